@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 import pytest_asyncio
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topics import NewTopic, TopicCreation, create_topic
-from logfleet.control.transactions import Refusal
 from logfleet.io.clock import now_ms
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
@@ -15,8 +15,8 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.store import Put, Txn, TxnResult
 from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.controller_term import Decision
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.controller_term import TermDecision
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
 
 from broker_image.tests.contract.metadata_store import write
@@ -54,7 +54,7 @@ async def late(server: EtcdServer) -> AsyncIterator[LateStore]:
 async def test_a_topic_that_was_made_as_the_lease_ended_is_answered_as_made(
     server: EtcdServer, late: LateStore
 ) -> None:
-    follower = MetadataFollower(late)
+    follower = MetadataLoader(late)
     loop = ControllerLoop(
         late,
         follower,
@@ -68,7 +68,7 @@ async def test_a_topic_that_was_made_as_the_lease_ended_is_answered_as_made(
 
     def decide(image, epoch, layers):
         creation = create_topic(image, epoch, NewTopic("t", bytes(range(16)), 0, 1), layers)
-        return creation if isinstance(creation, Refusal) else Decision(creation.txns, creation)
+        return creation if isinstance(creation, Refusal) else TermDecision(creation.txns, creation)
 
     async with asyncio.timeout(PATIENCE_S):
         await follower.until(lambda image: any(each.is_active for each in image.brokers.values()))

@@ -15,7 +15,7 @@ from logfleet.metadata.keys import ControllerValue
 from logfleet.metadata.store import Get, Put, StoreUnavailable, Txn, absent
 from logfleet.node.cluster.claims import settle, settle_or_recognise
 from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
 from structlog.testing import capture_logs
 
@@ -104,7 +104,7 @@ async def test_a_write_refused_for_want_of_room_may_have_been_done(store: EtcdSt
 async def test_a_broker_stands_for_controller_until_there_is_room(
     server: EtcdServer, store: EtcdStore
 ) -> None:
-    follower = MetadataFollower(store)
+    follower = MetadataLoader(store)
     loop = ControllerLoop(
         store,
         follower,

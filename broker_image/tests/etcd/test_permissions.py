@@ -17,7 +17,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.store import Get, Put, StoreRefused, Txn, absent
 from logfleet.node.cluster import refused_writes
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_taken
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, write
@@ -99,7 +99,7 @@ async def test_a_write_that_is_refused_takes_nothing_else_with_it(
         addresses = Addresses.parse([server.endpoint], certificates.issue("broker", "broker"))
         store, refused = EtcdStore(addresses, PREFIX), RefusedWrites()
         lease = await store.grant_lease(6)
-        follower = MetadataFollower(store)
+        follower = MetadataLoader(store)
         following = asyncio.ensure_future(follower.run())
         with pytest.raises(StoreRefused, match="permission denied"):
             await write(store, Put(PARTITION, b"{}"))

@@ -8,7 +8,7 @@ from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata.keys import BrokerValue
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.registration import Registrar, Registration, register
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, until_absent
@@ -35,7 +35,7 @@ class Registering:
         self.calls: asyncio.Queue[Registration | str] = asyncio.Queue()
         self.registrar = Registrar(
             store,
-            follower := MetadataFollower(store),
+            follower := MetadataLoader(store),
             1,
             BrokerValue("one", ()),
             on_registered=self.calls.put_nowait,

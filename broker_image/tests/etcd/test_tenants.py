@@ -11,7 +11,7 @@ from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
 from logfleet.metadata.store import Put
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, MetadataStoreContract, write
 from e2e.harness.etcd import SPEED, EtcdBinary, EtcdServer, etcd_members
@@ -68,7 +68,7 @@ async def test_a_follower_reaches_the_revisions_of_others_by_progress_notices(
 ) -> None:
     ours, theirs = connect(telling, "/logfleet/test/"), connect(telling, "/logfleet/neighbour/")
     await write(ours, Put(keys.CLUSTER_ID, b"id"))
-    follower = MetadataFollower(ours)
+    follower = MetadataLoader(ours)
     following = asyncio.ensure_future(follower.run())
     async with asyncio.timeout(PATIENCE_S):
         before = await follower.until(lambda image: image.cluster_id == "id")

@@ -4,13 +4,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from logfleet.control import elections, transactions
+from logfleet.control import election_writes, store_writes
 from logfleet.control.brokers import fencing, leaving
 from logfleet.control.brokers.vanishing import HELD_MS_MAX, Hold, hold
-from logfleet.control.reassignments import reassign
+from logfleet.control.reassignment_requests import reassign
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import NewTopic, TopicCreation, create_topic, delete_topic
-from logfleet.control.transactions import Refusal
 from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage
@@ -145,8 +145,8 @@ class Controlling:
             if not self._controls(epoch):
                 return
             if topic is not None:
-                settled = list(elections.imbalances(self._image, topic))
-                yield from self._write(epoch, elections.balance_steps(self._image, settled))
+                settled = list(election_writes.imbalances(self._image, topic))
+                yield from self._write(epoch, election_writes.balance_steps(self._image, settled))
 
     def reassign(self, index: int, wanted: tuple[int, ...] | None) -> None:
         """As AlterPartitionReassignments asks for it."""
@@ -248,16 +248,16 @@ class Controlling:
         while self._controls(epoch):
             image = self._image
             topic = image.topic(naming.TOPIC)
-            asked: elections.Asked = {}
+            asked: election_writes.Asked = {}
             if topic is not None and not fencing.newcomers(image):
-                asked = elections.to_ask(image, topic, BrokerLayers({}, {}))
+                asked = election_writes.to_ask(image, topic, BrokerLayers({}, {}))
             if asked:
                 fleet.kernel.sometimes("brokers were asked how far their logs reach")
                 answered = yield from self._ask_log_ends(asked)
                 self._ask(partial(self._elect_longest, answered=answered))
             yield self._news(ASK_AGAIN_MS if asked else None)
 
-    def _ask_log_ends(self, asked: elections.Asked) -> Process:
+    def _ask_log_ends(self, asked: election_writes.Asked) -> Process:
         """The answers, SILENT for who gave none in time."""
         fleet, host = self._node.fleet, self._node.host
         found = {
@@ -283,22 +283,22 @@ class Controlling:
                         found[naming.topic_of(each), naming.index_of(each)][member] = end
             yield PAUSE_MS
 
-    def _elect_longest(self, epoch: int, *, answered: elections.Answered) -> Process:
+    def _elect_longest(self, epoch: int, *, answered: election_writes.Answered) -> Process:
         yield from self._write(epoch, self._elections(epoch, answered))
 
     def _elections(
-        self, epoch: int, answered: elections.Answered = elections.NOTHING_ANSWERED
+        self, epoch: int, answered: election_writes.Answered = election_writes.NOTHING_ANSWERED
     ) -> list[Step]:
         image, fleet = self._image, self._node.fleet
         topic = image.topic(naming.TOPIC)
         if topic is None:
             return []
-        steps = elections.election_steps(
+        steps = election_writes.election_steps(
             image,
             topic,
             BrokerLayers({}, {}),
             may_be_unclean=not fencing.newcomers(image),
-            preferred=elections.preferences(image, fleet.kernel.wall_ms),
+            preferred=election_writes.preferences(image, fleet.kernel.wall_ms),
             answered=answered,
         )
         fleet.checker.answered[epoch] = answered
@@ -306,7 +306,7 @@ class Controlling:
 
     def _write(self, epoch: int, steps: Iterable[Step]) -> Process:
         """Commit them and see them in the image; False if something had changed under the decision."""
-        return (yield from self._commit(transactions.pack(epoch, steps)))
+        return (yield from self._commit(store_writes.pack(epoch, steps)))
 
     def _commit(self, txns: Iterable[Txn]) -> Process:
         fleet, receipts, epoch = self._node.fleet, self._receipts, self.term

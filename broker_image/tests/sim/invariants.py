@@ -7,13 +7,13 @@ leader from before such an election takes for committed is judged below what the
 
 from collections.abc import Mapping
 
-from logfleet.control.elections import Answered
+from logfleet.control.election_writes import Answered
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Partition
 from logfleet.metadata.store import WatchBatch
 from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import Member, effective_min_isr
-from logfleet.replication.reassignment import is_reassigning, origin, target
+from logfleet.replication.reassignment_steps import is_reassigning, origin, target
 
 from broker_image.tests.sim import naming
 from broker_image.tests.sim.history import PartitionHistory

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
-from logfleet.control import reassignments, transactions, unregistering
+from logfleet.control import reassignment_requests, store_writes, unregistering
 from logfleet.control.brokers import fencing, leaving, may_i
 from logfleet.log import producers
 from logfleet.metadata import keys
@@ -25,7 +25,7 @@ from logfleet.replication import (
     isr_write,
     leader,
     longest_log,
-    reassignment,
+    reassignment_steps,
 )
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
@@ -261,9 +261,9 @@ def _whole_isr(_rule: Any) -> Any:
 
 def _at_once(_rule: Any) -> Any:
     def completed(state: Any) -> Any:
-        wanted = reassignment.target(state)
+        wanted = reassignment_steps.target(state)
         isr = tuple(member for member in state.isr if member[0] in wanted)
-        if not isr or not reassignment.is_reassigning(state):
+        if not isr or not reassignment_steps.is_reassigning(state):
             return state
         return state.changed(replicas=wanted, adding=(), removing=(), isr=isr, elr=())
 
@@ -390,7 +390,7 @@ MUTANTS = (
     Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=401),
     Mutant("a follower is believed by an epoch that its leader forgot", fetch_check, "diverging_epoch", _as_of_a_consumer, seed=40339),
     Mutant("an emptied log counts for the shortest", longest_log, "_emptied_end", lambda _: lambda _end: 0, seed=39894),
-    Mutant("a follower keeps what its leader deleted", follower, "_cut", lambda _: lambda offset, _start: follower.Decision(follower.Action.TRUNCATE, offset), seed=12838),
+    Mutant("a follower keeps what its leader deleted", follower, "_cut", lambda _: lambda offset, _start: follower.FollowerStep(follower.Action.TRUNCATE, offset), seed=12838),
     Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=3),
     Mutant("an unclean start is not told", broker.SimBroker, "_value", _unclean_is_not_sent, seed=7),
     Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_value", _unclean_is_sent_once, seed=970),
@@ -400,7 +400,7 @@ MUTANTS = (
     Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first, seed=3),
     Mutant("admission does not wait for the sweep", controlling, "_is_swept", lambda _: lambda *_, **__: True, seed=276),
     Mutant("a controller's own write is recognised by content", Receipt, "on", _by_content, beside=(_UNCONFIRMED,), seed=None),
-    Mutant("an election compares no registration", transactions, "still_active", lambda _: lambda *_: (), seed=224),
+    Mutant("an election compares no registration", store_writes, "still_active", lambda _: lambda *_: (), seed=224),
     Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=79),
     Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=4),
     Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=None),
@@ -417,8 +417,8 @@ MUTANTS = (
     Mutant("may-i counts who drains or is gone", may_i, "_in_sync_without", _whole_isr, seed=70),
     Mutant("may-i looks for a leader only", may_i, "effective_min_isr", lambda _: lambda _state: 1, seed=5),
     Mutant("old replicas go before the new ones are in sync", election, "completed", _at_once, seed=5),
-    Mutant("another target begins where the last one had come to", reassignment, "origin", lambda _: lambda state: state.replicas, seed=5),
-    Mutant("a cancellation may leave too few in sync", reassignments, "effective_min_isr", lambda _: lambda _state: 0, seed=4),
+    Mutant("another target begins where the last one had come to", reassignment_steps, "origin", lambda _: lambda state: state.replicas, seed=5),
+    Mutant("a cancellation may leave too few in sync", reassignment_requests, "effective_min_isr", lambda _: lambda _state: 0, seed=4),
     Mutant("a roll asks nobody", operators_question, "_as_many_as_may", _asks_nobody, seed=5),
     Mutant("a roll asks about one broker and replaces its zone", operators_question, "_as_many_as_may", _asks_about_one, seed=5),
     Mutant("a broker is forgotten that partitions name", unregistering, "_held", lambda _: lambda *_: iter(()), seed=816),

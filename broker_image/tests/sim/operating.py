@@ -13,14 +13,14 @@ from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad
 from logfleet.control.balance.planner import plan
 from logfleet.control.balance.waves import next_moves
 from logfleet.control.brokers.readiness import not_ready, out_of_sync
-from logfleet.control.transactions import Refusal
+from logfleet.control.store_writes import Refusal
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.decisions import may_i as brokers_word
-from logfleet.replication.reassignment import is_reassigning, target
+from logfleet.replication.reassignment_steps import is_reassigning, target
 from logfleet.resources.cluster import ClusterResource
 from logfleet.wire.errors import ErrorCode
 from logfleet_operator.clusters import may_i, rollout
-from logfleet_operator.clusters.observed import Observed, Pod
+from logfleet_operator.clusters.observed import ObservedCluster, Pod
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.names import BASE_LABEL, BROKER, COMPONENT_LABEL, ZONE_LABEL, Manifest
 
@@ -165,7 +165,7 @@ class Operating:
                 if self._has_rolled:
                     self._kernel.sometimes("all brokers were replaced")
 
-    def _observed(self) -> Observed:
+    def _observed(self) -> ObservedCluster:
         objects = {("StatefulSet", f"f-{zone}"): self._stateful_set(zone) for zone in self._zones}
         pods = [
             self._pod(broker, f"f-{zone}-{ordinal}")
@@ -173,7 +173,7 @@ class Operating:
             for ordinal, broker in enumerate(members)
             if broker.host.is_up or broker.id not in self._ends
         ]
-        return Observed(objects, {}, tuple(pods), (), ())
+        return ObservedCluster(objects, {}, tuple(pods), (), ())
 
     def _stateful_set(self, zone: str) -> Manifest:
         base = RANGE * list(self._zones).index(zone)
@@ -230,7 +230,7 @@ class Operating:
 
     async def may_stop(
         self, addresses: Sequence[str], brokers: Sequence[int]
-    ) -> may_i.Answer | None:
+    ) -> may_i.MayIAnswer | None:
         for address in addresses:
             image = self._broker_of(address.partition(".")[0]).image
             ids = [str(self._numbered(each).id) for each in brokers]
@@ -239,7 +239,7 @@ class Operating:
             except brokers_word.WrongQuestion:
                 continue
             self._answered.append(image)
-            return msgspec.convert(msgspec.to_builtins(answer), may_i.Answer)
+            return msgspec.convert(msgspec.to_builtins(answer), may_i.MayIAnswer)
         return None
 
     async def serving(self, _bootstrap: str) -> frozenset[int] | None:

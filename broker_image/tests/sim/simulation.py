@@ -13,7 +13,7 @@ from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import NO_LEADER, ReadyValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import first_state
-from logfleet.replication.reassignment import is_reassigning
+from logfleet.replication.reassignment_steps import is_reassigning
 from logfleet.wire import uuids
 
 from broker_image.tests.sim import naming

@@ -12,7 +12,7 @@ from logfleet.operations.rebalancing import Goal, Progress
 from logfleet_operator.__main__ import Ways
 from logfleet_operator.__main__ import main as operate
 from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins
-from logfleet_operator.clusters.may_i import AdminPorts, Answer
+from logfleet_operator.clusters.may_i import AdminPorts, MayIAnswer
 from logfleet_operator.clusters.moves import FleetMovers
 
 ADDRESS = "BROKER_ADDRESS"
@@ -27,7 +27,7 @@ class OneBroker(BrokerAdmins):
 
 
 class OneDecider(AdminPorts):
-    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> MayIAnswer | None:
         del addresses, brokers
         return await super().may_stop([os.environ[ADMIN_ADDRESS]], [BROKER_ID])
 

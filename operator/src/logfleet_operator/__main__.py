@@ -26,7 +26,7 @@ from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.events import Events
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
-from logfleet_operator.leadership import Leadership, LeaseLost, LedAdmins, LedKube
+from logfleet_operator.lease_holder import LeaseHolder, LeaseLost, LedAdmins, LedKube
 from logfleet_operator.ownership import Ownership
 from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.settings import Settings, SettingsError
@@ -50,7 +50,7 @@ class Ways:
 
     admins: AdminFactory = field(default_factory=BrokerAdmins)
     deciders: Deciders = field(default_factory=AdminPorts)
-    movers: Callable[[Leadership | None], Movers] = FleetMovers
+    movers: Callable[[LeaseHolder | None], Movers] = FleetMovers
 
 
 def main(ways: Ways | None = None) -> None:
@@ -94,7 +94,7 @@ async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
     if settings.lease_namespace:
         # A process of its own, also if its container is started again (client-go's hint for identities).
         identity = f"{settings.identity}_{uuid.uuid4()}"
-        leadership = Leadership(kube, settings.lease_namespace, settings.lease, identity)
+        leadership = LeaseHolder(kube, settings.lease_namespace, settings.lease, identity)
         kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
     etcds = EtcdClients(leadership)
     movers = ways.movers(leadership)

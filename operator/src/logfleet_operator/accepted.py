@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import msgspec
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.document import InvalidResourceError
-from logfleet.resources.plan import Reason, Refusal
+from logfleet.resources.plan import Reason, SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters.broker_ids import ACCEPTED_KEY
-from logfleet_operator.clusters.observed import Observed, controlled_by_another
+from logfleet_operator.clusters.observed import ObservedCluster, controlled_by_another
 from logfleet_operator.clusters.plan import refusal_of
 from logfleet_operator.conditions import READY, condition_of
 from logfleet_operator.documents import read_cluster
@@ -29,7 +29,7 @@ class Wish:
     """
 
     cluster: ClusterResource
-    refusal: Refusal | None = None
+    refusal: SpecRefusal | None = None
     acts: bool = True
 
 
@@ -48,7 +48,7 @@ def last_accepted(live: Manifest, record: Manifest | None) -> ClusterResource | 
         return None  # of an operator that wrote none, or read specs otherwise
 
 
-def judged(wish: Wish, live: Manifest, observed: Observed) -> Wish:
+def judged(wish: Wish, live: Manifest, observed: ObservedCluster) -> Wish:
     """Also by what exists. Raises ObjectConflict."""
     if wish.refusal is not None or wish.cluster.spec.paused:
         return wish

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import msgspec
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import ObservedTopic, Reason, Refusal, Shortages
+from logfleet.resources.plan import ObservedTopic, Reason, Shortages, SpecRefusal
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, resizing, snapshots, volumes
-from logfleet_operator.clusters.observed import Observed, node_ports
+from logfleet_operator.clusters.observed import ObservedCluster, node_ports
 from logfleet_operator.clusters.rollout import troubles_of
 from logfleet_operator.clusters.steps import ClusterPlan, Stage
 from logfleet_operator.documents import ignored_fields
@@ -129,7 +129,7 @@ def spreads(live: Mapping[str, Any], cluster: ClusterResource) -> bool:
 def cluster_status(
     live: Mapping[str, Any],
     cluster: ClusterResource,
-    observed: Observed,
+    observed: ObservedCluster,
     plan: ClusterPlan,
     now: str,
 ) -> Status:
@@ -179,7 +179,7 @@ def cluster_status(
     return status
 
 
-def _pools(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) -> list[Status]:
+def _pools(cluster: ClusterResource, observed: ObservedCluster, plan: ClusterPlan) -> list[Status]:
     return [
         {"name": there.name, "size": there.size} | ({"class": there.class_} if there.class_ else {})
         for there in volumes.by_pool(cluster, observed, plan.ranges)
@@ -229,7 +229,9 @@ def _cluster_conditions(live: Mapping[str, Any], plan: ClusterPlan, now: str) ->
     return [ready, progressing, paused]
 
 
-def _brokers(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) -> list[Status]:
+def _brokers(
+    cluster: ClusterResource, observed: ObservedCluster, plan: ClusterPlan
+) -> list[Status]:
     pods = {pod.name: pod for pod in observed.of_component(names.BROKER)}
     places = {
         broker_id: given
@@ -246,7 +248,9 @@ def _brokers(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) ->
     return result
 
 
-def _listeners(cluster: ClusterResource, observed: Observed, plan: ClusterPlan) -> list[Status]:
+def _listeners(
+    cluster: ClusterResource, observed: ObservedCluster, plan: ClusterPlan
+) -> list[Status]:
     ports = node_ports(observed, cluster)
     hosts = {pod.name: pod.host_ip for pod in observed.of_component(names.BROKER)}
     result = []
@@ -270,7 +274,7 @@ def topic_status(
     topic: TopicResource,
     observed: ObservedTopic | None,
     *,
-    refusal: Refusal | None,
+    refusal: SpecRefusal | None,
     why: str,
     now: str,
 ) -> Status:

@@ -14,9 +14,9 @@ from logfleet.resources.document import GROUP
 from logfleet.resources.plan import Reason
 
 from logfleet_operator.conditions import DEGRADED, DELETION_BLOCKED, READY
+from logfleet_operator.event_text import EventText
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import FIELD_MANAGER, Manifest
-from logfleet_operator.said import Said
 
 # Kubernetes, pkg/apis/core/validation: ValidateEventCreate.
 NOTE_LENGTH_MAX: Final = 1024
@@ -28,27 +28,27 @@ REFUSALS: Final = frozenset(
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
-def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Said]:
+def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[EventText]:
     """What a status says that the one before it did not: refusals, what degrades, and their ends."""
     for warning in status.get("warnings", ()):
         if warning not in before.get("warnings", ()):
             reason = "ConfigWarning" if warning.startswith("spec.") else "ClusterWarning"
-            yield Said("Warning", reason, warning, str(status["observedGeneration"]))
+            yield EventText("Warning", reason, warning, str(status["observedGeneration"]))
     level = status.get("featureLevel", 0)
     if 0 < before.get("featureLevel", 0) < level:
-        yield Said("Normal", "FeatureLevelRaised", f"to {level}", str(level))
+        yield EventText("Normal", "FeatureLevelRaised", f"to {level}", str(level))
     old = {each["type"]: each for each in before.get("conditions", ())}
     for new in status["conditions"]:
         was = old.get(new["type"], {})
         same = (was.get("status"), was.get("reason")) == (new["status"], new["reason"])
         word: str = new["reason"]
-        said = Said("Warning", word, new["message"] or word, new["lastTransitionTime"])
+        said = EventText("Warning", word, new["message"] or word, new["lastTransitionTime"])
         kind, true = new["type"], new["status"] == "True"
         if kind == READY and not true and word in REFUSALS:
             if not (same and was["message"] == new["message"]):
                 yield said
         elif kind == READY and true and not same:
-            yield Said("Normal", word, new["message"], new["lastTransitionTime"])
+            yield EventText("Normal", word, new["message"], new["lastTransitionTime"])
         elif kind in {DEGRADED, DELETION_BLOCKED} and true and not same:
             yield said
 
@@ -63,7 +63,7 @@ class Events:
         self._instance = instance
         self._now = now or (lambda: datetime.now(UTC))
 
-    async def tell(self, regarding: Manifest, said: Said) -> None:
+    async def tell(self, regarding: Manifest, said: EventText) -> None:
         """Write an Event about a live Cluster or Topic, unless it was written before."""
         manifest = self._manifest(regarding, said)
         try:
@@ -74,7 +74,7 @@ class Events:
             name = regarding["metadata"]["name"]
             log.warning("event_lost", about=name, reason=said.reason, error=str(error))
 
-    def _manifest(self, regarding: Manifest, said: Said) -> Manifest:
+    def _manifest(self, regarding: Manifest, said: EventText) -> Manifest:
         metadata = regarding["metadata"]
         words = (metadata["uid"], said.type, said.reason, said.note, said.about)
         digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
@@ -103,11 +103,11 @@ class Events:
         }
 
 
-def of_set(stored: Manifest, *, new: bool) -> Said | None:
+def of_set(stored: Manifest, *, new: bool) -> EventText | None:
     """Of all that is applied, what concerns pods."""
     if stored["kind"] != "StatefulSet":
         return None
     metadata = stored["metadata"]
     reason, verb = ("SetMade", "made") if new else ("SetChanged", "changed")
     note = f"StatefulSet {metadata['name']} {verb}, {stored['spec']['replicas']} pods"
-    return Said("Normal", reason, note, f"{metadata['uid']}/{metadata['generation']}")
+    return EventText("Normal", reason, note, f"{metadata['uid']}/{metadata['generation']}")

@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
-from logfleet_operator.leadership import Leadership
+from logfleet_operator.lease_holder import LeaseHolder
 from logfleet_operator.worker import TICK_S, Worker
 
 STALLED_S: Final = 12 * TICK_S
@@ -25,7 +25,7 @@ async def serve(
     *,
     watching: Callable[[], bool],
     alive: Callable[[], bool],
-    leadership: Leadership | None,
+    leadership: LeaseHolder | None,
     left_alone: Callable[[], str],
     port: int,
 ) -> web.AppRunner:

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import structlog
 
-from logfleet_operator.election import LEASE_S, Sighting, sight
+from logfleet_operator.event_text import EventText
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube, KubeError
+from logfleet_operator.lease_rules import LEASE_S, Sighting, sight
 from logfleet_operator.names import Manifest
-from logfleet_operator.said import Said
 from logfleet_operator.writes import write_status
 
 HANDOVER_S: Final = 300.0
@@ -107,7 +107,7 @@ class Ownership:
             f"leaves it alone until that Lease is gone or was not renewed for {HANDOVER_S:.0f} s"
         )
         log.warning("cluster_of_another", namespace=key[0], cluster=key[1], why=note)
-        await self._events.tell(cluster, Said("Warning", "AnotherOperator", note, self.mine))
+        await self._events.tell(cluster, EventText("Warning", "AnotherOperator", note, self.mine))
 
 
 def _holder(cluster: Mapping[str, Any]) -> str:

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from logfleet_operator.clusters.defragmentation import MemberStatus
 from logfleet_operator.clusters.etcd_client import Access, EtcdUnavailable
-from logfleet_operator.clusters.observed import Member
-from logfleet_operator.clusters.upkeep import MemberStatus
+from logfleet_operator.clusters.observed import EtcdMember
 
 
 class EtcdCluster:
@@ -16,7 +16,9 @@ class EtcdCluster:
         self._call = call
         self._ids = itertools.count(10)
         self.unavailable = self.refused = ""
-        self.listed = [Member(str(n), f"fleet-etcd-{n}", url(f"fleet-etcd-{n}")) for n in range(3)]
+        self.listed = [
+            EtcdMember(str(n), f"fleet-etcd-{n}", url(f"fleet-etcd-{n}")) for n in range(3)
+        ]
 
         self.sizes = dict.fromkeys(range(3), (1 << 20, 1 << 20))
         self.no_space = False
@@ -26,11 +28,14 @@ class EtcdCluster:
         (entry,) = (each for each in self.listed if each.peer_url == url(name))
         assert entry.name == "", f"{name} is let in under its old id"
         self.listed = [
-            Member(each.id, name, each.peer_url) if each is entry else each for each in self.listed
+            EtcdMember(each.id, name, each.peer_url) if each is entry else each
+            for each in self.listed
         ]
 
-    async def members(self, access: Access) -> tuple[Member, ...]:
-        found: tuple[Member, ...] = self._asked("list members", access, lambda: tuple(self.listed))
+    async def members(self, access: Access) -> tuple[EtcdMember, ...]:
+        found: tuple[EtcdMember, ...] = self._asked(
+            "list members", access, lambda: tuple(self.listed)
+        )
         return found
 
     async def remove(self, access: Access, member_id: str) -> None:
@@ -43,7 +48,7 @@ class EtcdCluster:
         def add() -> None:
             if any(each.peer_url == peer_url for each in self.listed):
                 raise EtcdUnavailable("etcdserver: Peer URLs already exists")
-            self.listed = [*self.listed, Member(str(next(self._ids)), "", peer_url)]
+            self.listed = [*self.listed, EtcdMember(str(next(self._ids)), "", peer_url)]
 
         self._asked(f"add member {peer_url}", access, add)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from logfleet_operator import names
-from logfleet_operator.clusters.may_i import Answer
+from logfleet_operator.clusters.may_i import MayIAnswer
 from logfleet_operator.clusters.pods import config_of
 
 from .operation import Operation, at_rest, cluster, pool, properties_of, why
@@ -16,8 +16,8 @@ READY = ("True", "Ready")
 BROKERS = [f"fleet-main-{zone}-0" for zone in "abc"]
 
 
-def yes(_: frozenset[int]) -> Answer:
-    return Answer(may=True)
+def yes(_: frozenset[int]) -> MayIAnswer:
+    return MayIAnswer(may=True)
 
 
 def files(world: World) -> dict[str, tuple[str, str]]:
@@ -68,7 +68,7 @@ async def test_files_stay_as_they_are_until_the_brokers_pod_is_replaced(what: st
 
 async def test_in_the_middle_of_a_roll_each_has_the_file_of_its_own_pod() -> None:
     world, operation = await at_rest()
-    world.may_i = lambda brokers: Answer(may=True) if brokers == {0} else None
+    world.may_i = lambda brokers: MayIAnswer(may=True) if brokers == {0} else None
     world.put(cluster(config={"num.partitions": 4}))
     await some_rounds(operation)
     has = ["num.partitions=4" in properties_of(world, "Pod", name) for name in BROKERS]

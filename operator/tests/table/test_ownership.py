@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from logfleet_operator.kube import KubeError
-from logfleet_operator.leadership import Leadership
+from logfleet_operator.lease_holder import LeaseHolder
 from logfleet_operator.ownership import HANDOVER_S
 
 from .operation import ROUND_S, SETTINGS, Operation, cluster, rebalance, told, topic
@@ -27,7 +27,7 @@ class Release:
 
     def __init__(self, world: World, settings: Any) -> None:
         self.operation = Operation(world, settings)
-        self.lease = Leadership(
+        self.lease = LeaseHolder(
             world,
             settings.lease_namespace,
             settings.lease,

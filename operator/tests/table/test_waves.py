@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from logfleet_operator.clusters.may_i import Answer, Partition, objection_of
+from logfleet_operator.clusters.may_i import MayIAnswer, ReplicaInfo, objection_of
 
 from .lives import is_ready
 from .operation import Operation, at_rest, cluster, pool, told, why
@@ -11,14 +11,16 @@ from .world import World
 
 pytestmark = pytest.mark.asyncio
 
-YES = Answer(may=True)
+YES = MayIAnswer(may=True)
 
 
-def no(*, can_heal: bool) -> Answer:
-    return Answer(may=False, forbidden=[Partition("t", 4, "too few", can_heal)], forbidden_count=1)
+def no(*, can_heal: bool) -> MayIAnswer:
+    return MayIAnswer(
+        may=False, forbidden=[ReplicaInfo("t", 4, "too few", can_heal)], forbidden_count=1
+    )
 
 
-async def nine(answer: Callable[[frozenset[int]], Answer | None]) -> tuple[World, Operation]:
+async def nine(answer: Callable[[frozenset[int]], MayIAnswer | None]) -> tuple[World, Operation]:
     world, operation = await at_rest(**pool(replicas=9))
     world.may_i = answer
     world.put(cluster(image="logfleet/broker:2", **pool(replicas=9)))
@@ -75,19 +77,19 @@ async def test_while_no_broker_can_be_asked_none_goes() -> None:
 
 async def test_what_an_answer_of_earlier_brokers_leaves_unnamed_counts_as_an_objection() -> None:
     few = no(can_heal=False)
-    many = Answer(may=False, forbidden=few.forbidden, forbidden_count=21)
+    many = MayIAnswer(may=False, forbidden=few.forbidden, forbidden_count=21)
     assert objection_of(few, alone=True) == ""
     assert objection_of(few, alone=False) == "t-4: too few"
     assert objection_of(many, alone=True) == "t-4 and 19 more: too few"
 
 
 async def test_any_number_of_partitions_that_no_waiting_cures_forbid_several_and_not_one() -> None:
-    many = Answer(
+    many = MayIAnswer(
         may=False, forbidden=no(can_heal=False).forbidden, forbidden_count=500, curable_count=0
     )
     assert objection_of(many, alone=True) == ""
     assert objection_of(many, alone=False) == "t-4 and 499 more: too few"
-    curable = Answer(
+    curable = MayIAnswer(
         may=False, forbidden=no(can_heal=True).forbidden, forbidden_count=500, curable_count=1
     )
     assert objection_of(curable, alone=True) == "t-4: too few"

@@ -28,7 +28,7 @@ from logfleet.resources.plan import (
 from logfleet_operator import names
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
 from logfleet_operator.clusters import etcd
-from logfleet_operator.clusters.may_i import Answer
+from logfleet_operator.clusters.may_i import MayIAnswer
 from logfleet_operator.kube import KubeConflict, KubeError
 from msgspec.structs import replace
 
@@ -63,7 +63,7 @@ class World:
         self.topics: dict[str, ObservedTopic] = {}
         self.has_node: Callable[[str], bool] = lambda _: True
         self.node_of: Callable[[str], str] = lambda _: "node-1"
-        self.may_i: Callable[[frozenset[int]], Answer | None] = lambda _: Answer(may=True)
+        self.may_i: Callable[[frozenset[int]], MayIAnswer | None] = lambda _: MayIAnswer(may=True)
         self.serves: frozenset[int] | None = None
         self.broken_images: set[str] = set()
         self.idle_images: set[str] = set()
@@ -430,7 +430,7 @@ class World:
     async def close(self) -> None:
         pass
 
-    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> MayIAnswer | None:
         assert all(each.endswith(".fleet-brokers.air.svc:9644") for each in addresses)
         return self._call(f"may-i {sorted(brokers)}", lambda: self.may_i(frozenset(brokers)))
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import Range
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "crds/examples/cluster.yaml"
 PROGRAM = '#!/bin/sh\necho "${0##*/} $*"\n'

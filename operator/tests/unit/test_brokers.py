@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from logfleet.client.admin import ClusterDescription, ConfigEntry, ConfigSource
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
-from logfleet.client.metadata import NO_LEADER, Node, Partition, Topic
+from logfleet.client.metadata import NO_LEADER, Node, PartitionInfo, Topic
 from logfleet.client.reconcile import MIN_ISR
 from logfleet.resources.plan import (
     AlterTopicConfig,
@@ -35,7 +35,7 @@ class KafkaAdmin:
     refusing = ""
     error: ClientError = ConnectionLost()
     done: list[str]
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[PartitionInfo, ...] = ()
     fenced: frozenset[int] = frozenset()
 
     def __init__(self, _: object) -> None:
@@ -156,10 +156,10 @@ async def test_what_cannot_be_read_is_no_verdict(
 
 
 LACKING = (
-    Partition(0, 1, 0, (1, 2, 3), (1, 2, 3)),
-    Partition(1, 1, 0, (1, 2, 3), (1, 2)),
-    Partition(2, 1, 0, (1, 2, 3), (1,)),
-    Partition(3, NO_LEADER, 0, (1, 2, 3), ()),
+    PartitionInfo(0, 1, 0, (1, 2, 3), (1, 2, 3)),
+    PartitionInfo(1, 1, 0, (1, 2, 3), (1, 2)),
+    PartitionInfo(2, 1, 0, (1, 2, 3), (1,)),
+    PartitionInfo(3, NO_LEADER, 0, (1, 2, 3), ()),
 )
 
 

@@ -131,7 +131,7 @@ def fields(shape: type[msgspec.Struct]) -> set[str]:
         ("clusters", ("pools", "items"), cluster.Pool),
         ("clusters", ("pools", "items", "storage"), cluster.Storage),
         ("clusters", ("pools", "items", "resources"), cluster.Resources),
-        ("clusters", ("listeners", "items"), cluster.Listener),
+        ("clusters", ("listeners", "items"), cluster.ListenerSpec),
         ("clusters", ("metadata",), cluster.MetadataSpec),
         ("clusters", ("metadata", "managed"), cluster.ManagedMetadata),
         ("clusters", ("metadata", "managed", "snapshots"), cluster.Snapshots),

@@ -2,9 +2,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from logfleet_operator.clusters.cluster_reader import Readiness
 from logfleet_operator.clusters.etcd import EMPTY_VOLUME_EXIT
 from logfleet_operator.clusters.observed import EMPTY_VOLUME, differences, differs, pod_from
-from logfleet_operator.clusters.reading import Readiness
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -7,12 +7,12 @@ are up to date.
 from dataclasses import replace
 
 import pytest
-from logfleet_operator.clusters.observed import Leave, Observed, Pod
+from logfleet_operator.clusters.observed import Leave, ObservedCluster, Pod
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod, plan_rollout
 from logfleet_operator.names import BROKER, ETCD, ZONE_LABEL
 
 
-def observed(component: str, states: str) -> Observed:
+def observed(component: str, states: str) -> ObservedCluster:
     live = {
         "metadata": {"generation": 1},
         "spec": {"replicas": len(states)},
@@ -35,12 +35,12 @@ def observed(component: str, states: str) -> Observed:
         if state != "-"
     ]
     leave = Leave(frozenset(pod.name for pod in pods))
-    return Observed({("StatefulSet", "x"): live}, {}, tuple(pods), (), (), leave=leave)
+    return ObservedCluster({("StatefulSet", "x"): live}, {}, tuple(pods), (), (), leave=leave)
 
 
 def on_nodes(
     nodes: str, *, cordoned: str, zone: str = "a", allowed: bool = True, volumes_on: str = "n"
-) -> Observed:
+) -> ObservedCluster:
     """Ready brokers of one zone, each on a node; `-` for one that has none."""
     seen = observed(BROKER, "R" * len(nodes))
     (live,) = seen.objects.values()
@@ -73,7 +73,7 @@ def test_what_is_left_on_a_node_that_is_drained_goes_with_what_has_left_it():
     assert rollout.why == "emptying n, which is drained: x-1"
 
 
-def with_going_claims(seen: Observed) -> Observed:
+def with_going_claims(seen: ObservedCluster) -> ObservedCluster:
     for volume in seen.volumes:
         volume["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return seen

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from logfleet.log.checkpoints import parse_epochs, parse_offsets, parse_properties
-from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY, unpack_entries
 from logfleet.log.index_check import Batches, offset_entries_hold, time_entries_hold
+from logfleet.log.index_entries import OFFSET_ENTRY, TIME_ENTRY, unpack_entries
 from logfleet.log.names import (
     FIRST_DIRTY_OFFSETS,
     HIGH_WATERMARKS,

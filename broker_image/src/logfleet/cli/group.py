@@ -29,7 +29,7 @@ from logfleet.cli.session import (
 )
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
-from logfleet.client.groups import Groups, Member
+from logfleet.client.groups import GroupMember, Groups
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 from logfleet.groups.lag import lag
 from logfleet.wire.errors import ErrorCode
@@ -127,7 +127,7 @@ async def description_of(client: Client, name: str) -> dict[str, Any]:
     }
 
 
-def _member(member: Member) -> dict[str, Any]:
+def _member(member: GroupMember) -> dict[str, Any]:
     return {
         "id": member.member_id,
         "instanceId": member.instance_id,

@@ -43,7 +43,7 @@ class GroupListing(msgspec.Struct, frozen=True):
     protocol_type: str
 
 
-class Member(msgspec.Struct, frozen=True):
+class GroupMember(msgspec.Struct, frozen=True):
     """assignment: partitions by topic."""
 
     member_id: str
@@ -59,7 +59,7 @@ class GroupDescription(msgspec.Struct, frozen=True):
     group: str
     state: str
     assignor: str
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ class Groups:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, subject=f"group {group}")
             consumer = row.protocol_type == PROTOCOL_TYPE
             members = [
-                Member(
+                GroupMember(
                     member.member_id,
                     member.group_instance_id,
                     member.client_id,

@@ -34,7 +34,7 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class Partition(msgspec.Struct, frozen=True):
+class PartitionInfo(msgspec.Struct, frozen=True):
     """leader: broker id or NO_LEADER. isr and replicas are broker ids."""
 
     index: int
@@ -63,9 +63,9 @@ class Topic(msgspec.Struct, frozen=True):
     name: str
     topic_id: bytes
     internal: bool
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionInfo, ...]
 
-    def partition(self, index: int) -> Partition | None:
+    def partition(self, index: int) -> PartitionInfo | None:
         """The partition of that index; None if there is none."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
@@ -128,7 +128,7 @@ class Metadata:
 def _topic(row: MetadataResponse.MetadataResponseTopic) -> Topic:
     assert row.name is not None, "a topic without error has a name"
     partitions = [
-        Partition(
+        PartitionInfo(
             partition.partition_index,
             partition.leader_id,
             partition.leader_epoch,

@@ -18,8 +18,8 @@ from logfleet.control.config_keys import (
 )
 from logfleet.control.connection_limits import OF_ONE_LISTENER, parse_ip_overrides
 from logfleet.control.server_properties.variables import refuse_variables
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topic_configs import BrokerLayers, check_topic_defaults, source_and_default
-from logfleet.control.transactions import Refusal
 from logfleet.wire.errors import ErrorCode
 
 MIN_ISR: Final = "min.insync.replicas"

@@ -17,9 +17,9 @@ from logfleet.control.config_keys import (
     ConfigType,
 )
 from logfleet.control.group_configs import validate_group_configs
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import name_problem, refuse_length, refuse_topic_configs
-from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, StoredConfigs
 from logfleet.metadata.keys import TopicValue

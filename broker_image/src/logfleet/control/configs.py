@@ -14,10 +14,10 @@ from logfleet.control.broker_configs import base_key, check_together, check_valu
 from logfleet.control.config_keys import BROKER_KEYS, AskedInVain, ConfigError, ConfigValue
 from logfleet.control.connection_limits import OF_ONE_LISTENER
 from logfleet.control.server_properties.variables import refuse_providers
-from logfleet.metadata.keys import Listener
+from logfleet.metadata.keys import Endpoint
 from logfleet.replication.nearest import LEADER_ONLY, RACK_AWARE
 
-__all__ = ["BrokerConfig", "ConfigError", "Listener", "broker_config"]
+__all__ = ["BrokerConfig", "ConfigError", "broker_config"]
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -36,8 +36,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     node_id: int
     broker_rack: str | None
-    listeners: tuple[Listener, ...]
-    advertised_listeners: tuple[Listener, ...]
+    listeners: tuple[Endpoint, ...]
+    advertised_listeners: tuple[Endpoint, ...]
     inter_broker_listener_name: str
     log_dirs: tuple[str, ...]
     static: Mapping[str, str]
@@ -103,7 +103,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     logfleet_etcd_ca_location: str | None
     logfleet_etcd_cert_location: str | None
     logfleet_etcd_key_location: str | None
-    logfleet_admin_listener: Listener | None
+    logfleet_admin_listener: Endpoint | None
 
 
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
@@ -238,7 +238,7 @@ def _protocols(given: _Given) -> dict[str, str]:
     return protocols
 
 
-def _listeners(given: _Given, key: str) -> tuple[Listener, ...]:
+def _listeners(given: _Given, key: str) -> tuple[Endpoint, ...]:
     protocols = _protocols(given)
     not_opened = {name.upper() for name in given.items("controller.listener.names")}
     listeners = []
@@ -265,7 +265,7 @@ def _listeners(given: _Given, key: str) -> tuple[Listener, ...]:
                 key,
                 f"{key}: listener {name} asks for {protocols[name]}; this version serves PLAINTEXT only",
             )
-        listeners.append(Listener(name, host, port))
+        listeners.append(Endpoint(name, host, port))
     _check_distinct(key, listeners)
     return tuple(listeners)
 
@@ -279,7 +279,7 @@ def _can_be_looked_up(host: str) -> bool:
     return True
 
 
-def _check_distinct(key: str, listeners: list[Listener]) -> None:
+def _check_distinct(key: str, listeners: list[Endpoint]) -> None:
     if not listeners:
         raise ConfigError(key, f"{key} must name at least one address, as PLAINTEXT://host:port")
     if len({listener.name for listener in listeners}) < len(listeners):
@@ -291,7 +291,7 @@ def _check_distinct(key: str, listeners: list[Listener]) -> None:
             raise ConfigError(key, f"{key}: each listener must have a different port")
 
 
-def _advertised(given: _Given, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
+def _advertised(given: _Given, listeners: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
     key = "advertised.listeners"
     if not given.is_set(key):
         return tuple(
@@ -312,7 +312,7 @@ def _advertised(given: _Given, listeners: tuple[Listener, ...]) -> tuple[Listene
     return advertised
 
 
-def _inter_broker(given: _Given, advertised: tuple[Listener, ...]) -> str:
+def _inter_broker(given: _Given, advertised: tuple[Endpoint, ...]) -> str:
     key = "inter.broker.listener.name"
     name = given.value(key)
     if name is not None and given.is_set("security.inter.broker.protocol"):
@@ -345,7 +345,7 @@ def with_admin_port(config: BrokerConfig, port: int | None) -> BrokerConfig:
     )
 
 
-def _admin_listener(given: _Given) -> Listener | None:
+def _admin_listener(given: _Given) -> Endpoint | None:
     key = ADMIN_LISTENER
     text = str(given.value(key))
     if not text:
@@ -353,7 +353,7 @@ def _admin_listener(given: _Given) -> Listener | None:
     match = _ENDPOINT.fullmatch(f"HTTP://{text}")
     if match is None or not 0 <= int(match[3]) <= PORT_MAX:
         raise ConfigError(key, f"{key}: {text!r} is not of the form host:port")
-    return Listener("HTTP", match[2], int(match[3]), "HTTP")
+    return Endpoint("HTTP", match[2], int(match[3]), "HTTP")
 
 
 def _check_together(given: _Given, config: BrokerConfig) -> None:

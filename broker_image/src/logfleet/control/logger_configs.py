@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, refuse_form
-from logfleet.control.transactions import Refusal
+from logfleet.control.store_writes import Refusal
 from logfleet.wire.errors import ErrorCode
 
 ROOT: Final = "root"

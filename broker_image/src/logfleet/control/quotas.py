@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.transactions import Refusal
+from logfleet.control.store_writes import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity

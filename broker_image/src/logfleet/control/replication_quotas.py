@@ -63,7 +63,7 @@ def _partitions_on(key: str, text: str, broker_id: int) -> frozenset[int] | None
 
 
 class ReplicationQuota:
-    """One side's rate on one broker. rate: bytes per second, UNLIMITED for none. factor: share of it that is in force (`replication.yielding`). bytes: copied of throttled replicas while there was a rate."""
+    """One side's rate on one broker. rate: bytes per second, UNLIMITED for none. factor: share of it that is in force (`replication.adaptive_throttle`). bytes: copied of throttled replicas while there was a rate."""
 
     def __init__(self, side: Side, broker_id: int, windows: Windows) -> None:
         self.side = side

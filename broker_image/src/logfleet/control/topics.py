@@ -15,10 +15,10 @@ import msgspec
 
 from logfleet.control.brokers.cordons import is_cordoned
 from logfleet.control.config_keys import BROKER_KEYS, ConfigError
-from logfleet.control.elections import min_isr
+from logfleet.control.election_writes import min_isr
 from logfleet.control.placement import NotEnoughBrokersError, place
+from logfleet.control.store_writes import Refusal, pack, partition_step
 from logfleet.control.topic_configs import BrokerLayers, validate_topic_configs
-from logfleet.control.transactions import Refusal, pack, partition_step
 from logfleet.log.names import METADATA_TOPIC
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic

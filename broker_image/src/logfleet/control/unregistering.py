@@ -7,8 +7,8 @@ refused until the broker has stopped and holds nothing, so that no partition wai
 from collections.abc import Iterator
 
 from logfleet.control.brokers.cordons import CORDONED
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topics import without_broker
-from logfleet.control.transactions import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.packing import Step

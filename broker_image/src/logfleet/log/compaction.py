@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from logfleet.log.config import LogConfig
-from logfleet.log.index import RELATIVE_OFFSET_MAX
+from logfleet.log.index_entries import RELATIVE_OFFSET_MAX
 
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 600.0

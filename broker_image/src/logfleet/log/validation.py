@@ -59,7 +59,7 @@ class RecordError(msgspec.Struct, frozen=True):
     message: str
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class BatchRefusal(msgspec.Struct, frozen=True):
     """Why a batch is not appended: what the Produce response carries for its partition.
 
     is_malformed: the bytes are no batch at all, so that no log was asked.
@@ -107,7 +107,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
 def prepare(
     buffer: bytearray | memoryview, config: LogConfig, now_ms: int, partition: TopicPartition
-) -> Prepared | Rejected | NeedsThread:
+) -> Prepared | BatchRefusal | NeedsThread:
     """Check one client's batch and bring it into the topic's form, unless that takes too long for the loop.
 
     buffer: the bytes of one partition, writable, best a memoryview, of which no part is copied; they are changed only if they are
@@ -159,7 +159,7 @@ def prepare(
 
 def prepare_fully(
     buffer: bytearray | memoryview, config: LogConfig, now_ms: int, partition: TopicPartition
-) -> Prepared | Rejected:
+) -> Prepared | BatchRefusal:
     """As prepare, to the end, best in a thread: what decompresses and compresses releases the interpreter lock."""
     prepared = prepare(buffer, config, now_ms, partition)
     if isinstance(prepared, NeedsThread):
@@ -168,7 +168,7 @@ def prepare_fully(
     return prepared
 
 
-def malformed(buffer: Buffer) -> Rejected | None:
+def malformed(buffer: Buffer) -> BatchRefusal | None:
     """Why these bytes are not one whole batch of magic 2 (ByteBufferLogInputStream, ProduceRequest.validateRecords); None if they are.
 
     What is behind the batch may be the beginning of another, not a whole one. The rules for size and magic are those of any batch.
@@ -176,20 +176,20 @@ def malformed(buffer: Buffer) -> Rejected | None:
     size = _batch_size(buffer, 0)
     if size is None:
         return _no_batch()
-    if isinstance(size, Rejected):
+    if isinstance(size, BatchRefusal):
         return size
     magic = buffer[_MAGIC_AT]
     if magic != MAGIC:
         return _no_batch(f"Record batches must have magic 2, not {magic}.")
     following = _batch_size(buffer, size)
-    if isinstance(following, Rejected):
+    if isinstance(following, BatchRefusal):
         return following
     if following is not None:
         return _no_batch()
     return _corrupt(f"A batch has at least {HEADER_SIZE} bytes.") if size < HEADER_SIZE else None
 
 
-def _batch_size(buffer: Buffer, position: int) -> int | Rejected | None:
+def _batch_size(buffer: Buffer, position: int) -> int | BatchRefusal | None:
     """Bytes of the whole batch at `position`, None if there is none."""
     rest = len(buffer) - position
     if rest < LENGTH_OVERHEAD:
@@ -211,17 +211,17 @@ def _batch_size(buffer: Buffer, position: int) -> int | Rejected | None:
 
 def _no_batch(
     why: str = "Produce requests must carry exactly one record batch per partition.",
-) -> Rejected:
-    return Rejected(ErrorCode.INVALID_RECORD, why, is_malformed=True)
+) -> BatchRefusal:
+    return BatchRefusal(ErrorCode.INVALID_RECORD, why, is_malformed=True)
 
 
-def _corrupt(why: str) -> Rejected:
-    return Rejected(ErrorCode.CORRUPT_MESSAGE, why, is_malformed=True)
+def _corrupt(why: str) -> BatchRefusal:
+    return BatchRefusal(ErrorCode.CORRUPT_MESSAGE, why, is_malformed=True)
 
 
 def _not_to_be_appended(
     buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig
-) -> Rejected:
+) -> BatchRefusal:
     """What is wrong with a batch as a whole (`UnifiedLog.analyzeAndValidateRecords`)."""
     if header.base_offset:
         return _invalid(f"The base offset of a produced batch is 0, not {header.base_offset}.")
@@ -231,7 +231,7 @@ def _not_to_be_appended(
     return _corrupt(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
 
 
-def _not_allowed(header: BatchHeader) -> Rejected:
+def _not_allowed(header: BatchHeader) -> BatchRefusal:
     """What it is that no client may claim about its batch (`LogValidator.validateBatch`)."""
     if header.record_count <= 0:
         return _invalid(f"Record count {header.record_count} is not positive.")
@@ -281,17 +281,17 @@ def _prepare_carefully(
     config: LogConfig,
     now_ms: int,
     partition: TopicPartition,
-) -> Prepared | Rejected:
+) -> Prepared | BatchRefusal:
     """Where the topic wants more than a sound batch: looks at records, recompresses, sets timestamps."""
     newest = header.max_timestamp
     if _looks_inside(header, config, now_ms):
         found = _Inspection(header, config, now_ms, partition).newest_of(buffer)
-        if isinstance(found, Rejected):
+        if isinstance(found, BatchRefusal):
             return found
         newest = found
     if _recompresses(header.codec_bits, config):
         recompressed = _recompress(buffer, header, config)
-        if isinstance(recompressed, Rejected):
+        if isinstance(recompressed, BatchRefusal):
             return recompressed
         buffer, header = recompressed, parse_header(recompressed)
     if header.size > config.segment_bytes:
@@ -320,7 +320,7 @@ class _Inspection:
         self._count = 0
         self._has_bad_time = False
 
-    def newest_of(self, buffer: Buffer) -> int | Rejected:
+    def newest_of(self, buffer: Buffer) -> int | BatchRefusal:
         """The largest timestamp of the batch's records, or why they are refused."""
         newest = NO_TIMESTAMP
         packed, limit = self._header.codec_bits != Codec.NONE, None
@@ -337,7 +337,7 @@ class _Inspection:
         except DecompressedTooLarge as error:
             if limit is not None and budget < DECOMPRESSED_BYTES_MAX:
                 return _invalid(f"Some record is larger than {limit} bytes: {error}")
-            return Rejected(ErrorCode.MESSAGE_TOO_LARGE, str(error))
+            return BatchRefusal(ErrorCode.MESSAGE_TOO_LARGE, str(error))
         except RecordsError as error:
             return _invalid(str(error))
         return self._rejected() if self._errors else newest
@@ -377,7 +377,7 @@ class _Inspection:
         if len(self._errors) < RECORD_ERRORS_MAX:
             self._errors.append(RecordError(index, message))
 
-    def _rejected(self) -> Rejected:
+    def _rejected(self) -> BatchRefusal:
         """`LogValidator.processRecordErrors`: a bad time outweighs the rest."""
         if self._has_bad_time:
             error = ErrorCode.INVALID_TIMESTAMP
@@ -392,7 +392,7 @@ class _Inspection:
                 f"One or more records have been rejected due to {self._count} record errors in total, "
                 f"and only showing the first three errors at most: [{first}]"
             )
-        return Rejected(error, message, tuple(self._errors))
+        return BatchRefusal(error, message, tuple(self._errors))
 
 
 def _timestamp_window(config: LogConfig, now_ms: int) -> tuple[int, int]:
@@ -407,14 +407,14 @@ def _timestamp_window(config: LogConfig, now_ms: int) -> tuple[int, int]:
 
 def _recompress(
     buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig
-) -> bytearray | Rejected:
+) -> bytearray | BatchRefusal:
     """The batch with its records in the topic's codec. The records themselves are the same bytes."""
     assert config.compression_type is not None
     codec = Codec(header.codec_bits)
     try:
         payload = decompress(codec, memoryview(buffer)[HEADER_SIZE:], DECOMPRESSED_BYTES_MAX)
     except DecompressedTooLarge as error:
-        return Rejected(ErrorCode.MESSAGE_TOO_LARGE, str(error))
+        return BatchRefusal(ErrorCode.MESSAGE_TOO_LARGE, str(error))
     except RecordsError as error:
         return _invalid(str(error))
     body = compress(config.compression_type, payload, config.compression_level)
@@ -424,21 +424,21 @@ def _recompress(
     return batch
 
 
-def _larger_than_a_segment(size: int, config: LogConfig) -> Rejected:
-    return Rejected(
+def _larger_than_a_segment(size: int, config: LogConfig) -> BatchRefusal:
+    return BatchRefusal(
         ErrorCode.RECORD_LIST_TOO_LARGE,
         f"Message batch size is {size} bytes in append to a partition whose segments "
         f"hold at most {config.segment_bytes} bytes.",
     )
 
 
-def _too_large(size: int, config: LogConfig) -> Rejected:
-    return Rejected(
+def _too_large(size: int, config: LogConfig) -> BatchRefusal:
+    return BatchRefusal(
         ErrorCode.MESSAGE_TOO_LARGE,
         f"The record batch size in the append is {size} bytes which exceeds the maximum configured "
         f"value of {config.max_message_bytes}.",
     )
 
 
-def _invalid(message: str) -> Rejected:
-    return Rejected(ErrorCode.INVALID_RECORD, message)
+def _invalid(message: str) -> BatchRefusal:
+    return BatchRefusal(ErrorCode.INVALID_RECORD, message)

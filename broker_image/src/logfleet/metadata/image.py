@@ -14,7 +14,7 @@ from logfleet.metadata.keys import (
     DRAINING,
     NO_LEADER,
     BrokerValue,
-    Listener,
+    Endpoint,
     PartitionValue,
     QuotaEntity,
 )
@@ -73,7 +73,7 @@ class Broker(msgspec.Struct, frozen=True):
     def rack(self) -> str | None:
         return self.value.rack
 
-    def listener(self, name: str) -> Listener | None:
+    def listener(self, name: str) -> Endpoint | None:
         """Its address on the listener of that (upper case) name."""
         for listener in self.value.listeners:
             if listener.name == name:

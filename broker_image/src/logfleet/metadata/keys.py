@@ -54,7 +54,7 @@ NEXT_PRODUCER_ID: Final = "pid/next"
 NO_LEADER: Final = -1
 
 
-class Listener(msgspec.Struct, frozen=True):
+class Endpoint(msgspec.Struct, frozen=True):
     """One address: `name` is upper case, `host` empty for all interfaces, `port` 0 for any free one."""
 
     name: str
@@ -91,7 +91,7 @@ class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     incarnation: str
-    listeners: tuple[Listener, ...]
+    listeners: tuple[Endpoint, ...]
     rack: str | None = None
     directories: tuple[str, ...] = ()
     offline: dict[str, tuple[int, ...]] = {}

@@ -26,7 +26,7 @@ from logfleet.io.timers import TimerWheel
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue
-from logfleet.metadata.keys import Listener as Address
+from logfleet.metadata.keys import Endpoint as Address
 from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_access import ControllerAccess
@@ -35,13 +35,13 @@ from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.log_ends import LogEndQuestion
 from logfleet.node.cluster.membership import Membership
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.cluster.own_data import refuse_data_without_identity, refuse_data_without_store
 from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.cluster.registration import Registration, RegistrationError, join_cluster
 from logfleet.node.cluster.silent_peers import SilentPeers
-from logfleet.node.decisions.disks import NotedDisks
+from logfleet.node.decisions.disks import RecordedDisks
 from logfleet.node.decisions.journal import Journal
 from logfleet.node.disks import Disks
 from logfleet.node.dispatch import Dispatcher
@@ -112,7 +112,7 @@ class Broker:
 
     cluster_id: str = ""
     store: MetadataStore
-    follower: MetadataFollower
+    follower: MetadataLoader
     local: LocalPartitions
     leadership: Leadership
     following: Following
@@ -163,7 +163,7 @@ class Broker:
             take_offline=lambda logs: self.local.take_offline(logs),  # noqa: PLW0108  it comes later
             fail=self._fail,
         )
-        self._disk_failed = NotedDisks(self.decisions, failure, self._log_dirs, self.disk_space)
+        self._disk_failed = RecordedDisks(self.decisions, failure, self._log_dirs, self.disk_space)
         self._log_dirs.open_files.on_write_failed = self._disk_failed.write_failed
         self._configs = LogConfigs(self.node_id, config.static)
         self._disks = Disks(
@@ -255,7 +255,7 @@ class Broker:
         self.cluster_id = await join_cluster(
             self.store, on_disk.cluster_id, unreadable=on_disk.unreadable, level=level
         )
-        self.follower = MetadataFollower(self.store)
+        self.follower = MetadataLoader(self.store)
         await self._disks.open(self.cluster_id, self._stack)
         await self.journal.open(self._log_dirs.dirs[0].path)
         self._stack.push_async_callback(self.journal.close)

@@ -9,7 +9,7 @@ from logfleet.control.config_keys import ConfigError
 from logfleet.control.dynamic_configs import Piece, in_force, layers_of, pieces_to_tell
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.cluster.metadata_follower import Subscription
+from logfleet.node.cluster.metadata_loader import Subscription
 
 log = structlog.get_logger(__name__)
 

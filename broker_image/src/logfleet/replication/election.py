@@ -5,7 +5,7 @@ In this order:
 1. the leader stays while it is in the ISR and active;
 2. else the first active replica of the ISR, in the order of preference and then of assignment:
    those that have only just started come last, and where a leader that stops hands over, those that a
-   roll may already have replaced come first (`logfleet.control.elections.preferences`); a draining one
+   roll may already have replaced come first (`logfleet.control.election_writes.preferences`); a draining one
    only where no active one is left;
 3. the ISR is empty: the first active eligible leader (KIP-966), as it holds every committed record;
 4. nobody is eligible either: once the last leader is active with the disk on which it led (KIP-966:
@@ -40,7 +40,7 @@ from logfleet.replication.longest_log import (
     longest,
 )
 from logfleet.replication.partition_state import Member, effective_min_isr, with_isr
-from logfleet.replication.reassignment import completed, is_reassigning, with_target
+from logfleet.replication.reassignment_steps import completed, is_reassigning, with_target
 
 Brokers = Mapping[int, Broker]
 """Those registered, by id, as an image shows them."""
@@ -112,7 +112,7 @@ def reassigned_state(
     *,
     offline: Collection[int] = (),
 ) -> PartitionValue:
-    """The state on the way to these replicas (`replication.reassignment`), or there already.
+    """The state on the way to these replicas (`replication.reassignment_steps`), or there already.
 
     offline: as in `next_state`. It elects nobody who may lack records.
     """

@@ -53,22 +53,22 @@ class Action(Enum):
     """Fetch again after replica.fetch.backoff.ms."""
 
 
-class Decision(msgspec.Struct, frozen=True, gc=False):
+class FollowerStep(msgspec.Struct, frozen=True, gc=False):
     """offset: of TRUNCATE and RESET."""
 
     action: Action
     offset: int = -1
 
 
-_APPEND = Decision(Action.APPEND)
-_FETCH_ON = Decision(Action.FETCH_ON)
+_APPEND = FollowerStep(Action.APPEND)
+_FETCH_ON = FollowerStep(Action.FETCH_ON)
 _ERRORS = {
-    ErrorCode.OFFSET_OUT_OF_RANGE: Decision(Action.ASK_RANGE),
+    ErrorCode.OFFSET_OUT_OF_RANGE: FollowerStep(Action.ASK_RANGE),
     # a newer leader epoch, or a newer registration of this broker, is on its way here
-    ErrorCode.FENCED_LEADER_EPOCH: Decision(Action.WAIT),
-    ErrorCode.STALE_BROKER_EPOCH: Decision(Action.WAIT),
+    ErrorCode.FENCED_LEADER_EPOCH: FollowerStep(Action.WAIT),
+    ErrorCode.STALE_BROKER_EPOCH: FollowerStep(Action.WAIT),
 }
-_BACK_OFF = Decision(Action.BACK_OFF)
+_BACK_OFF = FollowerStep(Action.BACK_OFF)
 
 
 def next_fetch(epochs: LeaderEpochs, log_end_offset: int, leader_epoch: int) -> NextFetch:
@@ -80,7 +80,7 @@ def decide(
     now: NextFetch,
     row: FetchResponse.PartitionData,
     epochs: LeaderEpochs,
-) -> Decision:
+) -> FollowerStep:
     """What the answer to `asked` means to a follower that by now would ask for `now`; epochs: of its log.
 
     An answer to what it would no longer ask for changes nothing: a leader of the past must not cut the log of a follower that has another by now.
@@ -97,7 +97,7 @@ def decide(
     return _APPEND
 
 
-def _cut(offset: int, leader_start_offset: int) -> Decision:
+def _cut(offset: int, leader_start_offset: int) -> FollowerStep:
     """What a follower does whose log the leader's leaves at this offset.
 
     A leader does not know the epochs of what it has deleted, so it names its log's start for the
@@ -106,8 +106,8 @@ def _cut(offset: int, leader_start_offset: int) -> Decision:
     the follower may be in the ISR and lead before that.
     """
     if 0 < leader_start_offset >= offset:
-        return Decision(Action.RESET, leader_start_offset)
-    return Decision(Action.TRUNCATE, offset)
+        return FollowerStep(Action.RESET, leader_start_offset)
+    return FollowerStep(Action.TRUNCATE, offset)
 
 
 def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging: EpochEnd) -> int:
@@ -126,15 +126,17 @@ def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging: Epoc
     return min(end_offset, log_end_offset)
 
 
-def out_of_range(log_end_offset: int, leader_start_offset: int, leader_end_offset: int) -> Decision:
+def out_of_range(
+    log_end_offset: int, leader_start_offset: int, leader_end_offset: int
+) -> FollowerStep:
     """What a follower does whose log end the leader does not have (AbstractFetcherThread.fetchOffsetAndTruncate).
 
     It has more than the leader only after an unclean election; less than the leader keeps, if it was away for longer than the retention.
     """
     if leader_end_offset < log_end_offset:
-        return Decision(Action.TRUNCATE, leader_end_offset)
+        return FollowerStep(Action.TRUNCATE, leader_end_offset)
     if leader_start_offset > log_end_offset:
-        return Decision(Action.RESET, leader_start_offset)
+        return FollowerStep(Action.RESET, leader_start_offset)
     return _BACK_OFF
 
 

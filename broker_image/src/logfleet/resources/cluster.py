@@ -89,7 +89,7 @@ class Pool(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     resources: Resources = Resources()
 
 
-class Listener(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class ListenerSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A port that clients connect to.
 
     type: `internal` is reached inside the Kubernetes cluster; `nodeport` through a port of the
@@ -104,8 +104,8 @@ class Listener(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     advertised_host: str | None = None
 
 
-def _internal_only() -> list[Listener]:
-    return [Listener(name="internal", port=INTERNAL_PORT, type="internal")]
+def _internal_only() -> list[ListenerSpec]:
+    return [ListenerSpec(name="internal", port=INTERNAL_PORT, type="internal")]
 
 
 CRON_FIELDS: Final = 5
@@ -169,7 +169,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     metadata: MetadataSpec
     zones: list[str] = []
     config: dict[str, str | int] = {}
-    listeners: list[Listener] = msgspec.field(default_factory=_internal_only)
+    listeners: list[ListenerSpec] = msgspec.field(default_factory=_internal_only)
     image: str | None = None
     paused: bool = False
     scaling: Scaling = Scaling()
@@ -198,7 +198,7 @@ class ClusterResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
         return sum(pool.replicas for pool in self.spec.pools)
 
     @property
-    def internal_listener(self) -> Listener:
+    def internal_listener(self) -> ListenerSpec:
         """The listener that brokers and the operator use."""
         return next(entry for entry in self.spec.listeners if entry.type == "internal")
 
@@ -363,7 +363,7 @@ def _pool_zone_problems(all_zones: list[str], zones: list[str], path: str) -> li
     return problems
 
 
-def _listener_problems(listeners: list[Listener]) -> list[Problem]:
+def _listener_problems(listeners: list[ListenerSpec]) -> list[Problem]:
     problems = [
         *_repeated("spec.listeners", [listener.name for listener in listeners]),
         *_repeated("spec.listeners", [str(listener.port) for listener in listeners]),
@@ -397,7 +397,7 @@ def _listener_problems(listeners: list[Listener]) -> list[Problem]:
     return problems
 
 
-def _host_problems(listener: Listener, path: str) -> list[Problem]:
+def _host_problems(listener: ListenerSpec, path: str) -> list[Problem]:
     if listener.type != "nodeport":
         return [Problem(path, "is for listeners of type nodeport only, leave it out")]
     if not _HOST.fullmatch(listener.advertised_host or ""):

@@ -42,7 +42,7 @@ class Reason(StrEnum):
     UNDER_REPLICATED_PARTITIONS = "UnderReplicatedPartitions"
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class SpecRefusal(msgspec.Struct, frozen=True):
     """Nothing is done; `message` says what the person can write instead."""
 
     reason: Reason
@@ -142,7 +142,7 @@ class TopicPlan(msgspec.Struct, frozen=True):
 
     actions: list[TopicAction]
     why: str
-    refusal: Refusal | None = None
+    refusal: SpecRefusal | None = None
 
     @property
     def creates(self) -> bool:
@@ -184,10 +184,10 @@ def plan_topic(desired: TopicResource, observed: ObservedTopic | None) -> TopicP
     return TopicPlan(actions, "; ".join(said) or f"{name} is as written")
 
 
-def _topic_refusal(desired: TopicResource, observed: ObservedTopic | None) -> Refusal | None:
+def _topic_refusal(desired: TopicResource, observed: ObservedTopic | None) -> SpecRefusal | None:
     spec = desired.spec
     if observed is not None and spec.partitions < observed.partitions:
-        return Refusal(
+        return SpecRefusal(
             Reason.NOT_SUPPORTED,
             f"spec.partitions: the topic has {observed.partitions} and partitions only grow; "
             f"write {observed.partitions} or more",
@@ -227,10 +227,10 @@ def claimants(
     return oldest
 
 
-def conflict(loser: TopicResource, older: str) -> Refusal:
+def conflict(loser: TopicResource, older: str) -> SpecRefusal:
     """What the younger of two resources that name one topic is told. older: the other's name."""
     younger = loser.metadata.name
-    return Refusal(
+    return SpecRefusal(
         Reason.CONFLICT,
         f"topic {loser.name} belongs to the older Topic {older}; delete Topic {younger} or make it "
         f"with another spec.topicName: deleting Topic {older} deletes the topic with its records, "

@@ -29,7 +29,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class Source(Protocol):
-    """What tells the partition of a session that it changed (`logfleet.node.partitions.partition.Partition`)."""
+    """What tells the partition of a session that it changed (`logfleet.node.partitions.leader_partition.Partition`)."""
 
     @property
     def log_end_offset(self) -> int: ...

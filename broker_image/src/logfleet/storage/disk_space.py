@@ -1,4 +1,4 @@
-"""Watches the room on the disks of the log directories, and keeps a reserve on each (see `logfleet.log.disk_space`).
+"""Watches the room on the disks of the log directories, and keeps a reserve on each (see `logfleet.log.free_space`).
 
 While a directory is full its partitions refuse producers with KAFKA_STORAGE_ERROR, which clients try again. All else goes on.
 """
@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from logfleet.io.files import Files, allocate, remove_if_there
-from logfleet.log.disk_space import DiskStep, Room, disk_step, room_to_compact, wanted_reserve
+from logfleet.log.free_space import DiskStep, Room, disk_step, room_to_compact, wanted_reserve
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.partition_log import PartitionLog

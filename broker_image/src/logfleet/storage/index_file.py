@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import overload
 
 from logfleet.io.files import File, is_shortage
-from logfleet.log.index import sound_length, unpack_entries
+from logfleet.log.index_entries import sound_length, unpack_entries
 from logfleet.storage.open_files import OpenFiles
 
 PENDING_BYTES_MAX = 4096

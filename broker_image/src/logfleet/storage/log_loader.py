@@ -15,7 +15,7 @@ from logfleet.io.files import copy_file, read_file, remove_if_there, write_file
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_epochs, parse_partition_metadata
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.epochs import EpochStart, LeaderEpochs
-from logfleet.log.index import RELATIVE_OFFSET_MAX
+from logfleet.log.index_entries import RELATIVE_OFFSET_MAX
 from logfleet.log.names import (
     CLEANED,
     DELETED,

@@ -16,8 +16,8 @@ from logfleet.log.names import TopicPartition
 from logfleet.log.producers import SeenBatch
 from logfleet.log.replicated import replicated_batches
 from logfleet.log.retention import REMOVED_AT_ONCE, Retention, SegmentAge, plan_retention
-from logfleet.log.segment import NO_ROOM, base_of_next, room_in, should_roll
-from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected, prepare
+from logfleet.log.segment_roll import NO_ROOM, base_of_next, room_in, should_roll
+from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flush_job import FlushJob
@@ -102,7 +102,7 @@ class PartitionLog:
 
     def append_as_leader(
         self, batch: bytearray | memoryview | Prepared, leader_epoch: int, now_ms: int
-    ) -> AppendResult | Rejected | NeedsThread:
+    ) -> AppendResult | BatchRefusal | NeedsThread:
         """Append one batch at the log's end. It is written, not yet durable nor committed.
 
         batch: one batch in writable memory, which this changes; or what `prepare_fully` made of it. Returns where it lies, or why it
@@ -210,14 +210,14 @@ class PartitionLog:
         else:
             self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
 
-    def _check_producer(self, header: BatchHeader) -> AppendResult | Rejected | None:
+    def _check_producer(self, header: BatchHeader) -> AppendResult | BatchRefusal | None:
         if (seen := self.producers.check(header, self._segments)) is None:
             return None
         if isinstance(seen, SeenBatch):
             return AppendResult(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
         known = self.producers.states.get(header.producer_id)
         assert known is not None
-        return Rejected(
+        return BatchRefusal(
             seen,
             f"Producer {header.producer_id} in {self.partition}: epoch {header.producer_epoch}, sequence "
             f"{header.base_sequence}; known here are epoch {known.epoch}, last sequence {known.last_sequence}.",

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from logfleet.io.files import File, remove_if_there
 from logfleet.log.config import LONG_MAX
-from logfleet.log.index import (
+from logfleet.log.index_check import time_entries_hold
+from logfleet.log.index_entries import (
     OFFSET_ENTRY,
     RELATIVE_OFFSET_MAX,
     TIME_ENTRY,
     offset_entries,
     time_entries,
 )
-from logfleet.log.index_check import time_entries_hold
 from logfleet.log.names import INDEX, LOG, TIME_INDEX, offset_file
 from logfleet.log.recovery import scan_batches
-from logfleet.log.segment import ActiveSegment
+from logfleet.log.segment_roll import ActiveSegment
 from logfleet.records.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,

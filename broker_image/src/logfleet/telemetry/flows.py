@@ -14,7 +14,7 @@ LOOKS: Final = 7
 """That are remembered of a partition: six spans."""
 
 
-class Look(NamedTuple):
+class FlowSample(NamedTuple):
     """bytes_in, bytes_out: counters that only grow while the partition is led in that epoch. writer, reader: client ids of the last ones, None if nobody yet."""
 
     topic: str
@@ -45,9 +45,9 @@ class Flows:
     """Of all partitions that a broker leads."""
 
     def __init__(self) -> None:
-        self._looks: dict[Hashable, deque[tuple[int, Look]]] = {}
+        self._looks: dict[Hashable, deque[tuple[int, FlowSample]]] = {}
 
-    def look(self, key: Hashable, now_ms: int, look: Look) -> None:
+    def look(self, key: Hashable, now_ms: int, look: FlowSample) -> None:
         """What a partition's counters say now. Another leader epoch begins anew."""
         looks = self._looks.get(key)
         if looks is None or looks[-1][1].leader_epoch != look.leader_epoch:
@@ -65,7 +65,7 @@ class Flows:
         return sorted(found, key=lambda flow: (-flow.rate, flow.topic, flow.partition))
 
 
-def _flow(looks: deque[tuple[int, Look]]) -> Flow | None:
+def _flow(looks: deque[tuple[int, FlowSample]]) -> Flow | None:
     (first_ms, first), (last_ms, last) = looks[0], looks[-1]
     written, read = last.bytes_in - first.bytes_in, last.bytes_out - first.bytes_out
     if last_ms <= first_ms or not (written or read):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from logfleet.client import reconcile
 from logfleet.client.errors import KafkaError
-from logfleet.client.metadata import Node, Partition
+from logfleet.client.metadata import Node, PartitionInfo
 from logfleet.resources.plan import ReplicateTopic
 from logfleet.wire.errors import ErrorCode
 
@@ -16,7 +16,7 @@ class Fleet:
 
     client = None
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *partitions: Partition) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *partitions: PartitionInfo) -> None:
         self.partitions = partitions
         self.moved: dict[int, tuple[int, ...]] = {}
         monkeypatch.setattr(reconcile, "cordoned_brokers", self.cordoned)
@@ -46,7 +46,7 @@ class Fleet:
 
 
 def test_more_replicas_than_brokers_that_take_any_are_refused_with_a_reason(monkeypatch) -> None:
-    fleet = Fleet(monkeypatch, Partition(0, 1, 0, (1, 2), (1, 2)))
+    fleet = Fleet(monkeypatch, PartitionInfo(0, 1, 0, (1, 2), (1, 2)))
     with pytest.raises(KafkaError, match="3 replicas need as many brokers, and 2 take") as caught:
         fleet.replicate(3)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -54,12 +54,12 @@ def test_more_replicas_than_brokers_that_take_any_are_refused_with_a_reason(monk
 
 
 def test_one_that_is_cordoned_keeps_what_it_has(monkeypatch) -> None:
-    fleet = Fleet(monkeypatch, Partition(0, 3, 0, (3,), (3,)))
+    fleet = Fleet(monkeypatch, PartitionInfo(0, 3, 0, (3,), (3,)))
     fleet.replicate(3)
     assert sorted(fleet.moved[0]) == [1, 2, 3]
 
 
 def test_of_fewer_replicas_those_that_are_in_sync_stay(monkeypatch) -> None:
-    fleet = Fleet(monkeypatch, Partition(0, 1, 0, (1, 2, 3), (1, 3)))
+    fleet = Fleet(monkeypatch, PartitionInfo(0, 1, 0, (1, 2, 3), (1, 3)))
     fleet.replicate(2)
     assert fleet.moved == {0: (1, 3)}

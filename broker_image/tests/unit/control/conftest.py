@@ -2,10 +2,10 @@ from collections.abc import Iterable
 
 import pytest
 from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
-from logfleet.control.elections import election_steps
+from logfleet.control.election_writes import election_steps
+from logfleet.control.store_writes import pack
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import NewTopic, TopicCreation, create_topic
-from logfleet.control.transactions import pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import ImageBuilder

@@ -6,9 +6,9 @@ from logfleet.control.config_changes import (
     alter_group_configs,
     alter_topic_configs,
 )
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import CONFIG_BYTES_MAX
-from logfleet.control.transactions import Refusal
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 

@@ -4,10 +4,10 @@ from logfleet.control.configs import (
     ADMIN_LISTENER,
     BrokerConfig,
     ConfigError,
-    Listener,
     broker_config,
     with_admin_port,
 )
+from logfleet.metadata.keys import Endpoint
 
 DERIVED = {"static", "unknown", "without_effect"}
 
@@ -15,13 +15,13 @@ DERIVED = {"static", "unknown", "without_effect"}
 def test_nothing_given_means_one_broker_on_loopback():
     config = broker_config({})
     assert config.node_id == 1
-    assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
     assert config.advertised_listeners == config.listeners
     assert config.inter_broker_listener_name == "PLAINTEXT"
     assert config.log_dirs == ("logfleet-data",)
     assert config.logfleet_metadata_store == "sqlite"
     assert config.broker_rack is None
-    assert config.logfleet_admin_listener == Listener("HTTP", "127.0.0.1", 9644, "HTTP")
+    assert config.logfleet_admin_listener == Endpoint("HTTP", "127.0.0.1", 9644, "HTTP")
 
 
 def test_every_field_is_a_key_that_says_what_it_does():
@@ -129,7 +129,7 @@ def test_values_are_typed_and_kept_as_given():
     assert (config.node_id, config.broker_rack, config.num_partitions) == (7, "b", 3)
     assert config.auto_create_topics_enable is False
     assert config.log_dirs == ("/data/1", "/data/2")
-    assert config.logfleet_admin_listener == Listener("HTTP", "0.0.0.0", 8080, "HTTP")
+    assert config.logfleet_admin_listener == Endpoint("HTTP", "0.0.0.0", 8080, "HTTP")
     assert config.static == {**given, "node.id": "7"}  # one setting under two names
 
 
@@ -157,7 +157,7 @@ def test_a_kafka_file_with_a_controller_listener_works_and_the_listener_is_not_o
             "inter.broker.listener.name": "PLAINTEXT",
         }
     )
-    assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.listeners == (Endpoint("PLAINTEXT", "", 9092),)
 
 
 def test_two_listeners_with_names_of_their_own():
@@ -170,19 +170,19 @@ def test_two_listeners_with_names_of_their_own():
         }
     )
     assert [listener.name for listener in config.listeners] == ["INSIDE", "OUTSIDE"]
-    assert config.advertised_listeners[1] == Listener("OUTSIDE", "node-7", 31094)
+    assert config.advertised_listeners[1] == Endpoint("OUTSIDE", "node-7", 31094)
     assert config.inter_broker_listener_name == "INSIDE"
 
 
 def test_listening_on_all_interfaces_leaves_the_advertised_host_to_the_node():
     config = broker_config({"listeners": "PLAINTEXT://0.0.0.0:0"})
-    assert config.listeners == (Listener("PLAINTEXT", "0.0.0.0", 0),)
-    assert config.advertised_listeners == (Listener("PLAINTEXT", "", 0),)
+    assert config.listeners == (Endpoint("PLAINTEXT", "0.0.0.0", 0),)
+    assert config.advertised_listeners == (Endpoint("PLAINTEXT", "", 0),)
 
 
 def test_an_ipv6_address_stands_in_brackets():
     config = broker_config({"listeners": "PLAINTEXT://[::1]:9092"})
-    assert config.listeners == (Listener("PLAINTEXT", "::1", 9092),)
+    assert config.listeners == (Endpoint("PLAINTEXT", "::1", 9092),)
 
 
 ETCD = {"logfleet.metadata.store": "etcd", "logfleet.etcd.endpoints": "h:2379", "node.id": "1"}

@@ -18,7 +18,7 @@ from logfleet.control.quotas import (
     limits_of,
     limits_of_addresses,
 )
-from logfleet.control.transactions import Refusal, pack
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity
 from logfleet.wire.errors import ErrorCode

@@ -1,5 +1,6 @@
 import pytest
 from logfleet.control.brokers.cordons import CORDONED
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import (
     CONFIG_BYTES_MAX,
@@ -14,7 +15,6 @@ from logfleet.control.topics import (
     refuse_request,
     remove_unfinished,
 )
-from logfleet.control.transactions import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.store import Txn

@@ -1,7 +1,7 @@
 import pytest
 from logfleet.control.brokers.cordons import CORDONED, is_cordoned
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topics import delete_topic
-from logfleet.control.transactions import Refusal, pack
 from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
 from logfleet.wire.errors import ErrorCode

@@ -6,9 +6,9 @@ from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.log.validation import (
     BYTES_ON_LOOP_MAX,
+    BatchRefusal,
     NeedsThread,
     Prepared,
-    Rejected,
     malformed,
     prepare,
     prepare_fully,
@@ -46,7 +46,7 @@ def patched(position, value, *, batch=None):
 def refusal(batch, config=PRODUCE):
     before = bytes(batch)
     rejected = prepare_fully(batch, config, NOW, PARTITION)
-    assert isinstance(rejected, Rejected), rejected
+    assert isinstance(rejected, BatchRefusal), rejected
     assert bytes(batch) == before, "a refused batch is left as it was"
     assert rejected.message
     return rejected

@@ -12,7 +12,7 @@ from logfleet.wire import uuids
 ID = bytes(range(16))
 UUID = uuids.to_text(ID)
 TOPIC_7 = uuids.to_text((7).to_bytes(16, "big"))
-HERE = keys.BrokerValue("i1", (keys.Listener("PLAINTEXT", "h", 9092),), "a")
+HERE = keys.BrokerValue("i1", (keys.Endpoint("PLAINTEXT", "h", 9092),), "a")
 
 
 class History:
@@ -191,7 +191,7 @@ def test_a_broker_that_may_leave_is_neither_active_nor_fenced():
 def test_a_broker_names_its_rack_and_its_listeners():
     broker = History().commit(put(keys.broker(1), HERE)).brokers[1]
     assert broker.rack == "a"
-    assert broker.listener("PLAINTEXT") == keys.Listener("PLAINTEXT", "h", 9092)
+    assert broker.listener("PLAINTEXT") == keys.Endpoint("PLAINTEXT", "h", 9092)
     assert broker.listener("OTHER") is None
 
 

@@ -11,7 +11,7 @@ import pytest
 from logfleet.io.files import PosixFiles
 from logfleet.log.names import TopicPartition
 from logfleet.node.broker import Broker
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import CreateTopicsRequest, ProduceRequest
@@ -70,7 +70,7 @@ class Rig:
         (answer,) = (await ask(self.port, request, 9)).responses
         return ErrorCode(answer.partition_responses[0].error_code)
 
-    def partition(self, topic: str = "t") -> Partition | None:
+    def partition(self, topic: str = "t") -> LeaderPartition | None:
         return self.broker.partitions.get(topic, 0)
 
 

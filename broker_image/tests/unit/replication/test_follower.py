@@ -5,7 +5,7 @@ from logfleet.log.epochs import NO_EPOCH, EpochStart, LeaderEpochs
 from logfleet.replication.fetch_check import diverging_epoch
 from logfleet.replication.follower import (
     Action,
-    Decision,
+    FollowerStep,
     NextFetch,
     decide,
     high_watermark,
@@ -99,10 +99,10 @@ def test_a_follower_ends_with_a_prefix_of_the_leaders_log_however_they_diverged(
 
 def test_records_are_appended_and_so_is_nothing() -> None:
     epochs = epochs_of((1, 0), (3, 10))
-    assert decide(ASKED, ASKED, Row(partition_index=0), epochs) == Decision(Action.APPEND)
+    assert decide(ASKED, ASKED, Row(partition_index=0), epochs) == FollowerStep(Action.APPEND)
     diverging = FetchResponse.EpochEndOffset(epoch=-1, end_offset=-1)
     row = Row(partition_index=0, diverging_epoch=diverging)
-    assert decide(ASKED, ASKED, row, epochs) == Decision(Action.APPEND)
+    assert decide(ASKED, ASKED, row, epochs) == FollowerStep(Action.APPEND)
 
 
 def test_a_log_that_diverges_is_cut() -> None:
@@ -110,19 +110,19 @@ def test_a_log_that_diverges_is_cut() -> None:
         partition_index=0, diverging_epoch=FetchResponse.EpochEndOffset(epoch=3, end_offset=15)
     )
     decision = decide(ASKED, ASKED, row, epochs_of((1, 0), (3, 10)))
-    assert decision == Decision(Action.TRUNCATE, 15)
+    assert decision == FollowerStep(Action.TRUNCATE, 15)
 
 
 @pytest.mark.parametrize(
     "leader_start, decision",
     [
-        (14, Decision(Action.TRUNCATE, 15)),
-        (15, Decision(Action.RESET, 15)),
-        (18, Decision(Action.RESET, 18)),
+        (14, FollowerStep(Action.TRUNCATE, 15)),
+        (15, FollowerStep(Action.RESET, 15)),
+        (18, FollowerStep(Action.RESET, 18)),
     ],
 )
 def test_nothing_is_kept_of_a_log_that_diverges_below_its_leaders_start(
-    leader_start: int, decision: Decision
+    leader_start: int, decision: FollowerStep
 ) -> None:
     """The leader knows no epochs of what it has deleted, so what is below may be of another log."""
     row = Row(
@@ -139,7 +139,7 @@ def test_an_empty_leader_leaves_nothing_and_its_log_starts_where_it_did() -> Non
         log_start_offset=0,
         diverging_epoch=FetchResponse.EpochEndOffset(epoch=3, end_offset=0),
     )
-    assert decide(ASKED, ASKED, row, epochs_of((3, 0))) == Decision(Action.TRUNCATE, 0)
+    assert decide(ASKED, ASKED, row, epochs_of((3, 0))) == FollowerStep(Action.TRUNCATE, 0)
 
 
 @pytest.mark.parametrize(
@@ -171,14 +171,14 @@ def test_an_error_is_waited_out_or_tried_again(error: ErrorCode, action: Action)
 @pytest.mark.parametrize(
     "start, end, decision",
     [
-        (0, 15, Decision(Action.TRUNCATE, 15)),
-        (30, 40, Decision(Action.RESET, 30)),
-        (0, 30, Decision(Action.BACK_OFF)),
-        (20, 20, Decision(Action.BACK_OFF)),
+        (0, 15, FollowerStep(Action.TRUNCATE, 15)),
+        (30, 40, FollowerStep(Action.RESET, 30)),
+        (0, 30, FollowerStep(Action.BACK_OFF)),
+        (20, 20, FollowerStep(Action.BACK_OFF)),
     ],
 )
 def test_a_follower_out_of_range_goes_to_where_the_leaders_log_is(
-    start: int, end: int, decision: Decision
+    start: int, end: int, decision: FollowerStep
 ) -> None:
     assert out_of_range(20, start, end) == decision
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 from logfleet.io.files import PosixFile
 from logfleet.log.config import LogConfig
-from logfleet.log.index import RELATIVE_OFFSET_MAX
+from logfleet.log.index_entries import RELATIVE_OFFSET_MAX
 from logfleet.records.batch import CONTROL_BIT, assign_offsets, iterate_headers, write_crc
 from logfleet.records.errors import CorruptRecords
 from logfleet.records.record import ProducerStamp, Record, build_batch

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logfleet.io.files import PosixFiles
-from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY
+from logfleet.log.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from logfleet.storage.index_file import PENDING_BYTES_MAX, IndexFile
 from logfleet.storage.open_files import OpenFiles
 

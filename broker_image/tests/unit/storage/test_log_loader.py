@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
-from logfleet.log.index import OFFSET_ENTRY, TIME_ENTRY
+from logfleet.log.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.file_slice import FileSlice

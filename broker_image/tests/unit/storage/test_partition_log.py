@@ -1,7 +1,7 @@
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.retention import REMOVED_AT_ONCE
-from logfleet.log.validation import AppendResult, Rejected
+from logfleet.log.validation import AppendResult, BatchRefusal
 from logfleet.records.batch import crc_matches, iterate_headers, write_crc
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.storage.file_slice import FileSlice
@@ -67,7 +67,7 @@ class TestAppending:
         damaged = batch(b"a")
         damaged[-1] ^= 1
         rejected = log.append_as_leader(damaged, 0, NOW)
-        assert isinstance(rejected, Rejected)
+        assert isinstance(rejected, BatchRefusal)
         assert rejected.error is ErrorCode.CORRUPT_MESSAGE
         assert (log.log_end_offset, log.size, log.epochs.latest) == (0, 0, -1)
 

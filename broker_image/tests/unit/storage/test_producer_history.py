@@ -2,7 +2,7 @@ import pytest
 from logfleet.io.files import PosixFiles, write_file
 from logfleet.log.config import LogConfig
 from logfleet.log.producers import ProducerStates
-from logfleet.log.validation import AppendResult, Rejected
+from logfleet.log.validation import AppendResult, BatchRefusal
 from logfleet.records.batch import parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
@@ -53,9 +53,9 @@ def test_the_log_is_searched_once_per_producer(rig, monkeypatch):
     send(log, 0)
     rig.close(log)
     log = rig.open(SMALL)
-    assert isinstance(send(log, 5), Rejected)
+    assert isinstance(send(log, 5), BatchRefusal)
     monkeypatch.setattr(type(log.producers), "_recall", None)
-    assert isinstance(send(log, 5), Rejected)
+    assert isinstance(send(log, 5), BatchRefusal)
     assert not send(log, 1).duplicate
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from logfleet.io.files import PosixFiles
-from logfleet.log.index import OFFSET_ENTRY
+from logfleet.log.index_entries import OFFSET_ENTRY
 from logfleet.records.batch import parse_header
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.open_files import OpenFiles

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from logfleet.log.config import LogConfig
-from logfleet.log.index import TIME_ENTRY
+from logfleet.log.index_entries import TIME_ENTRY
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.partition_log import PartitionLog
 

@@ -1,13 +1,13 @@
 """Rates and clients of partitions, from looks at counters."""
 
-from logfleet.telemetry.flows import LOOKS, Flow, Flows, Look
+from logfleet.telemetry.flows import LOOKS, Flow, Flows, FlowSample
 
 
-def look(written: int, read: int = 0, *, epoch: int = 1, **clients: str) -> Look:
-    return Look("t", 0, epoch, written, read, clients.get("writer"), clients.get("reader"))
+def look(written: int, read: int = 0, *, epoch: int = 1, **clients: str) -> FlowSample:
+    return FlowSample("t", 0, epoch, written, read, clients.get("writer"), clients.get("reader"))
 
 
-def flows(*looks: Look) -> list[Flow]:
+def flows(*looks: FlowSample) -> list[Flow]:
     seen = Flows()
     for number, each in enumerate(looks):
         seen.look("key", 10_000 * number, each)
@@ -47,8 +47,8 @@ def test_whoever_was_seen_most_often_is_named_and_only_for_what_moved():
 def test_the_busiest_comes_first_and_what_is_not_led_any_more_is_forgotten():
     seen = Flows()
     for now_ms, factor in ((0, 0), (1_000, 1)):
-        seen.look("slow", now_ms, Look("t", 0, 1, 10 * factor, 0, None, None))
-        seen.look("fast", now_ms, Look("t", 1, 1, 90 * factor, 0, None, None))
+        seen.look("slow", now_ms, FlowSample("t", 0, 1, 10 * factor, 0, None, None))
+        seen.look("fast", now_ms, FlowSample("t", 1, 1, 90 * factor, 0, None, None))
     assert [flow.partition for flow in seen.told()] == [1, 0]
     seen.keep({"slow"})
     assert [flow.partition for flow in seen.told()] == [0]

@@ -10,8 +10,8 @@ from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
 from logfleet_operator.clusters import etcd
-from logfleet_operator.clusters.observed import ObjectConflict, Observed, is_bound
-from logfleet_operator.clusters.ranges import Claim, Range
+from logfleet_operator.clusters.broker_id_ranges import Claim, Range
+from logfleet_operator.clusters.observed import ObjectConflict, ObservedCluster, is_bound
 from logfleet_operator.names import Manifest
 
 # Of the record: the spec that was accepted last, as JSON.
@@ -51,7 +51,7 @@ def record(
     }
 
 
-def recorded(observed: Observed, cluster: str) -> tuple[list[Range], str] | None:
+def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[Range], str] | None:
     """The record's broker ids and state of etcd; None if there is no record.
 
     Raises ObjectConflict if it is not as the operator writes it: what it said must be known.
@@ -87,7 +87,7 @@ def _damaged_record(name: str, why: str) -> ObjectConflict:
     )
 
 
-def claims_of(observed: Observed, cluster: str) -> list[Claim]:
+def claims_of(observed: ObservedCluster, cluster: str) -> list[Claim]:
     """What record, StatefulSets and volume claims say about broker ids, in this order.
 
     Raises ObjectConflict if one of them says nothing that can be understood.
@@ -109,7 +109,7 @@ def claims_of(observed: Observed, cluster: str) -> list[Claim]:
     return claims
 
 
-def _ordinals_on_nodes(observed: Observed, stateful_set: str) -> int:
+def _ordinals_on_nodes(observed: ObservedCluster, stateful_set: str) -> int:
     """Of how many ordinals of a set, from 0 on, pods have a node."""
     ordinals = [
         int(ordinal) + 1
@@ -120,7 +120,7 @@ def _ordinals_on_nodes(observed: Observed, stateful_set: str) -> int:
     return max(ordinals, default=0)
 
 
-def _may_hold_data(volume: Manifest, observed: Observed, *, recorded: bool) -> bool:
+def _may_hold_data(volume: Manifest, observed: ObservedCluster, *, recorded: bool) -> bool:
     """True for a claim with a volume, unless that says nothing and the record knows better.
 
     A class that does not wait for the pod gives a volume to one that never gets a node.

@@ -8,24 +8,24 @@ from typing import Any, Final, assert_never
 import structlog
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.document import InvalidResourceError
-from logfleet.resources.plan import Reason, Refusal, Shortages
+from logfleet.resources.plan import Reason, Shortages, SpecRefusal
 
 from logfleet_operator import conditions, names
 from logfleet_operator.accepted import Wish, judged
 from logfleet_operator.clusters import certificates, members
-from logfleet_operator.clusters.caretaker import Caretaker
+from logfleet_operator.clusters.cluster_reader import Readiness, accepted_cluster, observe
 from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_access
+from logfleet_operator.clusters.etcd_maintenance import EtcdMaintenance
 from logfleet_operator.clusters.may_i import Deciders, ask
 from logfleet_operator.clusters.moves import Movers, MovesUnavailable, Relocation
 from logfleet_operator.clusters.observed import (
-    Member,
+    EtcdMember,
     ObjectConflict,
-    Observed,
+    ObservedCluster,
     Rewriting,
     rewriting,
 )
 from logfleet_operator.clusters.plan import plan_cluster
-from logfleet_operator.clusters.reading import Readiness, accepted_cluster, observe
 from logfleet_operator.clusters.refusals import joined
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.clusters.shrinking import State, state_of
@@ -49,11 +49,11 @@ from logfleet_operator.clusters.steps import (
 )
 from logfleet_operator.clusters.volumes import size_of
 from logfleet_operator.documents import read_cluster
+from logfleet_operator.event_text import EventText
 from logfleet_operator.events import Events, of_change, of_set
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
 from logfleet_operator.ownership import OTHERS_RECHECK_S, Ownership
-from logfleet_operator.said import Said
 from logfleet_operator.settings import Settings
 from logfleet_operator.upgrades.feature_levels import FeatureLevels
 from logfleet_operator.upgrades.rules import unmet
@@ -106,7 +106,7 @@ class ClusterReconciler:
         self._etcds = etcds
         self._relocation = Relocation(movers)
         self._levels = FeatureLevels(movers)
-        self._caretaker = Caretaker(etcds, lambda: self._now().timestamp())
+        self._caretaker = EtcdMaintenance(etcds, lambda: self._now().timestamp())
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
         self._readiness = Readiness()
@@ -173,13 +173,13 @@ class ClusterReconciler:
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
 
     async def _look_after(
-        self, live: Manifest, cluster: ClusterResource, observed: Observed, plan: ClusterPlan
+        self, live: Manifest, cluster: ClusterResource, observed: ObservedCluster, plan: ClusterPlan
     ) -> None:
         """With all brokers ready: what is to be done now and then, whatever the spec says."""
         if cared := await self._caretaker.look(cluster, observed):
             await self._events.tell(live, cared)
         for each in await self._relocation.forget_strangers(cluster, observed, plan.ranges):
-            said = Said("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {each}", str(each))
+            said = EventText("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {each}", str(each))
             await self._events.tell(live, said)
 
     async def _wish(self, live: Manifest) -> Wish:
@@ -190,7 +190,7 @@ class ClusterReconciler:
             before = await accepted_cluster(self._kube, live)
             if before is None:
                 raise
-            return Wish(before, Refusal(Reason.INVALID, str(error)))
+            return Wish(before, SpecRefusal(Reason.INVALID, str(error)))
 
     async def _spread(
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
@@ -224,7 +224,7 @@ class ClusterReconciler:
         live: Manifest,
         wish: Wish,
         not_done: NotDone,
-    ) -> tuple[Observed, Wish, ClusterPlan]:
+    ) -> tuple[ObservedCluster, Wish, ClusterPlan]:
         """Plan and act until nothing is left to do now, or brokers were disturbed.
 
         not_done: takes up what is refused of single objects.
@@ -270,7 +270,7 @@ class ClusterReconciler:
         self,
         live: Manifest,
         cluster: ClusterResource,
-        observed: Observed,
+        observed: ObservedCluster,
         plan: ClusterPlan,
         not_done: NotDone,
     ) -> bool:
@@ -302,7 +302,7 @@ class ClusterReconciler:
             self._rewritings[namespace, cluster] = recent
         return dict(recent)
 
-    def _due(self, cluster: str, observed: Observed) -> frozenset[str]:
+    def _due(self, cluster: str, observed: ObservedCluster) -> frozenset[str]:
         """Secrets whose certificate ends soon or is none; a lost authority is told then, not earlier.
 
         What the certificates say counts: an annotation can be removed, or written by anybody.
@@ -317,8 +317,8 @@ class ClusterReconciler:
         )
 
     async def _perform(
-        self, cluster: ClusterResource, observed: Observed, action: Action
-    ) -> Said | None:
+        self, cluster: ClusterResource, observed: ObservedCluster, action: Action
+    ) -> EventText | None:
         """Returns what an Event should tell of it; None for what is not worth one, or was not done."""
         namespace = cluster.metadata.namespace
         match action:
@@ -336,24 +336,28 @@ class ClusterReconciler:
                 made_of = certificates.certificate_secret(cluster, authority, action, self._now())
                 await self._kube.apply(made_of)
                 ends = made_of["metadata"]["annotations"][names.EXPIRY_ANNOTATION]
-                return Said("Normal", "CertificateIssued", f"{action.secret}, until {ends}")
+                return EventText("Normal", "CertificateIssued", f"{action.secret}, until {ends}")
             case DeletePod(name, uid):
                 log.info("pod_deleted", namespace=namespace, pod=name)
                 await self._kube.delete("Pod", namespace, name, uid)
-                return Said("Normal", "PodDeleted", f"{name} is out of date and not ready", uid)
+                return EventText(
+                    "Normal", "PodDeleted", f"{name} is out of date and not ready", uid
+                )
             case Delete(kind, name, uid):
                 log.info("deleted", namespace=namespace, kind=kind, name=name)
                 await self._kube.delete(kind, namespace, name, uid)
-                return Said("Normal", "ObjectRemoved", f"{kind} {name} is not wanted any more", uid)
+                return EventText(
+                    "Normal", "ObjectRemoved", f"{kind} {name} is not wanted any more", uid
+                )
             case EvictPod(name, uid):
                 allowed = await self._kube.evict_pod(namespace, name, uid)
                 log.info("pod_evicted", namespace=namespace, pod=name, allowed=allowed)
-                said = Said("Normal", "PodEvicted", f"{name} is out of date", uid)
+                said = EventText("Normal", "PodEvicted", f"{name} is out of date", uid)
                 return said if allowed else None
             case RemoveMember(name, id_):
                 await self._etcds.remove(etcd_access(cluster, observed), id_)
                 log.info("member_removed", namespace=namespace, member=name, id=id_)
-                return Said("Normal", "MemberRemoved", f"{name} lost its data", id_)
+                return EventText("Normal", "MemberRemoved", f"{name} lost its data", id_)
             case AddMember(name, peer_url):
                 await self._etcds.add(etcd_access(cluster, observed), peer_url)
                 log.info("member_added", namespace=namespace, member=name)
@@ -366,32 +370,32 @@ class ClusterReconciler:
     async def _scale(
         self,
         cluster: ClusterResource,
-        observed: Observed,
+        observed: ObservedCluster,
         action: MarkClaim | GrowClaim | TakeBack | Forget,
-    ) -> Said:
+    ) -> EventText:
         """What has to do with brokers that come or go, and with their volumes. Raises MovesUnavailable."""
         match action:
             case MarkClaim(name, state):
                 await self._claim(cluster, observed, name, state)
-                return Said("Normal", STATES_TOLD[State(state)], name, f"{name}/{state}")
+                return EventText("Normal", STATES_TOLD[State(state)], name, f"{name}/{state}")
             case GrowClaim(name, size):
                 await self._claim(cluster, observed, name, None, size=size)
-                return Said("Normal", "VolumeGrows", f"{name} to {size}", f"{name}/{size}")
+                return EventText("Normal", "VolumeGrows", f"{name} to {size}", f"{name}/{size}")
             case TakeBack(brokers, claims):
                 await self._relocation.take_back(cluster, brokers)
                 for name in claims:
                     await self._claim(cluster, observed, name, "")
                 ids = ", ".join(map(str, brokers))
-                return Said("Normal", "DrainCancelled", f"brokers {ids} are wanted again", ids)
+                return EventText("Normal", "DrainCancelled", f"brokers {ids} are wanted again", ids)
             case Forget(broker, claim):
                 await self._relocation.forget(cluster, broker)
                 await self._claim(cluster, observed, claim, State.FORGOTTEN)
-                return Said("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {broker}", claim)
+                return EventText("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {broker}", claim)
 
     async def _claim(
         self,
         cluster: ClusterResource,
-        observed: Observed,
+        observed: ObservedCluster,
         name: str,
         state: str | None,
         *,
@@ -416,8 +420,8 @@ class ClusterReconciler:
         await self._kube.apply(claim)
 
     async def _members(
-        self, cluster: ClusterResource, observed: Observed
-    ) -> tuple[Member, ...] | None:
+        self, cluster: ClusterResource, observed: ObservedCluster
+    ) -> tuple[EtcdMember, ...] | None:
         """Asked for only where one is to be healed: None also if etcd does not answer, which is logged."""
         if members.lost(cluster, observed) is None:
             return None
@@ -467,7 +471,9 @@ class ClusterReconciler:
                 await self._events.tell(live, said)
 
 
-def _refusals(wish: Wish, not_done: NotDone, plan: ClusterPlan) -> Iterator[tuple[Refusal, Stage]]:
+def _refusals(
+    wish: Wish, not_done: NotDone, plan: ClusterPlan
+) -> Iterator[tuple[SpecRefusal, Stage]]:
     """Why the Cluster is not as written, although its plan goes on, and its stage at last."""
     if wish.refusal is not None and wish.acts:
         yield wish.refusal, Stage.REFUSED
@@ -478,7 +484,7 @@ def _refusals(wish: Wish, not_done: NotDone, plan: ClusterPlan) -> Iterator[tupl
         yield sizes, Stage.GROWING if sizes.reason is Reason.PROGRESSING else Stage.REFUSED
 
 
-def _refusal_of(not_done: NotDone) -> Refusal:
+def _refusal_of(not_done: NotDone) -> SpecRefusal:
     """What the status says of objects that could not be made; there is at least one."""
     said = [
         str(error)
@@ -488,4 +494,4 @@ def _refusal_of(not_done: NotDone) -> Refusal:
     ]
     conflict = any(isinstance(error, ObjectConflict) for error in not_done.values())
     reason = Reason.CONFLICT if conflict else Reason.PROGRESSING
-    return Refusal(reason, "; ".join(said[:NOT_DONE_TOLD_MAX]))
+    return SpecRefusal(reason, "; ".join(said[:NOT_DONE_TOLD_MAX]))

@@ -14,9 +14,9 @@ import aiohttp
 from logfleet.resources.cluster import ClusterResource
 
 from logfleet_operator import names
-from logfleet_operator.clusters.observed import Member, Observed
-from logfleet_operator.clusters.upkeep import MemberStatus
-from logfleet_operator.leadership import Leadership, LeaseLost
+from logfleet_operator.clusters.defragmentation import MemberStatus
+from logfleet_operator.clusters.observed import EtcdMember, ObservedCluster
+from logfleet_operator.lease_holder import LeaseHolder, LeaseLost
 from logfleet_operator.tls import lenient
 from logfleet_operator.waiting import elsewhere
 
@@ -41,7 +41,7 @@ class Access:
 class Etcds(Protocol):
     """The managed etcds. All raise EtcdUnavailable."""
 
-    async def members(self, access: Access) -> tuple[Member, ...]:
+    async def members(self, access: Access) -> tuple[EtcdMember, ...]:
         """By a linearizable read."""
         ...
 
@@ -64,7 +64,7 @@ class Etcds(Protocol):
         ...
 
 
-def etcd_access(cluster: ClusterResource, observed: Observed) -> Access:
+def etcd_access(cluster: ClusterResource, observed: ObservedCluster) -> Access:
     """Raises EtcdUnavailable if its Secret is not there or not whole."""
     service = names.etcd_name(cluster.metadata.name)
     secret = observed.get("Secret", names.etcd_secret(cluster.metadata.name, "client"))
@@ -84,13 +84,13 @@ def etcd_access(cluster: ClusterResource, observed: Observed) -> Access:
 class EtcdClients:
     """Etcds over HTTP. leadership: changes need its Lease."""
 
-    def __init__(self, leadership: Leadership | None) -> None:
+    def __init__(self, leadership: LeaseHolder | None) -> None:
         self._leadership = leadership
 
-    async def members(self, access: Access) -> tuple[Member, ...]:
+    async def members(self, access: Access) -> tuple[EtcdMember, ...]:
         answer = await _call(access, "/v3/cluster/member/list", {"linearizable": True})
         return tuple(
-            Member(each["ID"], each.get("name", ""), each["peerURLs"][0])
+            EtcdMember(each["ID"], each.get("name", ""), each["peerURLs"][0])
             for each in answer["members"]
         )
 

@@ -18,7 +18,7 @@ from logfleet.resources.cluster import (
     ADMIN_PORT,
     ADMIN_PORT_NAME,
     ClusterResource,
-    Listener,
+    ListenerSpec,
     Pool,
     set_name,
 )
@@ -26,7 +26,7 @@ from logfleet.resources.document import Metadata
 
 from logfleet_operator import names
 from logfleet_operator.clusters import pods
-from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import Range
 from logfleet_operator.names import Manifest
 
 NodePorts = Mapping[tuple[str, int], int]
@@ -126,7 +126,7 @@ def services(
     return result
 
 
-def _traffic_policy(listener: Listener) -> str:
+def _traffic_policy(listener: ListenerSpec) -> str:
     """Which nodes take a connection: the broker's own, whose address clients are given, without a second hop.
 
     But where one name is advertised for all brokers, any node behind it: `Local` would have all but
@@ -135,7 +135,7 @@ def _traffic_policy(listener: Listener) -> str:
     return "Cluster" if listener.advertised_host else "Local"
 
 
-def outside_listeners(cluster: ClusterResource) -> list[Listener]:
+def outside_listeners(cluster: ClusterResource) -> list[ListenerSpec]:
     return [listener for listener in cluster.spec.listeners if listener.type == "nodeport"]
 
 
@@ -151,7 +151,7 @@ def broker_pods(cluster: ClusterResource, ranges: Sequence[Range]) -> list[tuple
     ]
 
 
-def _port(listener: Listener) -> Manifest:
+def _port(listener: ListenerSpec) -> Manifest:
     return {
         "name": listener.name,
         "port": listener.port,

@@ -18,7 +18,7 @@ from logfleet.resources.cluster import ADMIN_PORT, ClusterResource
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.observed import Leave, Observed, Pod
+from logfleet_operator.clusters.observed import Leave, ObservedCluster, Pod
 from logfleet_operator.clusters.rollout import next_wave
 from logfleet_operator.names import BASE_LABEL, BROKER
 from logfleet_operator.waiting import elsewhere
@@ -29,7 +29,7 @@ ANSWER_S_MAX: Final = 1.0
 NOBODY_ANSWERS: Final = f"no broker answers at port {ADMIN_PORT} (/may-i) whether it may stop"
 
 
-class Partition(msgspec.Struct, frozen=True):
+class ReplicaInfo(msgspec.Struct, frozen=True):
     """One that speaks against it, and why. can_heal: waiting may help."""
 
     topic: str
@@ -38,11 +38,11 @@ class Partition(msgspec.Struct, frozen=True):
     can_heal: bool = True
 
 
-class Answer(msgspec.Struct, frozen=True):
+class MayIAnswer(msgspec.Struct, frozen=True):
     """As `logfleet.node.decisions.may_i.Answer`: `forbidden` are the first of `forbidden_count`. curable_count: None from brokers of an earlier version."""
 
     may: bool
-    forbidden: list[Partition] = []
+    forbidden: list[ReplicaInfo] = []
     forbidden_count: int = 0
     curable_count: int | None = None
 
@@ -58,7 +58,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Deciders(Protocol):
     """The brokers of a fleet."""
 
-    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> MayIAnswer | None:
         """Whether these may stop together, as the first of `addresses` (HOST:PORT) that answers says; None if none does."""
         ...
 
@@ -70,7 +70,7 @@ class Deciders(Protocol):
 class AdminPorts:
     """Deciders over HTTP; who is fenced is Kafka's to say (DescribeCluster, KIP-1073)."""
 
-    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> Answer | None:
+    async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> MayIAnswer | None:
         query = [("stop", str(broker)) for broker in brokers]
         timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
         async with aiohttp.ClientSession(timeout=timeout) as session:
@@ -80,7 +80,7 @@ class AdminPorts:
                     with elsewhere():
                         async with session.get(url, params=query) as response:
                             if response.status == 200:
-                                return msgspec.json.decode(await response.read(), type=Answer)
+                                return msgspec.json.decode(await response.read(), type=MayIAnswer)
                 except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError):
                     continue  # not ready, or gone: the next one may know
         return None
@@ -103,7 +103,7 @@ class AdminPorts:
         return frozenset(broker.id for broker in found.brokers) - found.fenced
 
 
-async def ask(deciders: Deciders, cluster: ClusterResource, observed: Observed) -> Leave:
+async def ask(deciders: Deciders, cluster: ClusterResource, observed: ObservedCluster) -> Leave:
     """About the wave that is next: all of it, else the first half, and so on down to one.
 
     One that is not ready and that the brokers have fenced goes in any case: it serves nobody, and perhaps
@@ -148,7 +148,7 @@ async def _as_many_as_may(
     return Leave(objection=objection)
 
 
-def _sets_of(observed: Observed) -> list[str]:
+def _sets_of(observed: ObservedCluster) -> list[str]:
     """Of brokers, in the order of their ids, as the plan has them."""
     bases = {}
     for (kind, name), live in observed.objects.items():
@@ -158,14 +158,14 @@ def _sets_of(observed: Observed) -> list[str]:
     return sorted(bases, key=bases.__getitem__)
 
 
-def _broker_id(observed: Observed, pod: Pod) -> int:
+def _broker_id(observed: ObservedCluster, pod: Pod) -> int:
     stateful_set, _, ordinal = pod.name.rpartition("-")
     live = observed.get("StatefulSet", stateful_set)
     assert live is not None, "a wave is made of pods of sets"
     return int(live["metadata"]["labels"][BASE_LABEL]) + int(ordinal)
 
 
-def objection_of(answer: Answer, *, alone: bool) -> str:
+def objection_of(answer: MayIAnswer, *, alone: bool) -> str:
     """What speaks against it and counts; empty if nothing does.
 
     A topic of one replica is away as long as its broker is, whenever that is: it forbids that several

@@ -10,24 +10,24 @@ from logfleet.resources.cluster import ClusterResource
 from logfleet_operator import names
 from logfleet_operator.clusters import etcd
 from logfleet_operator.clusters.broker_ids import recorded
-from logfleet_operator.clusters.observed import EMPTY_VOLUME, Member, Observed, Pod
+from logfleet_operator.clusters.observed import EMPTY_VOLUME, EtcdMember, ObservedCluster, Pod
 from logfleet_operator.clusters.steps import AddMember, ClusterPlan, RemoveMember, Stage
 
 
-def has_majority(cluster: ClusterResource, observed: Observed) -> bool:
+def has_majority(cluster: ClusterResource, observed: ObservedCluster) -> bool:
     """Whether so many members are ready that etcd serves."""
     managed = cluster.spec.metadata.managed
     ready = sum(pod.ready and not pod.deleting for pod in observed.of_component(names.ETCD))
     return managed is not None and ready > managed.replicas // 2
 
 
-def is_lame(cluster: ClusterResource, observed: Observed) -> bool:
+def is_lame(cluster: ClusterResource, observed: ObservedCluster) -> bool:
     """It serves though some member cannot run: that holds up nothing else."""
     stuck = any(pod.stuck and not pod.ready for pod in observed.of_component(names.ETCD))
     return stuck and has_majority(cluster, observed)
 
 
-def lost(cluster: ClusterResource, observed: Observed) -> Pod | None:
+def lost(cluster: ClusterResource, observed: ObservedCluster) -> Pod | None:
     """The member to heal: one at a time, while a majority of the others is ready. Never force-new-cluster."""
     record = recorded(observed, cluster.metadata.name)
     if record is None or record[1] != etcd.ESTABLISHED or not has_majority(cluster, observed):
@@ -40,7 +40,7 @@ def lost(cluster: ClusterResource, observed: Observed) -> Pod | None:
     return min(found, key=lambda pod: pod.name, default=None)
 
 
-def admitted(cluster: ClusterResource, observed: Observed, state: str) -> str:
+def admitted(cluster: ClusterResource, observed: ObservedCluster, state: str) -> str:
     """The uid of the pod that may begin without data, for the record; "" for none."""
     pod = lost(cluster, observed) if state == etcd.ESTABLISHED else None
     if pod is not None:
@@ -53,7 +53,7 @@ def admitted(cluster: ClusterResource, observed: Observed, state: str) -> str:
     return before if before in waiting else ""
 
 
-def heal(cluster: ClusterResource, observed: Observed) -> ClusterPlan | None:
+def heal(cluster: ClusterResource, observed: ObservedCluster) -> ClusterPlan | None:
     """Have the lost member removed, then added; what comes then is the record's to say."""
     pod = lost(cluster, observed)
     if pod is None or observed.members is None:
@@ -69,6 +69,6 @@ def heal(cluster: ClusterResource, observed: Observed) -> ClusterPlan | None:
     return None
 
 
-def _entry(cluster: ClusterResource, observed: Observed, pod: Pod) -> Member | None:
+def _entry(cluster: ClusterResource, observed: ObservedCluster, pod: Pod) -> EtcdMember | None:
     url = etcd.peer_url(cluster, pod.name)
     return next((each for each in observed.members or () if each.peer_url == url), None)

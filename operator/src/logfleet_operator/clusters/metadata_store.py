@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from logfleet.resources.cluster import ClusterResource, ManagedMetadata
-from logfleet.resources.plan import Reason, Refusal
+from logfleet.resources.plan import Reason, SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import etcd, members, pods, rollout, snapshots
 from logfleet_operator.clusters.broker_ids import ordinal_of, recorded
 from logfleet_operator.clusters.observed import (
     EMPTY_VOLUME,
-    Observed,
+    ObservedCluster,
     controlled_by_another,
     differs,
     is_bound,
@@ -33,7 +33,7 @@ from logfleet_operator.settings import Settings
 from logfleet_operator.upgrades.rules import broker_image
 
 
-def etcd_state(cluster: ClusterResource, observed: Observed) -> str:
+def etcd_state(cluster: ClusterResource, observed: ObservedCluster) -> str:
     """Whether etcd's members may bootstrap.
 
     Only until all have been ready once, and never where data of an earlier one may be left. A
@@ -61,20 +61,20 @@ def etcd_state(cluster: ClusterResource, observed: Observed) -> str:
     return etcd.BOOTSTRAPPING
 
 
-def _volumes(cluster: ClusterResource, observed: Observed) -> list[Manifest]:
+def _volumes(cluster: ClusterResource, observed: ObservedCluster) -> list[Manifest]:
     """Of members of etcd."""
     prefix = f"data-{names.etcd_name(cluster.metadata.name)}-"
     return [live for live in observed.volumes if live["metadata"]["name"].startswith(prefix)]
 
 
-def _brokers_have_volumes(cluster: ClusterResource, observed: Observed) -> bool:
+def _brokers_have_volumes(cluster: ClusterResource, observed: ObservedCluster) -> bool:
     return any(
         ordinal_of(volume, cluster.metadata.name) is not None and is_bound(volume)
         for volume in observed.volumes
     )
 
 
-def going_volume(cluster: ClusterResource, observed: Observed) -> str:
+def going_volume(cluster: ClusterResource, observed: ObservedCluster) -> str:
     """A volume claim of etcd that is being deleted while there is no etcd; "" if there is none.
 
     A claim stays until no pod uses it (Kubernetes: Storage Object in Use Protection). It says
@@ -91,7 +91,7 @@ def going_volume(cluster: ClusterResource, observed: Observed) -> str:
     return min((str(each["name"]) for each in going if "deletionTimestamp" in each), default="")
 
 
-def zones_refusals(cluster: ClusterResource, observed: Observed) -> Iterator[Refusal]:
+def zones_refusals(cluster: ClusterResource, observed: ObservedCluster) -> Iterator[SpecRefusal]:
     """A zone that is taken away is soon without nodes, and members of etcd cannot follow."""
     managed = cluster.spec.metadata.managed
     if managed is None:
@@ -99,7 +99,7 @@ def zones_refusals(cluster: ClusterResource, observed: Observed) -> Iterator[Ref
     placed = _etcd_placement(cluster, managed, observed)
     gone = [zone for zone in placed.zones if zone not in cluster.spec.zones]
     if gone:
-        yield Refusal(
+        yield SpecRefusal(
             Reason.NOT_SUPPORTED,
             f"spec.zones: volumes of etcd may be in zone {', '.join(gone)}, and this version does "
             "not move them; write it back",
@@ -107,7 +107,7 @@ def zones_refusals(cluster: ClusterResource, observed: Observed) -> Iterator[Ref
 
 
 def _etcd_placement(
-    cluster: ClusterResource, managed: ManagedMetadata, observed: Observed
+    cluster: ClusterResource, managed: ManagedMetadata, observed: ObservedCluster
 ) -> etcd.Placement:
     """As etcd says, without zones that are taken away and that no member was ever in.
 
@@ -123,7 +123,7 @@ def _etcd_placement(
     return etcd.Placement(kept, placed.apart)
 
 
-def zones_taken_away(cluster: ClusterResource, observed: Observed) -> frozenset[str]:
+def zones_taken_away(cluster: ClusterResource, observed: ObservedCluster) -> frozenset[str]:
     """Zones that members of etcd may be in, and that the spec does not name any more."""
     live = observed.get("StatefulSet", names.etcd_name(cluster.metadata.name))
     if live is None:
@@ -134,7 +134,7 @@ def zones_taken_away(cluster: ClusterResource, observed: Observed) -> frozenset[
 
 def plan_metadata_store(
     cluster: ClusterResource,
-    observed: Observed,
+    observed: ObservedCluster,
     settings: Settings,
     renew: frozenset[str],
     config: str,
@@ -167,7 +167,10 @@ def plan_metadata_store(
 
 
 def _etcd_set(
-    cluster: ClusterResource, managed: ManagedMetadata, observed: Observed, settings: Settings
+    cluster: ClusterResource,
+    managed: ManagedMetadata,
+    observed: ObservedCluster,
+    settings: Settings,
 ) -> Manifest:
     """With the gate's image that it has, until its pods are replaced for another reason.
 
@@ -192,7 +195,7 @@ def _etcd_set(
 
 
 def _certificates(
-    cluster: ClusterResource, observed: Observed, renew: frozenset[str]
+    cluster: ClusterResource, observed: ObservedCluster, renew: frozenset[str]
 ) -> ClusterPlan | None:
     name, namespace = cluster.metadata.name, cluster.metadata.namespace
     authority, server, client = (
@@ -217,12 +220,12 @@ def _certificates(
     for secret in due if made else (server, client):
         live = observed.get("Secret", secret)
         if live is not None and not labelled_for(live, name):
-            return refused(Refusal(Reason.CONFLICT, not_of_the_cluster("Secret", secret)))
+            return refused(SpecRefusal(Reason.CONFLICT, not_of_the_cluster("Secret", secret)))
     if not made:
         if len(due) == 2 and not observed.get("StatefulSet", names.etcd_name(name)):
             return making([MakeAuthority(authority)], "the certificate authority of etcd")
         return refused(
-            Refusal(
+            SpecRefusal(
                 Reason.CONFLICT,
                 f"Secret {authority} is gone and {due[0]} must be issued: restore it from a backup",
             )
@@ -235,7 +238,7 @@ def _certificates(
     )
 
 
-def _is_of_another(observed: Observed, secret: str, authority: str) -> bool:
+def _is_of_another(observed: ObservedCluster, secret: str, authority: str) -> bool:
     """True if a certificate is of another authority than the one that there is."""
     issued, issuer = (observed.get("Secret", name) for name in (secret, authority))
     if issued is None or issuer is None:

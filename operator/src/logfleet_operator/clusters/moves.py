@@ -23,10 +23,10 @@ from logfleet.wire.errors import ErrorCode
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, shrinking
-from logfleet_operator.clusters.observed import Fleet, Observed
+from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.observed import Fleet, ObservedCluster
 from logfleet_operator.clusters.plan import leaving_brokers
-from logfleet_operator.clusters.ranges import Range
-from logfleet_operator.leadership import Leadership, LeaseLost
+from logfleet_operator.lease_holder import LeaseHolder, LeaseLost
 from logfleet_operator.waiting import elsewhere
 
 REQUEST_TIMEOUT_MS: Final = 10_000
@@ -83,7 +83,7 @@ class Movers(Protocol):
 class FleetMovers:
     """By Kafka's admin APIs. leadership: changes need its Lease."""
 
-    def __init__(self, leadership: Leadership | None) -> None:
+    def __init__(self, leadership: LeaseHolder | None) -> None:
         self._leadership = leadership
 
     async def held(self, bootstrap: str) -> Mapping[int, int]:
@@ -172,7 +172,7 @@ class Relocation:
     def __init__(self, movers: Movers) -> None:
         self._movers = movers
 
-    async def look(self, cluster: ClusterResource, observed: Observed) -> Fleet | None:
+    async def look(self, cluster: ClusterResource, observed: ObservedCluster) -> Fleet | None:
         """Take brokers that are to leave, and are marked so, a step nearer to being empty.
 
         None while nobody leaves or has left, and if no broker answers. Raises ObjectConflict.
@@ -211,7 +211,7 @@ class Relocation:
         await self._movers.forget(manifests.bootstrap_address(cluster), broker_id)
 
     async def forget_strangers(
-        self, cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+        self, cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
     ) -> list[int]:
         """Have brokers forgotten that have stopped and that no pod will be any more; returns their ids.
 

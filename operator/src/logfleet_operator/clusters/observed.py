@@ -55,7 +55,7 @@ FIELDS_TOLD_MAX: Final = 3
 # An etcd member whose gate (etcd.py) does not let it start.
 FRESH: Final = timedelta(seconds=30)
 """For so long a pod that has become ready may not be reached at its new address by everybody: kube-proxy gathers changes for a second, name servers keep answers for up to
-thirty (CoreDNS, plugin cache). Brokers hand over to one that has run for as long (`logfleet.control.elections.SETTLED_MS`), so the next wave's leaders go to those that
+thirty (CoreDNS, plugin cache). Brokers hand over to one that has run for as long (`logfleet.control.election_writes.SETTLED_MS`), so the next wave's leaders go to those that
 were replaced, and move no second time."""
 EMPTY_VOLUME: Final = "EmptyVolume"
 
@@ -93,7 +93,7 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EtcdMember:
     """As etcd lists it. name: "" until it has started once (etcd, api/v3 MemberList)."""
 
     id: str
@@ -130,7 +130,7 @@ class Rewriting:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedCluster:
     """objects: (kind, name) -> live object with the Cluster's label. secrets: by name.
 
     volumes: volume claims of brokers and etcd. storage_classes: None if they cannot be listed.
@@ -150,7 +150,7 @@ class Observed:
     rewritings: Mapping[tuple[str, str], Rewriting] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
     leave: Leave = field(default_factory=Leave)
-    members: tuple[Member, ...] | None = None
+    members: tuple[EtcdMember, ...] | None = None
     fleet: Fleet | None = None
     cordoned: frozenset[str] = frozenset()
     refused: frozenset[tuple[str, str]] = frozenset()
@@ -217,7 +217,7 @@ def is_bound(volume: Manifest) -> bool:
     return bool(volume.get("spec", {}).get("volumeName"))
 
 
-def foreign(observed: Observed, cluster: ClusterResource) -> list[str]:
+def foreign(observed: ObservedCluster, cluster: ClusterResource) -> list[str]:
     """Objects with the Cluster's label that another owner controls, as "Kind name"."""
     return [
         f"{kind} {name}"
@@ -253,7 +253,7 @@ def _controllers(live: Manifest) -> list[str]:
     return [owner["uid"] for owner in owners if owner.get("controller")]
 
 
-def configs_in_use(observed: Observed) -> frozenset[str]:
+def configs_in_use(observed: ObservedCluster) -> frozenset[str]:
     """ConfigMaps that pods start with, or that pods would that are made now."""
     specs = [
         live["spec"]["template"]["spec"] if kind == "StatefulSet" else _pod_of_job(live)
@@ -268,7 +268,7 @@ def _pod_of_job(live: Manifest) -> Manifest:
     return spec
 
 
-def node_ports(observed: Observed, cluster: ClusterResource) -> dict[tuple[str, int], int]:
+def node_ports(observed: ObservedCluster, cluster: ClusterResource) -> dict[tuple[str, int], int]:
     """(listener, broker id) -> port of the node: of the live Service, else the one it had.
 
     Of listeners of the spec only.
@@ -362,7 +362,7 @@ def rewriting(wanted: Manifest, stored: Manifest, now: datetime) -> Rewriting | 
     return Rewriting(wanted, found, now)
 
 
-def rewritten(observed: Observed) -> list[str]:
+def rewritten(observed: ObservedCluster) -> list[str]:
     """Objects that are stored otherwise than they were applied, as "Kind name (fields)"."""
     said = []
     for (kind, name), known in sorted(observed.rewritings.items(), key=lambda entry: entry[0]):

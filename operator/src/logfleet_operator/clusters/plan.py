@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from logfleet.resources.cluster import ClusterResource, set_name
-from logfleet.resources.plan import Refusal
+from logfleet.resources.plan import SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import (
@@ -22,21 +22,21 @@ from logfleet_operator.clusters import (
     members,
     metadata_store,
     refusals,
-    removals,
     resizing,
     rollout,
     shrinking,
+    unwanted_objects,
 )
+from logfleet_operator.clusters.broker_id_ranges import Range, allocate, merge
 from logfleet_operator.clusters.broker_ids import claims_of
 from logfleet_operator.clusters.broker_ids import record as record_of
 from logfleet_operator.clusters.observed import (
-    Observed,
+    ObservedCluster,
     configs_in_use,
     foreign,
     node_ports,
     rewritten,
 )
-from logfleet_operator.clusters.ranges import Range, allocate, merge
 from logfleet_operator.clusters.steps import (
     ClusterPlan,
     Stage,
@@ -53,7 +53,11 @@ from logfleet_operator.upgrades.rules import broker_image
 
 
 def plan_cluster(
-    cluster: ClusterResource, observed: Observed, settings: Settings, *, renew: frozenset[str]
+    cluster: ClusterResource,
+    observed: ObservedCluster,
+    settings: Settings,
+    *,
+    renew: frozenset[str],
 ) -> ClusterPlan:
     """cluster: as its spec was accepted. renew: names of Secrets whose certificate should be issued anew (the clock is the caller's).
 
@@ -68,20 +72,20 @@ def plan_cluster(
     if going:
         return ClusterPlan(f"waiting until PersistentVolumeClaim {going} is deleted")
     given = merge(claims_of(observed, cluster.metadata.name))
-    if isinstance(given, Refusal):
+    if isinstance(given, SpecRefusal):
         return refused(given)
     ranges = ranges_of(cluster, observed, given)
     config = manifests.config(cluster, _total(ranges))
     config_name = str(config["metadata"]["name"])
     plan = (
         _ground(cluster, observed, ranges, config)
-        or left(removals.what_never_ran(cluster, observed, ranges), observed)
+        or left(unwanted_objects.what_never_ran(cluster, observed, ranges), observed)
         or metadata_store.plan_metadata_store(cluster, observed, settings, renew, config_name)
         or _brokers(cluster, observed, settings, ranges)
         or left(resizing.plan_resizing(cluster, observed, ranges), observed)
-        or left(removals.configs_of_nobody(cluster, observed, config_name), observed)
+        or left(unwanted_objects.configs_of_nobody(cluster, observed, config_name), observed)
         or _shrink_and_roll(cluster, observed, ranges)
-        or left(removals.services_of_nobody(cluster, observed, ranges), observed)
+        or left(unwanted_objects.services_of_nobody(cluster, observed, ranges), observed)
         or ClusterPlan("all brokers are ready", stage=Stage.DONE)
     )
     why = plan.why
@@ -92,15 +96,15 @@ def plan_cluster(
 
 
 def refusal_of(
-    cluster: ClusterResource, observed: Observed, before: ClusterResource | None
-) -> Refusal | None:
+    cluster: ClusterResource, observed: ObservedCluster, before: ClusterResource | None
+) -> SpecRefusal | None:
     """Why its spec cannot be carried out, found before anything is begun; None if it can be. Raises ObjectConflict.
 
     before: as its spec was accepted last. Broker ids that contradict each other are no fault of the
     spec.
     """
     given = merge(claims_of(observed, cluster.metadata.name))
-    if isinstance(given, Refusal):
+    if isinstance(given, SpecRefusal):
         return None
     ranges = ranges_of(cluster, observed, given)
     found = [
@@ -112,22 +116,24 @@ def refusal_of(
     return refusals.joined(found) if found else None
 
 
-def ranges_of(cluster: ClusterResource, observed: Observed, given: Sequence[Range]) -> list[Range]:
+def ranges_of(
+    cluster: ClusterResource, observed: ObservedCluster, given: Sequence[Range]
+) -> list[Range]:
     """given: as all sources together say it."""
     ran = shrinking.without_drained(cluster.metadata.name, observed, given)
     return allocate(cluster.spec, ran)
 
 
-def leaving_brokers(cluster: ClusterResource, observed: Observed) -> frozenset[int]:
+def leaving_brokers(cluster: ClusterResource, observed: ObservedCluster) -> frozenset[int]:
     """Ids of the brokers that are to be emptied; empty also where nothing can be said. Raises ObjectConflict."""
     given = merge(claims_of(observed, cluster.metadata.name))
-    if isinstance(given, Refusal) or cluster.spec.paused:
+    if isinstance(given, SpecRefusal) or cluster.spec.paused:
         return frozenset()
     return shrinking.leaving_ids(ranges_of(cluster, observed, given))
 
 
 def _shrink_and_roll(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     """While replicas move, which takes long, brokers are replaced as ever."""
     shrinking_plan = left(shrinking.plan_shrinking(cluster, observed, ranges), observed)
@@ -137,7 +143,7 @@ def _shrink_and_roll(
 
 
 def _ground(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range], config: Manifest
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range], config: Manifest
 ) -> ClusterPlan | None:
     """The record first, alone: nothing may exist that it does not know. Then what pods refer to."""
     state = metadata_store.etcd_state(cluster, observed)
@@ -156,7 +162,7 @@ def _total(ranges: Sequence[Range]) -> int:
 
 
 def _brokers(
-    cluster: ClusterResource, observed: Observed, settings: Settings, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, settings: Settings, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     known, ids = node_ports(observed, cluster), manifests.broker_pods(cluster, ranges)
     serving = {broker_id for broker_id, _ in ids}
@@ -203,7 +209,7 @@ def _brokers(
     return making(applies(cluster, observed, [budget, *sets]), "brokers")
 
 
-def _files_in_use(cluster: ClusterResource, observed: Observed) -> dict[str, str]:
+def _files_in_use(cluster: ClusterResource, observed: ObservedCluster) -> dict[str, str]:
     """Of the ports' ConfigMap: what brokers read that were not replaced yet.
 
     The ports of listeners that the spec does not name any more, while their Services are there, and
@@ -220,7 +226,9 @@ def _files_in_use(cluster: ClusterResource, observed: Observed) -> dict[str, str
     return kept
 
 
-def _min_available(cluster: ClusterResource, observed: Observed, total: int, ready: int) -> int:
+def _min_available(
+    cluster: ClusterResource, observed: ObservedCluster, total: int, ready: int
+) -> int:
     """One broker may be away. Raised with the new brokers that are ready: they are away until then.
 
     Not lowered when brokers get lost, which is when no further one may go.
@@ -233,7 +241,7 @@ def _min_available(cluster: ClusterResource, observed: Observed, total: int, rea
 
 
 def _roll(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     name = cluster.metadata.name
     needed = {

@@ -5,32 +5,32 @@ from collections.abc import Iterator, Sequence
 from logfleet.control.config_keys import ConfigError
 from logfleet.control.configs import broker_config
 from logfleet.resources.cluster import ClusterResource, set_name
-from logfleet.resources.plan import Reason, Refusal
+from logfleet.resources.plan import Reason, SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.observed import Observed
+from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.clusters.pods import is_larger
-from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.clusters.volumes import by_pool
 from logfleet_operator.names import Manifest
 
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
-def joined(refusals: Sequence[Refusal]) -> Refusal:
+def joined(refusals: Sequence[SpecRefusal]) -> SpecRefusal:
     """All that is wrong in one sentence, by the reason of the first."""
-    return Refusal(refusals[0].reason, "; ".join(each.message for each in refusals))
+    return SpecRefusal(refusals[0].reason, "; ".join(each.message for each in refusals))
 
 
-def config_refusals(cluster: ClusterResource) -> Iterator[Refusal]:
+def config_refusals(cluster: ClusterResource) -> Iterator[SpecRefusal]:
     """The brokers' own judgement of their configuration, before it can keep one from starting."""
     identity = {"node.id": "0", "advertised.listeners": _advertised(cluster)}
     try:
         properties = manifests.server_properties(cluster, cluster.brokers)
         broker_config({**properties, **cluster.config, **identity})
     except ConfigError as error:
-        yield Refusal(Reason.INVALID, f"spec.config.{error.key}: {error}")
+        yield SpecRefusal(Reason.INVALID, f"spec.config.{error.key}: {error}")
 
 
 def _advertised(cluster: ClusterResource) -> str:
@@ -38,8 +38,8 @@ def _advertised(cluster: ClusterResource) -> str:
 
 
 def storage_refusals(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
-) -> Iterator[Refusal]:
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+) -> Iterator[SpecRefusal]:
     """New volumes must come from a class that waits for the pod, else they choose the zone."""
     name = cluster.metadata.name
     pools = {pool.name: pool for pool in cluster.spec.pools}
@@ -56,16 +56,18 @@ def storage_refusals(
         found = storage_class(observed, class_name)
         if found is None:
             what = f"{class_name} does not exist" if class_name else "there is no default one"
-            yield Refusal(Reason.INVALID, f"{path}: StorageClass: {what}, write an existing one")
+            yield SpecRefusal(
+                Reason.INVALID, f"{path}: StorageClass: {what}, write an existing one"
+            )
         elif cluster.spec.zones and found.get("volumeBindingMode") != "WaitForFirstConsumer":
-            yield Refusal(
+            yield SpecRefusal(
                 Reason.INVALID,
                 f"{path}: StorageClass {found['metadata']['name']} binds volumes at once, in any "
                 "zone; write one with volumeBindingMode WaitForFirstConsumer",
             )
 
 
-def storage_class(observed: Observed, name: str | None) -> Manifest | None:
+def storage_class(observed: ObservedCluster, name: str | None) -> Manifest | None:
     for found in observed.storage_classes:
         metadata = found["metadata"]
         if name is None:
@@ -78,10 +80,10 @@ def storage_class(observed: Observed, name: str | None) -> Manifest | None:
 
 def volumes_refusals(
     cluster: ClusterResource,
-    observed: Observed,
+    observed: ObservedCluster,
     ranges: Sequence[Range],
     before: ClusterResource | None,
-) -> Iterator[Refusal]:
+) -> Iterator[SpecRefusal]:
     """Volumes that there are neither shrink nor change their class.
 
     before: as its spec was accepted last. Volumes that are larger than that asked for, since a
@@ -94,7 +96,7 @@ def volumes_refusals(
         is_less = is_larger(sizes.get(there.name, wanted.size), wanted.size)
         shrinks = is_less and is_larger(there.size, wanted.size)
         if shrinks or wanted.class_ not in {None, there.class_}:
-            yield Refusal(
+            yield SpecRefusal(
                 Reason.NOT_SUPPORTED,
                 f"spec.pools[{there.name}].storage: its volumes have {there.size} of class "
                 f"{there.class_ or '(the default one)'}: they only grow, and keep their class",

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import Reason, Refusal
+from logfleet.resources.plan import Reason, SpecRefusal
 
 from logfleet_operator import names
-from logfleet_operator.clusters.observed import Observed
+from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.clusters.pods import is_larger
-from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.clusters.refusals import storage_class
 from logfleet_operator.clusters.steps import ClusterPlan, GrowClaim, Stage
 from logfleet_operator.clusters.volumes import Volume, volumes_of
@@ -29,7 +29,7 @@ WAITS_FOR_POD: Final = "FileSystemResizePending"
 
 
 def plan_resizing(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     """Of claims that have a volume; others wait until they have one."""
     changes = [
@@ -44,8 +44,8 @@ def plan_resizing(
 
 
 def unmet(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
-) -> Iterator[Refusal]:
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+) -> Iterator[SpecRefusal]:
     """Sizes of the spec that volumes do not have: first what cannot be, then what is under way."""
     small = [
         volume
@@ -60,7 +60,7 @@ def unmet(
     }
     for pool, volume in refused.items():
         class_name = volume.claim["spec"].get("storageClassName") or "(the default one)"
-        yield Refusal(
+        yield SpecRefusal(
             Reason.NOT_SUPPORTED,
             f"spec.pools[{pool}].storage.size: StorageClass {class_name} does not allow volumes to grow "
             f"(allowVolumeExpansion); write {volume.has}, or add a pool with larger volumes",
@@ -68,11 +68,11 @@ def unmet(
     if asked:
         said = "; ".join(_told(volume) for volume in asked[:TOLD_MAX])
         more = f"; and {len(asked) - TOLD_MAX} more" if len(asked) > TOLD_MAX else ""
-        yield Refusal(Reason.PROGRESSING, f"waiting for volumes to grow: {said}{more}")
+        yield SpecRefusal(Reason.PROGRESSING, f"waiting for volumes to grow: {said}{more}")
 
 
 def warnings(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range], now: datetime
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range], now: datetime
 ) -> Iterator[str]:
     """What of volumes does not grow, and what a person can do; the first ones."""
     said = []
@@ -102,7 +102,7 @@ def warnings(
         yield f"and {len(said) - TOLD_MAX} volumes more do not grow"
 
 
-def _may_grow(observed: Observed, volume: Volume) -> bool:
+def _may_grow(observed: ObservedCluster, volume: Volume) -> bool:
     found = storage_class(observed, volume.claim["spec"].get("storageClassName"))
     return found is not None and bool(found.get("allowVolumeExpansion"))
 

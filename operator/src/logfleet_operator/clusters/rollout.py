@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from logfleet_operator.clusters.observed import EMPTY_VOLUME, FRESH, Observed, Pod, is_bound
+from logfleet_operator.clusters.observed import EMPTY_VOLUME, FRESH, ObservedCluster, Pod, is_bound
 from logfleet_operator.names import BROKER, ETCD, ZONE_LABEL
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -72,7 +72,7 @@ class _Pods:
     places: Mapping[str, tuple[int, str]]
 
 
-def _pods_of(observed: Observed, component: str, sets: Sequence[str]) -> _Pods | str:
+def _pods_of(observed: ObservedCluster, component: str, sets: Sequence[str]) -> _Pods | str:
     """Or the set on whose change Kubernetes has not acted yet."""
     pods = {pod.name: pod for pod in observed.of_component(component)}
     revisions: dict[str, str] = {}
@@ -99,7 +99,7 @@ def _pods_of(observed: Observed, component: str, sets: Sequence[str]) -> _Pods |
     )
 
 
-def pods_with_going_volumes(observed: Observed) -> frozenset[str]:
+def pods_with_going_volumes(observed: ObservedCluster) -> frozenset[str]:
     """Names of the pods whose volume claims go as soon as they do."""
     claims = (live["metadata"] for live in observed.volumes)
     going = {
@@ -108,7 +108,7 @@ def pods_with_going_volumes(observed: Observed) -> frozenset[str]:
     return frozenset(pod.name for pod in observed.pods if pod.name in going)
 
 
-def next_wave(observed: Observed, stateful_sets: Sequence[str]) -> tuple[Pod, ...]:
+def next_wave(observed: ObservedCluster, stateful_sets: Sequence[str]) -> tuple[Pod, ...]:
     """The brokers that are to be replaced next, of one zone; empty if none are now.
 
     A zone that was begun comes first. One that is not ready goes first and alone: it may catch up, and
@@ -135,7 +135,7 @@ def next_wave(observed: Observed, stateful_sets: Sequence[str]) -> tuple[Pod, ..
     return tuple(sorted(wave, key=lambda pod: _place(pods, pod, begun)))
 
 
-def _drained(observed: Observed, pods: _Pods) -> tuple[Pod, ...]:
+def _drained(observed: ObservedCluster, pods: _Pods) -> tuple[Pod, ...]:
     """Brokers that have to leave a node with one that has left it, and finds no other: volumes that are bound to a node keep it waiting for that very one.
 
     The budget lets no second one go while the first is not back, and that is not before the node is: `kubectl drain` would wait for ever. So they go like a wave of a roll, if
@@ -156,7 +156,7 @@ def _drained(observed: Observed, pods: _Pods) -> tuple[Pod, ...]:
     )
 
 
-def _waits_for_its_node(observed: Observed, pod: Pod) -> bool:
+def _waits_for_its_node(observed: ObservedCluster, pod: Pod) -> bool:
     """Whether its volume was made on a node that takes no pods. A broker that is new, and finds no room, waits for any.
 
     Whoever makes volumes where a pod is to run is told the node by this annotation (Kubernetes, volume scheduling).
@@ -181,7 +181,7 @@ def _place(pods: _Pods, pod: Pod, begun: set[str]) -> tuple[bool, int, str]:
 
 
 def plan_rollout(
-    observed: Observed, component: str, stateful_sets: Sequence[str]
+    observed: ObservedCluster, component: str, stateful_sets: Sequence[str]
 ) -> Rollout | None:
     """The next step for the pods of these sets; None if all are ready and up to date."""
     pods = _pods_of(observed, component, stateful_sets)
@@ -226,7 +226,7 @@ def plan_rollout(
 
 
 def _replace(
-    observed: Observed, component: str, stateful_sets: Sequence[str], pods: _Pods
+    observed: ObservedCluster, component: str, stateful_sets: Sequence[str], pods: _Pods
 ) -> Rollout:
     """Of members of etcd one, that is not ready if there is such; of brokers a wave."""
     one = min(pods.outdated, key=lambda candidate: (candidate.ready, candidate.name))
@@ -289,7 +289,7 @@ def troubles(pods: Sequence[Pod]) -> str:
     return f" ({'; '.join(said[:5])})" if said else ""
 
 
-def troubles_of(observed: Observed) -> list[str]:
+def troubles_of(observed: ObservedCluster) -> list[str]:
     """All pods of the Cluster that cannot run, each with what Kubernetes says of it."""
     return _troubles(sorted(observed.pods, key=lambda pod: pod.name))
 

@@ -20,9 +20,9 @@ import msgspec
 from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
+from logfleet_operator.clusters.broker_id_ranges import Range
 from logfleet_operator.clusters.broker_ids import ordinal_of
-from logfleet_operator.clusters.observed import Observed
-from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.clusters.steps import (
     Action,
     ClusterPlan,
@@ -60,7 +60,7 @@ def state_of(claim: Manifest) -> str:
     return str(annotations.get(names.DRAIN_ANNOTATION, ""))
 
 
-def without_drained(cluster: str, observed: Observed, given: Sequence[Range]) -> list[Range]:
+def without_drained(cluster: str, observed: ObservedCluster, given: Sequence[Range]) -> list[Range]:
     """The ranges as if those at their ends that are drained had never run."""
     claims = _claims(observed)
     found = []
@@ -78,7 +78,7 @@ def leaving_ids(ranges: Sequence[Range]) -> frozenset[int]:
     )
 
 
-def marked_ids(cluster: ClusterResource, observed: Observed) -> frozenset[int]:
+def marked_ids(cluster: ClusterResource, observed: ObservedCluster) -> frozenset[int]:
     """Ids of the brokers whose claims are marked, whatever with."""
     marked = (claim for claim in observed.volumes if state_of(claim))
     ids = (_id_of(claim, cluster.metadata.name) for claim in marked)
@@ -86,7 +86,7 @@ def marked_ids(cluster: ClusterResource, observed: Observed) -> frozenset[int]:
 
 
 def plan_shrinking(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     """The next of the steps above; None if nobody is to leave and nobody has left. Without actions: what is waited for."""
     places = list(_places(cluster, observed, ranges))
@@ -132,13 +132,13 @@ def _deletes(places: Sequence[Place]) -> Iterator[Delete]:
             yield Delete("PersistentVolumeClaim", str(metadata["name"]), str(metadata["uid"]))
 
 
-def _has_gone(observed: Observed, place: Place) -> bool:
+def _has_gone(observed: ObservedCluster, place: Place) -> bool:
     is_there = any(pod.name == place.pod for pod in observed.pods)
     return place.state == State.DRAINED and not is_there and observed.fleet is not None
 
 
 def _places(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> Iterator[Place]:
     """All that are wanted or that leave, then all others whose claim is marked; each by id."""
     claims, name = _claims(observed), cluster.metadata.name
@@ -165,7 +165,7 @@ def _id_of(claim: Manifest, cluster: str) -> int | None:
     return int(base) + ordinal if ordinal is not None and base.isdecimal() else None
 
 
-def _claims(observed: Observed) -> dict[str, Manifest]:
+def _claims(observed: ObservedCluster) -> dict[str, Manifest]:
     return {str(live["metadata"]["name"]): live for live in observed.volumes}
 
 
@@ -177,7 +177,7 @@ def _is_drained(claim: Manifest | None) -> bool:
     return claim is not None and state_of(claim) in {State.DRAINED, State.FORGOTTEN}
 
 
-def _is_ready(observed: Observed, pod: str) -> bool:
+def _is_ready(observed: ObservedCluster, pod: str) -> bool:
     return any(each.name == pod and each.ready for each in observed.pods)
 
 

@@ -7,7 +7,7 @@ from logfleet.resources.cluster import ClusterResource, Snapshots
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, pods
-from logfleet_operator.clusters.observed import Observed
+from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.clusters.steps import Delete
 from logfleet_operator.names import Manifest
 
@@ -90,7 +90,7 @@ def _pod(name: str, wanted: Snapshots, image: str, config: str) -> Manifest:
     }
 
 
-def not_wanted(cluster: ClusterResource, observed: Observed) -> list[Delete]:
+def not_wanted(cluster: ClusterResource, observed: ObservedCluster) -> list[Delete]:
     """The CronJob that exists although no snapshots are wanted any more. The files stay."""
     managed = cluster.spec.metadata.managed
     live = observed.get("CronJob", names.snapshots(cluster.metadata.name))
@@ -99,13 +99,13 @@ def not_wanted(cluster: ClusterResource, observed: Observed) -> list[Delete]:
     return [Delete("CronJob", live["metadata"]["name"], live["metadata"]["uid"])]
 
 
-def last_taken(cluster: ClusterResource, observed: Observed) -> str:
+def last_taken(cluster: ClusterResource, observed: ObservedCluster) -> str:
     """When the last one was, RFC 3339; "" if there was none yet."""
     live = observed.get("CronJob", names.snapshots(cluster.metadata.name)) or {}
     return str(live.get("status", {}).get("lastSuccessfulTime", ""))
 
 
-def trouble(cluster: ClusterResource, observed: Observed, now: datetime) -> str:
+def trouble(cluster: ClusterResource, observed: ObservedCluster, now: datetime) -> str:
     """That the last one failed; "" if it did not."""
     live = observed.get("CronJob", names.snapshots(cluster.metadata.name)) or {}
     status = live.get("status", {})

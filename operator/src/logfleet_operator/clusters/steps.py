@@ -6,12 +6,12 @@ from enum import StrEnum
 
 from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import Refusal
+from logfleet.resources.plan import SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, pods
-from logfleet_operator.clusters.observed import Observed, differs
-from logfleet_operator.clusters.ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.observed import ObservedCluster, differs
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.names import Manifest
 
@@ -150,11 +150,11 @@ class ClusterPlan:
 
     why: str
     actions: tuple[Action, ...] = ()
-    refusal: Refusal | None = None
+    refusal: SpecRefusal | None = None
     stage: Stage = Stage.WAITING
     ranges: tuple[Range, ...] = field(default=())
     level: FeatureLevel | None = None
-    unmet: tuple[Refusal, ...] = ()
+    unmet: tuple[SpecRefusal, ...] = ()
     spread: bool = False
 
     @property
@@ -188,7 +188,7 @@ def target(action: Action) -> tuple[str, str] | None:
             return None
 
 
-def left(plan: ClusterPlan | None, observed: Observed) -> ClusterPlan | None:
+def left(plan: ClusterPlan | None, observed: ObservedCluster) -> ClusterPlan | None:
     """The plan without what was refused in this pass; None if it had nothing else to do."""
     if plan is None or not plan.actions:
         return plan
@@ -196,7 +196,9 @@ def left(plan: ClusterPlan | None, observed: Observed) -> ClusterPlan | None:
     return replace(plan, actions=actions) if actions else None
 
 
-def hindered(plan: ClusterPlan, refusal: Refusal, at_last: Stage = Stage.REFUSED) -> ClusterPlan:
+def hindered(
+    plan: ClusterPlan, refusal: SpecRefusal, at_last: Stage = Stage.REFUSED
+) -> ClusterPlan:
     """The plan of a Cluster that is not as written all the same. at_last: its stage once all else is done."""
     if plan.paused:
         return plan
@@ -205,12 +207,12 @@ def hindered(plan: ClusterPlan, refusal: Refusal, at_last: Stage = Stage.REFUSED
     return replace(plan, why=why, stage=stage, refusal=plan.refusal or refusal)
 
 
-def refused(refusal: Refusal) -> ClusterPlan:
+def refused(refusal: SpecRefusal) -> ClusterPlan:
     return ClusterPlan(refusal.message, refusal=refusal, stage=Stage.REFUSED)
 
 
 def applies(
-    cluster: ClusterResource, observed: Observed, wanted: Iterable[Manifest]
+    cluster: ClusterResource, observed: ObservedCluster, wanted: Iterable[Manifest]
 ) -> tuple[Action, ...]:
     """Apply for each manifest that does not exist as wanted, or as it was stored when applied."""
     actions: list[Action] = []
@@ -232,13 +234,13 @@ def making(actions: Sequence[Action], what: str) -> ClusterPlan | None:
     return ClusterPlan(f"making {what}", tuple(actions), stage=Stage.MAKING) if actions else None
 
 
-def with_claims_as_begun(observed: Observed, wanted: Manifest) -> Manifest:
+def with_claims_as_begun(observed: ObservedCluster, wanted: Manifest) -> Manifest:
     """The StatefulSet, with the claim templates of the one that exists: they never change."""
     live = observed.get("StatefulSet", wanted["metadata"]["name"])
     return pods.with_claims_as_begun(wanted, live)
 
 
-def with_template_as_asked(observed: Observed, wanted: Manifest) -> Manifest:
+def with_template_as_asked(observed: ObservedCluster, wanted: Manifest) -> Manifest:
     """The set, with the template that it has if nothing of what a person wrote differs from then.
 
     So an operator of another version, which makes pods in another way, replaces none by itself.
@@ -249,7 +251,7 @@ def with_template_as_asked(observed: Observed, wanted: Manifest) -> Manifest:
     return {**wanted, "spec": {**wanted["spec"], "template": live["spec"]["template"]}}
 
 
-def is_kept(observed: Observed, wanted: Manifest) -> bool:
+def is_kept(observed: ObservedCluster, wanted: Manifest) -> bool:
     """Whether its pods stay as they were made, though this operator would make others.
 
     A template that somebody changed is put back: then its digest still is this operator's.

@@ -12,9 +12,9 @@ from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet.resources.quantity import parse_quantity
 
 from logfleet_operator import names
-from logfleet_operator.clusters.observed import Observed, is_bound
+from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.observed import ObservedCluster, is_bound
 from logfleet_operator.clusters.pods import is_larger
-from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.clusters.rollout import pods_with_going_volumes
 from logfleet_operator.names import Manifest
 
@@ -57,7 +57,7 @@ class PoolVolumes:
 
 
 def volumes_of(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> Iterator[Volume]:
     """Of the pools that the spec names, by name of the claim; those without a volume are none yet."""
     sizes = {pool.name: pool.storage.size for pool in cluster.spec.pools}
@@ -75,7 +75,7 @@ def volumes_of(
 
 
 def by_pool(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> list[PoolVolumes]:
     """Of pools that have volumes, in the order of the spec: what a new spec is compared with."""
     found: dict[str, list[str]] = {}
@@ -97,7 +97,7 @@ def by_pool(
     ]
 
 
-def going(observed: Observed) -> Iterator[str]:
+def going(observed: ObservedCluster) -> Iterator[str]:
     """What is at risk: volume claims that are being deleted while their pods run."""
     kept = {pod.name: pod.component for pod in observed.pods}
     for name in sorted(pods_with_going_volumes(observed)):

@@ -52,7 +52,7 @@ REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PhaseDecision:
     """why: the sentence for the status; "" leaves the one that is there."""
 
     act: Act
@@ -67,24 +67,24 @@ def decide(
     obstacle: str,
     proposal_s: float | None,
     ended_s: float | None,
-) -> Decision:
+) -> PhaseDecision:
     """obstacle: why nothing can be begun now, "" if it can. proposal_s: since this spec was planned for, None if it was not. ended_s: since the end."""
     if phase.has_ended:
         ttl = spec.ttl_seconds_after_finished
         is_over = ttl is not None and ended_s is not None and ended_s >= ttl
-        return Decision(Act.DELETE if is_over else Act.NOTHING, phase)
+        return PhaseDecision(Act.DELETE if is_over else Act.NOTHING, phase)
     if spec.stop:
         if phase is Phase.RUNNING:
-            return Decision(Act.CALL_BACK, Phase.STOPPED)
-        return Decision(Act.NOTHING, Phase.STOPPED, "stopped before anything was moved")
+            return PhaseDecision(Act.CALL_BACK, Phase.STOPPED)
+        return PhaseDecision(Act.NOTHING, Phase.STOPPED, "stopped before anything was moved")
     if obstacle:
         waiting = Phase.RUNNING if phase is Phase.RUNNING else Phase.PENDING
-        return Decision(Act.NOTHING, waiting, f"waiting: {obstacle}")
+        return PhaseDecision(Act.NOTHING, waiting, f"waiting: {obstacle}")
     if spec.is_approved or phase is Phase.RUNNING:  # what has begun is ended by `stop` only
-        return Decision(Act.STEP, Phase.RUNNING)
+        return PhaseDecision(Act.STEP, Phase.RUNNING)
     if phase is Phase.PROPOSED and proposal_s is not None and proposal_s < PROPOSAL_S:
-        return Decision(Act.NOTHING, phase)
-    return Decision(Act.PROPOSE, Phase.PROPOSED)
+        return PhaseDecision(Act.NOTHING, phase)
+    return PhaseDecision(Act.PROPOSE, Phase.PROPOSED)
 
 
 def obstacle(cluster: Manifest | None, name: str, before: Manifest | None) -> str:

@@ -16,26 +16,26 @@ from logfleet.resources.rebalance import RebalanceResource
 
 from logfleet_operator import conditions
 from logfleet_operator.clusters import manifests
+from logfleet_operator.clusters.cluster_reader import accepted_cluster
 from logfleet_operator.clusters.moves import Movers, MovesUnavailable
-from logfleet_operator.clusters.reading import accepted_cluster
 from logfleet_operator.documents import ignored_fields, read_cluster, read_rebalance
+from logfleet_operator.event_text import EventText
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube
 from logfleet_operator.logs import tell_ignored
 from logfleet_operator.names import Manifest
 from logfleet_operator.ownership import Ownership
-from logfleet_operator.rebalances import told
+from logfleet_operator.rebalances import rebalance_status
 from logfleet_operator.rebalances.phases import (
     REASONS,
     Act,
-    Decision,
     Phase,
+    PhaseDecision,
     comes_before,
     decide,
     obstacle,
     phase_of,
 )
-from logfleet_operator.said import Said
 from logfleet_operator.settings import Settings
 from logfleet_operator.writes import timestamp, write_status
 
@@ -105,11 +105,11 @@ class RebalanceReconciler:
         except MovesUnavailable as error:
             log.warning("rebalance_waits", name=name, error=str(error))
             phase = phase_of(live)
-            decision, fields = Decision(Act.NOTHING, phase, f"no broker does it: {error}"), {}
+            decision, fields = PhaseDecision(Act.NOTHING, phase, f"no broker does it: {error}"), {}
         await self._tell(live, decision, fields, now)
         return self._after(rebalance, decision)
 
-    def _after(self, rebalance: RebalanceResource, decision: Decision) -> float | None:
+    def _after(self, rebalance: RebalanceResource, decision: PhaseDecision) -> float | None:
         if decision.phase.has_ended:
             self._stepped.pop(rebalance.metadata.uid, None)
             ttl = rebalance.spec.ttl_seconds_after_finished
@@ -121,15 +121,17 @@ class RebalanceReconciler:
         rebalance: RebalanceResource,
         live: Manifest,
         found: Manifest | None,
-        decision: Decision,
+        decision: PhaseDecision,
         now: str,
-    ) -> tuple[Decision, dict[str, Any]]:
+    ) -> tuple[PhaseDecision, dict[str, Any]]:
         """What has come of it, and the fields of the status that change by it. Raises MovesUnavailable."""
         if decision.act is Act.NOTHING:
             ended = decision.phase.has_ended and "finishedAt" not in live.get("status", {})
             return decision, {"finishedAt": now} if ended else {}
         if found is None:  # to be stopped, and its Cluster is gone
-            return Decision(Act.NOTHING, Phase.STOPPED, "its Cluster is gone"), {"finishedAt": now}
+            return PhaseDecision(Act.NOTHING, Phase.STOPPED, "its Cluster is gone"), {
+                "finishedAt": now
+            }
         try:
             cluster = await accepted_cluster(self._kube, found) or read_cluster(found)
         except InvalidResourceError as error:
@@ -143,26 +145,28 @@ class RebalanceReconciler:
         if decision.act is Act.CALL_BACK:
             refused = await self._movers.call_back(bootstrap, goal)
             why = "; ".join(("what was under way was called back", *refused[:3]))
-            return Decision(Act.NOTHING, Phase.STOPPED, why), {"finishedAt": now}
+            return PhaseDecision(Act.NOTHING, Phase.STOPPED, why), {"finishedAt": now}
         if decision.act is Act.PROPOSE:
             plan = await self._movers.propose(bootstrap, goal)
-            made = told.proposal(plan) | {"at": now}
-            return Decision(Act.NOTHING, Phase.PROPOSED, told.proposed(plan)), {"proposal": made}
+            made = rebalance_status.proposal(plan) | {"at": now}
+            return PhaseDecision(Act.NOTHING, Phase.PROPOSED, rebalance_status.proposed(plan)), {
+                "proposal": made
+            }
         return await self._step(bootstrap, goal, live, now)
 
     async def _step(
         self, bootstrap: str, goal: Goal, live: Manifest, now: str
-    ) -> tuple[Decision, dict[str, Any]]:
+    ) -> tuple[PhaseDecision, dict[str, Any]]:
         status = live.get("status", {})
         fields: dict[str, Any] = {}
         if phase_of(live) is not Phase.RUNNING:  # planned anew: the proposal may be an old one
             plan = await self._movers.propose(bootstrap, goal)
-            fields = {"proposal": told.proposal(plan) | {"at": now}, "startedAt": now}
+            fields = {"proposal": rebalance_status.proposal(plan) | {"at": now}, "startedAt": now}
         made = await self._movers.step(bootstrap, goal)
         self._stepped[live["metadata"]["uid"]] = self._monotonic()
         started = fields.get("startedAt") or status.get("startedAt") or now
         planned = (fields.get("proposal") or status.get("proposal") or {}).get("bytes", 0)
-        fields["progress"] = told.progress(
+        fields["progress"] = rebalance_status.progress(
             made,
             status.get("progress", {}),
             planned,
@@ -170,8 +174,10 @@ class RebalanceReconciler:
             goal.throttle or 0,
         )
         if made.is_over:
-            return Decision(Act.NOTHING, Phase.DONE, told.done(made)), fields | {"finishedAt": now}
-        return Decision(Act.NOTHING, Phase.RUNNING, told.running(made)), fields
+            return PhaseDecision(Act.NOTHING, Phase.DONE, rebalance_status.done(made)), fields | {
+                "finishedAt": now
+            }
+        return PhaseDecision(Act.NOTHING, Phase.RUNNING, rebalance_status.running(made)), fields
 
     def _proposal_age_s(self, live: Manifest) -> float | None:
         """None if what was proposed was for another generation."""
@@ -186,7 +192,7 @@ class RebalanceReconciler:
         return (self._now() - datetime.fromisoformat(moment)).total_seconds()
 
     async def _tell(
-        self, live: Manifest, decision: Decision, fields: dict[str, Any], now: str
+        self, live: Manifest, decision: PhaseDecision, fields: dict[str, Any], now: str
     ) -> None:
         before = live.get("status", {})
         why = decision.why or before.get("why", "")
@@ -209,7 +215,7 @@ class RebalanceReconciler:
         await self._write(live, status)
         if before.get("phase") != status["phase"]:
             about = f"{status['phase']}/{live['metadata']['generation']}"
-            said = Said("Normal", f"Rebalance{status['phase']}", why, about)
+            said = EventText("Normal", f"Rebalance{status['phase']}", why, about)
             await self._events.tell(live, said)
 
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:

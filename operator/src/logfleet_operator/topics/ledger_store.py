@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from logfleet.resources.document import Metadata
-from logfleet.resources.plan import Reason, Refusal
+from logfleet.resources.plan import Reason, SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
@@ -79,7 +79,7 @@ class LedgerStore:
             raise KubeError(409, "AlreadyExists", str(error)) from error
         return await self._kube.apply(manifest)
 
-    def unwritten(self, lines: Ledger) -> dict[str, Refusal]:
+    def unwritten(self, lines: Ledger) -> dict[str, SpecRefusal]:
         """Of `lines` and of those that are not among them any more, what could not be written.
 
         By topic name; what such a line announces must not be done.
@@ -88,7 +88,7 @@ class LedgerStore:
             topic for topic in {*lines, *self.lines} if lines.get(topic) != self.lines.get(topic)
         }
         return {
-            topic: Refusal(
+            topic: SpecRefusal(
                 Reason.PROGRESSING,
                 f"Kubernetes refuses ConfigMap {self._shard_of(topic)}, without whose line nothing "
                 f"is done with topic {topic}: {self._error_of(topic)}",

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from logfleet_operator.admin import Admin, AdminRefused
 from logfleet_operator.clusters.manifests import dynamic_config
+from logfleet_operator.event_text import EventText
 from logfleet_operator.events import Events
 from logfleet_operator.names import Manifest
-from logfleet_operator.said import Said
 
 # What somebody else sets is looked for this often; what a person writes is set at once.
 LOOK_S: Final = 60.0
@@ -43,6 +43,6 @@ class LiveConfig:
             self.refused.pop(uid, None)
             if changed:
                 log.info("config_changed", cluster=cluster.metadata.name, keys=changed)
-                said = Said("Normal", "ConfigChanged", changed, f"{generation}/{now}")
+                said = EventText("Normal", "ConfigChanged", changed, f"{generation}/{now}")
                 await self._events.tell(found, said)
         self._looked[uid] = config, now

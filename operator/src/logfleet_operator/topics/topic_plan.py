@@ -17,8 +17,8 @@ from logfleet.resources.plan import (
     GrowTopic,
     ObservedTopic,
     Reason,
-    Refusal,
     ReplicateTopic,
+    SpecRefusal,
     TopicAction,
     TopicPlan,
     claimants,
@@ -28,7 +28,7 @@ from logfleet.resources.plan import (
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator.admin import AdminRefused
-from logfleet_operator.said import Said
+from logfleet_operator.event_text import EventText
 from logfleet_operator.topics import ledger
 from logfleet_operator.topics.ledger import (
     Evidence,
@@ -45,7 +45,7 @@ class Claims:
     """holders: topic name -> the resource that may act. losers: uid -> what the others are told."""
 
     holders: Mapping[str, TopicResource]
-    losers: Mapping[str, Refusal]
+    losers: Mapping[str, SpecRefusal]
 
 
 def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[str]) -> Claims:
@@ -177,7 +177,7 @@ def _is_of(found: ObservedTopic, line: Line) -> bool:
     return line.topic_id in {"", found.topic_id}
 
 
-def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> Refusal:
+def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> SpecRefusal:
     """What a Topic is told whose topic the brokers leave as it is.
 
     The API server takes no smaller number of partitions, though the topic never had the refused one.
@@ -188,10 +188,10 @@ def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> Refus
             "; if spec.partitions is too large by mistake, set deletionPolicy to Retain, delete "
             "this Topic and make it again: the topic stays with its records"
         )
-    return Refusal(Reason.INVALID, said)
+    return SpecRefusal(Reason.INVALID, said)
 
 
-def as_served(why: str, found: ObservedTopic) -> tuple[Refusal | None, str]:
+def as_served(why: str, found: ObservedTopic) -> tuple[SpecRefusal | None, str]:
     """(why a Topic is not Ready, or None; the sentence) of a topic that is as written.
 
     What nobody can use is not Ready; what only lacks replicas is, and says so.
@@ -201,27 +201,33 @@ def as_served(why: str, found: ObservedTopic) -> tuple[Refusal | None, str]:
     said = f"{why}, but {found.shortages}"
     if not found.shortages.offline:
         return None, said
-    return Refusal(Reason.OFFLINE_PARTITIONS, said), said
+    return SpecRefusal(Reason.OFFLINE_PARTITIONS, said), said
 
 
-def waiting_refusal(name: str) -> Refusal:
+def waiting_refusal(name: str) -> SpecRefusal:
     """What a Topic is told whose name still belongs to a deleted one."""
-    return Refusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")
+    return SpecRefusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")
 
 
-def said_of(action: TopicAction, generation: str) -> Said:
+def said_of(action: TopicAction, generation: str) -> EventText:
     """The Event of an action that was carried out."""
     match action:
         case CreateTopic(name, partitions):
-            return Said("Normal", "TopicCreated", f"{name}, {partitions} partitions", generation)
+            return EventText(
+                "Normal", "TopicCreated", f"{name}, {partitions} partitions", generation
+            )
         case GrowTopic(name, partitions):
-            return Said("Normal", "TopicGrown", f"{name} has {partitions} partitions", generation)
+            return EventText(
+                "Normal", "TopicGrown", f"{name} has {partitions} partitions", generation
+            )
         case ReplicateTopic(name, replicas):
-            return Said("Normal", "TopicReplicas", f"{name} gets {replicas} replicas", generation)
+            return EventText(
+                "Normal", "TopicReplicas", f"{name} gets {replicas} replicas", generation
+            )
         case AlterTopicConfig(name, changed, removed):
             keys = ", ".join(sorted([*changed, *removed]))
-            return Said("Normal", "TopicConfigChanged", f"{name}: {keys}", generation)
+            return EventText("Normal", "TopicConfigChanged", f"{name}: {keys}", generation)
         case DeleteTopic(name, topic_id):
-            return Said("Normal", "TopicDeleted", name, topic_id or "")
+            return EventText("Normal", "TopicDeleted", name, topic_id or "")
         case _:
             assert_never(action)

@@ -21,8 +21,8 @@ from logfleet.resources.plan import (
     DeleteTopic,
     ObservedTopic,
     Reason,
-    Refusal,
     Shortages,
+    SpecRefusal,
     TopicAction,
 )
 from logfleet.resources.topic import DeletionPolicy, TopicResource
@@ -30,7 +30,7 @@ from logfleet.resources.topic import DeletionPolicy, TopicResource
 from logfleet_operator import conditions, names
 from logfleet_operator.admin import Admin, AdminFactory, AdminRefused, AdminUnavailable
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.reading import accepted_cluster
+from logfleet_operator.clusters.cluster_reader import accepted_cluster
 from logfleet_operator.clusters.refusals import config_refusals
 from logfleet_operator.documents import read_cluster, read_topic
 from logfleet_operator.events import Events
@@ -100,9 +100,9 @@ class Outcome:
     judgement: Judgement
     plan: TopicsPlan
     observed: Mapping[str, ObservedTopic]
-    refused: Mapping[str, Refusal]
+    refused: Mapping[str, SpecRefusal]
 
-    def verdict(self, topic: TopicResource) -> tuple[Refusal | None, str]:
+    def verdict(self, topic: TopicResource) -> tuple[SpecRefusal | None, str]:
         """(why the Topic is not Ready, or None; the sentence for its status)."""
         name = topic.name
         if topic.metadata.uid in self.claims.losers:
@@ -115,7 +115,7 @@ class Outcome:
             wanted = self.plan.plans[name]
             if wanted.refusal is None and not wanted.actions:
                 return topic_plan.as_served(wanted.why, self.observed[name])
-            refusal = wanted.refusal or Refusal(Reason.PROGRESSING, wanted.why)
+            refusal = wanted.refusal or SpecRefusal(Reason.PROGRESSING, wanted.why)
         return refusal, refusal.message
 
     @property
@@ -438,8 +438,8 @@ class TopicReconciler:
         scene: Scene,
         admin: Admin,
         plan: TopicsPlan,
-        unwritten: Mapping[str, Refusal],
-    ) -> tuple[set[str], dict[str, Refusal]]:
+        unwritten: Mapping[str, SpecRefusal],
+    ) -> tuple[set[str], dict[str, SpecRefusal]]:
         """Carry out all actions whose line is in the ledger.
 
         Returns the topics acted on, and what a broker refused of which.
@@ -447,7 +447,7 @@ class TopicReconciler:
         todo: dict[str, list[TopicAction]] = {each.name: [each] for each in plan.deletions}
         todo |= {name: wanted.actions for name, wanted in plan.plans.items() if wanted.actions}
         todo = {name: actions for name, actions in todo.items() if name not in unwritten}
-        refused: dict[str, Refusal] = {}
+        refused: dict[str, SpecRefusal] = {}
         for name, actions in todo.items():
             try:
                 await admin.perform(actions)

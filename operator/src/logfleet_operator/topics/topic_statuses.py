@@ -5,7 +5,7 @@ from typing import Any
 
 from logfleet.client.reconcile import topic_as_shown
 from logfleet.resources.document import InvalidResourceError
-from logfleet.resources.plan import Reason, Refusal
+from logfleet.resources.plan import Reason, SpecRefusal
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import conditions
@@ -29,7 +29,7 @@ class TopicStatuses:
         self._events = events
         self._refused = refused
         self.now = now
-        self.instead: dict[str, Refusal] = {}
+        self.instead: dict[str, SpecRefusal] = {}
 
     async def valid(self, documents: Iterable[Manifest]) -> tuple[TopicResource, ...]:
         """The Topics that are; the others are told so."""
@@ -57,7 +57,7 @@ class TopicStatuses:
 
     async def fail(self, document: Manifest, reason: Reason, sentence: str) -> None:
         """Tell a Topic that it is not Ready, and why."""
-        told = self.instead.get(document["metadata"]["uid"], Refusal(reason, sentence))
+        told = self.instead.get(document["metadata"]["uid"], SpecRefusal(reason, sentence))
         status = conditions.failed(document, told.reason, told.message, self.now)
         await self.write(document, status)
 

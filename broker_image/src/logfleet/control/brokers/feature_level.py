@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.transactions import Refusal
+from logfleet.control.store_writes import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import FeaturesValue

@@ -11,13 +11,13 @@ from typing import Final
 
 from logfleet.control.brokers.cordons import is_cordoned
 from logfleet.control.placement import add_replicas
+from logfleet.control.store_writes import partition_step
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.packing import Step
 from logfleet.replication.election import reassigned_state
-from logfleet.replication.reassignment import target
+from logfleet.replication.reassignment_steps import target
 from logfleet.wire import uuids
 
 REPLICAS: Final = 3
@@ -38,7 +38,7 @@ def factor_at_creation(name: str, image: ClusterImage, layers: BrokerLayers) -> 
 def raising_steps(image: ClusterImage, layers: BrokerLayers) -> Iterator[Step]:
     """Give internal topics the replicas that they lack, on active brokers. What nobody leads has nothing to copy, and waits.
 
-    It is a reassignment (`replication.reassignment`): nothing waits for the new ones until they are in sync.
+    It is a reassignment (`replication.reassignment_steps`): nothing waits for the new ones until they are in sync.
     """
     for name, key in _FACTORS.items():
         topic = image.topic(name)

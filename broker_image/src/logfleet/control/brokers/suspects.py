@@ -6,7 +6,7 @@ fenced in error steps down by its own watch and registers anew, and no record de
 """
 
 from logfleet.control.brokers.fencing import suspect_step
-from logfleet.control.transactions import pack
+from logfleet.control.store_writes import pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.packing import Step

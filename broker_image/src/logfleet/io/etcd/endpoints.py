@@ -105,7 +105,7 @@ class Addresses(msgspec.Struct, frozen=True):
         return cls(tuple(targets), tls)
 
 
-class Member:
+class EtcdMember:
     """One member of the cluster: its channel and the stubs on it."""
 
     def __init__(self, target: str, credentials: grpc.ChannelCredentials | None) -> None:
@@ -139,12 +139,12 @@ class Members:
 
     def __init__(self, addresses: Addresses, first: int = 0) -> None:
         credentials = addresses.tls.credentials() if addresses.tls else None
-        self._members = [Member(target, credentials) for target in addresses.targets]
+        self._members = [EtcdMember(target, credentials) for target in addresses.targets]
         self._current = first % len(self._members)
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
-    def current(self) -> Member:
+    def current(self) -> EtcdMember:
         return self._members[self._current]
 
     def stay_connected(self) -> None:
@@ -152,13 +152,13 @@ class Members:
         for member in self._members:
             member.channel.get_state(try_to_connect=True)
 
-    def rotate(self, failed: Member) -> None:
+    def rotate(self, failed: EtcdMember) -> None:
         """The next member becomes current, unless another call has already turned away from `failed`."""
         if self.current is failed:
             self._current = (self._current + 1) % len(self._members)
 
     async def repeat(
-        self, call: Callable[[Member], Any], request: object, patience_s: float | None = None
+        self, call: Callable[[EtcdMember], Any], request: object, patience_s: float | None = None
     ) -> Any:
         """The answer of the first member that gives one. For requests that may be done twice.
 
@@ -179,7 +179,7 @@ class Members:
             if attempts % len(self._members) == 0:
                 await self.pause(ROUND_PAUSE_S)
 
-    async def once(self, call: Callable[[Member], Any], request: object) -> Any:
+    async def once(self, call: Callable[[EtcdMember], Any], request: object) -> Any:
         """The answer to a request that must not be repeated blindly.
 
         It is sent once, over a connection that stood before: without one for PATIENCE_S nothing is sent and StoreUnavailable
@@ -206,7 +206,9 @@ class Members:
             self.rotate(member)
             raise UnknownOutcome(f"etcd: {error}") from error
 
-    async def ask(self, member: Member, call: Callable[[Member], Any], request: object) -> Any:
+    async def ask(
+        self, member: EtcdMember, call: Callable[[EtcdMember], Any], request: object
+    ) -> Any:
         """One attempt at one member. Raises NoAnswer, Compacted, LeaseNotFound, StoreRefused."""
         self._check_open()
         try:

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from logfleet.io.etcd.endpoints import Compacted, Member, Members, NoAnswer, meaning
+from logfleet.io.etcd.endpoints import Compacted, EtcdMember, Members, NoAnswer, meaning
 from logfleet.io.etcd.messages import Codec
 from logfleet.io.etcd.shim import rpc
 from logfleet.metadata.store import Snapshot, StoreRefused, StoreUnavailable, WatchBatch
@@ -72,7 +72,9 @@ async def follow(
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
 
 
-async def _responses(members: Members, member: Member, request: Any) -> AsyncGenerator[Any, None]:
+async def _responses(
+    members: Members, member: EtcdMember, request: Any
+) -> AsyncGenerator[Any, None]:
     """One stream's responses. Ends by NoAnswer, Compacted, StoreRefused or StoreUnavailable (closed)."""
     # A member cut off from its leader would keep the stream open and silent.
     call = member.watch.Watch(metadata=(("hasleader", "true"),))
@@ -94,7 +96,7 @@ async def _responses(members: Members, member: Member, request: Any) -> AsyncGen
         call.cancel()
 
 
-async def _read(members: Members, member: Member, call: Any, probe: Any) -> Any:
+async def _read(members: Members, member: EtcdMember, call: Any, probe: Any) -> Any:
     """The stream's next message, or EOF. Raises NoAnswer if the member shows no sign of life."""
     read = asyncio.ensure_future(call.read())
     try:

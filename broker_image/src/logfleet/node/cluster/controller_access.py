@@ -18,13 +18,13 @@ import structlog
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
 from logfleet.control.configs import BrokerConfig
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import Listener
+from logfleet.metadata.keys import Endpoint
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import NotControllerError
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.quotas.client_quotas import MutationBudget, MutationQuota
 from logfleet.wire.apis import API_BY_NAME, Api, api_of
 from logfleet.wire.errors import ErrorCode
@@ -123,7 +123,7 @@ class ControllerAccess:
     def __init__(
         self,
         config: BrokerConfig,
-        follower: MetadataFollower,
+        follower: MetadataLoader,
         controller: ControllerLoop,
         mutations: MutationQuota,
         *,
@@ -301,7 +301,7 @@ class _Attempt:
         return answer
 
 
-def _controller_address(image: ClusterImage, node_id: int, listener: str) -> Listener | None:
+def _controller_address(image: ClusterImage, node_id: int, listener: str) -> Endpoint | None:
     """Where another broker that is controller listens for brokers."""
     if image.controller is None or image.controller.broker == node_id:
         return None

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from logfleet.control.config_keys import BROKER_KEYS
-from logfleet.control.elections import SETTLED_MS, Imbalance, balance_steps, imbalances
+from logfleet.control.election_writes import SETTLED_MS, Imbalance, balance_steps, imbalances
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Controller
 from logfleet.metadata.keys import ControllerValue
@@ -32,15 +32,15 @@ from logfleet.metadata.store import (
 from logfleet.node.cluster.claims import PAUSE_S_MAX, claim, settle
 from logfleet.node.cluster.controller_term import (
     ELECTION_PARTITIONS,
-    Decision,
     NotControllerError,
     Operation,
     Term,
+    TermDecision,
 )
 from logfleet.node.cluster.log_ends import AskLogEnds
 from logfleet.node.cluster.longest_logs import LongestLogs
-from logfleet.node.cluster.metadata_follower import MetadataFollower
-from logfleet.node.decisions.control import NotedControl
+from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.node.decisions.control import RecordedControl
 from logfleet.telemetry.decisions import Decisions
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class ControllerLoop:
     def __init__(
         self,
         store: MetadataStore,
-        follower: MetadataFollower,
+        follower: MetadataLoader,
         value: ControllerValue,
         static: Mapping[str, str],
         decisions: Decisions,
@@ -93,7 +93,7 @@ class ControllerLoop:
         self.ask_log_ends = ask_log_ends
         self._term: Term | None = None
         self.failed_terms = 0
-        self.noted = NotedControl(decisions)
+        self.noted = RecordedControl(decisions)
         self._failed_pause_s = PAUSE_S_MAX
 
     @property
@@ -250,8 +250,8 @@ class ControllerLoop:
 
 
 def _balance(settled: Sequence[Imbalance]) -> Operation[None]:
-    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[None]:
-        return Decision(
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[None]:
+        return TermDecision(
             pack(epoch, balance_steps(image, settled)), None, BALANCED, in_any_order=True
         )
 

@@ -19,10 +19,10 @@ from logfleet.control.brokers.fencing import admission_steps, fence_steps, newco
 from logfleet.control.brokers.internal_topics import raising_steps
 from logfleet.control.brokers.may_i import Objection
 from logfleet.control.brokers.vanishing import HELD_MS_MAX, Hold, hold
-from logfleet.control.elections import election_steps, preferences
+from logfleet.control.election_writes import election_steps, preferences
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import remove_unfinished
-from logfleet.control.transactions import Refusal, pack
 from logfleet.io.clock import monotonic_ms, now_ms
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
@@ -32,8 +32,8 @@ from logfleet.metadata.receipts import SLOTS, Receipts, check_with_receipt
 from logfleet.metadata.store import MetadataStore, StoreRefused, Txn
 from logfleet.node.cluster.at_once import AtOnce
 from logfleet.node.cluster.claims import settle_or_recognise
-from logfleet.node.cluster.metadata_follower import MetadataFollower
-from logfleet.node.decisions.control import NotedControl
+from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.node.decisions.control import RecordedControl
 from logfleet.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class _ConflictError(Exception):
     """A transaction's compares failed: it was decided on something that is no longer so."""
 
 
-class Decision(msgspec.Struct, Generic[T], frozen=True):
+class TermDecision(msgspec.Struct, Generic[T], frozen=True):
     """What to commit, in this order or in any, and the answer once that is done. cause: why leaders change by it, if it is not plain to see."""
 
     txns: tuple[Txn, ...]
@@ -68,7 +68,7 @@ class Decision(msgspec.Struct, Generic[T], frozen=True):
     in_any_order: bool = False
 
 
-Operation = Callable[[ClusterImage, int, BrokerLayers], Decision[T] | Refusal]
+Operation = Callable[[ClusterImage, int, BrokerLayers], TermDecision[T] | Refusal]
 """Decides on an image, for a controller epoch, with the cluster's configuration. Decided anew if it came too late."""
 
 
@@ -83,12 +83,12 @@ class Term:
     def __init__(
         self,
         store: MetadataStore,
-        follower: MetadataFollower,
+        follower: MetadataLoader,
         epoch: int,
         broker_id: int,
         static: Mapping[str, str],
         *,
-        noted: NotedControl,
+        noted: RecordedControl,
     ) -> None:
         self.epoch = epoch
         self._broker_id = broker_id
@@ -203,11 +203,11 @@ class Term:
             f"The cluster changed {ATTEMPTS_MAX} times while this was being decided; try again.",
         )
 
-    def _decide(self, operation: Operation[T], image: ClusterImage) -> Decision[T] | Refusal:
+    def _decide(self, operation: Operation[T], image: ClusterImage) -> TermDecision[T] | Refusal:
         """A refusal too if deciding fails, or nobody could commit it: every controller after this one would fail alike."""
         try:
             decision = operation(image, self.epoch, self._layers(image))
-            if isinstance(decision, Decision):
+            if isinstance(decision, TermDecision):
                 for txn in decision.txns:
                     check_with_receipt(txn)
         except Exception as error:
@@ -356,7 +356,7 @@ class Term:
             async with asyncio.timeout(CATCH_UP_S_MAX):
                 await self._follower.until_revision(decided_on.revision + 1)
         except TimeoutError:
-            log.warning("metadata_follower_behind", revision=decided_on.revision)
+            log.warning("metadata_loader_behind", revision=decided_on.revision)
 
     def _layers(self, image: ClusterImage) -> BrokerLayers:
         return BrokerLayers(self._static, image.configs_of_broker(None).values)

@@ -13,7 +13,7 @@ import structlog
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
 from logfleet.control.configs import BrokerConfig
-from logfleet.control.elections import Answered, Asked, PartitionId
+from logfleet.control.election_writes import Answered, Asked, PartitionId
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.replication.fetch_check import EpochEnd
 from logfleet.replication.longest_log import SILENT

@@ -9,22 +9,22 @@ from typing import Final
 import structlog
 
 from logfleet.control.brokers.fencing import newcomers
-from logfleet.control.elections import (
+from logfleet.control.election_writes import (
     Answered,
     Asked,
     PartitionId,
     election_steps,
     to_ask,
 )
+from logfleet.control.store_writes import pack
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import pack
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.packing import Step
-from logfleet.node.cluster.controller_term import Decision, Operation, Term
+from logfleet.node.cluster.controller_term import Operation, Term, TermDecision
 from logfleet.node.cluster.log_ends import AskLogEnds
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ class LongestLogs:
     """Of one term. static: server.properties of the broker that controls."""
 
     def __init__(
-        self, term: Term, follower: MetadataFollower, static: Mapping[str, str], ask: AskLogEnds
+        self, term: Term, follower: MetadataLoader, static: Mapping[str, str], ask: AskLogEnds
     ) -> None:
         self._term = term
         self._follower = follower
@@ -91,12 +91,12 @@ def _election(answered: Answered) -> Operation[None]:
     for topic_id, index in answered:
         indexes.setdefault(topic_id, []).append(index)
 
-    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> Decision[None]:
+    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> TermDecision[None]:
         steps: list[Step] = []
         for topic_id, some in indexes.items():
             topic = image.topic_by_id(topic_id)
             if topic is not None and not newcomers(image):
                 steps += election_steps(image, topic, layers, indexes=some, answered=answered)
-        return Decision(pack(epoch, steps), None, CAUSE, in_any_order=True)
+        return TermDecision(pack(epoch, steps), None, CAUSE, in_any_order=True)
 
     return decide

@@ -19,7 +19,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.store import MetadataStore
 from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.own_replicas import OwnReplicas
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.node.cluster.refused_writes import RefusedWrites
@@ -44,7 +44,7 @@ class Membership:
     def __init__(
         self,
         store: MetadataStore,
-        follower: MetadataFollower,
+        follower: MetadataLoader,
         controller: ControllerLoop,
         config: BrokerConfig,
         *,

@@ -7,7 +7,7 @@ from logfleet.control.brokers.readiness import out_of_sync
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
-from logfleet.node.cluster.metadata_follower import Subscription
+from logfleet.node.cluster.metadata_loader import Subscription
 
 GATHERING_S: Final = 0.1
 """How long changes are gathered: when thousands of partitions change, each of the revisions that does it would have whole topics looked through."""

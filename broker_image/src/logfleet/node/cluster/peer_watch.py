@@ -19,7 +19,7 @@ from logfleet.control.brokers.suspects import fence_suspect, to_be_probed, watch
 from logfleet.io.host_names import HOST_NAMES
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import Listener, SuspectValue
+from logfleet.metadata.keys import Endpoint, SuspectValue
 from logfleet.metadata.store import (
     Delete,
     Lease,
@@ -33,8 +33,8 @@ from logfleet.metadata.store import (
     created_at,
 )
 from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.controller_term import Decision, NotControllerError
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.controller_term import NotControllerError, TermDecision
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions, Kind
 
 log = structlog.get_logger(__name__)
@@ -68,7 +68,7 @@ class PeerWatch:
     def __init__(
         self,
         store: MetadataStore,
-        follower: MetadataFollower,
+        follower: MetadataLoader,
         controller: ControllerLoop,
         *,
         node_id: int,
@@ -98,7 +98,7 @@ class PeerWatch:
                 for peer in wanted - watching.keys():
                     watching[peer] = tasks.create_task(self._watch(peer))
 
-    def _address(self, broker_id: int) -> Listener | None:
+    def _address(self, broker_id: int) -> Endpoint | None:
         broker = self._follower.image.brokers.get(broker_id)
         return None if broker is None else broker.listener(self._listener_name)
 
@@ -197,15 +197,15 @@ class PeerWatch:
         return False
 
     async def _fence(self, broker_id: int, broker_epoch: int) -> None:
-        def operation(image: ClusterImage, epoch: int, _: object) -> Decision[None]:
-            return Decision(fence_suspect(image, epoch, broker_id, broker_epoch), None)
+        def operation(image: ClusterImage, epoch: int, _: object) -> TermDecision[None]:
+            return TermDecision(fence_suspect(image, epoch, broker_id, broker_epoch), None)
 
         log.warning("suspect_fenced", broker=broker_id, broker_epoch=broker_epoch)
         with contextlib.suppress(NotControllerError):
             await self._controller.submit(operation)
 
 
-async def _connect(address: Listener) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(address: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Raises OSError; TimeoutError if nobody refused. A former address of the peer proves nothing."""
     try:
         async with asyncio.timeout(CONNECT_S_MAX):

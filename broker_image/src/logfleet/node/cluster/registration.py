@@ -41,7 +41,7 @@ from logfleet.metadata.store import (
     value_is,
 )
 from logfleet.node.cluster.claims import create_once, settle
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_taken
 
 T = TypeVar("T")
@@ -240,7 +240,7 @@ class Registrar:
     def __init__(
         self,
         store: MetadataStore,
-        follower: MetadataFollower,
+        follower: MetadataLoader,
         broker_id: int,
         value: BrokerValue,
         *,

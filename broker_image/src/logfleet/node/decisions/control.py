@@ -17,7 +17,7 @@ from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import NO_LEADER, FenceValue, PartitionValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import is_unclean
-from logfleet.replication.reassignment import is_reassigning, target
+from logfleet.replication.reassignment_steps import is_reassigning, target
 from logfleet.telemetry.decisions import Decisions, Kind
 from logfleet.wire import uuids
 
@@ -30,7 +30,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
-class NotedControl:
+class RecordedControl:
     """elections: leaders that were elected; unclean_elections: those of them that may lack records."""
 
     def __init__(self, decisions: Decisions) -> None:

@@ -7,7 +7,7 @@ from logfleet.storage.log_dirs import LogDirs
 from logfleet.telemetry.decisions import Decisions, Kind
 
 
-class NotedDisks:
+class RecordedDisks:
     """A DiskFailure that notes what it decides; `look`, called now and then, finds the rest."""
 
     def __init__(

@@ -25,7 +25,7 @@ class Named(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     can_heal: bool | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class MayIAnswer(msgspec.Struct, frozen=True):
     """may: yes. brokers: whom it is about. forbidden: what speaks against it, first that which waiting may cure (curable_count); under_replicated: what would lack replicas, in any case."""
 
     may: bool
@@ -37,7 +37,7 @@ class Answer(msgspec.Struct, frozen=True):
     under_replicated_count: int
 
 
-def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> Answer:
+def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> MayIAnswer:
     """About the brokers that `stop` names and all in `zones` together. Takes milliseconds per thousand partitions. Raises WrongQuestion."""
     brokers = _asked_for(image, stop, zones)
     forbidden = sorted(
@@ -48,7 +48,7 @@ def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> An
         key=lambda each: (not each.can_heal, each),
     )
     touched = sorted(may_i(image, brokers).under_replicated)
-    return Answer(
+    return MayIAnswer(
         may=not forbidden,
         brokers=sorted(brokers),
         forbidden=forbidden[:NAMED_MAX],

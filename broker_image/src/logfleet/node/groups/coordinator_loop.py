@@ -1,6 +1,6 @@
 """Coordinates the groups of those partitions of `__consumer_offsets` that this broker leads.
 
-Of a partition that it begins to lead it reads what it has not read as a follower (`warm_groups`), one partition after the other and in slices. Its groups are taken
+Of a partition that it begins to lead it reads what it has not read as a follower (`standby_coordinators`), one partition after the other and in slices. Its groups are taken
 up once all that was there at the election is committed: a commit that nobody has been told of may not be told early, nor forgotten, as it
 may have been acknowledged. Until then requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. A
 partition that it ceases to lead is forgotten at once. All sessions and rebalances share one timer.
@@ -16,8 +16,8 @@ import structlog
 
 from logfleet.control.brokers.internal_topics import factor_at_creation
 from logfleet.control.configs import BrokerConfig
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import Refusal
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
@@ -27,11 +27,11 @@ from logfleet.io.descriptors import TRY_AGAIN_S
 from logfleet.io.files import is_shortage
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.cluster.metadata_follower import Subscription
+from logfleet.node.cluster.metadata_loader import Subscription
 from logfleet.node.groups.group_log import GroupLog, ReadInThread
 from logfleet.node.groups.group_shard import GroupShard
-from logfleet.node.groups.warm_groups import WarmGroups
-from logfleet.node.partitions.partition import NotLeading, Partition
+from logfleet.node.groups.standby_coordinators import StandbyCoordinators
+from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.errors import RecordsError
 from logfleet.wire.errors import ErrorCode, MalformedMessage
 
@@ -59,7 +59,7 @@ class CoordinatorLoop:
         *,
         create_topic: CreateTopic,
         run_in_thread: ReadInThread,
-        storage_failed: Callable[[Partition, OSError], None],
+        storage_failed: Callable[[LeaderPartition, OSError], None],
         is_hosted: Callable[[bytes, int], bool],
     ) -> None:
         self._config = config
@@ -76,7 +76,9 @@ class CoordinatorLoop:
         self._storage_failed = storage_failed
         self._shards: dict[int, GroupShard] = {}
         self._to_load: asyncio.Queue[tuple[GroupShard, GroupLog]] = asyncio.Queue()
-        self.warm = WarmGroups(self._group_config, run_in_thread=run_in_thread, is_hosted=is_hosted)
+        self.warm = StandbyCoordinators(
+            self._group_config, run_in_thread=run_in_thread, is_hosted=is_hosted
+        )
         self._slices = Slices()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: asyncio.Queue[BaseException] = asyncio.Queue()
@@ -99,7 +101,7 @@ class CoordinatorLoop:
             return ErrorCode.NOT_COORDINATOR
         return shard if shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-    def led(self, partition: Partition) -> None:
+    def led(self, partition: LeaderPartition) -> None:
         """Begin to coordinate the groups of a partition, if it is one of the offsets topic."""
         if partition.topic != OFFSETS_TOPIC:
             return
@@ -115,7 +117,7 @@ class CoordinatorLoop:
         self._shards[partition.index] = shard
         self._to_load.put_nowait((shard, read))
 
-    def lost(self, partition: Partition) -> None:
+    def lost(self, partition: LeaderPartition) -> None:
         """Coordinate the groups of a partition no longer."""
         if partition.topic != OFFSETS_TOPIC:
             return

@@ -20,9 +20,9 @@ from logfleet.groups.records import GroupRecord, encode_record
 from logfleet.groups.topic_removal import TopicRemoval
 from logfleet.groups.turn import Turn, Write
 from logfleet.io.clock import monotonic_ms
-from logfleet.log.validation import AppendResult, Rejected, prepare_fully
+from logfleet.log.validation import AppendResult, BatchRefusal, prepare_fully
 from logfleet.net.peer import Peer
-from logfleet.node.partitions.partition import NotLeading, Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
@@ -83,13 +83,13 @@ class GroupShard:
 
     def __init__(
         self,
-        partition: Partition,
+        partition: LeaderPartition,
         coordinator: GroupCoordinator,
         *,
         commit_timeout_ms: int,
         arm: Callable[[int], None],
         spawn: Callable[..., object],
-        storage_failed: Callable[[Partition, OSError], None],
+        storage_failed: Callable[[LeaderPartition, OSError], None],
     ) -> None:
         self.partition = partition
         self.coordinator = coordinator
@@ -213,13 +213,13 @@ class GroupShard:
         try:
             result = (
                 prepared
-                if isinstance(prepared, Rejected)
+                if isinstance(prepared, BatchRefusal)
                 else self.partition.append(prepared, now_ms)
             )
         except OSError as error:
             self._storage_failed(self.partition, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if isinstance(result, Rejected):
+        if isinstance(result, BatchRefusal):
             self._log.error(
                 "group_records_rejected", error=result.error.name, reason=result.message
             )

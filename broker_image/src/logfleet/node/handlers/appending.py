@@ -5,10 +5,10 @@ Source: Kafka's ProduceRequest.validateRecords, ReplicaManager.appendRecords, Ad
 
 from typing import Final
 
-from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected, malformed
+from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared, malformed
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.ack_queue import ALL
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
 from logfleet.telemetry.decisions import Kind
@@ -36,11 +36,11 @@ class Sender:
 
 def append(
     broker: PartitionHost,
-    partition: Partition | None,
+    partition: LeaderPartition | None,
     sender: Sender,
     records: bytearray | memoryview,
-    prepared: Prepared | Rejected | None = None,
-) -> AppendResult | NeedsThread | Rejected | ErrorCode | None:
+    prepared: Prepared | BatchRefusal | None = None,
+) -> AppendResult | NeedsThread | BatchRefusal | ErrorCode | None:
     """Append one partition's batch: where it lies, that it takes a thread to prepare it, or why it is refused; None if the partition is not led here.
 
     records: as they were sent. prepared: what preparing them gave, if that was done.
@@ -63,7 +63,7 @@ def append(
     disk_space = broker.disk_space
     if disk_space.full and disk_space.refuses(partition.log):
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if isinstance(prepared, Rejected):
+    if isinstance(prepared, BatchRefusal):
         return prepared
     partition.last_writer = sender.client_id
     try:
@@ -73,7 +73,7 @@ def append(
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _note_refusal(broker: PartitionHost, partition: Partition) -> None:
+def _note_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
     """Once for each state of the partition: producers try again for as long as it lasts."""
     state = partition.replicas_state.state
     if partition.refused_in == state.partition_epoch:
@@ -90,8 +90,8 @@ def _note_refusal(broker: PartitionHost, partition: Partition) -> None:
 
 
 def _refusal(
-    partition: Partition, sender: Sender, records: bytearray | memoryview
-) -> ErrorCode | Rejected | None:
+    partition: LeaderPartition, sender: Sender, records: bytearray | memoryview
+) -> ErrorCode | BatchRefusal | None:
     """Why a batch is refused that the log itself might take. What is no batch is told before anything else."""
     if len(records) < HEADER_SIZE:
         return malformed(records) or ErrorCode.INVALID_RECORD

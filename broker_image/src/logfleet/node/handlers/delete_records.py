@@ -12,7 +12,7 @@ from typing import Any, Final
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import NotLeading, Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.storage.log_dir import LogDir
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
@@ -31,7 +31,7 @@ async def delete_records(
         offsets = wanted.setdefault(topic.name, {})
         offsets.update((row.partition_index, row.offset) for row in topic.partitions)
     begins: dict[tuple[str, int], int | ErrorCode] = {}
-    changed: dict[LogDir, list[Partition]] = {}
+    changed: dict[LogDir, list[LeaderPartition]] = {}
     for name, offsets in wanted.items():
         for index, offset in offsets.items():
             begins[name, index] = _delete(broker, name, index, offset, changed)
@@ -60,12 +60,12 @@ def _delete(
     name: str,
     index: int,
     offset: int,
-    changed: dict[LogDir, list[Partition]],
+    changed: dict[LogDir, list[LeaderPartition]],
 ) -> int | ErrorCode:
     partition = broker.partitions.find(name, index)
     if name in INTERNAL_TOPICS and partition is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if not isinstance(partition, Partition):
+    if not isinstance(partition, LeaderPartition):
         return partition
     begin = partition.delete_records(offset)
     log_dir = broker.log_dirs.dir_of(partition.log.partition)
@@ -78,7 +78,7 @@ def _delete(
 
 async def _wait_for_replicas(
     broker: PartitionHost,
-    partitions: list[Partition],
+    partitions: list[LeaderPartition],
     begins: dict[tuple[str, int], int | ErrorCode],
     timeout_ms: int,
 ) -> None:

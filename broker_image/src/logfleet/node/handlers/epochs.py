@@ -13,7 +13,7 @@ from typing import Any, Final
 from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 DEBUGGING_SINCE: Final = 3
@@ -49,7 +49,7 @@ def _row(
 ) -> _Row:
     index = wanted.partition
     partition = broker.partitions.find_in_epoch(topic, index, wanted.current_leader_epoch)
-    if not isinstance(partition, Partition):
+    if not isinstance(partition, LeaderPartition):
         return _Row(partition=index, error_code=partition)
     found, end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
     return _Row(partition=index, leader_epoch=found, end_offset=end_offset)

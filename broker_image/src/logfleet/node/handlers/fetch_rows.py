@@ -14,9 +14,9 @@ from logfleet.io.clock import monotonic_ms
 from logfleet.log.epochs import NO_EPOCH
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import Leader
-from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
 from logfleet.replication.nearest import RACK_AWARE, nearest_replica
 from logfleet.replication.partition_state import Member
@@ -37,7 +37,7 @@ Rows = list[tuple[Key, _Row]]
 _HINTED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 
-class Reading:
+class FetchRead:
     """Rows as they are read, in the order of `add`.
 
     find: the partition of a topic's key and an index if this broker leads it, else why it does not serve it. rows, unknown: of partitions that the cluster has, and of others, which stand at the end of an answer and do not end the wait for the
@@ -82,7 +82,7 @@ class Reading:
         self._is_first = is_first
         self._table = table = broker.partitions
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
-        self.find: Callable[[Any, int], Partition | ErrorCode] = (
+        self.find: Callable[[Any, int], LeaderPartition | ErrorCode] = (
             table.find_by_id if self._by_id else table.find
         )
         self._broker = broker
@@ -98,18 +98,18 @@ class Reading:
         self.bytes = 0
         self.min_bytes = min(request.min_bytes, self._bytes_left)
         self.is_enough = self.min_bytes <= 0
-        self.partitions: list[Partition | FollowedPartition] = []
+        self.partitions: list[LeaderPartition | FollowerPartition] = []
         self.rows: Rows = []
         self.unknown: Rows = []
         self._unknown_ids = 0
-        self._read: list[tuple[Partition | FollowedPartition, int]] = []
+        self._read: list[tuple[LeaderPartition | FollowerPartition, int]] = []
 
     def add(
         self, key: Key, wanted: FetchRequest.FetchPartition
-    ) -> Partition | FollowedPartition | None:
+    ) -> LeaderPartition | FollowerPartition | None:
         """Read one partition from its offset on; returns it, None if it is not served here."""
         topic, index = key
-        found: Partition | FollowedPartition | ErrorCode = self.find(topic, index)
+        found: LeaderPartition | FollowerPartition | ErrorCode = self.find(topic, index)
         if found is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             found = self._at_follower(key, wanted.current_leader_epoch)
         if not isinstance(found, ErrorCode):
@@ -124,7 +124,7 @@ class Reading:
             self.rows.append((key, self._refused(index, found, topic if self._by_id else b"")))
         return None
 
-    def source(self, key: Key) -> Partition | FollowedPartition | None:
+    def source(self, key: Key) -> LeaderPartition | FollowerPartition | None:
         """What there is to be read of a partition here."""
         found = self.find(*key)
         if not isinstance(found, ErrorCode):
@@ -132,12 +132,12 @@ class Reading:
         followed = self._at_follower(key, NO_EPOCH)
         return None if isinstance(followed, ErrorCode) else followed
 
-    def _at_follower(self, key: Key, epoch: int) -> FollowedPartition | ErrorCode:
+    def _at_follower(self, key: Key, epoch: int) -> FollowerPartition | ErrorCode:
         """The partition if this client may read it here though another broker leads it, else what it is told. epoch: the leader's, as it knows it."""
         topic, index = key
         hosted = (self._table.by_id if self._by_id else self._table.by_name).get(topic)
         replica = None if hosted is None else hosted.replicas.get(index)
-        if not isinstance(replica, FollowedPartition):
+        if not isinstance(replica, FollowerPartition):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self._replica < 0 and self._version >= RACKS_SINCE:
             return replica
@@ -181,13 +181,13 @@ class Reading:
         )
 
     def _read_partition(
-        self, partition: Partition | FollowedPartition, wanted: FetchRequest.FetchPartition
+        self, partition: LeaderPartition | FollowerPartition, wanted: FetchRequest.FetchPartition
     ) -> _Row:
         epoch = wanted.current_leader_epoch
         if epoch != partition.leader_epoch and epoch >= 0:  # a negative one is none
             code = leader_epoch_error(epoch, partition.leader_epoch)
             return self._refused(partition.index, code, partition.topic_id)
-        if isinstance(partition, Partition) and self._is_stranger(partition):
+        if isinstance(partition, LeaderPartition) and self._is_stranger(partition):
             # who says in which epoch it follows knows of a newer one, perhaps (Partition.followerReplicaOrThrow)
             unknown = epoch >= 0
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if unknown else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -200,7 +200,7 @@ class Reading:
             aborted_transactions=[] if self._request.isolation_level == READ_COMMITTED else None,
             records=b"",
         )
-        if self._rack and isinstance(partition, Partition) and partition.has_followers:
+        if self._rack and isinstance(partition, LeaderPartition) and partition.has_followers:
             nearest = nearest_replica(
                 partition.replicas_state, wanted.fetch_offset, self._rack, self._rack_of
             )
@@ -226,7 +226,7 @@ class Reading:
             return row
         return self._read_log(partition, wanted, row)
 
-    def _is_stranger(self, partition: Partition) -> bool:
+    def _is_stranger(self, partition: LeaderPartition) -> bool:
         """Whether the request is a follower's that has no replica."""
         return self._replica >= 0 and self._replica not in partition.replicas_state.followers
 
@@ -239,7 +239,7 @@ class Reading:
 
     def _read_log(
         self,
-        partition: Partition | FollowedPartition,
+        partition: LeaderPartition | FollowerPartition,
         wanted: FetchRequest.FetchPartition,
         row: _Row,
     ) -> _Row:
@@ -253,7 +253,7 @@ class Reading:
             return self._refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, partition.topic_id)
         if isinstance(records, ErrorCode):
             return self._refused(partition.index, records, partition.topic_id)
-        if is_replica and self._is_first and isinstance(partition, Partition):
+        if is_replica and self._is_first and isinstance(partition, LeaderPartition):
             stale = self._note_progress(partition, wanted)
             if stale is not ErrorCode.NONE:
                 return self._refused(partition.index, stale, partition.topic_id)
@@ -269,17 +269,17 @@ class Reading:
             row.records = records
         return row
 
-    def _is_held_back(self, partition: Partition | FollowedPartition) -> bool:
+    def _is_held_back(self, partition: LeaderPartition | FollowerPartition) -> bool:
         """Whether this follower is to get nothing for now: it is not in sync, throttled, and the rate is used up (ReplicaManager.shouldLeaderThrottle)."""
         throttle = self._broker.replication_throttle
-        if not throttle.is_limited(Side.LEADER) or not isinstance(partition, Partition):
+        if not throttle.is_limited(Side.LEADER) or not isinstance(partition, LeaderPartition):
             return False
         if any(member == self._replica for member, _ in partition.replicas_state.state.isr):
             return False
         return throttle.is_held_back(Side.LEADER, partition.topic, partition.index)
 
     def _note_progress(
-        self, partition: Partition, wanted: FetchRequest.FetchPartition
+        self, partition: LeaderPartition, wanted: FetchRequest.FetchPartition
     ) -> ErrorCode:
         """The follower has everything below its offset: once for each request, as Kafka does (ReplicaManager.readFromLog)."""
         state = self._request.replica_state
@@ -319,7 +319,7 @@ def _failed(index: int, error: ErrorCode) -> _Row:
 
 def note_progress(
     broker: PartitionHost,
-    partition: Partition,
+    partition: LeaderPartition,
     follower: Member,
     offset: int,
     log_start_offset: int,

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from logfleet.io.timers import Timer
 from logfleet.net.file_sender import Part
 from logfleet.node.dispatch import ParkedRequest, RequestContext
-from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, Reading, replica_id
+from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, FetchRead, replica_id
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.sessions.fetch_session import INITIAL_EPOCH, FetchSession, Key, next_epoch
 from logfleet.wire.errors import ErrorCode
@@ -34,7 +34,7 @@ class Turn(ParkedRequest):
         self._wanted = wanted
         self._timers: list[Timer] = []
 
-    def answer_or_wait(self, reading: Reading) -> "FetchResponse | Turn":
+    def answer_or_wait(self, reading: FetchRead) -> "FetchResponse | Turn":
         """What was read, if that is enough or nothing more can come."""
         if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
             return self._answer_or_throttle(reading)
@@ -92,7 +92,7 @@ class Turn(ParkedRequest):
     def _read_again(self) -> FetchResponse | list[Part]:
         return self._answer_or_throttle(self.read(is_first=False))
 
-    def _answer_or_throttle(self, reading: Reading) -> FetchResponse:
+    def _answer_or_throttle(self, reading: FetchRead) -> FetchResponse:
         """The answer; if the client goes too fast, one without records, as if nothing had been read (KIP-219)."""
         usage = self._context.usage
         if usage is not None and replica_id(self._request, self._context.api_version) < 0:
@@ -104,17 +104,17 @@ class Turn(ParkedRequest):
     def _throttled(self, throttle_ms: int) -> FetchResponse:
         return FetchResponse(throttle_time_ms=throttle_ms)
 
-    def read(self, *, is_first: bool = True) -> Reading:
-        reading = Reading(self._broker, self._request, self._context, is_first=is_first)
+    def read(self, *, is_first: bool = True) -> FetchRead:
+        reading = FetchRead(self._broker, self._request, self._context, is_first=is_first)
         for key, asked in self._wanted.items():
             reading.add(key, asked)
         return reading
 
-    def _waits_for(self, reading: Reading) -> bool:
+    def _waits_for(self, reading: FetchRead) -> bool:
         """Whether there is anything from which more could come."""
         return bool(reading.partitions)
 
-    def _watch(self, reading: Reading) -> None:
+    def _watch(self, reading: FetchRead) -> None:
         is_replica = replica_id(self._request, self._context.api_version) >= 0
         for partition in reading.partitions:
             if is_replica:
@@ -126,7 +126,7 @@ class Turn(ParkedRequest):
         for partition in self._partitions:
             partition.forget(self)
 
-    def _answer(self, reading: Reading) -> FetchResponse:
+    def _answer(self, reading: FetchRead) -> FetchResponse:
         reading.note_sent()
         rows = reading.all_rows()
         session = None
@@ -159,16 +159,16 @@ class SessionTurn(Turn):
         super().__init__(broker, request, context, {})
         self._session = session
 
-    def read(self, *, is_first: bool = True) -> Reading:
-        reading = Reading(self._broker, self._request, self._context, is_first=is_first)
+    def read(self, *, is_first: bool = True) -> FetchRead:
+        reading = FetchRead(self._broker, self._request, self._context, is_first=is_first)
         for partition in self._session.due():
             partition.listen(reading.add(partition.key, partition.wanted))
         return reading
 
-    def _waits_for(self, reading: Reading) -> bool:
+    def _waits_for(self, reading: FetchRead) -> bool:
         return len(reading.unknown) < len(self._session.partitions)
 
-    def _watch(self, reading: Reading) -> None:
+    def _watch(self, reading: FetchRead) -> None:
         session = self._session
         session.parked = self
         if session.privileged and any(
@@ -181,7 +181,7 @@ class SessionTurn(Turn):
         if self._session.parked is self:
             self._session.parked = None
 
-    def _answer(self, reading: Reading) -> FetchResponse:
+    def _answer(self, reading: FetchRead) -> FetchResponse:
         session = self._session
         overtaken = self._refuse_overtaken()
         if overtaken is not None:

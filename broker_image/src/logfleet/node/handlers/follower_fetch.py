@@ -16,7 +16,7 @@ from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.fetch_rows import note_progress
 from logfleet.node.handlers.fetch_turns import SessionTurn, Turn
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.sessions.fetch_session import FetchSession, SessionPartition
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
@@ -70,7 +70,7 @@ class FollowerFetch(SessionTurn):
         if row is None or not session.is_no_other_due(row):
             return None
         partition = row.source
-        if not isinstance(partition, Partition) or not _is_at_end(partition, fetch):
+        if not isinstance(partition, LeaderPartition) or not _is_at_end(partition, fetch):
             return None
         error = note_progress(
             self._broker,
@@ -127,7 +127,7 @@ class FollowerFetch(SessionTurn):
         broker, session, row = self._broker, self._session, self._row
         partition, wanted = row.source, row.wanted
         if (
-            not isinstance(partition, Partition)
+            not isinstance(partition, LeaderPartition)
             or partition.leader_epoch != wanted.current_leader_epoch
             or not partition.is_current
             or not session.is_no_other_due(row)
@@ -168,7 +168,7 @@ class FollowerFetch(SessionTurn):
         return [head, records, ANSWER_END]
 
 
-def _is_at_end(partition: Partition, fetch: LoneFetch) -> bool:
+def _is_at_end(partition: LeaderPartition, fetch: LoneFetch) -> bool:
     """Whether the follower's log is the leader's, and there is nothing to read."""
     log = partition.log
     return (

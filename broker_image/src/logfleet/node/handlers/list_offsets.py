@@ -12,7 +12,7 @@ import msgspec
 
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.storage.log_search import first_record_since, youngest_record
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -52,7 +52,7 @@ class Found(msgspec.Struct, frozen=True):
 class _Search(msgspec.Struct, frozen=True):
     """A record of the partition is to be looked for by this time (ms), or MAX_TIMESTAMP."""
 
-    partition: Partition
+    partition: LeaderPartition
     timestamp: int
 
 
@@ -113,14 +113,14 @@ def _find(
     partition = broker.partitions.find_in_epoch(
         topic, wanted.partition_index, wanted.current_leader_epoch
     )
-    if not isinstance(partition, Partition):
+    if not isinstance(partition, LeaderPartition):
         return partition
     if timestamp == LATEST and request.replica_id != CONSUMER:
         return Found(partition.log_end_offset, leader_epoch=partition.leader_epoch)
     return _offset_for(partition, timestamp)
 
 
-def _offset_for(partition: Partition, timestamp: int) -> Found | ErrorCode | _Search:
+def _offset_for(partition: LeaderPartition, timestamp: int) -> Found | ErrorCode | _Search:
     """The offset that a timestamp (ms), or one of the special values, stands for.
 
     High watermark and last stable offset are one, so both isolation levels see the same end. A new leader may know an earlier one than its

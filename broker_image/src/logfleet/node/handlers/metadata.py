@@ -12,7 +12,7 @@ import msgspec
 
 from logfleet.control.topics import name_problem
 from logfleet.metadata.image import INTERNAL_TOPICS, Broker, ClusterImage, Partition, Topic
-from logfleet.metadata.keys import NO_LEADER, Listener
+from logfleet.metadata.keys import NO_LEADER, Endpoint
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
@@ -51,7 +51,7 @@ class _View(msgspec.Struct, frozen=True):
 
     image: ClusterImage
     listener: str
-    reachable: dict[int, tuple[Broker, Listener]]
+    reachable: dict[int, tuple[Broker, Endpoint]]
 
     @classmethod
     def of(cls, image: ClusterImage, listener: str) -> "_View":

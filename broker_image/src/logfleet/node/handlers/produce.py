@@ -8,7 +8,7 @@ batch; per-partition answers follow Kafka's ReplicaManager.appendRecords.
 from collections.abc import Awaitable
 from typing import Any
 
-from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected, prepare_fully
+from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared, prepare_fully
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.appending import ACKS, Sender, append
@@ -16,7 +16,7 @@ from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
 from logfleet.node.handlers.refused_batches import error_behind, note_refused
 from logfleet.node.partitions.ack_queue import AwaitedAck
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
 
@@ -35,9 +35,9 @@ _Row = ProduceResponse.PartitionProduceResponse
 _TopicData = ProduceRequest.TopicProduceData
 _PartitionData = ProduceRequest.PartitionProduceData
 # Where a partition's answer goes, its data, and the partition: None where this broker does not lead it.
-_Work = tuple[list[_Row], _TopicData, _PartitionData, Partition | None]
+_Work = tuple[list[_Row], _TopicData, _PartitionData, LeaderPartition | None]
 # The row of a batch that is not acknowledged yet, with the batch's end offset.
-_Wait = tuple[_Row, _TopicData, Partition, int]
+_Wait = tuple[_Row, _TopicData, LeaderPartition, int]
 
 
 def produce(
@@ -55,13 +55,13 @@ def produce(
         for data in topic.partition_data:
             partition = None if hosted is None else hosted.partitions.get(data.index)
             work.append((rows, topic, data, partition))
-    answer = _Turn(broker, request, context, topics).append_all(work)
+    answer = _ProduceCall(broker, request, context, topics).append_all(work)
     if len(work) == len(topics) == 1 and answer is not None and rows:
         remember(broker, request, context, rows[0], by_id=by_id)
     return answer
 
 
-class _Turn:
+class _ProduceCall:
     """One Produce request on its way. topics: its answer, whose rows are filled in."""
 
     __slots__ = (
@@ -142,8 +142,8 @@ class _Turn:
         self,
         topic: _TopicData,
         data: _PartitionData,
-        partition: Partition | None,
-        prepared: Prepared | Rejected | None = None,
+        partition: LeaderPartition | None,
+        prepared: Prepared | BatchRefusal | None = None,
     ) -> _Row | NeedsThread:
         """Append one partition's batch, or refuse it with the one before it. prepared: what preparing it gave, if that was needed."""
         by_id = self._context.api_version >= TOPIC_IDS_SINCE
@@ -168,8 +168,8 @@ class _Turn:
         self,
         topic: _TopicData,
         data: _PartitionData,
-        partition: Partition | None,
-        prepared: Prepared | Rejected | None,
+        partition: LeaderPartition | None,
+        prepared: Prepared | BatchRefusal | None,
     ) -> _Row | NeedsThread:
         records: Any = data.records or b""
         result = append(self._broker, partition, self._sender, records, prepared)
@@ -192,7 +192,7 @@ class _Turn:
             return row
         if isinstance(result, NeedsThread):
             return result
-        if isinstance(result, Rejected):
+        if isinstance(result, BatchRefusal):
             return self._rejected(partition, result)
         row = self._failure(data.index, result)
         if result is ErrorCode.NOT_ENOUGH_REPLICAS:
@@ -203,7 +203,7 @@ class _Turn:
         self._failed += 1
         return _Row(index=index, error_code=error, base_offset=-1)
 
-    def _rejected(self, partition: Partition, rejected: Rejected) -> _Row:
+    def _rejected(self, partition: LeaderPartition, rejected: BatchRefusal) -> _Row:
         row = self._failure(partition.index, rejected.error)
         row.error_message = rejected.message
         row.record_errors = [

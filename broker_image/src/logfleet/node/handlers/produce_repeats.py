@@ -14,7 +14,7 @@ from logfleet.node.dispatch import ParkedRequest, RequestContext
 from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.refused_batches import note_refused
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import HostedTopic
 from logfleet.records.batch import HEADER_SIZE
 from logfleet.wire.apis import api_of
@@ -51,7 +51,7 @@ def remember(
         return
     if not peer.repeat_end:
         peer.repeats = {}
-    repeat = ProduceRepeat(broker, request, context, by_id=by_id)
+    repeat = ProduceTemplate(broker, request, context, by_id=by_id)
     if repeat.around in peer.repeats:
         return
     peer.repeats_left -= 1
@@ -61,7 +61,7 @@ def remember(
         peer.repeats[repeat.around] = repeat
 
 
-class ProduceRepeat:
+class ProduceTemplate:
     """Answers requests with the same bytes before and behind the records.
 
     around: those between correlation id and the records' length, which ends at `end` of a frame.
@@ -191,7 +191,9 @@ class ProduceRepeat:
                 return self._park(correlation_id, partition, result)
         return self._answer(correlation_id, partition, result)
 
-    def _answer(self, correlation_id: int, partition: Partition, result: AppendResult) -> bytes:
+    def _answer(
+        self, correlation_id: int, partition: LeaderPartition, result: AppendResult
+    ) -> bytes:
         before, after = self._answer_parts
         return self._pack(
             self._answer_size,
@@ -203,7 +205,9 @@ class ProduceRepeat:
             after,
         )
 
-    def _park(self, correlation_id: int, partition: Partition, result: AppendResult) -> "_Waiting":
+    def _park(
+        self, correlation_id: int, partition: LeaderPartition, result: AppendResult
+    ) -> "_Waiting":
         waiting = _Waiting(self, correlation_id, partition, result)
         waiting.acks, waiting.timeout_s = self._sender.acks, self._timeout_s
         self._broker.parked.produces += 1
@@ -242,9 +246,9 @@ class _Waiting(ParkedRequest):
 
     def __init__(
         self,
-        repeat: ProduceRepeat,
+        repeat: ProduceTemplate,
         correlation_id: int,
-        partition: Partition,
+        partition: LeaderPartition,
         result: AppendResult,
     ) -> None:
         self.repeat = repeat

@@ -10,7 +10,7 @@ import structlog
 
 from logfleet.control.configs import ADMIN_LISTENER, BrokerConfig, with_admin_port
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import Listener as Address
+from logfleet.metadata.keys import Endpoint as Address
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.failsafe import Failsafe

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
@@ -86,7 +86,7 @@ def logs(partitions: PartitionTable, series_max: int) -> Iterator[Family]:
 
 def _follower_lags(replicas: Iterable[Replica]) -> Iterator[Row]:
     for replica in replicas:
-        if isinstance(replica, Partition):
+        if isinstance(replica, LeaderPartition):
             known = replica.replicas_state
             for broker_id, lag in [(each, known.lag(each)) for each in known.followers]:
                 names = [replica.topic, replica.index, broker_id]
@@ -114,13 +114,13 @@ def _look(
         label = labels_text(table.PARTITION_SIZE.labels, [replica.topic, replica.index])
         found.append((label, replica))
         state.producer_ids += len(replica.log.producers.states)
-        if isinstance(replica, Partition):
+        if isinstance(replica, LeaderPartition):
             state.led += 1
             known = replica.replicas_state
             state.under_replicated += bool(known.out_of_sync)
             state.under_min_isr += not known.is_at_min_isr
             state.at_min_isr += len(known.state.isr) == effective_min_isr(known.state)
-        elif isinstance(replica, FollowedPartition):
+        elif isinstance(replica, FollowerPartition):
             state.lag_max = max(state.lag_max, replica.lag)
         yield None
     yield "", len(found)

@@ -6,7 +6,7 @@ from typing import Final
 from logfleet.io.clock import monotonic_ms
 from logfleet.io.slices import Slices
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.telemetry.flows import Flow, Flows, Look
+from logfleet.telemetry.flows import Flow, Flows, FlowSample
 
 PERIOD_S: Final = 10.0
 REST_S: Final = 0.01
@@ -39,7 +39,7 @@ class TrafficWatch:
             self._flows.look(
                 key,
                 monotonic_ms(),
-                Look(
+                FlowSample(
                     partition.topic,
                     partition.index,
                     partition.leader_epoch,

@@ -13,7 +13,7 @@ from logfleet.io.descriptors import TRY_AGAIN_S
 from logfleet.io.files import is_shortage
 from logfleet.io.timers import TimerWheel
 from logfleet.log.names import TopicPartition
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.storage.disk_failure import Failed
 from logfleet.storage.flusher import Flusher
 
@@ -29,12 +29,12 @@ class FlushRules:
         self._flusher = flusher
         self._timers = timers
         self._on_disk_failure = on_disk_failure
-        self._running: dict[Partition, asyncio.Task[None]] = {}
-        self._timed: set[Partition] = set()
+        self._running: dict[LeaderPartition, asyncio.Task[None]] = {}
+        self._timed: set[LeaderPartition] = set()
         self._is_closed = False
 
-    def hold(self, partition: Partition) -> bool:
-        """Something was appended: whether it is committed only by `Partition.commit`, which is called once it is durable."""
+    def hold(self, partition: LeaderPartition) -> bool:
+        """Something was appended: whether it is committed only by `LeaderPartition.commit`, which is called once it is durable."""
         if self._is_closed:
             return False
         log = partition.log
@@ -53,22 +53,22 @@ class FlushRules:
         if running:
             await asyncio.wait(running)
 
-    def _flush_in(self, seconds: float, partition: Partition) -> None:
+    def _flush_in(self, seconds: float, partition: LeaderPartition) -> None:
         if partition not in self._timed:
             self._timed.add(partition)
             self._timers.add(seconds, partial(self._due, partition))
 
-    def _due(self, partition: Partition) -> None:
+    def _due(self, partition: LeaderPartition) -> None:
         self._timed.discard(partition)
         if partition.is_leading:
             self._start(partition)
 
-    def _start(self, partition: Partition) -> None:
+    def _start(self, partition: LeaderPartition) -> None:
         if partition not in self._running and not self._is_closed:
             task = asyncio.get_running_loop().create_task(self._flush(partition))
             self._running[partition] = task
 
-    async def _flush(self, partition: Partition) -> None:
+    async def _flush(self, partition: LeaderPartition) -> None:
         """Until nothing is held. What is appended in the meantime finds this running and relies on it."""
         log = partition.log
         try:

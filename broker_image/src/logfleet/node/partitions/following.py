@@ -8,7 +8,7 @@ from logfleet.io.slices import Slices
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image import Topic
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 
 log = structlog.get_logger(__name__)
 
@@ -22,8 +22,8 @@ class Following:
 
     def __init__(self, node_id: int, table: PartitionTable) -> None:
         self.broker_epoch: int | None = None
-        self.on_followed: list[Callable[[FollowedPartition], None]] = []
-        self.on_unfollowed: list[Callable[[FollowedPartition], None]] = []
+        self.on_followed: list[Callable[[FollowerPartition], None]] = []
+        self.on_unfollowed: list[Callable[[FollowerPartition], None]] = []
         self._node_id = node_id
         self._table = table
         self._slices = Slices()
@@ -43,7 +43,7 @@ class Following:
         for index, state in enumerate(topic.partitions):
             replica = self._table.replica(topic.id, index)
             follows = self.follows(state)
-            if isinstance(replica, FollowedPartition):
+            if isinstance(replica, FollowerPartition):
                 as_it_is = (replica.leader, replica.leader_epoch)
                 if not follows or as_it_is != (state.leader, state.leader_epoch):
                     self.end(replica)
@@ -59,13 +59,13 @@ class Following:
         """Follow the partition, if the registration stands still and it is not followed so already."""
         if not self.follows(state):
             return
-        if isinstance(replica, FollowedPartition):
+        if isinstance(replica, FollowerPartition):
             as_it_is = (replica.leader, replica.leader_epoch)
             assert as_it_is == (state.leader, state.leader_epoch), (
                 "a role ends before another begins"
             )
             return
-        followed = FollowedPartition(replica, state.leader, state.leader_epoch)
+        followed = FollowerPartition(replica, state.leader, state.leader_epoch)
         self._table.add(followed)
         log.debug(
             "following",
@@ -77,7 +77,7 @@ class Following:
         for callback in self.on_followed:
             callback(followed)
 
-    def end(self, followed: FollowedPartition) -> None:
+    def end(self, followed: FollowerPartition) -> None:
         """Follow it no more; its log is still hosted."""
         self._table.add(Replica.of(followed))
         for callback in self.on_unfollowed:
@@ -87,5 +87,5 @@ class Following:
         """The registration is over: nothing is followed until there is another."""
         self.broker_epoch = None
         for replica in self._table:
-            if isinstance(replica, FollowedPartition):
+            if isinstance(replica, FollowerPartition):
                 self.end(replica)

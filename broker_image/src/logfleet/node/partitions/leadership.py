@@ -17,7 +17,7 @@ from logfleet.io.clock import monotonic_ms
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
-from logfleet.node.partitions.partition import CommitRule, Partition
+from logfleet.node.partitions.leader_partition import CommitRule, LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.replication.leader import LeaderReplicas
@@ -48,8 +48,8 @@ class Leadership:
         lag_max_ms: int = LAG_MAX_MS,
     ) -> None:
         self.broker_epoch: int | None = None
-        self.on_led: list[Callable[[Partition], None]] = []
-        self.on_lost: list[Callable[[Partition], None]] = []
+        self.on_led: list[Callable[[LeaderPartition], None]] = []
+        self.on_lost: list[Callable[[LeaderPartition], None]] = []
         self._node_id = node_id
         self._table = table
         self._flusher = flusher
@@ -151,7 +151,7 @@ class Leadership:
 
     def _lead(self, replica: Replica, replicas_state: LeaderReplicas) -> None:
         leader_epoch = replicas_state.state.leader_epoch
-        partition = Partition(
+        partition = LeaderPartition(
             replica.topic,
             replica.topic_id,
             replica.index,
@@ -167,7 +167,7 @@ class Leadership:
         for callback in self.on_led:
             callback(partition)
 
-    def end(self, partition: Partition) -> None:
+    def end(self, partition: LeaderPartition) -> None:
         """Lead it no more; its log is still hosted."""
         self._table.add(Replica.of(partition))
         log.debug("no_longer_leading", topic=partition.topic, partition=partition.index)
@@ -179,7 +179,7 @@ class Leadership:
         """How many partitions are suspended."""
         return len(self._suspended)
 
-    def suspend(self, partition: Partition) -> None:
+    def suspend(self, partition: LeaderPartition) -> None:
         """Stop leading the partition for now; after `resume` this broker may go on in the same leader epoch.
 
         What is known of the replicas is kept: a change of the ISR that is in flight may be written at any time, and its

@@ -18,16 +18,16 @@ from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image_builder import Changes
-from logfleet.node.cluster.metadata_follower import MetadataFollower, Subscription
+from logfleet.node.cluster.metadata_loader import MetadataLoader, Subscription
 from logfleet.node.partitions.deletions import Deletions
 from logfleet.node.partitions.following import Following
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.leadership import Key, Leadership
 from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.missing_directories import MissingDirectories
-from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.pending_work import WHOLE_TOPIC, PendingWork, Wish
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.disk_failure import Failed
@@ -45,7 +45,7 @@ class LocalPartitions:
 
     def __init__(
         self,
-        follower: MetadataFollower,
+        follower: MetadataLoader,
         table: PartitionTable,
         configs: LogConfigs,
         *,
@@ -135,9 +135,9 @@ class LocalPartitions:
 
     def _let_go(self, replica: Replica) -> None:
         """Host the replica no longer."""
-        if isinstance(replica, Partition):
+        if isinstance(replica, LeaderPartition):
             self._leadership.end(replica)
-        elif isinstance(replica, FollowedPartition):
+        elif isinstance(replica, FollowerPartition):
             self._following.end(replica)
         self._table.remove(replica)
 
@@ -295,7 +295,7 @@ class LocalPartitions:
         self._try_soon()
 
     def _let_moved_go(self, topic: Topic) -> set[int]:
-        """What has been moved to other brokers goes: by now all of them are in sync (`replication.reassignment`).
+        """What has been moved to other brokers goes: by now all of them are in sync (`replication.reassignment_steps`).
 
         Whose logs are to be deleted.
         """

@@ -6,9 +6,9 @@ import msgspec
 
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.offline import OfflinePartitions
-from logfleet.node.partitions.partition import Partition
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.replication.fetch_check import leader_epoch_error
 from logfleet.wire.errors import ErrorCode
@@ -22,7 +22,7 @@ class HostedTopic:
     def __init__(self, name: str, topic_id: bytes) -> None:
         self.name = name
         self.id = topic_id
-        self.partitions: dict[int, Partition] = {}
+        self.partitions: dict[int, LeaderPartition] = {}
         self.replicas: dict[int, Replica] = {}
         self.gone = Traffic()
 
@@ -60,7 +60,7 @@ class PartitionTable:
     def __len__(self) -> int:
         return sum(len(topic.replicas) for topic in self.by_id.values())
 
-    def led(self) -> Iterator[Partition]:
+    def led(self) -> Iterator[LeaderPartition]:
         """Of them, those that this broker leads."""
         for topic in list(self.by_id.values()):
             yield from list(topic.partitions.values())
@@ -92,7 +92,7 @@ class PartitionTable:
         topic.replicas[replica.index] = replica
         if former is not None:
             self._end(topic, former)
-        if isinstance(replica, Partition):
+        if isinstance(replica, LeaderPartition):
             topic.partitions[replica.index] = replica
 
     def remove(self, replica: Replica) -> None:
@@ -110,7 +110,7 @@ class PartitionTable:
 
     @staticmethod
     def _end(topic: HostedTopic, former: Replica) -> None:
-        if isinstance(former, Partition):
+        if isinstance(former, LeaderPartition):
             del topic.partitions[former.index]
         topic.gone.add(former.traffic)
         former.end()
@@ -120,17 +120,17 @@ class PartitionTable:
         self.offline.forget_topic(topic_id)
         self.unstarted = {each for each in self.unstarted if each[0] != topic_id}
 
-    def get(self, topic: str, index: int) -> Partition | None:
+    def get(self, topic: str, index: int) -> LeaderPartition | None:
         """The partition if this broker leads it."""
         hosted = self.by_name.get(topic)
         return None if hosted is None else hosted.partitions.get(index)
 
-    def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+    def get_by_id(self, topic_id: bytes, index: int) -> LeaderPartition | None:
         """As `get`, by the topic's id."""
         hosted = self.by_id.get(topic_id)
         return None if hosted is None else hosted.partitions.get(index)
 
-    def find(self, topic: str, index: int) -> Partition | ErrorCode:
+    def find(self, topic: str, index: int) -> LeaderPartition | ErrorCode:
         """The partition by its topic's name, or why this broker does not serve it."""
         hosted = self.by_name.get(topic)
         if hosted is not None and (partition := hosted.partitions.get(index)) is not None:
@@ -141,19 +141,19 @@ class PartitionTable:
         """The replica by its topic's name, if it neither leads nor follows."""
         hosted = self.by_name.get(topic)
         replica = None if hosted is None else hosted.replicas.get(index)
-        return None if isinstance(replica, Partition | FollowedPartition) else replica
+        return None if isinstance(replica, LeaderPartition | FollowerPartition) else replica
 
-    def find_in_epoch(self, topic: str, index: int, epoch: int) -> Partition | ErrorCode:
+    def find_in_epoch(self, topic: str, index: int, epoch: int) -> LeaderPartition | ErrorCode:
         """As `find`, for a client that holds `epoch` for the leader epoch, or says NO_EPOCH. That it is another also followers tell (Partition.getLocalLog)."""
         hosted = self.by_name.get(topic)
         replica = None if hosted is None else hosted.replicas.get(index)
-        if isinstance(replica, Partition | FollowedPartition):
+        if isinstance(replica, LeaderPartition | FollowerPartition):
             other_epoch = leader_epoch_error(epoch, replica.leader_epoch)
             if other_epoch is not ErrorCode.NONE:
                 return other_epoch
         return self.find(topic, index)
 
-    def find_by_id(self, topic_id: bytes, index: int) -> Partition | ErrorCode:
+    def find_by_id(self, topic_id: bytes, index: int) -> LeaderPartition | ErrorCode:
         """The partition by its topic's id, or why this broker does not serve it."""
         hosted = self.by_id.get(topic_id)
         if hosted is not None and (partition := hosted.partitions.get(index)) is not None:

@@ -102,7 +102,7 @@ class Waiter(Protocol):
         """The partition is led elsewhere, or gone."""
 
 
-class FollowedPartition(Replica):
+class FollowerPartition(Replica):
     """A replica of a partition that the broker `leader` leads in `leader_epoch`. Consumers may read what it knows to be committed (KIP-392).
 
     lag: committed records that were still missing after the leader's last answer, -1 before the first.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
-from logfleet.replication.yielding import REQUESTS_MIN, Yielding
+from logfleet.replication.adaptive_throttle import REQUESTS_MIN, AdaptiveThrottle
 from logfleet.telemetry.histogram import Histogram
 from logfleet.telemetry.request_stats import RequestStats
 
@@ -19,7 +19,7 @@ class YieldingThrottle:
     def __init__(self, throttle: ReplicationThrottle, produce: Callable[[], RequestStats]) -> None:
         self._throttle = throttle
         self._produce = produce
-        self._rule = Yielding()
+        self._rule = AdaptiveThrottle()
         self._before = Histogram()
         self._copied = 0
 

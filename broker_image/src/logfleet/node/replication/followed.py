@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.replication.follower import NextFetch, next_fetch
 from logfleet.wire.messages import FetchRequest
 
@@ -21,7 +21,7 @@ class Followed:
 
     __slots__ = ("asked", "is_ahead", "partition", "pause_s", "wanted")
 
-    def __init__(self, partition: FollowedPartition, bytes_max: int) -> None:
+    def __init__(self, partition: FollowerPartition, bytes_max: int) -> None:
         """bytes_max: how many bytes of records an answer may hold (replica.fetch.max.bytes)."""
         self.partition = partition
         self.asked: NextFetch | None = None

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from logfleet.control.configs import BrokerConfig
 from logfleet.metadata.image import Broker
-from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.storage.truncater import Truncater
@@ -32,5 +32,5 @@ class FollowerHost(Protocol):
     def broker(self, broker_id: int) -> Broker | None:
         """A registered broker, as the newest image says."""
 
-    def storage_failed(self, partition: FollowedPartition, error: OSError) -> None:
+    def storage_failed(self, partition: FollowerPartition, error: OSError) -> None:
         """A log could not be written."""

@@ -17,10 +17,10 @@ from logfleet.io.slices import Slices
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.store import MetadataStore, Put, Txn
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_taken
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.leadership import Leadership
-from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.replication.isr_write import Alone, Lost, Won, is_shown, isr_txns, read_answer
 from logfleet.replication.leader import NEVER_MS, IsrChange, LeaderReplicas
@@ -37,7 +37,7 @@ GATHERING_S: Final = 0.05
 class _Change(msgspec.Struct, frozen=True):
     """isr: before it. leaving: of each broker that leaves it, why."""
 
-    partition: Partition
+    partition: LeaderPartition
     change: IsrChange
     isr: tuple[Member, ...]
     leaving: dict[int, str]
@@ -53,7 +53,7 @@ class IsrWriter:
     def __init__(
         self,
         store: MetadataStore,
-        follower: MetadataFollower,
+        follower: MetadataLoader,
         table: PartitionTable,
         leadership: Leadership,
         decisions: Decisions,
@@ -66,11 +66,11 @@ class IsrWriter:
         self._table = table
         self._leadership = leadership
         self._period_s = leadership.lag_max_ms / 2000
-        self._due: set[Partition] = set()
+        self._due: set[LeaderPartition] = set()
         self._is_due = asyncio.Event()
         self._slices = Slices()
 
-    def look_at(self, partition: Partition) -> None:
+    def look_at(self, partition: LeaderPartition) -> None:
         """Somebody may have to join or leave its ISR."""
         self._due.add(partition)
         self._is_due.set()
@@ -108,7 +108,7 @@ class IsrWriter:
                 self.look_at(partition)
             await self._slices.breathe()
 
-    async def _changes(self, due: Iterable[Partition]) -> _Changes:
+    async def _changes(self, due: Iterable[LeaderPartition]) -> _Changes:
         """What is to be written of these partitions."""
         changes: _Changes = {}
         now_ms = clock.monotonic_ms()
@@ -145,7 +145,7 @@ class IsrWriter:
         first = next(write.key for write in txn.success if isinstance(write, Put))
         answer = await settle_when_taken(self._store, txn, self.refused, f"ISR of {first}")
         wanted = {key: each.change for key, each in changes.items()}
-        lost: list[tuple[Partition, Lost]] = []
+        lost: list[tuple[LeaderPartition, Lost]] = []
         async with asyncio.TaskGroup() as tasks:
             for key, told in read_answer(txn, answer, wanted).items():
                 change = changes[key]
@@ -200,7 +200,7 @@ def _why_it_leaves(replicas: LeaderReplicas, member: Member, now_ms: int) -> str
     return f"broker {broker_id} is behind by {lag} records and has not caught up {since}"
 
 
-def _eligibility(image: ClusterImage, partition: Partition) -> Callable[[int, int], bool]:
+def _eligibility(image: ClusterImage, partition: LeaderPartition) -> Callable[[int, int], bool]:
     """Who may be in sync with the partition: a registration that the controller lets lead, on a disk that works."""
 
     def is_eligible(broker_id: int, broker_epoch: int) -> bool:

@@ -1,7 +1,7 @@
 """Where the log of a leader starts and ends, for a follower whose end the leader does not have."""
 
 from logfleet.client.connection import Connection
-from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
 EARLIEST = -2
@@ -9,7 +9,7 @@ LATEST = -1
 
 
 async def leader_range(
-    connection: Connection, partition: FollowedPartition, replica_id: int, timeout_ms: int
+    connection: Connection, partition: FollowerPartition, replica_id: int, timeout_ms: int
 ) -> tuple[int, int] | None:
     """(start, end) of the leader's log, the end exclusive; None if the leader refuses to answer.
 

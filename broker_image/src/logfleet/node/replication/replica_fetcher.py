@@ -17,7 +17,7 @@ from logfleet.control.replication_quotas import Side
 from logfleet.io import clock
 from logfleet.io.slices import Slices
 from logfleet.log.replicated import UnexpectedAppendOffset
-from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.node.replication.asking import Asking
 from logfleet.node.replication.followed import Followed
 from logfleet.node.replication.follower_host import FollowerHost
@@ -25,7 +25,7 @@ from logfleet.node.replication.leader_range import leader_range
 from logfleet.records.batch import iterate_headers
 from logfleet.records.errors import RecordsError
 from logfleet.replication import follower
-from logfleet.replication.follower import Action, Decision
+from logfleet.replication.follower import Action, FollowerStep
 from logfleet.sessions.fetch_session import Key
 from logfleet.sessions.reader_session import ReaderSession
 from logfleet.telemetry.decisions import Kind
@@ -74,14 +74,14 @@ class ReplicaFetcher:
     def __len__(self) -> int:
         return len(self._followed)
 
-    def add(self, partition: FollowedPartition) -> None:
+    def add(self, partition: FollowerPartition) -> None:
         """Fetch it from now on."""
         key = (partition.topic_id, partition.index)
         self._followed[key] = Followed(partition, self._config.replica_fetch_max_bytes)
         self._end_old_connection()
         self._want(key)
 
-    def remove(self, partition: FollowedPartition) -> None:
+    def remove(self, partition: FollowerPartition) -> None:
         """Fetch it no more; what is on its way is dropped."""
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
@@ -290,7 +290,7 @@ class ReplicaFetcher:
             is_empty or end_offset <= row.log_start_offset
         ) and error.first_offset < end_offset <= error.last_offset:
             self._stop(key, followed)
-            begin = Decision(Action.RESET, error.first_offset)
+            begin = FollowerStep(Action.RESET, error.first_offset)
             self._start(self._cut(key, followed, begin, row))
         else:
             self._failed(key, followed, error)
@@ -314,7 +314,7 @@ class ReplicaFetcher:
 
         partition_log.disk.when_written(written)
 
-    def _throttle_ms(self, partition: FollowedPartition) -> int:
+    def _throttle_ms(self, partition: FollowerPartition) -> int:
         """How long it is not fetched as it is behind, throttled, and the rate is used up (ReplicaFetcherThread.shouldFollowerThrottle); asked again by then."""
         throttle = self._host.throttle
         if partition.lag <= 0:  # not known: it may be in sync, and the new leader wait for it
@@ -386,7 +386,7 @@ class ReplicaFetcher:
         task.add_done_callback(self._cuts.discard)
 
     async def _cut(
-        self, key: Key, followed: Followed, decision: Decision, row: Row | None = None
+        self, key: Key, followed: Followed, decision: FollowerStep, row: Row | None = None
     ) -> None:
         """Cut the log, take over what a row has, if there is one, and fetch on from there. Others are fetched meanwhile."""
         partition, offset = followed.partition, decision.offset
@@ -417,7 +417,7 @@ class ReplicaFetcher:
         else:
             self._append(key, followed, row)
 
-    def _note_cut(self, partition: FollowedPartition, before: int, *, is_anew: bool) -> None:
+    def _note_cut(self, partition: FollowerPartition, before: int, *, is_anew: bool) -> None:
         leader = f"broker {self.leader_id}, which leads in epoch {partition.leader_epoch}"
         if is_anew:
             cause = f"the log of {leader}, does not have the end of this one, which begins anew"
@@ -434,10 +434,10 @@ class ReplicaFetcher:
             leader_epoch=partition.leader_epoch,
         )
 
-    async def _range(self, followed: Followed, connection: Connection) -> Decision:
+    async def _range(self, followed: Followed, connection: Connection) -> FollowerStep:
         """What to do about a log whose end the leader does not have. Raises ClientError."""
         partition, timeout_ms = followed.partition, self._config.replica_socket_timeout_ms
         found = await leader_range(connection, partition, self._host.node_id, timeout_ms)
         if found is None:
-            return Decision(Action.BACK_OFF)
+            return FollowerStep(Action.BACK_OFF)
         return follower.out_of_range(partition.log.log_end_offset, *found)

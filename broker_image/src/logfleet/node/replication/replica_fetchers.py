@@ -7,7 +7,7 @@ from logfleet.control.configs import BrokerConfig
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.storage.truncater import Truncater
@@ -59,7 +59,7 @@ class ReplicaFetchers:
         following.on_followed.append(self._follow)
         following.on_unfollowed.append(self._unfollow)
 
-    def _follow(self, partition: FollowedPartition) -> None:
+    def _follow(self, partition: FollowerPartition) -> None:
         leader = partition.leader
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
@@ -67,7 +67,7 @@ class ReplicaFetchers:
             self._spawn(f"fetcher of broker {leader}", fetcher.run())
         fetcher.add(partition)
 
-    def _unfollow(self, partition: FollowedPartition) -> None:
+    def _unfollow(self, partition: FollowerPartition) -> None:
         """A fetcher without partitions stays: its leader may lead again soon, and all it costs is a connection."""
         self._fetchers[partition.leader].remove(partition)
 

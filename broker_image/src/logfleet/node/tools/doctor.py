@@ -28,12 +28,12 @@ from logfleet.io.descriptors import (
 )
 from logfleet.io.files import Files
 from logfleet.metadata import keys
-from logfleet.metadata.keys import Listener
+from logfleet.metadata.keys import Endpoint
 from logfleet.metadata.store import StoreError, StoreLocked
 from logfleet.net.sockets import bind_tcp
 from logfleet.node.cluster.metadata_store import embedded_file, open_store
 from logfleet.node.cluster.own_data import data_without_store
-from logfleet.node.tools.directory_look import DirectoryLook, cannot_be_entered
+from logfleet.node.tools.directory_check import DirectoryCheck, cannot_be_entered
 from logfleet.node.tools.finding import Finding, Level
 from logfleet.storage.log_dir import LogDirRefused
 from logfleet.storage.log_dirs import one_identity, refuse_listed_twice
@@ -46,7 +46,7 @@ EARLIEST_S: Final = 1_704_067_200
 """2024: no machine that runs this can be earlier."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProbeAnswer(msgspec.Struct, frozen=True):
     """Who answers at an address: a broker of which cluster, and whether it has the id that was asked for."""
 
     cluster_id: str
@@ -66,7 +66,7 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
     except LogDirRefused as error:
         yield Finding("log directory", Level.FAILED, str(error))
     for path in config.log_dirs:
-        found = DirectoryLook(files, path, config)
+        found = DirectoryCheck(files, path, config)
         for finding in found.look():
             yield finding
         is_running |= found.is_locked
@@ -192,7 +192,7 @@ def judge_store(where: str, held: str | None, cluster_id: str | None) -> Finding
     )
 
 
-async def look_at_port(listener: Listener, node_id: int, cluster_id: str | None) -> Finding:
+async def look_at_port(listener: Endpoint, node_id: int, cluster_id: str | None) -> Finding:
     """Whether it can be listened on, or is by this very broker."""
     address = f"{listener.host}:{listener.port}"
     try:
@@ -216,7 +216,7 @@ async def look_at_port(listener: Listener, node_id: int, cluster_id: str | None)
     return Finding("port", Level.OK, f"{address} is free")
 
 
-def look_at_admin_port(listener: Listener, *, is_running: bool, is_default: bool) -> Finding:
+def look_at_admin_port(listener: Endpoint, *, is_running: bool, is_default: bool) -> Finding:
     """is_running: a broker of this configuration has it. is_default: the broker may take a free one."""
     address = f"{listener.host}:{listener.port}"
     try:
@@ -238,7 +238,7 @@ def look_at_admin_port(listener: Listener, *, is_running: bool, is_default: bool
 
 
 async def look_at_address(
-    listener: Listener, node_id: int, cluster_id: str | None, *, is_running: bool
+    listener: Endpoint, node_id: int, cluster_id: str | None, *, is_running: bool
 ) -> Finding:
     """Whether what clients are told leads here."""
     host = listener.host or socket.gethostname()
@@ -272,7 +272,9 @@ async def look_at_address(
     return judge_answer(address, answer, node_id, cluster_id)
 
 
-def judge_answer(address: str, answer: Answer, node_id: int, cluster_id: str | None) -> Finding:
+def judge_answer(
+    address: str, answer: ProbeAnswer, node_id: int, cluster_id: str | None
+) -> Finding:
     """answer: of whoever clients find at this broker's advertised address."""
     if is_this_broker(answer, cluster_id):
         return Finding(
@@ -288,11 +290,11 @@ def judge_answer(address: str, answer: Answer, node_id: int, cluster_id: str | N
     )
 
 
-def is_this_broker(answer: Answer, cluster_id: str | None) -> bool:
+def is_this_broker(answer: ProbeAnswer, cluster_id: str | None) -> bool:
     return answer.is_expected and cluster_id in {None, answer.cluster_id}
 
 
-async def ask(host: str, port: int, node_id: int) -> Answer:
+async def ask(host: str, port: int, node_id: int) -> ProbeAnswer:
     """Who is there, and whether it is broker node_id. Raises ClientError, OSError, TimeoutError."""
     name = f"[{host}]" if ":" in host else host
     async with (
@@ -301,7 +303,7 @@ async def ask(host: str, port: int, node_id: int) -> Answer:
     ):
         admin = Admin(client)
         found = await admin.describe_cluster()
-        return Answer(found.cluster_id, await admin.is_broker(node_id))
+        return ProbeAnswer(found.cluster_id, await admin.is_broker(node_id))
 
 
 def judge_descriptors(hard: int) -> Finding:

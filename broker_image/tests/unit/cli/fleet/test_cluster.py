@@ -1,14 +1,14 @@
 import pytest
 from logfleet.cli.fleet.cluster import _echo, overview
 from logfleet.client.admin import ClusterDescription
-from logfleet.client.metadata import NO_LEADER, Node, Partition, Topic
+from logfleet.client.metadata import NO_LEADER, Node, PartitionInfo, Topic
 
 BROKERS = (Node(1, "h1", 9092, "a"), Node(2, "h2", 9092, "b"))
 
 
 def topic(name: str, *partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> Topic:
     rows = [
-        Partition(index, leader, 0, replicas, isr)
+        PartitionInfo(index, leader, 0, replicas, isr)
         for index, (leader, replicas, isr) in enumerate(partitions)
     ]
     return Topic(name, bytes(16), internal=False, partitions=tuple(rows))

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from logfleet.control.brokers.fencing import fence_steps, newcomers, suspect_step
 from logfleet.control.brokers.leaving import decide
-from logfleet.control.elections import election_steps
+from logfleet.control.election_writes import election_steps
 from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.packing import Step

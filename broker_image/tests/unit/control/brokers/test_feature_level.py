@@ -10,7 +10,7 @@ from logfleet.control.brokers.feature_level import (
 )
 from logfleet.control.brokers.fencing import newcomers
 from logfleet.control.config_keys import BROKER_KEYS
-from logfleet.control.transactions import Refusal, pack
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.metadata import keys
 from logfleet.metadata.keys import FeaturesValue
 from logfleet.wire.errors import ErrorCode

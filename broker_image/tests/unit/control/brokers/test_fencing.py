@@ -4,7 +4,7 @@ from logfleet.control.brokers.fencing import (
     newcomers,
     suspect_step,
 )
-from logfleet.control.transactions import pack
+from logfleet.control.store_writes import pack
 from logfleet.metadata import keys
 from logfleet.metadata.keys import FENCED, NO_LEADER
 from logfleet.wire import uuids

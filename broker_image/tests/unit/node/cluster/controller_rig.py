@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import msgspec
-from logfleet.control.elections import Answered, Asked
+from logfleet.control.election_writes import Answered, Asked
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topics import (
     NewTopic,
     TopicCreation,
     create_topic,
 )
-from logfleet.control.transactions import Refusal
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
@@ -35,8 +35,8 @@ from logfleet.metadata.store import (
     UnknownOutcome,
 )
 from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.controller_term import Decision
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.controller_term import TermDecision
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.replication.longest_log import SILENT
 from logfleet.telemetry.decisions import Decision as Noted
 from logfleet.telemetry.decisions import Decisions, Kind, Query, parse
@@ -142,7 +142,7 @@ class Node:
     def __init__(
         self, store: Store, broker_id: int, static=None, ask_log_ends=nobody_answers, **options
     ) -> None:
-        self.follower = MetadataFollower(store)
+        self.follower = MetadataLoader(store)
         value = ControllerValue(broker_id, f"incarnation-{broker_id}")
         self.decisions = Decisions(broker_id, lambda: 0)
         self.loop = ControllerLoop(
@@ -165,7 +165,9 @@ class Node:
 
         def decide(image, epoch, layers):
             creation = create_topic(image, epoch, new, layers)
-            return creation if isinstance(creation, Refusal) else Decision(creation.txns, creation)
+            return (
+                creation if isinstance(creation, Refusal) else TermDecision(creation.txns, creation)
+            )
 
         return await soon(self.loop.submit(decide))
 

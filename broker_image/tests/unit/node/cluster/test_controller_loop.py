@@ -2,7 +2,8 @@ import asyncio
 
 import pytest
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, alter_topic_configs
-from logfleet.control.elections import election_steps
+from logfleet.control.election_writes import election_steps
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topics import (
     NewPartitions,
     TopicCreation,
@@ -11,7 +12,6 @@ from logfleet.control.topics import (
     delete_topic,
     unknown_topic,
 )
-from logfleet.control.transactions import Refusal, pack
 from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
 from logfleet.metadata.keys import (
@@ -30,7 +30,7 @@ from logfleet.metadata.store import (
     exists,
 )
 from logfleet.node.cluster import controller_term
-from logfleet.node.cluster.controller_term import Decision, NotControllerError
+from logfleet.node.cluster.controller_term import NotControllerError, TermDecision
 from logfleet.telemetry.decisions import Kind
 
 from broker_image.tests.unit.node.cluster.controller_rig import (
@@ -72,7 +72,7 @@ async def test_topics_are_created_grown_altered_and_deleted(store):
         def grow(image, epoch, layers):
             txns = create_partitions(image, epoch, NewPartitions("t", 301, 0), layers)
             assert isinstance(txns, tuple)
-            return Decision(txns, 301)
+            return TermDecision(txns, 301)
 
         assert await soon(node.loop.submit(grow)) == 301
         assert node.partition("t", 300).leader == 1
@@ -81,13 +81,13 @@ async def test_topics_are_created_grown_altered_and_deleted(store):
             change = ConfigChange("min.insync.replicas", ConfigOperation.SET, "2")
             altered = alter_topic_configs(image, epoch, "t", [change])
             assert isinstance(altered, tuple)
-            return Decision(altered, True)
+            return TermDecision(altered, True)
 
         assert await soon(node.loop.submit(alter))
         await soon(node.follower.until(lambda image: image.topic("t").partitions[300].min_isr == 2))
 
         def delete(image, epoch, _):
-            return Decision((delete_topic(epoch, image.topic("t")),), "gone")
+            return TermDecision((delete_topic(epoch, image.topic("t")),), "gone")
 
         assert await soon(node.loop.submit(delete)) == "gone"
         assert node.follower.image.topic("t") is None
@@ -110,11 +110,11 @@ async def test_a_change_that_the_store_cannot_take_is_refused_and_not_begun(stor
         await node.elected()
         small, large = Put("a", b""), Put("b", b"x" * TXN_BYTES_MAX)
         txns = (Txn(success=(small,)), Txn(success=(large,)))
-        refusal = await soon(node.loop.submit(lambda *_: Decision(txns, None)))
+        refusal = await soon(node.loop.submit(lambda *_: TermDecision(txns, None)))
         assert isinstance(refusal, Refusal)
         assert f"{TXN_BYTES_MAX} at most" in refusal.message
         assert (await store.range("a")).items == ()
-        assert await soon(node.loop.submit(lambda *_: Decision(txns[:1], "done"))) == "done"
+        assert await soon(node.loop.submit(lambda *_: TermDecision(txns[:1], "done"))) == "done"
 
 
 async def test_a_broker_that_returns_leads_again_in_a_new_term(store):
@@ -203,7 +203,7 @@ async def test_a_deletion_without_answer_is_recognised_after_brokers_have_confir
             topic = image.topic("t")
             if topic is None:
                 return unknown_topic()
-            return Decision((delete_topic(epoch, topic),), "gone")
+            return TermDecision((delete_topic(epoch, topic),), "gone")
 
         store.losses = list(losses)
         confirming = asyncio.ensure_future(_confirmed(node, store))
@@ -226,7 +226,7 @@ async def test_an_unregistration_without_answer_is_recognised(store):
 
         def forget(image, epoch, _):
             steps = unregister(image, 1)
-            return steps if isinstance(steps, Refusal) else Decision(pack(epoch, steps), "gone")
+            return steps if isinstance(steps, Refusal) else TermDecision(pack(epoch, steps), "gone")
 
         async def the_other_broker_confirms():
             image = await node.follower.until(lambda image: 1 not in image.fences)
@@ -314,7 +314,7 @@ async def test_an_operation_decided_too_late_is_decided_anew(store):
         def decide(image, epoch, _):
             seen.append(image.revision)
             compares = () if len(seen) > 2 else (exists("never/there"),)
-            return Decision((Txn(compares, (Put("a", b"1"),)),), len(seen))
+            return TermDecision((Txn(compares, (Put("a", b"1"),)),), len(seen))
 
         async def disturb():
             while len(seen) < 3:
@@ -332,7 +332,7 @@ async def test_an_operation_that_never_fits_is_given_up(store, monkeypatch):
         await node.elected()
         answer = await soon(
             node.loop.submit(
-                lambda _image, _epoch, _layers: Decision(
+                lambda _image, _epoch, _layers: TermDecision(
                     (Txn((exists("never/there"),), (Put("a", b"1"),)),), True
                 )
             )
@@ -347,7 +347,7 @@ def _broken(_image, _epoch, _layers):
 
 def _too_large(_image, _epoch, _layers):
     small, large = Put("small", b"1"), Put("large", bytes(TXN_BYTES_MAX))
-    return Decision((Txn(success=(small,)), Txn(success=(large,))), True)
+    return TermDecision((Txn(success=(small,)), Txn(success=(large,))), True)
 
 
 @pytest.mark.parametrize("operation", [_broken, _too_large])

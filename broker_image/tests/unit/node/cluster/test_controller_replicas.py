@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from logfleet.control.brokers import leaving
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, alter_topic_configs
-from logfleet.control.elections import SETTLED_MS
+from logfleet.control.election_writes import SETTLED_MS
 from logfleet.control.topics import TopicCreation
 from logfleet.io.clock import now_ms
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, PartitionValue
 from logfleet.metadata.store import Put
-from logfleet.node.cluster.controller_term import Decision
+from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.replication.partition_state import with_isr
 from logfleet.telemetry.decisions import Kind
 from logfleet.wire import uuids
@@ -132,7 +132,7 @@ async def test_unclean_elections_are_counted(store):
             change = ConfigChange("unclean.leader.election.enable", ConfigOperation.SET, "true")
             altered = alter_topic_configs(image, epoch, "t", [change])
             assert isinstance(altered, tuple)
-            return Decision(altered, True)
+            return TermDecision(altered, True)
 
         assert await soon(node.loop.submit(allow))
         await until_leader(node, "t", 2)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
 import pytest
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topics import TopicCreation
-from logfleet.control.transactions import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.store import Delete
 from logfleet.node.cluster import controller_loop

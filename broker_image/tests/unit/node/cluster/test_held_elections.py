@@ -12,7 +12,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, BrokerValue, PartitionValue
 from logfleet.metadata.store import Delete, Put
 from logfleet.node.cluster import controller_term
-from logfleet.node.cluster.controller_term import Decision
+from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.telemetry.decisions import Kind
 from structlog.testing import capture_logs
 
@@ -60,7 +60,7 @@ def all_led(image: ClusterImage) -> bool:
 
 async def converged(node: Node) -> None:
     """The controller has done for the present image what it does, or holds it."""
-    await soon(node.loop.submit(lambda *_: Decision((), None)))
+    await soon(node.loop.submit(lambda *_: TermDecision((), None)))
 
 
 async def end(node: Node, store: Store, *broker_ids: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from logfleet.control.configs import broker_config
 from logfleet.metadata.image import Broker, ClusterImage, Topic
-from logfleet.metadata.keys import ACTIVE, BrokerValue, Listener
+from logfleet.metadata.keys import ACTIVE, BrokerValue, Endpoint
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.cluster import log_ends
 from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID, LogEndQuestion
@@ -73,10 +73,10 @@ async def started():
     async def start(*several: FakeBroker | None) -> ClusterImage:
         brokers = {}
         for broker_id, each in enumerate(several, 1):
-            listeners = (Listener("PLAINTEXT", "127.0.0.1", 1),)
+            listeners = (Endpoint("PLAINTEXT", "127.0.0.1", 1),)
             if each is not None:
                 await stack.enter_async_context(each.running())
-                listeners = (Listener("PLAINTEXT", "127.0.0.1", each.port),)
+                listeners = (Endpoint("PLAINTEXT", "127.0.0.1", each.port),)
             value = BrokerValue("i", listeners)
             brokers[broker_id] = Broker(broker_id, 10 * broker_id, value, ACTIVE)
         entries = ShardedMap[bytes, Topic]()

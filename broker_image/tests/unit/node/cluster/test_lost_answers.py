@@ -11,7 +11,7 @@ from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import Delete, Put, Snapshot
-from logfleet.node.cluster.controller_term import Decision
+from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.replication.partition_state import with_isr
 from logfleet.wire import uuids
 from structlog.testing import capture_logs
@@ -49,7 +49,7 @@ async def _topic_of_three(node: Node, store: Store) -> dict[int, int]:
     def decide(image, epoch, layers):
         creation = create_topic(image, epoch, new, layers)
         assert isinstance(creation, TopicCreation)
-        return Decision(creation.txns, creation)
+        return TermDecision(creation.txns, creation)
 
     await soon(node.loop.submit(decide))
     await leader_keeps(node, store, 0, 1, 2)

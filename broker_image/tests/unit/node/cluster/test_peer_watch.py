@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from logfleet.metadata import keys
-from logfleet.metadata.keys import FENCED, BrokerValue, Listener, SuspectValue
+from logfleet.metadata.keys import FENCED, BrokerValue, Endpoint, SuspectValue
 from logfleet.metadata.store import Put
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.telemetry.decisions import Kind
@@ -34,7 +34,7 @@ class Peer:
 
     async def register(self) -> None:
         self.lease = await self.store.grant_lease(3)
-        address = Listener("PLAINTEXT", self.host, self.port)
+        address = Endpoint("PLAINTEXT", self.host, self.port)
         value = keys.encode(BrokerValue(f"incarnation-{self.id}", (address,)))
         await self.store.write(Put(keys.broker(self.id), value, self.lease.id))
 

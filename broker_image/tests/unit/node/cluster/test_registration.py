@@ -9,7 +9,7 @@ from logfleet import __version__
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Fence
-from logfleet.metadata.keys import BrokerValue, FeaturesValue, FenceValue, Listener
+from logfleet.metadata.keys import BrokerValue, Endpoint, FeaturesValue, FenceValue
 from logfleet.metadata.store import (
     Delete,
     Put,
@@ -20,7 +20,7 @@ from logfleet.metadata.store import (
     modified_at,
 )
 from logfleet.node.cluster import refused_writes, registration
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.registration import (
     IdTaken,
     LevelTooHigh,
@@ -46,7 +46,7 @@ async def store(tmp_path: Path):
 
 
 def value(incarnation: str = "first") -> BrokerValue:
-    return BrokerValue(incarnation, (Listener("PLAINTEXT", "host", 9092),), "a", ("disk",))
+    return BrokerValue(incarnation, (Endpoint("PLAINTEXT", "host", 9092),), "a", ("disk",))
 
 
 class Fleet:
@@ -55,7 +55,7 @@ class Fleet:
     def __init__(self, store: SqliteStore, broker_id: int = 1, taken_s_max: float = 60) -> None:
         self.store = store
         self.calls: asyncio.Queue[Registration | str] = asyncio.Queue()
-        self.follower = MetadataFollower(store)
+        self.follower = MetadataLoader(store)
         self.registrar = Registrar(
             store,
             self.follower,

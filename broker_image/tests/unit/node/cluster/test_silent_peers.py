@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import Broker, ClusterImage
-from logfleet.metadata.keys import ACTIVE, BrokerValue, Listener
+from logfleet.metadata.keys import ACTIVE, BrokerValue, Endpoint
 from logfleet.node.cluster import silent_peers
 from logfleet.node.cluster.silent_peers import SilentPeers, confirms, is_majority
 from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
@@ -72,7 +72,7 @@ async def test_peers_are_asked_again_and_again_while_they_are_started(
     async with FakeBroker().running() as broker:
         answers = [described(-1, PEER)]
         broker.answers[DescribeClusterRequest] = lambda _: answers[0]
-        address = (Listener("PLAINTEXT", "127.0.0.1", broker.port),)
+        address = (Endpoint("PLAINTEXT", "127.0.0.1", broker.port),)
         brokers = {
             each: Broker(each, each, BrokerValue("", address), ACTIVE) for each in (ME, PEER)
         }

@@ -7,12 +7,12 @@ import pytest
 from logfleet.control.brokers import leaving
 from logfleet.control.brokers.may_i import Objection
 from logfleet.control.brokers.suspects import fence_suspect
-from logfleet.control.elections import elect
-from logfleet.control.transactions import pack
+from logfleet.control.election_writes import elect
+from logfleet.control.store_writes import pack
 from logfleet.metadata import keys
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Txn
-from logfleet.node.decisions.control import NotedControl
+from logfleet.node.decisions.control import RecordedControl
 from logfleet.telemetry.decisions import PER_SECOND_MAX, Decision, Decisions, Kind
 
 from broker_image.tests.unit.control.conftest import Cluster
@@ -25,7 +25,7 @@ class Controlled(Cluster):
     def __init__(self, partitions: int = 1) -> None:
         self.now_ms = 0
         self.decisions = Decisions(0, lambda: self.now_ms)
-        self.noted = NotedControl(self.decisions)
+        self.noted = RecordedControl(self.decisions)
         super().__init__()
         self.start(1, 2, 3)
         self.create("t", -1, assignments=tuple((each, (1, 2, 3)) for each in range(partitions)))

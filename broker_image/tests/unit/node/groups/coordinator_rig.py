@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from logfleet.control.configs import broker_config
-from logfleet.control.transactions import Refusal
-from logfleet.node.cluster.metadata_follower import Subscription
+from logfleet.control.store_writes import Refusal
+from logfleet.node.cluster.metadata_loader import Subscription
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.groups.group_shard import GroupShard
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.errors import ErrorCode
 
 
@@ -18,7 +18,7 @@ class Rig:
     def __init__(self, **config: str) -> None:
         self.created: list[tuple[str, int, int, Mapping[str, str]]] = []
         self.refusal: Refusal | None = None
-        self.failures: list[tuple[Partition, OSError]] = []
+        self.failures: list[tuple[LeaderPartition, OSError]] = []
         self.subscription = Subscription()
         self.reads: list[asyncio.Event] = []
         self.loop = CoordinatorLoop(

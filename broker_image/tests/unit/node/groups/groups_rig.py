@@ -10,12 +10,12 @@ from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected
+from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.groups.group_shard import GroupShard, Waiter
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.open_files import OpenFiles
@@ -52,12 +52,12 @@ def open_log(path: str, index: int = 0) -> PartitionLog:
     return PartitionLog(TopicPartition(OFFSETS_TOPIC, index), files, Trash(files), request)
 
 
-class LaggingPartition(Partition):
+class LaggingPartition(LeaderPartition):
     """A partition whose followers fetch only when told to, and whose disk can fail."""
 
     lags = False
     failure: OSError | None = None
-    rejection: Rejected | None = None
+    rejection: BatchRefusal | None = None
 
     def __init__(
         self, log: PartitionLog, index: int = 0, *, replicas_state: LeaderReplicas | None = None
@@ -69,14 +69,14 @@ class LaggingPartition(Partition):
 
     def append(
         self, batch: bytearray | memoryview | Prepared, now_ms: int
-    ) -> AppendResult | Rejected | NeedsThread:
+    ) -> AppendResult | BatchRefusal | NeedsThread:
         if self.failure is not None:
             raise self.failure
         if self.rejection is not None:
             return self.rejection
         return super().append(batch, now_ms)
 
-    def hold(self, _partition: Partition) -> bool:
+    def hold(self, _partition: LeaderPartition) -> bool:
         return self.lags
 
     def catch_up(self) -> None:

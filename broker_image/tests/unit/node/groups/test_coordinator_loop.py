@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from logfleet.control.transactions import Refusal
+from logfleet.control.store_writes import Refusal
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
 from logfleet.groups.records import OffsetRecord, encode_record
@@ -13,7 +13,7 @@ from logfleet.io import slices
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.groups import coordinator_loop
 from logfleet.node.groups.group_shard import GroupShard
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
@@ -59,7 +59,7 @@ async def test_what_one_coordinator_stored_the_next_one_knows(tmp_path, until):
 
 async def test_other_topics_are_no_business_of_it(tmp_path):
     rig = Rig()
-    partition = Partition("t", T_ID, 0, open_log(str(tmp_path)), 0)
+    partition = LeaderPartition("t", T_ID, 0, open_log(str(tmp_path)), 0)
     rig.loop.led(partition)
     rig.loop.lost(partition)
     assert list(rig.loop.shards()) == []
@@ -231,7 +231,7 @@ async def test_offsets_go_with_their_topic(tmp_path, until):
 NEW_ID = b"id of new t....."
 
 
-def committed_for(partition: Partition, *topics: tuple[str, bytes]) -> None:
+def committed_for(partition: LeaderPartition, *topics: tuple[str, bytes]) -> None:
     """Offsets in the log that an earlier coordinator has taken, one of each topic."""
     for topic, topic_id in topics:
         key = OffsetCommitKey(group="g", topic=topic, partition=0)

@@ -8,7 +8,7 @@ from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
 from logfleet.groups.replay import Replay
-from logfleet.log.validation import Rejected
+from logfleet.log.validation import BatchRefusal
 from logfleet.net.peer import Peer
 from logfleet.node.groups.group_log import apply_record
 from logfleet.node.groups.group_shard import GroupShard, Waiter
@@ -118,7 +118,7 @@ async def test_a_disk_that_fails_takes_the_partition_out_of_service(rig):
 
 
 async def test_records_that_the_log_rejects_are_not_applied(rig):
-    rig.partition.rejection = Rejected(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+    rig.partition.rejection = BatchRefusal(ErrorCode.MESSAGE_TOO_LARGE, "too large")
     assert committed(commit(rig.shard, 5)) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert fetch(rig.shard) == -1
 

@@ -15,9 +15,9 @@ from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
+from logfleet.node.partitions.leader_partition import CommitRule, LeaderPartition
 from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.parked import Parked
-from logfleet.node.partitions.partition import CommitRule, Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.replication.leader import LeaderReplicas
@@ -63,7 +63,7 @@ class Host:
         self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)
         self.parked = Parked()
         self.decisions = Decisions(1, self.now_ms)
-        self.failed: list[tuple[Partition, OSError]] = []
+        self.failed: list[tuple[LeaderPartition, OSError]] = []
         self.threads: list[Any] = []
         files = files or PosixFiles()
         self._dir = LogDir(OpenFiles(files), str(path), "cluster", 1)
@@ -96,7 +96,7 @@ class Host:
         self.threads.append(work)
         return work(*args)
 
-    def storage_failed(self, partition: Partition, error: OSError) -> None:
+    def storage_failed(self, partition: LeaderPartition, error: OSError) -> None:
         self.failed.append((partition, error))
 
     def host(
@@ -108,19 +108,19 @@ class Host:
         leader_epoch: int = 5,
         rule: CommitRule | None = None,
         replicas_state: LeaderReplicas | None = None,
-    ) -> Partition:
+    ) -> LeaderPartition:
         """A partition that this broker leads."""
         topic_id = topic_id_of(topic)
         name = TopicPartition(topic, index)
         log = self._dir.create(name, uuids.to_text(topic_id), config or LogConfig(), self.now)
         log.start_epoch(leader_epoch)
-        partition = Partition(
+        partition = LeaderPartition(
             topic, topic_id, index, log, leader_epoch, rule=rule, replicas_state=replicas_state
         )
         self.partitions.add(partition)
         return partition
 
-    def host_held(self, topic: str = "topic") -> Partition:
+    def host_held(self, topic: str = "topic") -> LeaderPartition:
         """One whose records wait for the disk."""
         return self.host(topic, config=LogConfig(flush_messages=1), rule=Held())
 
@@ -134,7 +134,7 @@ class Host:
         self.put(keys.ready(uuid), keys.ReadyValue(len(leaders)))
 
     def know_broker(self, broker_id: int, host: str, port: int) -> None:
-        listeners = (keys.Listener("PLAINTEXT", host, port),)
+        listeners = (keys.Endpoint("PLAINTEXT", host, port),)
         self.put(keys.broker(broker_id), keys.BrokerValue("i", listeners, "zone"))
 
     def know_active(self, broker_id: int) -> None:
@@ -162,9 +162,9 @@ class Host:
 
 
 class Held:
-    """flush.messages with a disk that is slow: what is appended waits for `Partition.commit`."""
+    """flush.messages with a disk that is slow: what is appended waits for `LeaderPartition.commit`."""
 
-    def hold(self, _: Partition) -> bool:
+    def hold(self, _: LeaderPartition) -> bool:
         return True
 
 

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from logfleet.control.configs import broker_config
-from logfleet.control.transactions import Refusal
+from logfleet.control.store_writes import Refusal
 from logfleet.groups.partition import OFFSETS_TOPIC
-from logfleet.node.cluster.metadata_follower import Subscription
+from logfleet.node.cluster.metadata_loader import Subscription
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.groups.group_shard import GroupShard
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 
 from broker_image.tests.unit.node.groups.groups_rig import LaggingPartition, open_log
 
@@ -48,7 +48,7 @@ class GroupsRig:
         self.coordinators.led(partition)
         return partition
 
-    def lose(self, partition: Partition) -> None:
+    def lose(self, partition: LeaderPartition) -> None:
         """Another broker leads the partition now."""
         self.host.partitions.remove(partition)
         self.coordinators.lost(partition)

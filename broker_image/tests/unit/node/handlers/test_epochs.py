@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID
 from logfleet.node.handlers.epochs import offset_for_leader_epoch
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
@@ -65,7 +65,7 @@ def test_the_leader_epoch_is_checked(host, partition) -> None:
 
 def test_a_follower_checks_the_leader_epoch_before_it_says_that_it_does_not_lead(host) -> None:
     host.know_topic("topic", {0: 2})
-    host.partitions.add(FollowedPartition(released(host), 2, 9))
+    host.partitions.add(FollowerPartition(released(host), 2, 9))
     assert ask(host, 5, current=8)[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert ask(host, 5, current=10)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
     for current in (9, -1):
@@ -100,7 +100,7 @@ def test_a_replica_without_a_leader_tells_a_debug_consumer_where_its_log_ends(
     assert told(host, DEBUGGING_REPLICA_ID) == (0, 5, 3)
     assert told(host, -1) == told(host, 2) == refused, "neither a consumer nor a follower"
     assert told(host, DEBUGGING_REPLICA_ID, version=2) == refused, "only the default of its version"
-    host.partitions.add(FollowedPartition(Replica.of(partition), 2, 9))
+    host.partitions.add(FollowerPartition(Replica.of(partition), 2, 9))
     assert told(host, DEBUGGING_REPLICA_ID) == refused
 
 

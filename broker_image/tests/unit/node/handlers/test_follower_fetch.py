@@ -14,7 +14,7 @@ from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers.fetch import HANDLERS
 from logfleet.node.handlers.fetch_turns import HIGH_WATERMARK_S
 from logfleet.node.handlers.follower_fetch import FollowerFetch
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.batch import iterate_headers
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
@@ -44,7 +44,7 @@ class Leader:
     def __init__(self, host: Any, *, forgets: bool) -> None:
         self.host = host
         self.host.dispatcher = self.dispatch = Dispatcher(host, HANDLERS)
-        self.looked_at: list[Partition] = []
+        self.looked_at: list[LeaderPartition] = []
         self.host.isr_writer = SimpleNamespace(look_at=self.looked_at.append)
         self.partition, self.other = (host_replicated(host, name) for name in ("topic", "other"))
         for partition in (self.partition, self.other):

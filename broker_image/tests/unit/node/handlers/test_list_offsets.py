@@ -8,8 +8,8 @@ import pytest
 from logfleet.io.files import PosixFile, PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.node.handlers.list_offsets import list_offsets
-from logfleet.node.partitions.partition import Partition
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
@@ -53,7 +53,7 @@ def test_a_follower_checks_the_leader_epoch_before_it_says_that_it_does_not_lead
     host.know_topic("topic", {0: 2})
     former = host.host()
     host.partitions.remove(former)
-    host.partitions.add(FollowedPartition(Replica.of(former), 2, 9))
+    host.partitions.add(FollowerPartition(Replica.of(former), 2, 9))
     asked = [(0, -1, epoch) for epoch in (8, 10, 9, -1)]
     assert [ask(host, row)[0][0] for row in asked] == [
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -221,7 +221,7 @@ def test_time_indexes_are_read_in_a_thread_after_a_start_and_then_known(
     written(rig, [NOW + number for number in range(100)], config)
     log = rig.open(config)
     assert len(log.segments) > 10
-    host.partitions.add(Partition("topic", topic_id_of("topic"), 0, log, 5))
+    host.partitions.add(LeaderPartition("topic", topic_id_of("topic"), 0, log, 5))
     host.run_in_thread = asyncio.to_thread
     reads = Reads(monkeypatch)
     for is_known in (False, True):
@@ -244,7 +244,7 @@ def test_many_batches_of_one_time_are_walked_over_in_a_thread_and_in_turns(
     config = LogConfig(index_interval_bytes=1000)
     written(rig, [NOW] * 500 + [NOW + 1, NOW + 2], config)
     log = rig.open(config)
-    host.partitions.add(Partition("topic", topic_id_of("topic"), 0, log, 5))
+    host.partitions.add(LeaderPartition("topic", topic_id_of("topic"), 0, log, 5))
     host.run_in_thread = run_in_thread
     reads = Reads(monkeypatch)
     assert ask(host, (0, NOW + 1)) == [(0, 500, NOW + 1, 5)]
@@ -308,7 +308,9 @@ def behind(host):
     for time in (100, 101, 102):
         made.append(build_batch([Record(None, b"v", NOW + time)]), NOW)
     state = replicated(3, 1)
-    host.partitions.add(Partition(made.topic, made.topic_id, 0, made.log, 5, replicas_state=state))
+    host.partitions.add(
+        LeaderPartition(made.topic, made.topic_id, 0, made.log, 5, replicas_state=state)
+    )
     return host.partitions.get("behind", 0)
 
 

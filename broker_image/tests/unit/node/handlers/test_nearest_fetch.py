@@ -6,7 +6,7 @@ import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch, read_records
 from logfleet.replication.nearest import RACK_AWARE
@@ -43,7 +43,7 @@ def all_values(row: Any) -> list[bytes | None]:
 
 
 def know_broker(host: Host, broker_id: int, rack: str, listener: str = "PLAINTEXT") -> None:
-    address = keys.Listener(listener, "broker", 9092)
+    address = keys.Endpoint(listener, "broker", 9092)
     host.put(keys.broker(broker_id), keys.BrokerValue("i", (address,), rack))
 
 
@@ -91,14 +91,14 @@ def test_followers_are_sent_nowhere(in_racks) -> None:
     assert (row.preferred_read_replica, values(row)) == (-1, [b"a"])
 
 
-def host_followed(host: Host) -> FollowedPartition:
+def host_followed(host: Host) -> FollowerPartition:
     """A partition that broker 2 leads. It holds two records, of which one is known to be committed."""
     host.know_topic("topic", {0: 2})
     topic_id = topic_id_of("topic")
     log = host._dir.create(TopicPartition("topic", 0), uuids.to_text(topic_id), LogConfig(), NOW)
     for value in (b"a", b"b"):
         log.append_as_leader(build_batch([Record(None, value, NOW)]), EPOCH, NOW)
-    followed = FollowedPartition(Replica("topic", topic_id, 0, log), 2, EPOCH)
+    followed = FollowerPartition(Replica("topic", topic_id, 0, log), 2, EPOCH)
     followed.commit(1)
     host.partitions.add(followed)
     return followed

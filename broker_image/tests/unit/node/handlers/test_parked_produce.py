@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from logfleet.net.connection import CloseConnection
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.node.handlers.produce_rig import (
@@ -26,7 +26,7 @@ async def ask_later(side: Side, sent: bytes) -> "asyncio.Task[Any]":
     return waiting
 
 
-async def replicate_one(side: Side, partition: Partition) -> None:
+async def replicate_one(side: Side, partition: LeaderPartition) -> None:
     """A first request, by which the others are known."""
     answer = await ask_later(side, frame(9, batch(), timeout_ms=60_000))
     for member in (B, C):
@@ -52,17 +52,17 @@ async def test_what_waits_for_followers_need_not_be_decoded_either(sides, monkey
     assert (stats.total.count, stats.remote.count, stats.at_once.count) == (2, 2, 0)
 
 
-def committed(side: Side, partition: Partition) -> None:
+def committed(side: Side, partition: LeaderPartition) -> None:
     fetch(partition, B, 2)
     fetch(partition, C, 2)
 
 
-def led_elsewhere(side: Side, partition: Partition) -> None:
+def led_elsewhere(side: Side, partition: LeaderPartition) -> None:
     side.host.know_topic("topic", {0: 2})
     side.host.partitions.remove(partition)
 
 
-def too_few(side: Side, partition: Partition) -> None:
+def too_few(side: Side, partition: LeaderPartition) -> None:
     """They are fewer before the answer goes out."""
     committed(side, partition)
     shrink(partition, A)

@@ -6,7 +6,7 @@ import pytest
 from logfleet.log.config import LogConfig
 from logfleet.net.connection import CloseConnection
 from logfleet.node.handlers.produce import HANDLERS, produce
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.batch import TRANSACTIONAL_BIT, parse_header, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
@@ -323,7 +323,7 @@ class TestDurableFirst:
     class Rule:
         holds = True
 
-        def hold(self, _partition: Partition) -> bool:
+        def hold(self, _partition: LeaderPartition) -> bool:
             return self.holds
 
     @staticmethod

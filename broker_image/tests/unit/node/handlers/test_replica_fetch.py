@@ -9,7 +9,7 @@ from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.disk import SLOW_S
 from logfleet.wire import uuids
@@ -32,14 +32,14 @@ EPOCH = 5
 
 
 @pytest.fixture
-def looked_at(host) -> list[Partition]:
+def looked_at(host) -> list[LeaderPartition]:
     """Partitions whose ISR may have to change."""
-    found: list[Partition] = []
+    found: list[LeaderPartition] = []
     host.isr_writer = SimpleNamespace(look_at=found.append)
     return found
 
 
-def host_replicated(host: Host, topic: str = "topic") -> Partition:
+def host_replicated(host: Host, topic: str = "topic") -> LeaderPartition:
     """A partition that broker 1 leads, with a follower 2 of broker epoch 20 that is in sync."""
     log = host._dir.create(
         TopicPartition(topic, 0), uuids.to_text(topic_id_of(topic)), LogConfig(), host.now
@@ -49,7 +49,7 @@ def host_replicated(host: Host, topic: str = "topic") -> Partition:
     replicas = LeaderReplicas(
         1, state, 1, log_end_offset=0, high_watermark=0, lag_max_ms=30_000, now_ms=0
     )
-    partition = Partition(topic, topic_id_of(topic), 0, log, EPOCH, replicas_state=replicas)
+    partition = LeaderPartition(topic, topic_id_of(topic), 0, log, EPOCH, replicas_state=replicas)
     host.partitions.add(partition)
     return partition
 
@@ -199,7 +199,7 @@ def throttled_at(host: Host, rate: int) -> None:
     host.replication_throttle.quotas[Side.LEADER].rate = rate
 
 
-def out_of_sync(partition: Partition) -> None:
+def out_of_sync(partition: LeaderPartition) -> None:
     state = partition.replicas_state.state
     assert partition.learned(state.changed(isr=((1, 10),)), partition.replicas_state.revision + 1)
 

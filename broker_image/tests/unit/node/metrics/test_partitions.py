@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.metrics.partitions import logs, topics
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.replication.leader import LeaderReplicas
 
 from broker_image.tests.unit.node.handlers.fetch_rig import append
@@ -17,10 +17,10 @@ ID = bytes(range(16))
 
 def leading(
     rig: Any, replicas_state: LeaderReplicas | None = None
-) -> tuple[PartitionTable, Partition]:
+) -> tuple[PartitionTable, LeaderPartition]:
     """A table with one partition."""
     table = PartitionTable(ClusterImage)
-    partition = Partition("topic", ID, 0, rig.open(), 1, replicas_state=replicas_state)
+    partition = LeaderPartition("topic", ID, 0, rig.open(), 1, replicas_state=replicas_state)
     table.add(partition)
     return table, partition
 
@@ -67,7 +67,7 @@ def test_how_far_each_follower_is_behind_is_told_by_the_leader(rig: Any) -> None
 def test_of_partitions_that_are_followed_the_largest_lag_is_told(rig: Any) -> None:
     table = PartitionTable(ClusterImage)
     for index, lag in enumerate((3, 7, 0)):
-        followed = FollowedPartition(Replica("topic", ID, index, rig.open()), 2, 1)
+        followed = FollowerPartition(Replica("topic", ID, index, rig.open()), 2, 1)
         followed.lag = lag
         table.add(followed)
     assert told(logs(table, 0))("logfleet_replica_lag_max") == 7
@@ -85,19 +85,19 @@ def test_traffic_of_a_topic_that_is_deleted_during_a_scrape_is_counted(rig: Any)
 
 def test_what_followers_give_consumers_counts_also_when_they_lead_later(rig: Any) -> None:
     table = PartitionTable(ClusterImage)
-    followed = FollowedPartition(Replica("topic", ID, 0, rig.open()), 2, 1)
+    followed = FollowerPartition(Replica("topic", ID, 0, rig.open()), 2, 1)
     followed.bytes_out = 5
     table.add(followed)
     for _ in range(2):
         said = told(topics(table, 10))
         assert said("logfleet_topic_bytes_out_total", topic="topic") == 5
         assert said("logfleet_bytes_out_total") == 5
-        table.add(Partition("topic", ID, 0, followed.log, 2))
+        table.add(LeaderPartition("topic", ID, 0, followed.log, 2))
 
 
 def test_replicas_that_others_lead_are_counted_and_told_of(rig: Any) -> None:
     table, _ = leading(rig)
-    table.add(FollowedPartition(Replica("topic", ID, 1, rig.open()), 2, 1))
+    table.add(FollowerPartition(Replica("topic", ID, 1, rig.open()), 2, 1))
     said = told(logs(table, 10))
     assert said("logfleet_partitions") == 2
     assert said("logfleet_partitions_led") == 1

@@ -1,5 +1,5 @@
 from logfleet.io.files import PosixFiles
-from logfleet.log.disk_space import Room
+from logfleet.log.free_space import Room
 from logfleet.node.metrics.storage import disks
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher

@@ -3,7 +3,7 @@
 from typing import Any
 
 from logfleet.metadata.keys import PartitionValue
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.wire.errors import ErrorCode
 
@@ -28,13 +28,13 @@ def replicated(
 
 
 def fetch(
-    partition: Partition, member: tuple[int, int], offset: int, *, start: int = 0
+    partition: LeaderPartition, member: tuple[int, int], offset: int, *, start: int = 0
 ) -> ErrorCode:
     """The member has everything below the offset."""
     return partition.fetched(*member, offset, start, now_ms=0)
 
 
-def shrink(partition: Partition, *isr: Any) -> None:
+def shrink(partition: LeaderPartition, *isr: Any) -> None:
     """The image shows an ISR of these."""
     state = partition.replicas_state.state
     assert partition.learned(state.changed(isr=isr), partition.replicas_state.revision + 1)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.node.partitions.ack_queue import AwaitedAck
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
@@ -19,34 +19,34 @@ SHORT_S = 0.001
 
 
 class Held:
-    """flush.messages with a slow disk: what is appended waits for `Partition.commit`."""
+    """flush.messages with a slow disk: what is appended waits for `LeaderPartition.commit`."""
 
-    def hold(self, _: Partition) -> bool:
+    def hold(self, _: LeaderPartition) -> bool:
         return True
 
 
 @pytest.fixture
-def partition(rig: Any) -> Partition:
+def partition(rig: Any) -> LeaderPartition:
     """Three replicas, min.insync.replicas is 2, and two batches that no follower has."""
-    made = Partition("topic", TOPIC_ID, 0, rig.open(), 5, replicas_state=replicated())
+    made = LeaderPartition("topic", TOPIC_ID, 0, rig.open(), 5, replicas_state=replicated())
     append(made)
     append(made)
     return made
 
 
-def append(partition: Partition) -> None:
+def append(partition: LeaderPartition) -> None:
     partition.append(build_batch([Record(None, b"v", NOW)]), NOW)
 
 
 def add(
-    partition: Partition, end_offset: int, *, acks: int = -1, timeout_s: float | None = LONG_S
+    partition: LeaderPartition, end_offset: int, *, acks: int = -1, timeout_s: float | None = LONG_S
 ) -> "asyncio.Future[ErrorCode]":
     wait = AwaitedAck(end_offset, acks, timeout_s)
     partition.ack_queue.add(wait)
     return wait.outcome
 
 
-def replicate(partition: Partition, offset: int) -> None:
+def replicate(partition: LeaderPartition, offset: int) -> None:
     for member in (B, C):
         fetch(partition, member, offset)
 
@@ -62,7 +62,7 @@ async def step() -> None:
 
 
 async def test_nothing_is_acknowledged_before_the_high_watermark_has_passed_it(
-    partition: Partition,
+    partition: LeaderPartition,
 ) -> None:
     first, second = add(partition, 1), add(partition, 2)
     fetch(partition, B, 2)
@@ -76,7 +76,7 @@ async def test_nothing_is_acknowledged_before_the_high_watermark_has_passed_it(
 
 
 async def test_waits_end_in_the_order_of_the_log_in_whatever_order_they_came(
-    partition: Partition,
+    partition: LeaderPartition,
 ) -> None:
     order: list[int] = []
     for end_offset in (2, 1, 2):
@@ -88,7 +88,7 @@ async def test_waits_end_in_the_order_of_the_log_in_whatever_order_they_came(
 
 
 async def test_what_is_committed_already_is_acknowledged_in_a_later_step(
-    partition: Partition,
+    partition: LeaderPartition,
 ) -> None:
     replicate(partition, 2)
     outcome = add(partition, 2)
@@ -98,7 +98,7 @@ async def test_what_is_committed_already_is_acknowledged_in_a_later_step(
 
 
 async def test_each_wait_has_a_time_limit_of_its_own_and_one_may_have_none(
-    partition: Partition,
+    partition: LeaderPartition,
 ) -> None:
     fetch(partition, B, 2)
     without, long = add(partition, 1, timeout_s=None), add(partition, 1)
@@ -112,7 +112,9 @@ async def test_each_wait_has_a_time_limit_of_its_own_and_one_may_have_none(
     assert await without is ErrorCode.NONE
 
 
-async def test_what_is_committed_just_after_its_time_is_acknowledged(partition: Partition) -> None:
+async def test_what_is_committed_just_after_its_time_is_acknowledged(
+    partition: LeaderPartition,
+) -> None:
     """The records are safe, whatever the clock says."""
     outcome = add(partition, 2, timeout_s=0)
     partition.ack_queue._time_out(asyncio.get_running_loop().time() + 1)
@@ -123,7 +125,7 @@ async def test_what_is_committed_just_after_its_time_is_acknowledged(partition: 
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_the_brokers_own_part_is_waited_for_as_long_as_it_takes(rig: Any, acks: int) -> None:
     """As within Kafka's append: nothing has failed, and a retry would not be faster."""
-    partition = Partition(
+    partition = LeaderPartition(
         "topic", TOPIC_ID, 0, rig.open(), 5, rule=Held(), replicas_state=replicated()
     )
     partition.log.config = LogConfig(flush_messages=1)
@@ -137,7 +139,7 @@ async def test_the_brokers_own_part_is_waited_for_as_long_as_it_takes(rig: Any, 
 
 
 async def test_the_followers_time_begins_when_the_brokers_own_part_is_done(rig: Any) -> None:
-    partition = Partition(
+    partition = LeaderPartition(
         "topic", TOPIC_ID, 0, rig.open(), 5, rule=Held(), replicas_state=replicated()
     )
     partition.log.config = LogConfig(flush_messages=1)
@@ -152,7 +154,7 @@ async def test_the_followers_time_begins_when_the_brokers_own_part_is_done(rig: 
 
 
 async def test_fewer_in_sync_than_min_isr_when_the_answer_is_due_are_an_error(
-    partition: Partition,
+    partition: LeaderPartition,
 ) -> None:
     every, own = add(partition, 1), add(partition, 3, acks=1)
     fetch(partition, B, 1)
@@ -163,7 +165,9 @@ async def test_fewer_in_sync_than_min_isr_when_the_answer_is_due_are_an_error(
     assert await own is ErrorCode.NONE
 
 
-async def test_while_too_few_are_in_sync_nothing_is_acknowledged(partition: Partition) -> None:
+async def test_while_too_few_are_in_sync_nothing_is_acknowledged(
+    partition: LeaderPartition,
+) -> None:
     """The high watermark stands still then (KIP-966)."""
     shrink(partition, A)
     outcome = add(partition, 1, timeout_s=SHORT_S)
@@ -171,7 +175,7 @@ async def test_while_too_few_are_in_sync_nothing_is_acknowledged(partition: Part
     assert await outcome is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_the_end_of_leadership_ends_all_waits(partition: Partition) -> None:
+async def test_the_end_of_leadership_ends_all_waits(partition: LeaderPartition) -> None:
     waits = [add(partition, 1), add(partition, 2, timeout_s=None)]
     partition.end()
     assert [await each for each in waits] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
@@ -182,7 +186,7 @@ async def test_the_end_of_leadership_ends_all_waits(partition: Partition) -> Non
 async def test_what_the_broker_held_back_when_leadership_ended_is_not_acknowledged(
     rig: Any,
 ) -> None:
-    partition = Partition(
+    partition = LeaderPartition(
         "topic", TOPIC_ID, 0, rig.open(), 5, rule=Held(), replicas_state=replicated()
     )
     partition.log.config = LogConfig(flush_messages=1)
@@ -193,7 +197,7 @@ async def test_what_the_broker_held_back_when_leadership_ended_is_not_acknowledg
 
 
 async def test_what_was_committed_before_leadership_ended_is_acknowledged(
-    partition: Partition,
+    partition: LeaderPartition,
 ) -> None:
     outcome = add(partition, 1)
     replicate(partition, 1)
@@ -201,7 +205,7 @@ async def test_what_was_committed_before_leadership_ended_is_acknowledged(
     assert await outcome is ErrorCode.NONE
 
 
-async def test_whoever_waits_no_more_is_told_nothing(partition: Partition) -> None:
+async def test_whoever_waits_no_more_is_told_nothing(partition: LeaderPartition) -> None:
     outcome = add(partition, 1)
     outcome.cancel()
     replicate(partition, 1)
@@ -210,7 +214,9 @@ async def test_whoever_waits_no_more_is_told_nothing(partition: Partition) -> No
     assert partition.ack_queue.count == 0
 
 
-async def test_what_an_answer_leads_to_may_append_and_wait_again(partition: Partition) -> None:
+async def test_what_an_answer_leads_to_may_append_and_wait_again(
+    partition: LeaderPartition,
+) -> None:
     """An answer lets a connection's next request in, within the same step."""
 
     class Again(AwaitedAck):

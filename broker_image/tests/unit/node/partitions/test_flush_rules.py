@@ -11,7 +11,7 @@ from logfleet.io.timers import TimerWheel
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.node.partitions.flush_rules import FlushRules
-from logfleet.node.partitions.partition import NotLeading, Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch, read_records
 from logfleet.replication.leader import LeaderReplicas
@@ -56,11 +56,11 @@ class Bench:
         self.timers = TimerWheel()
         self.failures: list[tuple[TopicPartition, OSError]] = []
         self.rules = FlushRules(self.disk, self.timers, lambda *each: self.failures.append(each))
-        self.partition: Partition
+        self.partition: LeaderPartition
 
-    def open(self, replicas_state: LeaderReplicas | None = None, **config: Any) -> Partition:
+    def open(self, replicas_state: LeaderReplicas | None = None, **config: Any) -> LeaderPartition:
         log = self.rig.open(LogConfig(**config))
-        self.partition = Partition(
+        self.partition = LeaderPartition(
             "topic", TOPIC_ID, 0, log, 0, rule=self.rules, replicas_state=replicas_state
         )
         return self.partition
@@ -215,7 +215,7 @@ async def test_what_was_committed_survives_a_power_loss(seed) -> None:
     flusher = InlineFlusher(disk)
     await flusher.flush(log)
     rules = FlushRules(flusher, TimerWheel(), lambda *_: None)
-    partition = Partition("topic", TOPIC_ID, 0, log, 0, rule=rules)
+    partition = LeaderPartition("topic", TOPIC_ID, 0, log, 0, rule=rules)
     committed = 0
     disk.fuse = dice.randrange(30, 150)
     with contextlib.suppress(PowerLoss):

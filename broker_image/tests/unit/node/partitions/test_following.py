@@ -5,7 +5,7 @@ from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 
 pytestmark = pytest.mark.asyncio
 
@@ -33,7 +33,7 @@ class Bench:
         self.following.on_followed.append(lambda each: self.note("followed", each))
         self.following.on_unfollowed.append(lambda each: self.note("unfollowed", each))
 
-    def note(self, what: str, followed: FollowedPartition) -> None:
+    def note(self, what: str, followed: FollowerPartition) -> None:
         self.told.append((what, followed.leader, followed.leader_epoch))
 
     async def follow(self, wanted: Topic) -> list[int]:
@@ -65,7 +65,7 @@ async def test_another_leader_or_leader_epoch_is_followed_anew(
 ) -> None:
     await bench.follow(topic((2, 0)))
     first = bench.table.replica(ID, 0)
-    assert isinstance(first, FollowedPartition)
+    assert isinstance(first, FollowerPartition)
     assert await bench.follow(topic(leader)) == [0]
     assert not first.is_following
     assert bench.told[1:] == [("unfollowed", 2, 0), ("followed", *leader)]

@@ -17,8 +17,8 @@ from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.node.cluster import controller_access
 from logfleet.node.partitions import local_partitions
-from logfleet.node.partitions.partition import Partition
-from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
@@ -46,7 +46,7 @@ class Rig:
         self.led: list[tuple[int, int]] = []
         broker.leadership.on_led.append(self._led)
 
-    def _led(self, partition: Partition) -> None:
+    def _led(self, partition: LeaderPartition) -> None:
         if partition.topic == "t":
             self.led.append((partition.index, partition.leader_epoch))
 
@@ -56,7 +56,7 @@ class Rig:
         assert found is not None
         return found
 
-    def partition(self, index: int) -> Partition | None:
+    def partition(self, index: int) -> LeaderPartition | None:
         return self.broker.partitions.get("t", index)
 
     def hang(self, *path: str) -> None:
@@ -164,9 +164,9 @@ async def test_it_does_not_lead_if_the_image_has_moved_on(rig: Rig) -> None:
     await rig.show(rig.led_by(2, 3))
     rig.recover()
     table, topic_id = rig.broker.partitions, rig.topic.id
-    await rig.until(lambda: isinstance(table.replica(topic_id, 0), FollowedPartition))
+    await rig.until(lambda: isinstance(table.replica(topic_id, 0), FollowerPartition))
     followed = table.replica(topic_id, 0)
-    assert isinstance(followed, FollowedPartition)
+    assert isinstance(followed, FollowerPartition)
     assert (followed.leader, followed.leader_epoch, rig.led) == (2, 3, [])
 
 
@@ -199,7 +199,7 @@ async def test_a_sync_that_ends_while_a_newer_image_is_applied_gives_no_role_of_
 async def test_what_begins_to_follow_while_a_newer_image_is_applied_does_not_begin_twice(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed: list[FollowedPartition] = []
+    followed: list[FollowerPartition] = []
     rig.broker.following.on_followed.append(followed.append)
     log, idle = led(rig.broker), asyncio.Event()
 
@@ -343,7 +343,7 @@ async def test_a_partition_that_is_moved_away_and_back_meanwhile_keeps_its_log(r
     await rig.show(rig.led_by(2, 4))
     rig.recover()
     table, topic_id = rig.broker.partitions, rig.topic.id
-    await rig.until(lambda: isinstance(table.replica(topic_id, 0), FollowedPartition))
+    await rig.until(lambda: isinstance(table.replica(topic_id, 0), FollowerPartition))
     await rig.until(lambda: not rig.broker.local._pending.indexes(topic_id))
     replica = table.replica(topic_id, 0)
     assert replica is not None

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from logfleet.metadata.image import ClusterImage, Partition, Topic
+from logfleet.node.partitions.leader_partition import LeaderPartition as Led
 from logfleet.node.partitions.leadership import LAG_MAX_MS, Leadership
-from logfleet.node.partitions.partition import Partition as Led
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.records.record import Record, build_batch

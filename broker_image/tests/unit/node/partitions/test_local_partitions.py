@@ -7,7 +7,7 @@ import pytest
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.broker import Broker
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.messages import IncrementalAlterConfigsRequest
 
@@ -100,9 +100,9 @@ async def test_a_partition_that_another_broker_leads_is_followed_and_led_again(
         subscription = broker.local._subscription
         assert subscription is not None
         subscription.publish(with_leader(image, 2, 1), Changes(topics={topic.id}))
-        await until(lambda: isinstance(table.replica(topic.id, 0), FollowedPartition))
+        await until(lambda: isinstance(table.replica(topic.id, 0), FollowerPartition))
         followed = table.replica(topic.id, 0)
-        assert isinstance(followed, FollowedPartition)
+        assert isinstance(followed, FollowerPartition)
         assert (followed.leader, followed.leader_epoch, followed.log) == (2, 1, log)
         assert table.get("t", 0) is None
         subscription.publish(with_leader(image, 1, 2), Changes(topics={topic.id}))
@@ -127,7 +127,7 @@ async def test_a_registration_newer_than_the_image_hosts_what_it_should_once_the
         await local._applied.wait()
         image = msgspec.structs.replace(with_leader(broker.image, 2, 1), revision=epoch)
         subscription.publish(image, Changes(brokers=True))
-        await until(lambda: isinstance(table.replica(topic.id, 0), FollowedPartition))
+        await until(lambda: isinstance(table.replica(topic.id, 0), FollowerPartition))
 
 
 async def test_what_is_committed_is_known_after_a_restart_before_there_is_a_leader(

@@ -6,10 +6,10 @@ import pytest
 import pytest_asyncio
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
-from logfleet.log.disk_space import Room
+from logfleet.log.free_space import Room
 from logfleet.log.names import TopicPartition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.log_moves import Future, LogMoves
-from logfleet.node.partitions.partition import Partition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.records.record import Record, build_batch
@@ -57,9 +57,9 @@ class Rig:
     def topic(self, name: str) -> SimpleNamespace | None:
         return SimpleNamespace(id=b"t", partitions=[None] * self.known) if name == "t" else None
 
-    def add(self, index: int = 0, count: int = 10) -> Partition:
+    def add(self, index: int = 0, count: int = 10) -> LeaderPartition:
         log = self.a.create(TopicPartition("t", index), TOPIC_ID, LogConfig(), NOW)
-        partition = Partition("t", b"t", index, log, 0)
+        partition = LeaderPartition("t", b"t", index, log, 0)
         self.table.add(partition)
         for _ in range(count):
             partition.append(build_batch([Record(None, bytes(100), NOW)]), NOW)

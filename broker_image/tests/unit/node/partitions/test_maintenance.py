@@ -9,7 +9,7 @@ from logfleet.io.clock import now_ms
 from logfleet.io.files import PosixFiles
 from logfleet.io.slices import Slices
 from logfleet.log.config import LogConfig
-from logfleet.log.index import time_entries
+from logfleet.log.index_entries import time_entries
 from logfleet.log.retention import Retention
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S

@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.wire.errors import ErrorCode
 
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
@@ -16,8 +16,10 @@ def table() -> PartitionTable:
     return PartitionTable(ClusterImage)
 
 
-def partition(rig: Any, topic: str = "topic", topic_id: bytes = ID, index: int = 0) -> Partition:
-    return Partition(topic, topic_id, index, rig.open(), 1)
+def partition(
+    rig: Any, topic: str = "topic", topic_id: bytes = ID, index: int = 0
+) -> LeaderPartition:
+    return LeaderPartition(topic, topic_id, index, rig.open(), 1)
 
 
 def test_partitions_are_found_by_name_and_id(table, rig) -> None:
@@ -58,7 +60,7 @@ def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
     led = partition(rig)
     table.add(led)
     assert (list(table.led()), list(table)) == ([led], [led])
-    followed = FollowedPartition(led, 2, 5)
+    followed = FollowerPartition(led, 2, 5)
     table.add(followed)
     assert (list(table.led()), list(table)) == ([], [followed])
     assert (led.is_leading, followed.is_following) == (False, True)
@@ -71,7 +73,7 @@ def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
 def test_what_is_committed_is_told_of_every_replica(table, rig) -> None:
     for index in range(3):
         table.add(partition(rig, index=index))
-    table.add(FollowedPartition(table.replica(ID, 1), 2, 5))
+    table.add(FollowerPartition(table.replica(ID, 1), 2, 5))
     table.add(Replica.of(table.replica(ID, 2)))
     for replica in table:
         replica.high_watermark = replica.index + 5

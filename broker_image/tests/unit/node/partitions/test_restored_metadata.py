@@ -13,7 +13,7 @@ from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.node.cluster.metadata_store import EMBEDDED_FILE
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -73,9 +73,9 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def led(broker: Broker, topic: str = "t") -> Partition:
+def led(broker: Broker, topic: str = "t") -> LeaderPartition:
     partition = broker.partitions.find(topic, 0)
-    assert isinstance(partition, Partition), partition
+    assert isinstance(partition, LeaderPartition), partition
     return partition
 
 

@@ -12,7 +12,7 @@ from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.store import Put, Txn
 from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire import uuids
 from logfleet.wire.messages import CreateTopicsRequest, ProduceRequest
@@ -99,12 +99,12 @@ class Fleet:
         key = keys.partition(uuids.to_text(found.id), 0)
         await self.store.txn(Txn(success=[Put(key, keys.encode(value))]))
 
-    def leader(self, topic: str) -> Partition | None:
+    def leader(self, topic: str) -> LeaderPartition | None:
         """The partition where it is led, None while it is not."""
         led = [broker.partitions.get(topic, 0) for broker in self.brokers.values()]
         return next((each for each in led if each is not None), None)
 
-    async def led(self, topic: str) -> tuple[Broker, Partition]:
+    async def led(self, topic: str) -> tuple[Broker, LeaderPartition]:
         await until(lambda: self.leader(topic) is not None)
         return next(
             (broker, partition)

@@ -15,9 +15,9 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, FenceValue, PartitionValue, ReadyValue, TopicValue
 from logfleet.metadata.store import Delete, Put
 from logfleet.node.cluster import refused_writes
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.leadership import Leadership
-from logfleet.node.partitions.partition import Partition
 from logfleet.node.replication import isr_writer
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.replication.leader import LeaderReplicas
@@ -41,7 +41,7 @@ class Leader:
 
     def __init__(self, host: Host, store: Store) -> None:
         self.epochs: dict[int, int] = {}
-        self.metadata = MetadataFollower(store)
+        self.metadata = MetadataLoader(store)
         self.table = host.partitions
         self.lag_ms = LAG_MS
         self.decisions = host.decisions
@@ -78,7 +78,7 @@ class Leader:
         assert item is not None
         return msgspec.json.decode(item.value, type=PartitionValue)
 
-    def lead(self, index: int = 0) -> Partition:
+    def lead(self, index: int = 0) -> LeaderPartition:
         log = self._host._dir.create(TopicPartition("topic", index), UUID, LogConfig(), 0)
         log.start_epoch(5)
         topic = self.metadata.image.topic_by_id(TOPIC)
@@ -93,11 +93,11 @@ class Leader:
             lag_max_ms=self.lag_ms,
             now_ms=0,
         )
-        partition = Partition("topic", TOPIC, index, log, 5, replicas_state=replicas)
+        partition = LeaderPartition("topic", TOPIC, index, log, 5, replicas_state=replicas)
         self.table.add(partition)
         return partition
 
-    def fetches(self, writer: IsrWriter, partition: Partition, offset: int) -> None:
+    def fetches(self, writer: IsrWriter, partition: LeaderPartition, offset: int) -> None:
         """Broker 2 fetches from there on."""
         assert not partition.fetched(2, self.epochs[2], offset, 0, now_ms=0)
         writer.look_at(partition)
@@ -130,7 +130,7 @@ def leader(tmp_path: Path, store: Store, monkeypatch) -> Iterator[Leader]:
     host.close()
 
 
-def isr(partition: Partition) -> list[int]:
+def isr(partition: LeaderPartition) -> list[int]:
     return [broker_id for broker_id, _ in partition.replicas_state.state.isr]
 
 

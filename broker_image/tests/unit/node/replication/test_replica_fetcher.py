@@ -12,8 +12,8 @@ from logfleet.io.files import Files, PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import Broker, ClusterImage
-from logfleet.metadata.keys import BrokerValue, Listener
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.metadata.keys import BrokerValue, Endpoint
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication import replica_fetcher
@@ -154,10 +154,10 @@ class Follower:
 
     def broker(self, broker_id: int) -> Broker | None:
         self.attempts += 1
-        address = Listener("PLAINTEXT", "127.0.0.1", self.leader.port)
+        address = Endpoint("PLAINTEXT", "127.0.0.1", self.leader.port)
         return Broker(broker_id, self.leader_registered, BrokerValue("i", (address,)))
 
-    def storage_failed(self, _: FollowedPartition, error: OSError) -> None:
+    def storage_failed(self, _: FollowerPartition, error: OSError) -> None:
         self.failed.append(error)
 
     async def truncate(self, log: PartitionLog, offset: int, is_wanted: Any) -> bool:
@@ -172,12 +172,12 @@ class Follower:
         await self._truncater.reset_to(log, offset, is_wanted)
         return True
 
-    def follow(self, index: int = 0, *batches: bytes, leader_epoch: int = 5) -> FollowedPartition:
+    def follow(self, index: int = 0, *batches: bytes, leader_epoch: int = 5) -> FollowerPartition:
         name = TopicPartition("topic", index)
         log = self._dir.create(name, uuids.to_text(TOPIC), LogConfig(), NOW)
         for each in batches:
             log.append_as_follower(memoryview(each), leader_epoch, NOW)
-        return FollowedPartition(Replica("topic", TOPIC, index, log), LEADER, leader_epoch)
+        return FollowerPartition(Replica("topic", TOPIC, index, log), LEADER, leader_epoch)
 
     def close(self) -> None:
         self._flusher.stop()
@@ -198,7 +198,7 @@ def me(tmp_path: Path, leader: Leader) -> Iterator[Follower]:
 
 @asynccontextmanager
 async def fetching(
-    me: Follower, leader: Leader, *followed: FollowedPartition
+    me: Follower, leader: Leader, *followed: FollowerPartition
 ) -> AsyncIterator[Any]:
     fetcher = ReplicaFetcher(me, LEADER)
     for each in followed:
@@ -269,7 +269,7 @@ async def test_what_a_former_leader_answers_changes_nothing(me, leader) -> None:
             epoch = followed.leader_epoch
             assert asked.topics[0].partitions[0].current_leader_epoch == epoch
             fetcher.remove(followed)
-            followed = FollowedPartition(followed, LEADER, epoch + 1)
+            followed = FollowerPartition(followed, LEADER, epoch + 1)
             fetcher.add(followed)
             leader.answer(answer)
         await leader.asked()
@@ -399,7 +399,7 @@ async def test_a_fenced_partition_waits_for_the_next_leader_epoch(me, leader) ->
         leader.answer(row(error_code=ErrorCode.FENCED_LEADER_EPOCH))
         await until(lambda: not fetcher._session)
         fetcher.remove(followed)
-        fetcher.add(FollowedPartition(followed, LEADER, 6))
+        fetcher.add(FollowerPartition(followed, LEADER, 6))
         asked = await leader.asked()
         assert asked.topics[0].partitions[0].current_leader_epoch == 6
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from logfleet.control.configs import broker_config
 from logfleet.io.files import PosixFiles, Space
-from logfleet.metadata.keys import Listener
+from logfleet.metadata.keys import Endpoint
 from logfleet.node.broker import Broker
-from logfleet.node.tools import directory_look, doctor
-from logfleet.node.tools.doctor import Answer
+from logfleet.node.tools import directory_check, doctor
+from logfleet.node.tools.doctor import ProbeAnswer
 from logfleet.node.tools.finding import Finding, Level, worst
 from logfleet.node.tools.loopback_ports import LoopbackPorts
 from logfleet.wire.errors import ErrorCode
@@ -92,7 +92,7 @@ def one_of_a_fleet(broker: FakeBroker, node_id: int) -> None:
 async def test_the_address_of_another_broker_of_the_cluster_is_not_this_ones(node_id, level):
     async with FakeBroker().running() as broker:
         one_of_a_fleet(broker, node_id)
-        listener = Listener("PLAINTEXT", "127.0.0.1", broker.port)
+        listener = Endpoint("PLAINTEXT", "127.0.0.1", broker.port)
         address = await doctor.look_at_address(listener, 2, "c", is_running=True)
         assert address.level is level
         assert (await doctor.look_at_port(listener, 2, "c")).level is level
@@ -106,11 +106,11 @@ async def test_a_port_that_another_program_has_is_named(monkeypatch):
         taken.listen()
         port = taken.getsockname()[1]
 
-        async def nobody(*_args: object) -> Answer:
+        async def nobody(*_args: object) -> ProbeAnswer:
             raise TimeoutError
 
         monkeypatch.setattr(doctor, "ask", nobody)
-        finding = await doctor.look_at_port(Listener("PLAINTEXT", "127.0.0.1", port), 1, None)
+        finding = await doctor.look_at_port(Endpoint("PLAINTEXT", "127.0.0.1", port), 1, None)
     assert finding.level is Level.FAILED
     assert "end what does, or change listeners" in finding.message
 
@@ -185,14 +185,14 @@ async def test_keys_that_do_nothing_are_told(tmp_path):
     ],
 )
 async def test_a_disk_is_judged_by_what_is_free(total, usable, level):
-    assert directory_look.judge_space("/d", Space(total, usable), 16 << 20).level is level
+    assert directory_check.judge_space("/d", Space(total, usable), 16 << 20).level is level
 
 
 @pytest.mark.parametrize(
     "finding, level",
     [
-        (directory_look.judge_fsync("/d", 3.0), Level.OK),
-        (directory_look.judge_fsync("/d", 900.0), Level.WARNING),
+        (directory_check.judge_fsync("/d", 3.0), Level.OK),
+        (directory_check.judge_fsync("/d", 900.0), Level.WARNING),
         (doctor.judge_descriptors(1024), Level.WARNING),
         (doctor.judge_descriptors(4096), Level.OK),
         (doctor.judge_descriptors(resource.RLIM_INFINITY), Level.OK),
@@ -203,9 +203,9 @@ async def test_a_disk_is_judged_by_what_is_free(total, usable, level):
         (doctor.judge_store("etcd", "d", "c"), Level.FAILED),
         (doctor.judge_store("etcd", "c", "c"), Level.OK),
         (doctor.judge_store("etcd", None, None), Level.OK),
-        (doctor.judge_answer("h:1", Answer("c", is_expected=False), 1, "c"), Level.FAILED),
-        (doctor.judge_answer("h:1", Answer("d", is_expected=True), 1, "c"), Level.FAILED),
-        (doctor.judge_answer("h:1", Answer("c", is_expected=True), 1, "c"), Level.OK),
+        (doctor.judge_answer("h:1", ProbeAnswer("c", is_expected=False), 1, "c"), Level.FAILED),
+        (doctor.judge_answer("h:1", ProbeAnswer("d", is_expected=True), 1, "c"), Level.FAILED),
+        (doctor.judge_answer("h:1", ProbeAnswer("c", is_expected=True), 1, "c"), Level.OK),
     ],
 )
 async def test_what_was_measured_is_judged(finding, level):
@@ -246,7 +246,7 @@ async def test_a_directory_that_may_not_be_entered_is_named(tmp_path, monkeypatc
 
 async def test_a_default_admin_port_that_is_taken_keeps_no_broker_from_starting():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        listener = Listener("HTTP", "127.0.0.1", taken.getsockname()[1], "HTTP")
+        listener = Endpoint("HTTP", "127.0.0.1", taken.getsockname()[1], "HTTP")
         levels = [
             doctor.look_at_admin_port(listener, is_running=False, is_default=is_default).level
             for is_default in (True, False)

@@ -11,7 +11,7 @@ from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.node.metrics.storage import compaction
-from logfleet.node.partitions.partition import Partition
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.cleaning import cleaner, job
 from logfleet.storage.cleaning import process as cleaner_process
@@ -39,7 +39,7 @@ class Rig:
         open_files = OpenFiles(self.files)
         self.log_dir = LogDir(open_files, str(path / "data"), "cluster", 1)
         assert list(self.log_dir.load(lambda _topic: CONFIG, NOW)) == []
-        self.partitions: list[Partition] = []
+        self.partitions: list[LeaderPartition] = []
         self.settings = msgspec.structs.replace(SETTINGS, backoff_s=0.02, threads=2)
         self.flusher = Flusher(self.files)
         self.failed = []
@@ -67,7 +67,7 @@ class Rig:
     def add(self, index, count=100, stamp=None):
         name = TopicPartition("topic", index)
         log = self.log_dir.create(name, "bQrxV1XaQAyDOV5OYVsTsQ", CONFIG, NOW)
-        partition = Partition("topic", bytes(16), index, log, 0)
+        partition = LeaderPartition("topic", bytes(16), index, log, 0)
         for n in range(count):
             key, value = b"%d" % (n % 5), b"%d" % n * 40
             partition.append(build_batch([Record(key, value, NOW)], producer=stamp), NOW)

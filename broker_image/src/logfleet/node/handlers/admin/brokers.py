@@ -2,12 +2,12 @@
 
 from typing import Final
 
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import Refusal, pack
 from logfleet.control.unregistering import unregister
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
-from logfleet.node.cluster.controller_term import Decision
+from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
 
@@ -15,11 +15,11 @@ from logfleet.wire.messages import UnregisterBrokerRequest, UnregisterBrokerResp
 async def _unregister(
     access: ControllerAccess, request: UnregisterBrokerRequest, _version: int
 ) -> UnregisterBrokerResponse:
-    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[Refusal | None]:
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[Refusal | None]:
         steps = unregister(image, request.broker_id)
         if isinstance(steps, Refusal):
-            return Decision((), steps)
-        return Decision(pack(epoch, steps), None)
+            return TermDecision((), steps)
+        return TermDecision(pack(epoch, steps), None)
 
     refusal = await access.controller.submit(decide)
     if isinstance(refusal, Refusal):

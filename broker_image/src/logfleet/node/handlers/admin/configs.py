@@ -27,12 +27,12 @@ from logfleet.control.config_description import (
     describe_topic,
 )
 from logfleet.control.dynamic_configs import in_force, layers_of
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import name_problem
-from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork, Origin
-from logfleet.node.cluster.controller_term import Decision, Operation
+from logfleet.node.cluster.controller_term import Operation, TermDecision
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.admin.loggers import alter_loggers, describe_loggers
 from logfleet.node.handlers.host import AdminHost
@@ -287,7 +287,7 @@ class _Alteration(msgspec.Struct, frozen=True):
 
         def decide(
             image: ClusterImage, epoch: int, layers: BrokerLayers
-        ) -> Decision[bool] | Refusal:
+        ) -> TermDecision[bool] | Refusal:
             if resource.resource_type == TOPIC:
                 txns = alter_topic_configs(image, epoch, name, changes, replaces=self.replaces)
             elif resource.resource_type == BROKER:
@@ -300,7 +300,7 @@ class _Alteration(msgspec.Struct, frozen=True):
                 )
             if isinstance(txns, Refusal):
                 return txns
-            return Decision(() if validate_only else txns, answer=True)
+            return TermDecision(() if validate_only else txns, answer=True)
 
         return decide
 

@@ -4,11 +4,11 @@ from typing import Final
 
 from logfleet import __version__
 from logfleet.control.brokers.feature_level import Update, update_features
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
-from logfleet.node.cluster.controller_term import Decision
+from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -27,11 +27,11 @@ async def _update(
         for each in request.feature_updates
     ]
 
-    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[Refusal | None]:
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[Refusal | None]:
         steps = update_features(image, access.config.node_id, updates, __version__)
         if isinstance(steps, Refusal):
-            return Decision((), Refusal(steps.error, _FAILED.format(message=steps.message)))
-        return Decision(() if request.validate_only else pack(epoch, steps), None)
+            return TermDecision((), Refusal(steps.error, _FAILED.format(message=steps.message)))
+        return TermDecision(() if request.validate_only else pack(epoch, steps), None)
 
     refusal = await access.controller.submit(decide)
     if isinstance(refusal, Refusal):

@@ -10,7 +10,7 @@ from logfleet.control.config_changes import ConfigChange, ConfigOperation
 from logfleet.control.config_description import ConfigSource, DescribedConfig
 from logfleet.control.config_keys import ConfigType
 from logfleet.control.logger_configs import LEVELS, ROOT, level_name, refuse_logger_changes
-from logfleet.control.transactions import Refusal
+from logfleet.control.store_writes import Refusal
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse

@@ -5,24 +5,24 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.elections import (
+from logfleet.control.election_writes import (
     NOTHING_ANSWERED,
     Answered,
     PartitionId,
     elect,
     to_ask,
 )
-from logfleet.control.reassignments import reassign, reassigning
+from logfleet.control.reassignment_requests import reassign, reassigning
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import Refusal, pack
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.packing import Step
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
-from logfleet.node.cluster.controller_term import Decision, Operation
+from logfleet.node.cluster.controller_term import Operation, TermDecision
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import AdminHost
-from logfleet.replication.reassignment import is_reassigning, target
+from logfleet.replication.reassignment_steps import is_reassigning, target
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterPartitionReassignmentsRequest,
@@ -98,7 +98,7 @@ def _election(
     """indexes: None for all there are."""
     begun: set[int] = set()
 
-    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[list[_Elected]]:
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[list[_Elected]]:
         topic = image.topic(name)
         steps, rows = [], []
         all_there_are = range(len(topic.partitions) if topic else 0)
@@ -116,7 +116,7 @@ def _election(
                 rows.append(_elected(index, answer))
                 continue
             rows.append(_Elected(partition_id=index, error_message=None))
-        return Decision(pack(epoch, steps), rows, ASKED_FOR, in_any_order=True)
+        return TermDecision(pack(epoch, steps), rows, ASKED_FOR, in_any_order=True)
 
     return decide
 
@@ -181,7 +181,7 @@ def _reassignment(request: AlterPartitionReassignmentsRequest) -> Operation[list
     """All that is asked for, in one decision. begun: what an earlier attempt of it may have written already, so that it is no mistake by now."""
     begun: set[tuple[str, int]] = set()
 
-    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[list[_Moves]]:
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[list[_Moves]]:
         steps: list[Step] = []
         named: set[tuple[str, int]] = set()
         moves = []
@@ -207,7 +207,7 @@ def _reassignment(request: AlterPartitionReassignmentsRequest) -> Operation[list
                 refusal = answer if isinstance(answer, Refusal) and not is_done else None
                 rows.append(_moved(wanted.partition_index, refusal))
             moves.append(_Moves(name=topic.name, partitions=rows))
-        return Decision(pack(epoch, steps), moves, REASSIGNED, in_any_order=True)
+        return TermDecision(pack(epoch, steps), moves, REASSIGNED, in_any_order=True)
 
     return decide
 

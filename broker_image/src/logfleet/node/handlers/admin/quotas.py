@@ -9,12 +9,12 @@ from logfleet.control.quotas import (
     describe_quotas,
     entity_of,
 )
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata.image import ClusterImage, Quotas
 from logfleet.metadata.keys import QuotaEntity
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
-from logfleet.node.cluster.controller_term import Decision
+from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
@@ -70,9 +70,9 @@ async def _alter(
         for entry in request.entries
     ]
 
-    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[_Answers]:
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[_Answers]:
         steps, answers = alter_quotas(image.quotas, alterations)
-        return Decision(() if request.validate_only else pack(epoch, steps), answers)
+        return TermDecision(() if request.validate_only else pack(epoch, steps), answers)
 
     answers = await access.controller.submit(decide)
     if isinstance(answers, Refusal):

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from logfleet.control.config_description import describe_new_topic
+from logfleet.control.store_writes import Refusal
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import (
     NewPartitions,
@@ -23,10 +24,9 @@ from logfleet.control.topics import (
     refuse_request,
     unknown_topic,
 )
-from logfleet.control.transactions import Refusal
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork, Origin, Rows
-from logfleet.node.cluster.controller_term import Decision, NotControllerError, Operation
+from logfleet.node.cluster.controller_term import NotControllerError, Operation, TermDecision
 from logfleet.node.quotas.client_quotas import MutationBudget
 from logfleet.wire import uuids
 from logfleet.wire.apis import api_of
@@ -77,7 +77,7 @@ def _charged(
         return operation
     paid = False
 
-    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> Decision[T] | Refusal:
+    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> TermDecision[T] | Refusal:
         nonlocal paid
         decision = operation(image, epoch, layers)
         if not isinstance(decision, Refusal):
@@ -159,11 +159,11 @@ def new_topic_id() -> bytes:
 def _creation(new: NewTopic, *, validate_only: bool) -> Operation[_Decided]:
     def decide(
         image: ClusterImage, epoch: int, layers: BrokerLayers
-    ) -> Decision[_Decided] | Refusal:
+    ) -> TermDecision[_Decided] | Refusal:
         creation = create_topic(image, epoch, new, layers)
         if isinstance(creation, Refusal):
             return creation
-        return Decision(() if validate_only else creation.txns, _Decided(creation, layers))
+        return TermDecision(() if validate_only else creation.txns, _Decided(creation, layers))
 
     return decide
 
@@ -325,7 +325,7 @@ def _refuse_one_deletion(wanted: _Deletion, times: int) -> Refusal | None:
 
 
 def _deletion(wanted: _Deletion) -> Operation[Topic]:
-    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> Decision[Topic] | Refusal:
+    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[Topic] | Refusal:
         if wanted.name is not None:
             topic = image.topic(wanted.name)
             if topic is None:
@@ -336,7 +336,7 @@ def _deletion(wanted: _Deletion) -> Operation[Topic]:
                 return Refusal(
                     ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
                 )
-        return Decision((delete_topic(epoch, topic),), topic)
+        return TermDecision((delete_topic(epoch, topic),), topic)
 
     return decide
 
@@ -421,13 +421,15 @@ async def _grow(
 def _growth(new: NewPartitions, *, validate_only: bool) -> Operation[int]:
     """How many partitions are added."""
 
-    def decide(image: ClusterImage, epoch: int, layers: BrokerLayers) -> Decision[int] | Refusal:
+    def decide(
+        image: ClusterImage, epoch: int, layers: BrokerLayers
+    ) -> TermDecision[int] | Refusal:
         txns = create_partitions(image, epoch, new, layers)
         if isinstance(txns, Refusal):
             return txns
         topic = image.topic(new.name)
         assert topic is not None, "only a topic that is there can grow"
-        return Decision(() if validate_only else txns, new.count - len(topic.partitions))
+        return TermDecision(() if validate_only else txns, new.count - len(topic.partitions))
 
     return decide
 

@@ -14,13 +14,13 @@ from logfleet.io import clock
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import BrokerValue, ControllerValue, Listener
+from logfleet.metadata.keys import BrokerValue, ControllerValue, Endpoint
 from logfleet.metadata.store import Delete, MetadataStore, Operation, Put, Txn
 from logfleet.net import listener as sockets
 from logfleet.net.peer import Peer
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.producer_ids import ProducerIds
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers import api_versions, metadata, producer_ids
@@ -56,7 +56,7 @@ class Node:
         self.cluster_id = CLUSTER_ID
         self.store = store
         self.config: BrokerConfig = broker_config({"node.id": str(node_id), **given})
-        self.follower = MetadataFollower(store)
+        self.follower = MetadataLoader(store)
         value = ControllerValue(node_id, f"incarnation-{node_id}")
         self.decisions = Decisions(node_id, clock.now_ms)
         self.controller = ControllerLoop(
@@ -110,9 +110,9 @@ class Node:
     async def stop(self) -> None:
         await self._stack.aclose()
 
-    async def register(self, rack: str | None = None, *others: Listener) -> None:
+    async def register(self, rack: str | None = None, *others: Endpoint) -> None:
         """Register, and wait until the controller has made this broker active."""
-        listeners = (Listener("PLAINTEXT", "127.0.0.1", self.port), *others)
+        listeners = (Endpoint("PLAINTEXT", "127.0.0.1", self.port), *others)
         value = BrokerValue(f"incarnation-{self.node_id}", listeners, rack)
         await self.write(Put(keys.broker(self.node_id), keys.encode(value)))
         await self.until(lambda image: image.brokers[self.node_id].is_active)

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, FenceValue, Listener
+from logfleet.metadata.keys import BrokerValue, Endpoint, FenceValue
 from logfleet.metadata.store import Put
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
@@ -36,7 +36,7 @@ def errors(answer) -> dict[str | None, str]:
     return {row.name: ErrorCode(row.error_code).name for row in answer.topics}
 
 
-async def other_broker(node, broker_id: int, *listeners: Listener) -> None:
+async def other_broker(node, broker_id: int, *listeners: Endpoint) -> None:
     """A second broker, registered by hand."""
     await node.write(Put(keys.broker(broker_id), keys.encode(BrokerValue("i", listeners, "b"))))
     await node.until(lambda image: image.brokers[broker_id].is_active)
@@ -142,7 +142,7 @@ async def test_a_partition_without_leader_tells_so_and_keeps_its_epoch(node, top
 
 
 async def test_a_client_sees_only_brokers_that_have_its_listener(node, topic):
-    outside = Listener("OUTSIDE", "node", 31_000)
+    outside = Endpoint("OUTSIDE", "node", 31_000)
     await other_broker(node, 2, outside)
     answer = await node.ask(by_name("t"))
     assert [broker.node_id for broker in answer.brokers] == [1]
@@ -164,7 +164,7 @@ async def test_a_broker_that_is_not_active_is_not_shown(start):
 
 
 async def test_a_broker_on_its_way_out_is_shown_as_long_as_it_may_lead(node, topic):
-    await other_broker(node, 2, Listener("PLAINTEXT", "other", 9092))
+    await other_broker(node, 2, Endpoint("PLAINTEXT", "other", 9092))
     epoch = node.image.brokers[2].epoch
     await node.write(Put(keys.fence(2), keys.encode(FenceValue(epoch, keys.DRAINING))))
     answer = await node.ask(by_name("t"))
@@ -290,7 +290,7 @@ async def test_the_cluster_is_described_at_every_version(node, versions):
 
 async def test_fenced_brokers_are_described_if_asked_for(start):
     node = await start(stands=False)
-    there = BrokerValue("i", (Listener("PLAINTEXT", "h", 1),))
+    there = BrokerValue("i", (Endpoint("PLAINTEXT", "h", 1),))
     await node.write(Put(keys.broker(1), keys.encode(there)))
     assert (await node.ask(DescribeClusterRequest())).brokers == []
     (broker,) = (await node.ask(DescribeClusterRequest(include_fenced_brokers=True))).brokers

@@ -8,7 +8,7 @@ import pytest_asyncio
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ConnectionLost
 from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, ControllerValue, Listener
+from logfleet.metadata.keys import BrokerValue, ControllerValue, Endpoint
 from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.net.connection import CloseConnection
 from logfleet.wire.apis import api_of
@@ -91,7 +91,7 @@ async def test_a_controller_elected_meanwhile_gets_the_request(start):
 
 async def test_a_controller_that_is_gone_is_not_waited_for_longer_than_asked(start):
     other = await start(2, stands=False)
-    nowhere = BrokerValue("i", (Listener("PLAINTEXT", "127.0.0.1", 1),))
+    nowhere = BrokerValue("i", (Endpoint("PLAINTEXT", "127.0.0.1", 1),))
     await other.write(
         Put(keys.broker(1), keys.encode(nowhere)),
         Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
@@ -114,7 +114,7 @@ async def test_a_broker_that_is_not_the_controller_any_more_says_so_and_the_next
 async def test_who_waits_for_a_connection_asks_whoever_is_controller_by_then(start, monkeypatch):
     """A node that has vanished is not tried once more by each request that came while it was."""
     other = await start(2, stands=False)
-    vanished = BrokerValue("i", (Listener("PLAINTEXT", "127.0.0.1", 1),))
+    vanished = BrokerValue("i", (Endpoint("PLAINTEXT", "127.0.0.1", 1),))
     await other.write(
         Put(keys.broker(1), keys.encode(vanished)),
         Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
@@ -245,7 +245,7 @@ async def test_an_answer_that_is_lost_is_not_asked_for_again(start):
         return controller.dispatcher(peer, frame)
 
     controller.listener.service = hangs_up
-    there = BrokerValue("i", (Listener("PLAINTEXT", "127.0.0.1", controller.port),))
+    there = BrokerValue("i", (Endpoint("PLAINTEXT", "127.0.0.1", controller.port),))
     await other.write(
         Put(keys.broker(1), keys.encode(there)),
         Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),

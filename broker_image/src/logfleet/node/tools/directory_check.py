@@ -10,7 +10,7 @@ from typing import Final
 from logfleet.control.configs import BrokerConfig
 from logfleet.io.files import FileLocked, Files, Space, process_name, read_file
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
-from logfleet.log.disk_space import wanted_reserve
+from logfleet.log.free_space import wanted_reserve
 from logfleet.log.names import HIGH_WATERMARKS, LOCK, META_PROPERTIES, RECOVERY_POINTS
 from logfleet.node.cluster.own_data import data_without_identity
 from logfleet.node.tools.finding import Finding, Level
@@ -24,7 +24,7 @@ CLOCK_BEHIND_MS_MAX: Final = 1000
 SAMPLE_BYTES: Final = 4096
 
 
-class DirectoryLook:
+class DirectoryCheck:
     """One entry of log.dirs. is_locked: a broker runs on it now. cluster_id, directory_id: of its meta.properties."""
 
     def __init__(self, files: Files, path: str, config: BrokerConfig) -> None:

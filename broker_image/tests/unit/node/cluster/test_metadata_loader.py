@@ -7,8 +7,8 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import CorruptMetadataError
 from logfleet.metadata.store import Put, Txn
-from logfleet.node.cluster import metadata_follower
-from logfleet.node.cluster.metadata_follower import MetadataFollower
+from logfleet.node.cluster import metadata_loader
+from logfleet.node.cluster.metadata_loader import MetadataLoader
 
 PATIENCE_S = 20
 pytestmark = pytest.mark.asyncio
@@ -23,7 +23,7 @@ async def store(tmp_path):
 
 @pytest_asyncio.fixture
 async def follower(store):
-    follower = MetadataFollower(store)
+    follower = MetadataLoader(store)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(follower.run())
         yield follower
@@ -36,10 +36,10 @@ async def configure(store: SqliteStore, number: int) -> int:
 
 
 async def test_what_was_there_before_comes_as_one_change_of_everything(store, monkeypatch):
-    monkeypatch.setattr(metadata_follower, "SLICE_KEYS", 2)
+    monkeypatch.setattr(metadata_loader, "SLICE_KEYS", 2)
     for number in range(5):
         revision = await configure(store, number)
-    follower = MetadataFollower(store)
+    follower = MetadataLoader(store)
     subscription = follower.subscribe()
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(follower.run())
@@ -102,11 +102,11 @@ async def test_a_corrupt_value_ends_the_following(store):
     await store.txn(Txn(success=[Put(keys.broker(1), b"{")]))
     async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(CorruptMetadataError, match="broker/1"):
-            await MetadataFollower(store).run()
+            await MetadataLoader(store).run()
 
 
 async def test_following_ends_when_the_store_is_closed(store):
-    follower = MetadataFollower(store)
+    follower = MetadataLoader(store)
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         tasks.create_task(follower.run())
         await follower.until(lambda image: image.revision > 0)

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860): what the controller writes for them, and why it refuses.
 
-How a reassignment goes on from there is `replication.reassignment`; the controller looks at each partition whose state changes
-(`control.elections`), so that it is carried to its end whoever controls by then. Source: ReplicationControlManager.alterPartitionReassignment.
+How a reassignment goes on from there is `replication.reassignment_steps`; the controller looks at each partition whose state changes
+(`control.election_writes`), so that it is carried to its end whoever controls by then. Source: ReplicationControlManager.alterPartitionReassignment.
 
 A difference to Kafka: a cancellation, or another target, that takes away at once who holds what is committed is refused unless as many are left in sync as
 min.insync.replicas asks for.
@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from logfleet.control.elections import offline_replicas
+from logfleet.control.election_writes import offline_replicas
+from logfleet.control.store_writes import Refusal, partition_step
 from logfleet.control.topics import refuse_assignment
-from logfleet.control.transactions import Refusal, partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Compare, exists
 from logfleet.replication.election import reassigned_state
 from logfleet.replication.partition_state import effective_min_isr
-from logfleet.replication.reassignment import is_reassigning, origin, target
+from logfleet.replication.reassignment_steps import is_reassigning, origin, target
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.log.index import (
+from logfleet.log.index_entries import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     capacity,

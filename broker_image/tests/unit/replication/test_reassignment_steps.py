@@ -7,7 +7,7 @@ from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import ACTIVE, NO_LEADER, BrokerValue, PartitionValue
 from logfleet.replication.election import next_state, reassigned_state
 from logfleet.replication.partition_state import effective_min_isr, with_isr
-from logfleet.replication.reassignment import completed, is_reassigning, origin, target
+from logfleet.replication.reassignment_steps import completed, is_reassigning, origin, target
 
 BROKERS = {
     each: Broker(each, 10 * each, BrokerValue("i", (), directories=(f"d{each}",)), ACTIVE)

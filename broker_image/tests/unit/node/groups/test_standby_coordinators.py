@@ -16,10 +16,10 @@ from logfleet.groups.records import (
     OffsetRecord,
     encode_record,
 )
-from logfleet.node.groups import warm_groups
+from logfleet.node.groups import standby_coordinators
 from logfleet.node.groups.group_log import GroupLog
-from logfleet.node.groups.warm_groups import WarmGroups
-from logfleet.node.partitions.replica import FollowedPartition, Replica
+from logfleet.node.groups.standby_coordinators import StandbyCoordinators
+from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.messages import (
@@ -104,7 +104,7 @@ class Rig:
 
     def __init__(self, path: str) -> None:
         self.log = open_log(path)
-        self.warm = WarmGroups(
+        self.warm = StandbyCoordinators(
             GroupConfig(), run_in_thread=run_in_thread, is_hosted=lambda *_: self.is_hosted
         )
         self.is_hosted = True
@@ -112,7 +112,7 @@ class Rig:
 
     def follow(self) -> None:
         replica = Replica(OFFSETS_TOPIC, OFFSETS_ID, 0, self.log)
-        self.partition = FollowedPartition(replica, 2, 0)
+        self.partition = FollowerPartition(replica, 2, 0)
         self.warm.followed(self.partition)
 
     def commit(self, end_offset: int | None = None) -> None:
@@ -144,7 +144,7 @@ class Rig:
 
 @pytest.fixture
 def rig(tmp_path, monkeypatch) -> Rig:
-    monkeypatch.setattr(warm_groups, "ROUND_S", 0)
+    monkeypatch.setattr(standby_coordinators, "ROUND_S", 0)
     return Rig(str(tmp_path))
 
 
@@ -202,7 +202,7 @@ async def test_a_log_that_is_not_hosted_any_more_is_forgotten(rig):
 @pytest.mark.asyncio
 async def test_other_topics_are_no_business_of_it(rig):
     replica = Replica("t", b"t" * 16, 0, rig.log)
-    rig.warm.followed(FollowedPartition(replica, 2, 0))
+    rig.warm.followed(FollowerPartition(replica, 2, 0))
     assert len(list(rig.warm.states())) == 1
 
 
@@ -302,8 +302,8 @@ async def take(rig: Rig, steps) -> None:
 @settings(max_examples=150, deadline=None)
 def test_who_is_elected_knows_what_who_reads_all_would_know(tmp_path_factory, steps):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warm_groups, "ROUND_S", 0)
-        patch.setattr(warm_groups, "REST_S", 0)
+        patch.setattr(standby_coordinators, "ROUND_S", 0)
+        patch.setattr(standby_coordinators, "REST_S", 0)
         rig = Rig(str(tmp_path_factory.mktemp("warm")))
 
         async def run() -> None:

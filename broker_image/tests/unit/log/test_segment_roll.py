@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
-from logfleet.log.segment import NO_ROOM, ActiveSegment, room_in, should_roll
+from logfleet.log.segment_roll import NO_ROOM, ActiveSegment, room_in, should_roll
 
 CONFIG = LogConfig(segment_bytes=1000, segment_ms=100, segment_index_bytes=1200)
 HALF_FULL = ActiveSegment(

@@ -5,7 +5,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class EventText:
     """reason: a word in CamelCase. about: what tells it from others of the same words."""
 
     type: Literal["Normal", "Warning"]

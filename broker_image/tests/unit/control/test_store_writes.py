@@ -1,5 +1,5 @@
 import pytest
-from logfleet.control.transactions import controls, pack, partition_step
+from logfleet.control.store_writes import controls, pack, partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.packing import Step

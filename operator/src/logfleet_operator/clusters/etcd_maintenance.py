@@ -1,4 +1,4 @@
-"""Looks after managed etcds from time to time: one step of `upkeep` at each look. SHELL."""
+"""Looks after managed etcds from time to time: one step of `defragmentation` per pass. SHELL."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,10 +7,10 @@ import structlog
 from logfleet.resources.cluster import ClusterResource
 
 from logfleet_operator import names
-from logfleet_operator.clusters import etcd, upkeep
+from logfleet_operator.clusters import defragmentation, etcd
 from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_access
-from logfleet_operator.clusters.observed import Observed
-from logfleet_operator.said import Said
+from logfleet_operator.clusters.observed import ObservedCluster
+from logfleet_operator.event_text import EventText
 
 LOOK_S: Final = 300.0
 # While something is to be done, or no writes are taken.
@@ -19,7 +19,7 @@ BUSY_S: Final = 15.0
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
-class Caretaker:
+class EtcdMaintenance:
     """warnings: uid of a Cluster -> what its status should say of its etcd."""
 
     def __init__(self, etcds: Etcds, seconds: Callable[[], float]) -> None:
@@ -28,7 +28,7 @@ class Caretaker:
         self._due: dict[str, float] = {}
         self.warnings: dict[str, str] = {}
 
-    async def look(self, cluster: ClusterResource, observed: Observed) -> Said | None:
+    async def look(self, cluster: ClusterResource, observed: ObservedCluster) -> EventText | None:
         """Do the next step if it is time, and all members are ready; returns what an Event should tell."""
         managed, uid, now = cluster.spec.metadata.managed, cluster.metadata.uid, self._seconds()
         ready = [pod for pod in observed.of_component(names.ETCD) if pod.ready and not pod.deleting]
@@ -40,16 +40,18 @@ class Caretaker:
             access = etcd_access(cluster, observed)
             members = [await self._etcds.status(access, each) for each in access.endpoints]
             no_space = await self._etcds.has_no_space(access)
-            self.warnings[uid] = upkeep.warning(members, no_space=no_space, quota_bytes=quota)
-            step = upkeep.next_step(members, no_space=no_space, quota_bytes=quota)
+            self.warnings[uid] = defragmentation.warning(
+                members, no_space=no_space, quota_bytes=quota
+            )
+            step = defragmentation.next_step(members, no_space=no_space, quota_bytes=quota)
             if step is None:
                 return None
             self._due[uid] = now + BUSY_S
-            if isinstance(step, upkeep.Defragment):
+            if isinstance(step, defragmentation.Defragment):
                 await self._etcds.defragment(access, step.endpoint)
-                return Said("Normal", "EtcdDefragmented", step.endpoint, f"{now}")
+                return EventText("Normal", "EtcdDefragmented", step.endpoint, f"{now}")
             await self._etcds.disarm(access)
-            return Said("Normal", "EtcdHasSpace", "the alarm NOSPACE is ended", f"{now}")
+            return EventText("Normal", "EtcdHasSpace", "the alarm NOSPACE is ended", f"{now}")
         except EtcdUnavailable as error:
             log.warning("etcd_unavailable", cluster=cluster.metadata.name, error=str(error))
             return None

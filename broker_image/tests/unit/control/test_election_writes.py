@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from logfleet.control.brokers.feature_level import GIVING_UP
 from logfleet.control.brokers.fencing import admission_steps
-from logfleet.control.elections import (
+from logfleet.control.election_writes import (
     REPLACED_MS,
     SETTLED_MS,
     balance_steps,
@@ -12,8 +12,8 @@ from logfleet.control.elections import (
     min_isr,
     preferences,
 )
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.control.transactions import Refusal, pack
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, TopicValue
 from logfleet.metadata.packing import Step

@@ -1,10 +1,10 @@
 """A throttle yields while producers are slow, and comes back."""
 
-from logfleet.replication.yielding import LEAST, Yielding
+from logfleet.replication.adaptive_throttle import LEAST, AdaptiveThrottle
 
 
-def calm(p99_s: float = 0.002) -> Yielding:
-    rule = Yielding()
+def calm(p99_s: float = 0.002) -> AdaptiveThrottle:
+    rule = AdaptiveThrottle()
     for _ in range(20):
         rule.second(p99_s, copied=False)
     return rule
@@ -42,7 +42,7 @@ def test_what_is_calm_is_learnt_only_while_nothing_is_copied():
 
 
 def test_without_producers_it_does_not_yield():
-    rule = Yielding()
+    rule = AdaptiveThrottle()
     rule.second(1.0, copied=True)
     assert rule.factor == 1.0, "nobody knows what they had before"
     rule = calm()

@@ -6,20 +6,20 @@ from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, shrinking
+from logfleet_operator.clusters.broker_id_ranges import Range
 from logfleet_operator.clusters.broker_ids import ordinal_of
 from logfleet_operator.clusters.observed import (
-    Observed,
+    ObservedCluster,
     configs_in_use,
     controlled_by,
     is_bound,
     node_ports,
 )
-from logfleet_operator.clusters.ranges import Range
 from logfleet_operator.clusters.steps import ClusterPlan, Delete, Stage
 
 
 def what_never_ran(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     """Sets of pools and zones without brokers, and claims without a volume that no pod waits for.
 
@@ -52,7 +52,7 @@ def what_never_ran(
 
 
 def services_of_nobody(
-    cluster: ClusterResource, observed: Observed, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
     """NodePorts of listeners and brokers that are gone, once no broker advertises them any more.
 
@@ -74,7 +74,7 @@ def services_of_nobody(
 
 
 def configs_of_nobody(
-    cluster: ClusterResource, observed: Observed, wanted: str
+    cluster: ClusterResource, observed: ObservedCluster, wanted: str
 ) -> ClusterPlan | None:
     """Configurations that brokers started with once. wanted: the ConfigMap of those that start now."""
     used = {wanted, *configs_in_use(observed)}

@@ -15,7 +15,8 @@ from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import ObservedTopic, Shortages, TopicAction
 
 from logfleet_operator.admin import Admin, AdminFactory, AdminUnavailable
-from logfleet_operator.election import (
+from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
+from logfleet_operator.lease_rules import (
     LEASE_S,
     RENEW_S,
     RETRY_S,
@@ -25,7 +26,6 @@ from logfleet_operator.election import (
     is_free,
     sight,
 )
-from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -35,7 +35,7 @@ class LeaseLost(Exception):
     """Somebody else may hold it now. Nothing may be written any more."""
 
 
-class Leadership:
+class LeaseHolder:
     """One operator's part in the election. identity: no other process has the same, ever."""
 
     def __init__(
@@ -167,7 +167,7 @@ class Leadership:
 class LedKube:
     """Kube whose writes need the Lease: without it they raise KubeUnavailable."""
 
-    def __init__(self, kube: Kube, leadership: Leadership) -> None:
+    def __init__(self, kube: Kube, leadership: LeaseHolder) -> None:
         self._kube = kube
         self._leadership = leadership
 
@@ -211,7 +211,7 @@ class LedKube:
 class LedAdmin:
     """Admin whose changes need the Lease: without it they raise AdminUnavailable."""
 
-    def __init__(self, admin: Admin, leadership: Leadership) -> None:
+    def __init__(self, admin: Admin, leadership: LeaseHolder) -> None:
         self._admin = admin
         self._leadership = leadership
 
@@ -244,7 +244,7 @@ class LedAdmin:
 class LedAdmins:
     """AdminFactory of those."""
 
-    def __init__(self, admins: AdminFactory, leadership: Leadership) -> None:
+    def __init__(self, admins: AdminFactory, leadership: LeaseHolder) -> None:
         self._admins = admins
         self._leadership = leadership
 

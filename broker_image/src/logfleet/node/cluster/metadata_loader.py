@@ -66,7 +66,7 @@ class Subscription:
         self._changed.set()
 
 
-class MetadataFollower:
+class MetadataLoader:
     """`image` is revision 0 and empty until the first snapshot has been read. recent_brokers: by `monotonic_ms`."""
 
     def __init__(self, store: MetadataStore) -> None:

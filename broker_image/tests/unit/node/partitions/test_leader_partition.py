@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import AppendResult, Prepared, Rejected, prepare
-from logfleet.node.partitions.partition import NotLeading, Partition
+from logfleet.log.validation import AppendResult, BatchRefusal, Prepared, prepare
+from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
@@ -24,8 +24,8 @@ TOPIC_ID = bytes(range(16))
 
 
 @pytest.fixture
-def partition(rig) -> Partition:
-    return Partition("topic", TOPIC_ID, 0, rig.open(), 3)
+def partition(rig) -> LeaderPartition:
+    return LeaderPartition("topic", TOPIC_ID, 0, rig.open(), 3)
 
 
 def batch(*values: bytes, producer=None) -> bytearray:
@@ -46,7 +46,7 @@ def test_waiters_are_told_of_what_is_new_only(partition) -> None:
     again = bytearray(first)
     partition.append(first, NOW)
     partition.append(again, NOW)
-    assert isinstance(partition.append(bytearray(10), NOW), Rejected)
+    assert isinstance(partition.append(bytearray(10), NOW), BatchRefusal)
     prepared = prepare(batch(b"b"), partition.log.config, NOW, partition.log.partition)
     assert isinstance(prepared, Prepared)
     partition.append(prepared, NOW)
@@ -86,8 +86,8 @@ def test_waiters_are_told_that_old_records_went(partition) -> None:
 
 def test_internal_topics_are_known(rig) -> None:
     log = rig.open()
-    assert Partition("__consumer_offsets", TOPIC_ID, 0, log, 0).is_internal
-    assert not Partition("topic", TOPIC_ID, 0, log, 0).is_internal
+    assert LeaderPartition("__consumer_offsets", TOPIC_ID, 0, log, 0).is_internal
+    assert not LeaderPartition("topic", TOPIC_ID, 0, log, 0).is_internal
 
 
 def test_committed_records_are_deleted_up_to_an_offset(partition) -> None:
@@ -112,9 +112,9 @@ def test_records_of_a_compacted_topic_are_not_deleted(partition) -> None:
 # With followers
 
 
-def followed(rig, *, rule=None, **changes: Any) -> Partition:
+def followed(rig, *, rule=None, **changes: Any) -> LeaderPartition:
     """Three replicas, all in sync; min.insync.replicas is 2."""
-    return Partition(
+    return LeaderPartition(
         "topic", TOPIC_ID, 0, rig.open(), 5, rule=rule, replicas_state=replicated(**changes)
     )
 
@@ -234,7 +234,7 @@ def test_a_retried_batch_is_acknowledged_when_the_first_one_is(rig) -> None:
 class Hold:
     """flush.messages: what is appended waits for the disk."""
 
-    def hold(self, _: Partition) -> bool:
+    def hold(self, _: LeaderPartition) -> bool:
         return True
 
 
@@ -306,7 +306,7 @@ def test_a_new_leader_knows_that_more_may_have_been_committed(rig) -> None:
     log = rig.open()
     for _ in range(3):
         log.append_as_leader(batch(b"a"), 0, NOW)
-    partition = Partition("topic", TOPIC_ID, 0, log, 5, replicas_state=replicated(3, 1))
+    partition = LeaderPartition("topic", TOPIC_ID, 0, log, 5, replicas_state=replicated(3, 1))
     assert (partition.high_watermark, partition.is_high_watermark_behind) == (1, True)
     for member in (B, C):
         fetch(partition, member, 3)
@@ -318,7 +318,7 @@ def test_consumers_are_told_when_records_of_an_earlier_leader_turn_out_to_be_com
     log, told = rig.open(), Told()
     for _ in range(3):
         log.append_as_leader(batch(b"a"), 0, NOW)
-    partition = Partition("topic", TOPIC_ID, 0, log, 5, replicas_state=replicated(3, 1))
+    partition = LeaderPartition("topic", TOPIC_ID, 0, log, 5, replicas_state=replicated(3, 1))
     partition.wait(told)
     for offset in (2, 3, 3):
         for member in (B, C):

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.resources.cluster import ClusterSpec, MetadataSpec, Pool, Storage
-from logfleet.resources.plan import Reason, Refusal
-from logfleet_operator.clusters.ranges import Claim, Range, allocate, merge, spread
+from logfleet.resources.plan import Reason, SpecRefusal
+from logfleet_operator.clusters.broker_id_ranges import Claim, Range, allocate, merge, spread
 
 
 def spec(zones: list[str], **replicas: int) -> ClusterSpec:
@@ -140,5 +140,5 @@ def test_several_sources_that_agree_are_one() -> None:
 )
 def test_sources_that_contradict_each_other_are_a_conflict(claims: list[Claim]) -> None:
     refused = merge(claims)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, SpecRefusal)
     assert refused.reason is Reason.CONFLICT

@@ -13,7 +13,7 @@ from logfleet_operator.accepted import last_accepted
 from logfleet_operator.clusters import certificates, metadata_store
 from logfleet_operator.clusters.observed import (
     FRESH,
-    Observed,
+    ObservedCluster,
     Rewriting,
     by_kind_and_name,
     pod_from,
@@ -72,7 +72,7 @@ async def observe(
     rewritings: Mapping[tuple[str, str], Rewriting],
     readiness: Readiness,
     now: datetime,
-) -> Observed:
+) -> ObservedCluster:
     """All that the plan looks at. Raises KubeError, KubeUnavailable."""
     name, namespace = cluster.metadata.name, cluster.metadata.namespace
     ours = {names.CLUSTER_LABEL: name}
@@ -91,7 +91,7 @@ async def observe(
     }
     fresh = readiness.fresh(namespace, name, found["Pod"], now)
     ends = {secret: certificates.not_after(live) for secret, live in known.items()}
-    observed = Observed(
+    observed = ObservedCluster(
         objects=by_kind_and_name(live for kind in OWNED_KINDS for live in found[kind]),
         secrets=known,
         ends={secret: end for secret, end in ends.items() if end is not None},

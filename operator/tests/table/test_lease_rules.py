@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 from logfleet_operator.admin import AdminUnavailable
-from logfleet_operator.election import LEASE_S, RENEW_S, RETRY_S
 from logfleet_operator.kube import KubeError, KubeUnavailable
-from logfleet_operator.leadership import Leadership, LeaseLost, LedAdmins, LedKube
+from logfleet_operator.lease_holder import LeaseHolder, LeaseLost, LedAdmins, LedKube
+from logfleet_operator.lease_rules import LEASE_S, RENEW_S, RETRY_S
 from logfleet_operator.names import Manifest
 
 from .operation import SETTINGS, Operation, at_rest, cluster
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.asyncio
 TAKEOVER_S_MAX = 20
 
 
-def candidate(world: World, name: str, *, ahead_s: float = 0.0) -> Leadership:
+def candidate(world: World, name: str, *, ahead_s: float = 0.0) -> LeaseHolder:
     """ahead_s: of its clocks."""
-    return Leadership(
+    return LeaseHolder(
         world,
         NAMESPACE,
         "operator",

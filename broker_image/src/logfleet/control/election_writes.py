@@ -9,8 +9,8 @@ from typing import Final
 
 from logfleet.control.brokers.feature_level import GIVING_UP, needs
 from logfleet.control.config_keys import TOPIC_KEYS
+from logfleet.control.store_writes import Refusal, partition_step
 from logfleet.control.topic_configs import BrokerLayers, topic_default
-from logfleet.control.transactions import Refusal, partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Topic
 from logfleet.metadata.keys import PartitionValue

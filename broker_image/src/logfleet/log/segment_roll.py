@@ -3,7 +3,7 @@
 import msgspec
 
 from logfleet.log.config import LogConfig
-from logfleet.log.index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY, capacity
+from logfleet.log.index_entries import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY, capacity
 from logfleet.records.batch import NO_TIMESTAMP
 
 

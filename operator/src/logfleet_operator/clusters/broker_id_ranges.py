@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 from logfleet.resources.cluster import ClusterSpec, zone_that_gives, zones_of
-from logfleet.resources.plan import Reason, Refusal
+from logfleet.resources.plan import Reason, SpecRefusal
 
 RANGE_SIZE: Final = 1000  # = BROKERS_PER_POOL_MAX: ordinals never leave their range
 
@@ -50,14 +50,14 @@ class Claim(msgspec.Struct, frozen=True):
     range: Range
 
 
-def merge(claims: Iterable[Claim]) -> list[Range] | Refusal:
+def merge(claims: Iterable[Claim]) -> list[Range] | SpecRefusal:
     """The ranges that were ever given, in order of base; the largest counts claimed win."""
     found: dict[tuple[str, str], Claim] = {}
     for claim in claims:
         key = (claim.range.pool, claim.range.zone)
         known = found.setdefault(key, claim)
         if known.range.base != claim.range.base:
-            return Refusal(
+            return SpecRefusal(
                 Reason.CONFLICT,
                 f"broker ids of pool {key[0]} zone {key[1] or '-'}: {known.source} says base "
                 f"{known.range.base}, {claim.source} says {claim.range.base}; correct one of them",
@@ -71,7 +71,7 @@ def merge(claims: Iterable[Claim]) -> list[Range] | Refusal:
     ranges = sorted((claim.range for claim in found.values()), key=lambda given: given.base)
     for lower, upper in itertools.pairwise(ranges):
         if upper.base == lower.base:
-            return Refusal(
+            return SpecRefusal(
                 Reason.CONFLICT,
                 f"broker ids from {lower.base} are given to pool {lower.pool} zone "
                 f"{lower.zone or '-'} and to pool {upper.pool} zone {upper.zone or '-'}; "

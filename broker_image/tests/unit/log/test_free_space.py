@@ -1,5 +1,5 @@
 import pytest
-from logfleet.log.disk_space import FLOOR_BYTES, DiskStep, Room, disk_step, wanted_reserve
+from logfleet.log.free_space import FLOOR_BYTES, DiskStep, Room, disk_step, wanted_reserve
 
 MIB = 1024 * 1024
 RESERVE = 16 * MIB

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from logfleet.log.validation import AppendResult, NeedsThread, Prepared, Rejected
+from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
@@ -33,11 +33,11 @@ class NotLeading(Exception):
 class CommitRule(Protocol):
     """What may stand between a record in the log and its being committed."""
 
-    def hold(self, partition: "Partition", /) -> bool:
-        """Whether what was just appended waits for `Partition.commit`."""
+    def hold(self, partition: "LeaderPartition", /) -> bool:
+        """Whether what was just appended waits for `LeaderPartition.commit`."""
 
 
-class Partition(Replica):
+class LeaderPartition(Replica):
     """One partition of a topic, from the moment this broker leads it until it stops doing so.
 
     high_watermark: consumers see no more. is_internal: clients may not write to it.
@@ -136,7 +136,7 @@ class Partition(Replica):
 
     def append(
         self, batch: bytearray | memoryview | Prepared, now_ms: int
-    ) -> AppendResult | Rejected | NeedsThread:
+    ) -> AppendResult | BatchRefusal | NeedsThread:
         """Append one batch from a client; see PartitionLog.append_as_leader. Raises OSError.
 
         It is committed if it lies below the high watermark afterwards; else `wait_committed` tells when it is.

@@ -19,7 +19,7 @@ REQUESTS_MIN: Final = 20
 CALM_WEIGHT: Final = 0.2
 
 
-class Yielding:
+class AdaptiveThrottle:
     """factor: share of the set rate that is in force. calm_s: what producers waited for at the 99th percentile while nothing was copied, None if nobody knows."""
 
     def __init__(self) -> None:

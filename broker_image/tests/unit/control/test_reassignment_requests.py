@@ -1,10 +1,10 @@
 import pytest
-from logfleet.control.reassignments import reassign, reassigning
-from logfleet.control.transactions import Refusal, pack
+from logfleet.control.reassignment_requests import reassign, reassigning
+from logfleet.control.store_writes import Refusal, pack
 from logfleet.control.unregistering import unregister
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.packing import Step
-from logfleet.replication.reassignment import is_reassigning
+from logfleet.replication.reassignment_steps import is_reassigning
 from logfleet.wire.errors import ErrorCode
 
 

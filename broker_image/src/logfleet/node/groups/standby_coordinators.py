@@ -15,8 +15,8 @@ from logfleet.groups.config import GroupConfig
 from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.io.slices import SLICE_S, Slices
 from logfleet.node.groups.group_log import GroupLog, ReadInThread
-from logfleet.node.partitions.partition import Partition
-from logfleet.node.partitions.replica import FollowedPartition
+from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.records.errors import RecordsError
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import MalformedMessage
@@ -38,11 +38,11 @@ class _Warm:
 
     def __init__(self, state: GroupLog, wake: asyncio.Event) -> None:
         self.state = state
-        self.partition: FollowedPartition | None = None
+        self.partition: FollowerPartition | None = None
         self.is_due = self.is_over = False
         self._wake = wake
 
-    def follow(self, partition: FollowedPartition) -> None:
+    def follow(self, partition: FollowerPartition) -> None:
         self.partition = partition
         partition.wait(self)
         self.committed(0)
@@ -61,7 +61,7 @@ class _Warm:
         self.partition = None
 
 
-class WarmGroups:
+class StandbyCoordinators:
     """`followed` is to be called with each partition that the broker begins to follow, `take` with each that it begins to lead.
 
     is_hosted: whether there is a replica of a partition, by topic id and index.
@@ -85,7 +85,7 @@ class WarmGroups:
         """What is kept."""
         return (warm.state for warm in self._warm.values())
 
-    def followed(self, partition: FollowedPartition) -> None:
+    def followed(self, partition: FollowerPartition) -> None:
         """Keep its groups from now on, if it has some."""
         if partition.topic != OFFSETS_TOPIC:
             return
@@ -104,7 +104,7 @@ class WarmGroups:
                 warm.state.truncated(end_offset)
                 warm.committed(0)
 
-    def take(self, partition: Partition) -> GroupLog | None:
+    def take(self, partition: LeaderPartition) -> GroupLog | None:
         """What has been read of a partition that this broker leads now; it is the caller's from now on."""
         warm = self._warm.get((partition.topic_id, partition.index))
         self._drop((partition.topic_id, partition.index))
