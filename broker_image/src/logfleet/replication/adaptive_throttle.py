@@ -1,38 +1,50 @@
-"""How far a replication throttle yields to producers: moves of replicas go on, slower, while producers on this broker feel them. PURE.
+"""A replication throttle that slows moves of replicas down while producers are slow. PURE.
 
-Additive increase, multiplicative decrease, as TCP has it (RFC 5681): a second in which producers were slow takes a third of the rate away, a good one gives a tenth of the whole
-back. What is slow is judged against the seconds before, in which nothing was copied. Kafka's throttle (KIP-73) is a fixed rate that somebody has to guess.
+Additive increase, multiplicative decrease, as in TCP (RFC 5681): a second with slow producers cuts
+the rate by a third, a good second adds a tenth of the full rate. "Slow" compares with earlier
+seconds in which nothing was copied. Kafka's throttle (KIP-73) is a fixed rate that an administrator
+must guess.
 """
 
 from typing import Final
 
 LEAST: Final = 1 / 8
-"""Of the rate that was set: a move always goes on."""
+"""Share of the configured rate that always remains, so that a move never stops."""
 LESS: Final = 2 / 3
+"""Factor of a slow second."""
 MORE: Final = 1 / 10
+"""Share of the configured rate that a good second adds."""
 SLOW: Final = 2.0
-"""Times the latency while it was calm."""
+"""Producers are slow at this many times their calm latency ..."""
 SLOW_S: Final = 0.01
-"""And so many seconds above it: less is noise."""
+"""... and at least this many seconds above it: less is noise."""
 REQUESTS_MIN: Final = 20
-"""Fewer in a second say nothing."""
+"""Produce requests per second that a 99th percentile needs."""
 CALM_WEIGHT: Final = 0.2
+"""Weight of the newest second in the moving average of the calm latency."""
 
 
 class AdaptiveThrottle:
-    """factor: share of the set rate that is in force. calm_s: what producers waited for at the 99th percentile while nothing was copied, None if nobody knows."""
+    """factor: share of the configured rate in force.
+
+    calm_s: 99th percentile of Produce latency while nothing was copied, None before the first one.
+    """
 
     def __init__(self) -> None:
         self.factor = 1.0
         self.calm_s: float | None = None
 
     def second(self, p99_s: float | None, *, copied: bool) -> None:
-        """What the last second was like. p99_s: of Produce requests, None if there were too few. copied: whether throttled replicas were."""
+        """Adapt to the last second.
+
+        p99_s: of Produce requests, None if there were too few. copied: whether throttled replicas
+        were copied in it.
+        """
         if not copied:
             self.factor = 1.0
             if p99_s is not None:
-                known = p99_s if self.calm_s is None else self.calm_s
-                self.calm_s = known + CALM_WEIGHT * (p99_s - known)
+                before = p99_s if self.calm_s is None else self.calm_s
+                self.calm_s = before + CALM_WEIGHT * (p99_s - before)
         elif p99_s is not None and self._is_slow(p99_s):
             self.factor = max(LEAST, self.factor * LESS)
         else:

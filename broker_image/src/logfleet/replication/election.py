@@ -1,31 +1,34 @@
-"""Who leads a partition: the controller's rules, over one partition and the brokers of an image.
+"""Election of a partition's leader: the controller's rules, over one partition and an image's
+brokers.
 
-In this order:
+The first rule that applies decides:
 
 1. the leader stays while it is in the ISR and active;
-2. else the first active replica of the ISR, in the order of preference and then of assignment:
-   those that have only just started come last, and where a leader that stops hands over, those that a
-   roll may already have replaced come first (`logfleet.control.election_writes.preferences`); a draining one
-   only where no active one is left;
-3. the ISR is empty: the first active eligible leader (KIP-966), as it holds every committed record;
-4. nobody is eligible either: once the last leader is active with the disk on which it led (KIP-966:
-   last known leader; KIP-858), the active replica with the longest log (`replication.longest_log`).
-   The last leader lost records, else it would be eligible; another replica may still have them;
-5. the ISR is empty and unclean.leader.election.enable is set, or the partition was given up: the
-   active replica with the longest log, without waiting for the last leader;
-6. nobody.
+2. else the first active replica of the ISR leads, by preference and then by assignment: brokers
+   that have just started come last; when a leader hands over before it stops, brokers that the roll
+   has already replaced come first (`logfleet.control.election_writes.preferences`); a draining
+   broker leads only if no active one is left;
+3. the ISR is empty: the first active eligible leader leads (KIP-966), as it holds every committed
+   record;
+4. no replica is eligible: once the last leader is active with the disk on which it led (KIP-966:
+   last known leader; KIP-858), the active replica with the longest log leads
+   (`replication.longest_log`). The last leader lost records, or it would be eligible; another
+   replica may still have them;
+5. the ISR is empty, and unclean.leader.election.enable is set or the partition was given up: the
+   active replica with the longest log leads; the last leader is not waited for;
+6. otherwise the partition has no leader.
 
-By 4 and 5 records may be lost: that leader is `recovering`, and alone in the ISR. Both rules need to
-know how far the logs reach, unless only one replica is active.
+Rules 4 and 5 may lose records: such a leader is `recovering`, and alone in the ISR. Both rules
+compare the ends of the logs, unless only one replica is active.
 
-After the metadata store was restored from a backup, `elr` names former members of the ISR, and some
-may have fallen behind since. So rule 3 does not hold: once all of them are active and have answered,
-the active replica with the longest log leads, and nothing is lost by it. Nobody waits for a broker
-that says that it lacks the partition: the partition was moved away after the backup.
+After the metadata store is restored from a backup, `elr` names former members of the ISR, and some
+of them may have fallen behind since. Rule 3 does not apply then: once all of them are active and
+have replied, the active replica with the longest log leads, and no record is lost. A broker that
+reports that it lacks the partition is not waited for: the partition moved away after the backup.
 
-Who is in the ISR is a registration, never just an id (KIP-903): a broker that is gone, fenced,
-registered anew or without the log directory leaves it, the last member too. A draining one leaves as
-soon as those that stay are enough.
+A member of the ISR is a registration, never just an id (KIP-903). A broker that is gone, fenced,
+registered again or without the log directory leaves the ISR, even as its last member. A draining
+broker leaves it as soon as the remaining members are enough.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,14 +46,20 @@ from logfleet.replication.partition_state import Member, effective_min_isr, with
 from logfleet.replication.reassignment_steps import completed, is_reassigning, with_target
 
 Brokers = Mapping[int, Broker]
-"""Those registered, by id, as an image shows them."""
+"""Registered brokers by id, as an image shows them."""
 Preferences = Mapping[int, int]
-"""By broker id, the lowest first; 0 where it has none. What is below 0 counts only where a leader hands over."""
+"""Rank by broker id; the lowest leads first, 0 is the default.
+
+Ranks below 0 apply only at a hand-over.
+"""
 NO_PREFERENCES: Preferences = {}
 
 
 def first_state(replicas: Sequence[int], brokers: Brokers, min_isr: int) -> PartitionValue | None:
-    """The state of a new partition: who is active is in sync, the first of them leads. None if nobody is active."""
+    """The state of a new partition: its active replicas are the ISR, the first of them leads.
+
+    None if no replica is active.
+    """
     active = [brokers[each] for each in replicas if each in brokers and brokers[each].is_active]
     if not active:
         return None
@@ -69,10 +78,12 @@ def next_state(
     preferences: Preferences = NO_PREFERENCES,
     log_ends: LogEnds | None = NOBODY_ASKED,
 ) -> PartitionValue | None:
-    """The state that replaces `state`; None if it is right.
+    """The state that replaces `state`; None if `state` may stay.
 
-    min_isr: min.insync.replicas in force. unclean: whether rule 5 holds. offline: replicas in log directories that failed. preferences: between those that may
-    lead by rule 2. log_ends: of the replicas that `to_be_asked` names; None keeps the rules that need it from electing anybody.
+    min_isr: min.insync.replicas in force. unclean: unclean.leader.election.enable.
+    offline: brokers whose replica lies in a failed log directory. preferences: ranks for rule 2.
+    log_ends: of the replicas that `to_be_asked` returns; None: unknown, so rules that need them
+    elect no leader.
     """
     if _is_settled(state, brokers, min_isr, offline):
         return None
@@ -92,7 +103,7 @@ def next_state(
 def to_be_asked(
     state: PartitionValue, brokers: Brokers, *, unclean: bool, offline: Collection[int] = ()
 ) -> list[Broker]:
-    """The replicas of a partition without a leader of which `next_state` has to know how far their logs reach; nobody if it elects without.
+    """The replicas whose log ends `next_state` needs to elect a leader; empty if it needs none.
 
     unclean, offline: as in `next_state`.
     """
@@ -112,9 +123,9 @@ def reassigned_state(
     *,
     offline: Collection[int] = (),
 ) -> PartitionValue:
-    """The state on the way to these replicas (`replication.reassignment_steps`), or there already.
+    """The next state of a reassignment to `wanted` (`replication.reassignment_steps`).
 
-    offline: as in `next_state`. It elects nobody who may lack records.
+    offline: as in `next_state`. Never elects a leader that may lack records.
     """
     moving = with_target(state, wanted)
     return _replacing(state, moving, brokers, unclean=False, offline=offline, log_ends=None)
@@ -130,9 +141,10 @@ def _replacing(
     preferences: Preferences = NO_PREFERENCES,
     log_ends: LogEnds | None,
 ) -> PartitionValue:
-    """What replaces `state`: `wanted`, with those in sync who are still, at the end of its reassignment if it has come there, and with a leader.
+    """`wanted` with its present ISR, its reassignment completed if it can be, and a leader.
 
-    A replica that has gone cannot take part any more in the leader epoch that it knew (Kafka: triggerLeaderEpochBumpForReplicaReassignmentIfNeeded).
+    If a replica is removed the leader epoch grows, so that the replica cannot take part in the
+    epoch that it has seen (Kafka: triggerLeaderEpochBumpForReplicaReassignmentIfNeeded).
     """
     present = _present(wanted, brokers, offline)
     registered = [brokers[each] for each in wanted.replicas if each in brokers]
@@ -158,7 +170,9 @@ def _replacing(
 def preferred_state(
     state: PartitionValue, brokers: Brokers, offline: Collection[int] = ()
 ) -> PartitionValue | None:
-    """The state led by the first replica; None if it leads, or is not in sync and active."""
+    """The state led by the preferred leader; None if it leads already, or is not in sync and
+    active.
+    """
     broker = _present(state, brokers, offline).get(state.replicas[0])
     if broker is None or not broker.is_active or state.leader == broker.id:
         return None
@@ -168,7 +182,10 @@ def preferred_state(
 
 
 def is_unclean(before: PartitionValue, after: PartitionValue) -> bool:
-    """Whether the change elects a leader that may lack records (Kafka: UncleanLeaderElectionsPerSec)."""
+    """Whether the change elects a leader that may lack records (Kafka:
+
+    UncleanLeaderElectionsPerSec).
+    """
     is_elected = after.leader != NO_LEADER and after.leader_epoch != before.leader_epoch
     return after.recovering and is_elected
 
@@ -176,7 +193,10 @@ def is_unclean(before: PartitionValue, after: PartitionValue) -> bool:
 def _is_settled(
     state: PartitionValue, brokers: Brokers, min_isr: int, offline: Collection[int]
 ) -> bool:
-    """Whether nothing is to be done, seen at a glance: so are nearly all partitions whenever something happens to a broker."""
+    """A quick check that `state` may stay.
+
+    Nearly all partitions pass it when one broker changes.
+    """
     if state.leader == NO_LEADER or state.min_isr != min_isr or state.elr or offline:
         return False
     if is_reassigning(state):
@@ -201,28 +221,34 @@ def _present(
 def _lost_records(broker: Broker) -> bool:
     """Whether its logs may lack records that it acknowledged before this registration.
 
-    Once the controller has made it active, only what it copied since counts.
+    Only a broker that the controller has not made active yet can: afterwards the ISR holds only
+    what it has copied since.
     """
     return broker.is_new and (broker.value.unclean or _has_older_disk(broker))
 
 
 def _has_older_disk(broker: Broker) -> bool:
-    """Whether its disk is not the one that its last active registration wrote (KIP-966).
+    """Whether its disk is older than its last active registration (KIP-966).
 
-    A version that does not send the previous epoch is believed, as is a broker that was never active.
+    False for a broker whose version sends no previous epoch, and for one that was never active.
     """
     previous, last = broker.value.previous_epoch, broker.last_epoch
     return previous is not None and last is not None and previous != last
 
 
 def _last_leader(state: PartitionValue) -> int:
-    """Of a state that a version wrote which kept no last leader: who leads, or alone was in sync."""
-    known = (state.last_leader, state.leader, *(broker_id for broker_id, _ in state.isr))
-    return next((each for each in known if each != NO_LEADER), NO_LEADER)
+    """The last leader.
+
+    An older version did not store it: then the leader or a member of the ISR.
+    """
+    leaders = (state.last_leader, state.leader, *(broker_id for broker_id, _ in state.isr))
+    return next((each for each in leaders if each != NO_LEADER), NO_LEADER)
 
 
 def _in_sync(state: PartitionValue, present: Brokers) -> list[Member]:
-    """Who stays in the ISR; draining brokers only where it would be too small without them."""
+    """The members that stay in the ISR; draining brokers stay only if it would be too small
+    otherwise.
+    """
     isr = [each for each in state.isr if each[0] in present and present[each[0]].epoch == each[1]]
     active = [each for each in isr if present[each[0]].is_active]
     return active if len(active) >= effective_min_isr(state) else isr
@@ -237,7 +263,10 @@ def _elected(
     preferences: Preferences,
     log_ends: LogEnds | None,
 ) -> PartitionValue:
-    """With a leader, if there can be one. state: its ISR holds whom it should; leader_epoch: of another leader than `state` has."""
+    """`state` with a leader, if a rule finds one.
+
+    state: with its new ISR. leader_epoch: for a leader other than the one of `state`.
+    """
     active = _active(present)
     if state.isr:
         ids = [broker_id for broker_id, _ in state.isr]
@@ -271,7 +300,11 @@ def _eligible(state: PartitionValue, active: Sequence[Broker]) -> Broker | None:
 
 
 def _led_by(broker: Broker, state: PartitionValue, leader_epoch: int) -> PartitionValue:
-    """A broker with several log directories does not say in which one the replica is; what is offline it does say."""
+    """`state` led by `broker`.
+
+    last_directory stays empty for a broker with several log directories: it reports only which
+    replicas are offline, not in which directory each one lies.
+    """
     directories = broker.value.directories
     return state.changed(
         leader=broker.id,

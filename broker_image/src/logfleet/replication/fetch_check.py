@@ -1,17 +1,18 @@
-"""What a leader says to the epochs of a request before it serves it (KIP-101, 320, 595)."""
+"""The leader's checks of the epochs in a request, before it serves it (KIP-101, 320, 595)."""
 
 from logfleet.log.epochs import NO_EPOCH, LeaderEpochs
 from logfleet.wire.errors import ErrorCode
 
 EpochEnd = tuple[int, int]
-"""A leader epoch and where it ends (exclusive)."""
+"""(leader epoch, end offset of that epoch, exclusive)."""
 
 
 def leader_epoch_error(current: int, leader_epoch: int) -> ErrorCode:
-    """NONE, or why a client that holds `current` for the leader epoch, or says NO_EPOCH, is not served by the leader of `leader_epoch`.
+    """Whether the leader of `leader_epoch` serves a request that names the epoch `current`.
 
-    FENCED_LEADER_EPOCH: it knows an older one. UNKNOWN_LEADER_EPOCH: a newer one, and the leader will hear of it.
-    Source: Partition.checkCurrentLeaderEpoch.
+    NONE: it does, also if current is NO_EPOCH. FENCED_LEADER_EPOCH: the request names an older
+    epoch. UNKNOWN_LEADER_EPOCH: it names a newer one, which this broker has not seen yet. Source:
+    Partition.checkCurrentLeaderEpoch.
     """
     if current in {leader_epoch, NO_EPOCH}:
         return ErrorCode.NONE
@@ -28,14 +29,17 @@ def diverging_epoch(
     fetch_offset: int,
     of_follower: bool,
 ) -> EpochEnd | ErrorCode | None:
-    """Where the reader's log left the leader's: the largest epoch up to the reader's last one, and its end. None if it did not.
+    """Where the reader's log diverges from the leader's; None if it does not.
 
-    OFFSET_OUT_OF_RANGE if the leader cannot tell. last_fetched_epoch: NO_EPOCH if the reader does not ask. Source: Partition.readRecords (KIP-595).
+    The answer is the leader's largest epoch that is at most the reader's last one, and its end.
+    OFFSET_OUT_OF_RANGE: the leader no longer has that part of its log.
+    last_fetched_epoch: NO_EPOCH if the reader sends none, which skips the check.
+    Source: Partition.readRecords (KIP-595).
 
-    A follower whose log ends where the leader's starts, in an epoch that the leader has forgotten,
-    counts as diverged there. It may have records that were never committed. They would be hidden
-    by the log start, but their producers' sequence numbers would not: a retry of such a record
-    would be acknowledged once this follower leads. Kafka lets it go on.
+    A follower whose log ends where the leader's starts, in an epoch that the leader has deleted,
+    counts as diverged there: it may hold records that were never committed. The log start would
+    hide these records, but not their producers' sequence numbers: once this follower leads, it
+    would acknowledge a retry of such a record. Kafka lets the follower continue.
     """
     if last_fetched_epoch <= NO_EPOCH:
         return None

@@ -1,7 +1,9 @@
-"""What a follower fetches, and what it makes of the leader's answer (KIP-101, 279, 595; AbstractFetcherThread, ReplicaFetcherThread).
+"""What a follower fetches, and what it does with the leader's response.
 
-A log is cut only where the leader says that it diverges, never at the high watermark (KIP-101). So the first fetch after an election
-is the reconciliation: it says the log's end and last epoch, and brings records only if both are the leader's too.
+A follower truncates its log only where the leader reports a divergence, never at the high watermark
+(KIP-101). So the first fetch after an election reconciles the logs: it names the log's end and last
+epoch, and returns records only if the leader's log has both.
+Source: KIP-101, 279, 595; AbstractFetcherThread, ReplicaFetcherThread.
 """
 
 from enum import Enum, auto
@@ -15,9 +17,10 @@ from logfleet.wire.messages import FetchResponse
 
 
 class NextFetch(msgspec.Struct, frozen=True, gc=False):
-    """What a follower's fetch says of one partition.
+    """One partition of a follower's fetch request.
 
-    offset: where its log ends. last_fetched_epoch: its last leader epoch, NO_EPOCH for an empty log. leader_epoch: the one that it follows.
+    offset: the end of its log. last_fetched_epoch: the last leader epoch in its log, NO_EPOCH if
+    the log is empty. leader_epoch: the epoch of the leader that it follows.
     """
 
     offset: int
@@ -28,33 +31,33 @@ class NextFetch(msgspec.Struct, frozen=True, gc=False):
     def is_ahead_of_leader(self) -> bool:
         """Whether the log ends in a leader epoch that its leader has not reached.
 
-        The leader cannot say then where the logs part (OFFSET_OUT_OF_RANGE). Only a metadata store
-        that is older than the logs brings that about.
+        The leader cannot find the divergence then (OFFSET_OUT_OF_RANGE). This happens only if the
+        metadata store is older than the logs, after a restore.
         """
         return self.last_fetched_epoch > self.leader_epoch
 
 
 class Action(Enum):
-    """What a follower does about a row of an answer."""
+    """What a follower does with one partition of a fetch response."""
 
     APPEND = auto()
-    """Append what there is, and take over high watermark and log start."""
+    """Append the records, then take over the leader's high watermark and log start."""
     TRUNCATE = auto()
-    """Cut the log at the offset, and fetch on."""
+    """Truncate the log to the offset, then fetch again."""
     ASK_RANGE = auto()
-    """Ask the leader where its log starts and ends (ListOffsets); `out_of_range` says what then."""
+    """Ask the leader where its log starts and ends (ListOffsets), then call `out_of_range`."""
     RESET = auto()
-    """Let the log begin anew at the offset, and fetch on."""
+    """Delete the log and start it again at the offset, then fetch again."""
     FETCH_ON = auto()
-    """Nothing to do."""
+    """Nothing to do: fetch again."""
     WAIT = auto()
-    """Fetch no more until the image brings another leader, leader epoch or registration."""
+    """Stop fetching until the image brings another leader, leader epoch or registration."""
     BACK_OFF = auto()
     """Fetch again after replica.fetch.backoff.ms."""
 
 
 class FollowerStep(msgspec.Struct, frozen=True, gc=False):
-    """offset: of TRUNCATE and RESET."""
+    """offset: for TRUNCATE and RESET, -1 otherwise."""
 
     action: Action
     offset: int = -1
@@ -64,7 +67,7 @@ _APPEND = FollowerStep(Action.APPEND)
 _FETCH_ON = FollowerStep(Action.FETCH_ON)
 _ERRORS = {
     ErrorCode.OFFSET_OUT_OF_RANGE: FollowerStep(Action.ASK_RANGE),
-    # a newer leader epoch, or a newer registration of this broker, is on its way here
+    # the image will soon bring a newer leader epoch, or a newer registration of this broker
     ErrorCode.FENCED_LEADER_EPOCH: FollowerStep(Action.WAIT),
     ErrorCode.STALE_BROKER_EPOCH: FollowerStep(Action.WAIT),
 }
@@ -81,14 +84,15 @@ def decide(
     row: FetchResponse.PartitionData,
     epochs: LeaderEpochs,
 ) -> FollowerStep:
-    """What the answer to `asked` means to a follower that by now would ask for `now`; epochs: of its log.
+    """What a follower does with `row`, the response to `asked`.
 
-    An answer to what it would no longer ask for changes nothing: a leader of the past must not cut the log of a follower that has another by now.
+    now: what it would request at this moment. If that differs, the response is ignored: a former
+    leader must not truncate the log of a follower that has another leader. epochs: of its log.
     """
     if asked != now:
         return _FETCH_ON
     if row.error_code != ErrorCode.NONE:
-        # whoever does not know the partition, or not yet that it leads it, has an older image
+        # NOT_LEADER, UNKNOWN_TOPIC_OR_PARTITION: the other broker has an older image
         return _ERRORS.get(ErrorCode(row.error_code), _BACK_OFF)
     diverging = row.diverging_epoch
     if diverging is not None and diverging.epoch >= 0:
@@ -98,12 +102,13 @@ def decide(
 
 
 def _cut(offset: int, leader_start_offset: int) -> FollowerStep:
-    """What a follower does whose log the leader's leaves at this offset.
+    """Truncate at `offset`, where the logs diverge; reset if that is at or below the leader's
+    start.
 
-    A leader does not know the epochs of what it has deleted, so it names its log's start for the
-    end of each of them (LeaderEpochFileCache.endOffsetFor). The follower's records below may be
-    ones that were never committed: none of them may stay until the log start is taken over, as
-    the follower may be in the ISR and lead before that.
+    A leader has no epochs for the records that it has deleted, so it reports its log start as the
+    end of each such epoch (LeaderEpochFileCache.endOffsetFor). The follower's records below it may
+    never have been committed. They must go at once: before the follower takes over the log start
+    it may be in the ISR, and lead.
     """
     if 0 < leader_start_offset >= offset:
         return FollowerStep(Action.RESET, leader_start_offset)
@@ -111,11 +116,12 @@ def _cut(offset: int, leader_start_offset: int) -> FollowerStep:
 
 
 def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging: EpochEnd) -> int:
-    """Where to cut the log, which the leader's leaves at or before the end of that epoch; at most log_end_offset.
+    """The offset to truncate to, given the leader's (epoch, end offset); at most log_end_offset.
 
-    If the log has no such epoch, it is cut where its largest epoch below that one ends, and the next fetch tells more (KIP-279): each
-    answer takes an epoch or records away, also where the offset is the log's end, as cutting forgets an epoch that starts there
-    (KAFKA-10706). Source: AbstractFetcherThread.getOffsetTruncationState.
+    If the log lacks that epoch, it is truncated to the end of its largest smaller epoch, and the
+    next fetch finds the rest (KIP-279). Each response removes an epoch or records, even if the
+    offset is the log's end, as truncation also drops an epoch that starts there (KAFKA-10706).
+    Source: AbstractFetcherThread.getOffsetTruncationState.
     """
     leader_epoch, leader_end_offset = diverging
     epoch, end_offset = epochs.end_offset(leader_epoch, log_end_offset)
@@ -129,9 +135,11 @@ def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging: Epoc
 def out_of_range(
     log_end_offset: int, leader_start_offset: int, leader_end_offset: int
 ) -> FollowerStep:
-    """What a follower does whose log end the leader does not have (AbstractFetcherThread.fetchOffsetAndTruncate).
+    """What a follower does if its log end lies outside the leader's log.
 
-    It has more than the leader only after an unclean election; less than the leader keeps, if it was away for longer than the retention.
+    Beyond the leader's end: only after an unclean election; truncate. Below the leader's start: the
+    follower was away for longer than the retention; reset.
+    Source: AbstractFetcherThread.fetchOffsetAndTruncate.
     """
     if leader_end_offset < log_end_offset:
         return FollowerStep(Action.TRUNCATE, leader_end_offset)
@@ -140,14 +148,18 @@ def out_of_range(
     return _BACK_OFF
 
 
-def high_watermark(known: int, told: int, log_end_offset: int) -> int:
-    """A follower's high watermark, of the one it knew and the one the leader told it.
+def high_watermark(current: int, of_leader: int, log_end_offset: int) -> int:
+    """A follower's high watermark after a response in which the leader reports `of_leader`.
 
-    Never back, as what is committed stays so, whatever a new leader knows of it yet; never beyond its own log.
+    It never moves back: committed records stay committed, even if a new leader has not caught up
+    with that yet. It never passes the end of the follower's own log.
     """
-    return min(max(known, told), log_end_offset)
+    return min(max(current, of_leader), log_end_offset)
 
 
-def log_start_offset(known: int, told: int, high_watermark: int) -> int:
-    """Where a follower's log starts: it follows the leader's up to what it knows to be committed (UnifiedLog.maybeIncrementLogStartOffset)."""
-    return max(known, min(told, high_watermark))
+def log_start_offset(current: int, of_leader: int, high_watermark: int) -> int:
+    """A follower's log start: the leader's, but at most the follower's high watermark.
+
+    Source: UnifiedLog.maybeIncrementLogStartOffset.
+    """
+    return max(current, min(of_leader, high_watermark))

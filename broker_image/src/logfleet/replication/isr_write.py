@@ -1,12 +1,13 @@
-"""How a leader's changes of ISRs become transactions, and what the answers mean.
+"""A leader's ISR changes as transactions of the metadata store, and what the replies mean.
 
-Each transaction compares all that its right rests on (KIP-380, 841, 903): the partition's state is the one that was changed, the leader's registration
-and that the controller has not fenced it, and the same of each member that joins. So neither a leader that was replaced nor a broker
-that was fenced meanwhile can bring anybody into an ISR, whatever image it acts on.
+Each transaction compares everything that permits the change (KIP-380, 841, 903): the partition's
+state, the leader's registration and fence, and the registration and fence of each member that
+joins. So a replaced leader or a fenced broker cannot add a member to an ISR, even if its image is
+old.
 
-Only revisions are compared, never values: a revision that has gone by never comes again, so a transaction whose compares failed once can never
-succeed, not even an earlier attempt whose answer was lost and which the store may still hold. That is what makes a no definite.
-A fence's value comes again (active, fenced, active).
+Only revisions are compared, never values. A revision never comes back, so a transaction whose
+compare failed once can never succeed later, not even an earlier attempt whose reply was lost. That
+makes a failure definite. A value may come back: a fence can be active, fenced, then active again.
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,10 @@ from logfleet.replication.leader import IsrChange
 from logfleet.replication.partition_state import Member, still_active
 
 CHANGES_MAX: Final = 20
-"""Partitions per transaction: one that loses takes no more than these with it. Far below what the store takes in bytes."""
+"""Partitions per transaction.
+
+One failed compare fails them all; far below the store's size limit.
+"""
 _PARTITION: Final = msgspec.json.Decoder(PartitionValue)
 
 
@@ -42,10 +46,10 @@ class Won(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The change was not written and never will be; `state` is there, None for nothing, written by `revision`.
+    """The change was not written and never will be. The store holds `state`, written by `revision`.
 
-    It is the one that the change rests on if somebody's registration or fence has changed: then the same change is lost again
-    unless the image shows that first (`is_shown`).
+    state: None if the key is gone. It is the state that the change started from if a registration
+    or fence failed the compare: a retry fails again until the image shows that (`is_shown`).
     """
 
     state: PartitionValue | None
@@ -53,14 +57,15 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Alone(msgspec.Struct, frozen=True):
-    """Another change of the transaction was in the way: this one is to be written anew, by a transaction of its own."""
+    """Another change of the same transaction failed it: retry this one in its own transaction."""
 
 
 def isr_txns(image: ClusterImage, me: Member, changes: Mapping[str, IsrChange]) -> list[Txn]:
-    """The changes, by key of the partition, in as few transactions as may be; each is committed, again and again if need be, as it is.
+    """The changes, by the partition's key, in as few transactions as possible.
 
-    A change that the image forbids by now is in none of them: a member that would join is not registered and active any more, or the leader is
-    fenced, and then it is every change. It is lost as it stands, as it was never sent.
+    A retry must send the same transaction. Changes that the image already forbids are left out, as
+    if they had failed: a joining member is no longer registered and active. If the leader itself is
+    fenced, the list is empty.
     """
     broker_id, broker_epoch = me
     fence = image.fences.get(broker_id)
@@ -89,27 +94,28 @@ def isr_txns(image: ClusterImage, me: Member, changes: Mapping[str, IsrChange]) 
 def read_answer(
     txn: Txn, answer: TxnResult, changes: Mapping[str, IsrChange]
 ) -> dict[str, Won | Lost | Alone]:
-    """What the definite answer to a transaction of `isr_txns` says of each of its changes, by key."""
-    told: dict[str, Won | Lost | Alone] = {}
+    """The outcome of each change in a transaction of `isr_txns`, by key. answer: a definite reply."""
+    outcomes: dict[str, Won | Lost | Alone] = {}
     found = _found(txn, answer)
     for write in _writes(txn):
         if answer.succeeded:
-            told[write.key] = Won(answer.revision)
+            outcomes[write.key] = Won(answer.revision)
             continue
         item = found[write.key]
         if item is None:
-            told[write.key] = Lost(None, 0)
+            outcomes[write.key] = Lost(None, 0)
         elif item.mod_revision == changes[write.key].revision and len(txn.success) > 1:
-            told[write.key] = Alone()
+            outcomes[write.key] = Alone()
         else:
-            told[write.key] = Lost(_PARTITION.decode(item.value), item.mod_revision)
-    return told
+            outcomes[write.key] = Lost(_PARTITION.decode(item.value), item.mod_revision)
+    return outcomes
 
 
 def is_shown(image: ClusterImage, txn: Txn, answer: TxnResult) -> bool:
     """Whether the image shows what made a transaction of `isr_txns` fail, or something newer.
 
-    The answer's own revision does not tell: in an etcd that others use too it may be theirs, and never be shown here.
+    The reply's own revision cannot be used: in a shared etcd it may belong to another user's key,
+    which no image of ours ever shows.
     """
     found = _found(txn, answer)
     newest = max((item.mod_revision for item in found.values() if item is not None), default=0)
@@ -120,7 +126,7 @@ def is_shown(image: ClusterImage, txn: Txn, answer: TxnResult) -> bool:
 
 
 def _is_still_registered(image: ClusterImage, compare: Compare) -> bool:
-    """Whether the compare is about a registration, and the image shows that very one."""
+    """Whether the compare names a registration that the image still shows."""
     if not compare.key.startswith(keys.BROKERS):
         return False
     broker_id = int(compare.key.removeprefix(keys.BROKERS))
@@ -128,7 +134,7 @@ def _is_still_registered(image: ClusterImage, compare: Compare) -> bool:
 
 
 def _found(txn: Txn, answer: TxnResult) -> dict[str, KeyValue | None]:
-    """What a failed transaction read, by key; nothing of one that succeeded."""
+    """The values that a failed transaction read, by key; empty if it succeeded."""
     read = (get.key for get in txn.failure if isinstance(get, Get))
     return {} if answer.succeeded else dict(zip(read, answer.reads, strict=True))
 

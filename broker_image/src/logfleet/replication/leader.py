@@ -1,7 +1,8 @@
-"""What the leader of a partition knows of its replicas: how far each has got, who is in sync, what is committed.
+"""The leader's view of a partition's replicas: their progress, the ISR, the high watermark.
 
-The rules are Kafka's (Partition, Replica, PartitionState; KIP-497, 841, 903, 966) and those of the specification Kip320.tla. Only the way of an
-ISR change differs: the leader writes it to the metadata store itself (`logfleet.replication.isr_write`).
+The rules are Kafka's (Partition, Replica, PartitionState; KIP-497, 841, 903, 966) and those of the
+specification Kip320.tla. One thing differs: the leader writes an ISR change to the metadata store
+itself (`logfleet.replication.isr_write`).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,14 +15,15 @@ from logfleet.replication.partition_state import Member, effective_min_isr, with
 from logfleet.wire.errors import ErrorCode
 
 NEVER_MS: Final = -(1 << 62)
-"""Stands for a time before all others: of a follower that never caught up, or never fetched."""
+"""Earlier than any time: the follower has never caught up, or never fetched."""
 NO_OFFSET: Final = -1
 
 
 class IsrChange(msgspec.Struct, frozen=True):
-    """An ISR that the leader wants to write: `state` in place of the one that `revision` wrote.
+    """An ISR change to write: `state` replaces the state that `revision` wrote.
 
-    added: members that the replaced state does not have, whose right to be in sync the store has to compare (KIP-841, 903).
+    added: members that the old state lacks. The store compares their registrations and fences
+    (KIP-841, 903).
     """
 
     state: PartitionValue
@@ -30,10 +32,11 @@ class IsrChange(msgspec.Struct, frozen=True):
 
 
 class Follower:
-    """What the leader knows of one follower, from the fetches of one of its broker epochs.
+    """One follower's progress, from the fetches of one of its broker epochs.
 
-    log_end_offset, log_start_offset: what its last fetch said, NO_OFFSET before the first.
-    last_fetch_ms: when that was. caught_up_ms: when it last had all that the leader had (Replica.lastCaughtUpTimeMs).
+    log_end_offset, log_start_offset: from its last fetch, NO_OFFSET before the first.
+    last_fetch_ms: the time of that fetch. caught_up_ms: when its log last reached the leader's end
+    (Replica.lastCaughtUpTimeMs).
     """
 
     __slots__ = (
@@ -49,7 +52,7 @@ class Follower:
         self.begin(broker_epoch, caught_up_ms)
 
     def begin(self, broker_epoch: int, caught_up_ms: int) -> None:
-        """Know nothing of it but that it is of this broker epoch."""
+        """Start again for this broker epoch, without any progress."""
         self.broker_epoch = broker_epoch
         self.caught_up_ms = caught_up_ms
         self.last_fetch_ms = NEVER_MS
@@ -59,9 +62,10 @@ class Follower:
     def fetched(
         self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int
     ) -> None:
-        """It has everything below `offset`. Source: Replica.updateFetchStateOrThrow.
+        """The follower has every record below `offset`. Source: Replica.updateFetchStateOrThrow.
 
-        Who now has what the leader had at the fetch before was caught up at that time: else no follower of a busy partition ever were.
+        If it now has what the leader had at the previous fetch, it was caught up at that time.
+        Without this rule no follower of a busy partition would ever be caught up.
         """
         if offset >= leader_end_offset:
             self.caught_up_ms = now_ms
@@ -74,14 +78,17 @@ class Follower:
 
 
 class LeaderReplicas:
-    """The replicas of a partition as the leader of ONE leader epoch sees them; made anew at each election.
+    """The replicas of a partition, as the leader of ONE leader epoch sees them.
 
-    me: the leader's broker id. state, revision: the partition's state in the store as this leader last knew it. pending: the one change that is in
-    flight. followers: by broker id. epoch_start_offset: where the log ended when leading began.
-    high_watermark: offset below which every record is committed (exclusive). Whatever moves it says so by what it returns, or, as changes of the
-    state and `isr_change` do, leaves it to the caller to look.
-    is_at_min_isr: whether the ISR has members enough for acks=all and for the high watermark to move (KIP-966).
-    isr_change_due: since the last `isr_change` something came that it should look at; it is due as well when lag_max_ms / 2 have passed.
+    One object per epoch.
+
+    me: the leader's broker id. state, revision: the partition's state in the store, as last seen.
+    pending: the ISR change that is being written, or None. followers: by broker id.
+    epoch_start_offset: the log's end when this epoch began. high_watermark: every record below it
+    is committed (exclusive). `appended` and `fetched` return whether it moved; after `isr_change`,
+    `won`, `lost` and `learned` the caller compares it. is_at_min_isr: whether the ISR is large
+    enough for acks=all and for the high watermark (KIP-966). isr_change_due: whether to call
+    `isr_change` now; it is also due every lag_max_ms / 2.
     """
 
     __slots__ = (
@@ -115,7 +122,7 @@ class LeaderReplicas:
         self.high_watermark = min(high_watermark, log_end_offset)
         self._lag_max_ms = lag_max_ms
         self.pending: IsrChange | None = None
-        # who is in sync is given time to say so
+        # members of the ISR get replica.lag.time.max.ms to send their first fetch
         self.followers = {
             broker_id: Follower(broker_epoch, now_ms)
             for broker_id, broker_epoch in state.isr
@@ -127,7 +134,7 @@ class LeaderReplicas:
     # Progress
 
     def appended(self, log_end_offset: int) -> bool:
-        """The leader's own log holds everything below. Returns whether the high watermark moved."""
+        """The leader's log now ends at log_end_offset. Returns whether the high watermark moved."""
         self._log_end_offset = log_end_offset
         return self._move()
 
@@ -140,10 +147,12 @@ class LeaderReplicas:
         *,
         now_ms: int,
     ) -> bool | ErrorCode:
-        """A follower fetches from `offset` on, in this leader epoch and without diverging: it has all below. Returns whether the high watermark moved.
+        """A follower fetches from `offset`, so it has every record below. Returns as `appended`.
 
-        UNKNOWN_LEADER_EPOCH: it is no replica as far as this leader knows, which may learn of it later (Partition.followerReplicaOrThrow).
-        STALE_BROKER_EPOCH: another registration of that broker has been here, or is in sync; nothing moves (KIP-903).
+        The caller has checked the leader epoch and that the logs do not diverge.
+        UNKNOWN_LEADER_EPOCH: not a replica in the state that this leader has seen; the image may
+        show it later (Partition.followerReplicaOrThrow). STALE_BROKER_EPOCH: a newer registration
+        of that broker has fetched or is in the ISR; nothing changes (KIP-903).
         """
         follower = self.followers.get(replica)
         if follower is None:
@@ -157,32 +166,45 @@ class LeaderReplicas:
         follower.fetched(offset, log_start_offset, self._log_end_offset, now_ms)
         if not self.isr_change_due and (replica, broker_epoch) not in self.state.isr:
             self.isr_change_due = self._is_in_sync(follower) or self._is_caught_up(follower, now_ms)
-        # only who was behind the high watermark's next step can have held it
+        # a follower that was ahead of the high watermark did not hold it back
         return before <= self.high_watermark < offset and self._move()
 
     def _is_in_sync(self, follower: Follower) -> bool:
-        """Whether it may join the ISR: nothing committed is missing, nor what came before this leader (Kip320.tla, rule 4)."""
+        """Whether it may join the ISR: it has all committed records, and all from before this
+        epoch.
+
+        Source: Kip320.tla, rule 4.
+        """
         return follower.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)
 
     def _is_caught_up(self, follower: Follower, now_ms: int) -> bool:
-        """Whether it has everything, or had so within replica.lag.time.max.ms (ReplicaState.isCaughtUp)."""
+        """Whether it is at the log's end, or was within replica.lag.time.max.ms.
+
+        Source: ReplicaState.isCaughtUp.
+        """
         return (
             follower.log_end_offset >= self._log_end_offset
             or now_ms - follower.caught_up_ms <= self._lag_max_ms
         )
 
     def _fetches(self, follower: Follower, now_ms: int) -> bool:
-        """Whether it does so still, for which it might join. One that has stopped, at a high watermark that stands still, would leave and join for ever."""
+        """Whether it has fetched within replica.lag.time.max.ms.
+
+        Without this check a stopped follower of an idle partition would leave and join for ever.
+        """
         return now_ms - follower.last_fetch_ms <= self._lag_max_ms
 
     def _move(self) -> bool:
-        """Let the high watermark go to the least end offset of all that count. Never back; not while the ISR is too small."""
+        """Move the high watermark to the least log end of the replicas that it waits for.
+
+        It never moves back, and stands still while the ISR is too small.
+        """
         if not self.is_at_min_isr:
             return False
         end_offset = self._log_end_offset
         for follower, broker_epoch in self._counted:
             if follower.broker_epoch != broker_epoch:
-                return False  # that very registration has gone: nobody knows what it held
+                return False  # that registration is gone, and its progress with it
             end_offset = min(end_offset, follower.log_end_offset)
         if end_offset <= self.high_watermark:
             return False
@@ -192,16 +214,19 @@ class LeaderReplicas:
     # Changes of the ISR
 
     def isr_change(self, now_ms: int, is_eligible: Callable[[int, int], bool]) -> IsrChange | None:
-        """The ISR that should be written, which is in flight from now on; None if it is well as it is or one is in flight (KIP-497).
+        """The ISR change to write, which is then `pending`; None if none is needed or one is
+        pending.
 
-        is_eligible: whether a broker id and broker epoch may join, as far as the image says: registered and active (KIP-841), its replica not offline.
-        May move the high watermark: while a follower that is caught up is about to join, it waits for it, else the follower of a
-        busy partition would never reach it (Partition.maybeIncrementLeaderHW).
+        is_eligible: whether (broker id, broker epoch) may join by the image: it is registered and
+        active (KIP-841), and its replica is not offline. Source: KIP-497.
+        May move the high watermark. It waits for a caught-up follower that is about to join, or
+        such a follower of a busy partition would never reach it (Partition.maybeIncrementLeaderHW).
         """
         self.isr_change_due = False
         for follower in self.followers.values():
             if follower.log_end_offset >= self._log_end_offset:
-                # its fetches do not name what is idle (KIP-227), where Kafka's leaders look at all of a session with each fetch
+                # a session's fetch does not name idle partitions (KIP-227); Kafka's leader checks
+                # all partitions of the session with each fetch instead
                 follower.caught_up_ms = now_ms
         if self.pending is not None:
             return None
@@ -220,7 +245,7 @@ class LeaderReplicas:
                 elif is_caught_up:
                     joining.append(member)
         if set(isr) != set(self.state.isr):
-            # a leader that came by an unclean election has recovered once it changes the ISR (KIP-704)
+            # an unclean leader has recovered once it changes the ISR (KIP-704)
             state = msgspec.structs.replace(with_isr(self.state, isr), recovering=False)
             added = tuple(member for member in isr if member not in self.state.isr)
             self.pending = IsrChange(state, self.revision, added)
@@ -228,14 +253,15 @@ class LeaderReplicas:
         return self.pending
 
     def won(self, revision: int) -> None:
-        """The change in flight was written, as `revision`."""
+        """The pending change was written, as `revision`."""
         assert self.pending is not None, "no ISR change is in flight"
         self.lost(self.pending.state, revision)
 
     def lost(self, state: PartitionValue | None, revision: int) -> bool:
-        """The change in flight was not written, or by an attempt whose answer never came; this is there now, None for nothing.
+        """The store holds `state` in place of the pending change; None if the key is gone.
 
-        False if this leader epoch has ended.
+        That state may be the change itself, written by an attempt whose reply was lost.
+        Returns False if this leader epoch has ended.
         """
         assert self.pending is not None, "no ISR change is in flight"
         self.pending = None
@@ -245,9 +271,10 @@ class LeaderReplicas:
         return True
 
     def learned(self, state: PartitionValue, revision: int) -> bool:
-        """The image shows this state. False if this leader epoch has ended.
+        """The image shows this state. Returns False if this leader epoch has ended.
 
-        Who a change in flight would add counts on until its definite answer: it may have been written before.
+        Members that a pending change adds keep holding the high watermark until its definite reply:
+        the change may have been written before this state.
         """
         if state.partition_epoch <= self.state.partition_epoch:
             return True
@@ -261,10 +288,10 @@ class LeaderReplicas:
         self.state = state
         self.revision = revision
         self.is_at_min_isr = len(state.isr) >= effective_min_isr(state)
-        known = self.followers
+        followers = self.followers
         members = self._maximal_isr()
         self.followers = {
-            broker_id: known.get(broker_id) or Follower(0, NEVER_MS)
+            broker_id: followers.get(broker_id) or Follower(0, NEVER_MS)
             for broker_id in dict.fromkeys((*state.replicas, *dict(members)))
             if broker_id != self.me
         }
@@ -272,7 +299,7 @@ class LeaderReplicas:
         self._count(())
 
     def _count(self, joining: Sequence[Member]) -> None:
-        """Let the high watermark wait for the maximal ISR, and for those about to join it."""
+        """Make the high watermark wait for the maximal ISR and for the joining members."""
         self._counted = [
             (self.followers[broker_id], broker_epoch)
             for broker_id, broker_epoch in dict.fromkeys((*self._maximal_isr(), *joining))
@@ -281,22 +308,30 @@ class LeaderReplicas:
         self._move()
 
     def _maximal_isr(self) -> tuple[Member, ...]:
-        """Whoever is in sync, whether or not the change in flight is written: more members are stricter, so safe (KIP-497)."""
+        """The members of the ISR and of the pending change.
+
+        More members are stricter, so safe (KIP-497).
+        """
         return self.state.isr + (self.pending.state.isr if self.pending else ())
 
-    # What others ask
+    # Answers for other parts of the broker
 
     def others_in_sync(self) -> list[Member]:
-        """The other members of the ISR, and those that a change in flight may have brought in: a clean election takes one of them."""
+        """The other members of the maximal ISR: a clean election elects one of them."""
         return [member for member in dict.fromkeys(self._maximal_isr()) if member[0] != self.me]
 
     @property
     def has_eligible(self) -> bool:
-        """Whether a broker outside the ISR may be elected cleanly (KIP-966), by the state or by a change in flight."""
+        """Whether a broker outside the ISR is an eligible leader (KIP-966), now or by the pending
+        change.
+        """
         return bool(self.state.elr or (self.pending is not None and self.pending.state.elr))
 
     def low_watermark(self, log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
-        """The earliest start of the leader's log and those of its live followers: before it all is deleted (Partition.lowWatermarkIfLeader)."""
+        """The earliest log start of the leader and its live followers: records below are deleted.
+
+        Source: Partition.lowWatermarkIfLeader.
+        """
         starts = (
             follower.log_start_offset
             for broker_id, follower in self.followers.items()
@@ -305,12 +340,15 @@ class LeaderReplicas:
         return min((log_start_offset, *starts))
 
     def lag(self, replica: int) -> int:
-        """Records that it does not have yet, as far as its last fetch told; all of them before the first."""
+        """Records that the replica lacks, by its last fetch; all records before its first fetch."""
         return max(0, self._log_end_offset - max(0, self.followers[replica].log_end_offset))
 
     @property
     def out_of_sync(self) -> tuple[int, ...]:
-        """Replicas that are not in the ISR, without those that are being added: with any of them the partition is under-replicated."""
+        """Replicas outside the ISR, except those that a reassignment adds.
+
+        If there are any, the partition is under-replicated.
+        """
         members = dict(self.state.isr)
         return tuple(
             replica

@@ -1,4 +1,7 @@
-"""From which replica a consumer had better read: one in its own rack (KIP-392; ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector)."""
+"""The preferred read replica of a consumer: one in its own rack (KIP-392).
+
+Source: ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,9 +15,10 @@ LEADER_ONLY: Final = "org.apache.kafka.common.replica.LeaderSelector"
 def nearest_replica(
     replicas: LeaderReplicas, offset: int, rack: str, rack_of: Callable[[int], str | None]
 ) -> int | None:
-    """The follower that a consumer in `rack` which reads from `offset` on is sent to; None if it stays with the leader.
+    """The follower from which a consumer in `rack` should read `offset`; None: from the leader.
 
-    It is in sync, has that offset, and has got furthest of those in the rack. rack_of: of a broker that the consumer can reach, else None.
+    It is in sync, has that offset, and has the longest log of the replicas in that rack.
+    rack_of: the rack of a broker, None if the consumer cannot reach it.
     """
     if not rack or rack_of(replicas.me) == rack:
         return None

@@ -1,4 +1,7 @@
-"""The next state of a partition, as both its writers make it: the leader, when the ISR changes, and the controller."""
+"""The next state of a partition.
+
+Its two writers share these rules: the leader and the controller.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -8,13 +11,14 @@ from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.store import Compare, created_at, modified_at
 
 Member = tuple[int, int]
-"""A broker's id and its broker epoch: who is in sync is this very registration (KIP-903)."""
+"""(Broker id, broker epoch): a member of an ISR is a registration, not just an id (KIP-903)."""
 
 
 def effective_min_isr(state: PartitionValue) -> int:
-    """How many members the ISR needs for acks=all and for the high watermark to move (KIP-966).
+    """The ISR size that acks=all and the high watermark need (KIP-966).
 
-    Never more than the replicas that are not being added: else raising a replication factor would stop producers (a difference to Kafka).
+    At most the number of replicas without those that are being added. Otherwise raising a
+    replication factor would stop producers; Kafka does not have this limit.
     """
     return max(1, min(state.min_isr, len(state.replicas) - len(state.adding)))
 
@@ -22,10 +26,12 @@ def effective_min_isr(state: PartitionValue) -> int:
 def with_isr(
     state: PartitionValue, isr: Sequence[Member], *, unclean: Collection[int] = ()
 ) -> PartitionValue:
-    """The state with another ISR, in the order of `replicas`; leader and leader epoch stay, if the leader is still in it.
+    """The state with another ISR, in the order of `replicas`. The leader stays if it is in the ISR.
 
-    Who leaves an ISR that becomes too small stays an eligible leader: as the high watermark stands still from then on, it holds all that
-    is committed. Once the ISR is large enough again nobody else is eligible. unclean: brokers that lost records, so they are neither.
+    A member that leaves an ISR that is then too small becomes an eligible leader: the high
+    watermark stands still from then on, so that member holds all committed records. Once the ISR is
+    large enough, no broker outside it is eligible. unclean: brokers that lost records; never
+    eligible.
     """
     epochs = dict(isr)
     order = [broker_id for broker_id in state.replicas if broker_id in epochs]
@@ -44,7 +50,7 @@ def with_isr(
 
 
 def still_active(image: ClusterImage, broker_id: int) -> tuple[Compare, ...]:
-    """That a broker's registration, and what the controller holds it for, are still what the image says."""
+    """Compares: the broker's registration and fence are still those of the image."""
     return (
         created_at(keys.broker(broker_id), image.brokers[broker_id].epoch),
         modified_at(keys.fence(broker_id), image.fences[broker_id].revision),

@@ -1,10 +1,14 @@
-"""Another set of replicas for a partition, step by step (KIP-455): the new ones are added, and once all that are wanted are in sync, the others go.
+"""The steps of a reassignment (KIP-455): add the new replicas; once all are in sync, remove the
+old.
 
-What is under way is in the partition's state, so that it outlives whoever asked, any broker and the controller: `replicas` is the target followed by what will go;
-`adding` are those of it that were not there before, `removing` those that will go. The *origin*, to which a cancelled reassignment goes back, is `replicas` without `adding`.
+The plan is in the partition's state, so it survives the client, every broker and the controller:
+`replicas` is the target, followed by the replicas to remove; `adding` are the new ones; `removing`
+are the ones to remove. The *origin* is `replicas` without `adding`: a cancelled reassignment
+returns to it.
 
-Source: PartitionReassignmentReplicas, PartitionReassignmentRevert. Differences to Kafka: a second target is taken as if it had been the first, so that the origin
-stays (Kafka would count what the first one added as part of it); what neither has goes at once.
+Source: PartitionReassignmentReplicas, PartitionReassignmentRevert. Two differences to Kafka: a
+second target replaces the first and keeps its origin (Kafka counts the replicas that the first one
+added as part of the origin); replicas that are in neither are removed at once.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,12 +17,12 @@ from logfleet.metadata.keys import PartitionValue
 
 
 def origin(state: PartitionValue) -> tuple[int, ...]:
-    """Where the replicas were before the reassignment that is under way, or are if there is none."""
+    """The replicas before the current reassignment; the replicas if there is none."""
     return _without(state.replicas, state.adding)
 
 
 def target(state: PartitionValue) -> tuple[int, ...]:
-    """Where they will be when it is done."""
+    """The replicas after the current reassignment."""
     return _without(state.replicas, state.removing)
 
 
@@ -27,9 +31,10 @@ def is_reassigning(state: PartitionValue) -> bool:
 
 
 def with_target(state: PartitionValue, wanted: Sequence[int]) -> PartitionValue:
-    """The state on the way to these replicas, from the origin of what was under way. ISR and leader are as they were: `replication.election` looks at them.
+    """The state with the target `wanted`, from the origin of the current reassignment.
 
-    wanted: distinct broker ids, the preferred leader first; the origin to cancel.
+    ISR and leader do not change here; `replication.election` decides on them.
+    wanted: distinct broker ids, the preferred leader first. The origin as target cancels.
     """
     before = origin(state)
     removing = sorted(_without(before, wanted))
@@ -41,9 +46,10 @@ def with_target(state: PartitionValue, wanted: Sequence[int]) -> PartitionValue:
 
 
 def completed(state: PartitionValue) -> PartitionValue:
-    """The state at the target, if every replica of it is in sync, with an ISR of these only; else as it is.
+    """The completed reassignment, if every replica of the target is in sync; else `state`.
 
-    The leader is as it was, and may be one that goes: `replication.election` chooses another one then.
+    The ISR holds only the target then. The leader does not change, and may be a replica that was
+    removed: `replication.election` then elects another one.
     """
     wanted = target(state)
     members = dict(state.isr)
