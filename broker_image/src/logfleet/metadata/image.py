@@ -1,7 +1,9 @@
-"""The cluster as one revision of the metadata store left it: what handlers answer from and the controller decides on.
+"""The cluster at one revision of the metadata store.
 
-Images are immutable and share what did not change, so a reader keeps a consistent view for as long as it holds one.
-`image_builder` makes them from the store's watch.
+Handlers answer from it, the controller decides on it.
+
+Images are immutable and share what did not change: a reader that holds an image keeps a consistent
+view. `image_builder` makes them from the store's watch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +29,7 @@ INTERNAL_TOPICS: Final = frozenset(
 
 
 class Controller(msgspec.Struct, frozen=True):
-    """epoch: create revision of its key; compared by everything it writes."""
+    """epoch: create revision of its key. Every write of the controller compares it."""
 
     broker: int
     incarnation: str
@@ -37,9 +39,9 @@ class Controller(msgspec.Struct, frozen=True):
 class Broker(msgspec.Struct, frozen=True):
     """A registered broker. epoch: create revision of its registration.
 
-    state: what the controller holds this registration for, empty if it has not said yet. offline: by topic id the partitions that it
-    cannot serve. last_epoch: the broker epoch that its fence names, which is that of the last
-    registration that the controller made active; None if there was none.
+    state: the controller's decision on this registration (FenceValue), empty before there is one.
+    offline: by topic id the partitions that it cannot serve. last_epoch: broker epoch of the last
+    registration that the controller made active, from the broker's fence; None if there was none.
     """
 
     id: int
@@ -56,17 +58,17 @@ class Broker(msgspec.Struct, frozen=True):
 
     @property
     def is_draining(self) -> bool:
-        """Whether it is on its way out: what it leads and is in sync with is taken from it as others can have it."""
+        """Whether it is about to stop: other brokers take its leaderships and its places in ISRs."""
         return self.state == DRAINING
 
     @property
     def is_new(self) -> bool:
-        """Whether the controller has not let it in yet."""
+        """Whether the controller has not decided on this registration yet."""
         return not self.state
 
     @property
     def is_fenced(self) -> bool:
-        """Whether it takes part in nothing: it is new, or taken for dead."""
+        """Whether it may neither lead nor be in sync: it is new, or the controller fenced it."""
         return self.state not in {ACTIVE, DRAINING}
 
     @property
@@ -82,7 +84,7 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """What the controller last said of a broker. revision: the one that wrote it."""
+    """The controller's newest decision on a broker. revision: of that write."""
 
     broker_epoch: int
     state: str
@@ -90,14 +92,17 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 class Directories(msgspec.Struct, frozen=True):
-    """Log directories that may hold logs of a broker (DirectoriesValue). revision: the one that wrote them last."""
+    """Log directories that may hold logs of a broker (DirectoriesValue).
+
+    revision: of the last write.
+    """
 
     ids: frozenset[str]
     revision: int
 
 
 class Partition(PartitionValue, frozen=True, gc=False):
-    """PartitionValue as stored; revision: the one that wrote it last."""
+    """PartitionValue as stored. revision: of the last write."""
 
     revision: int = 0
 
@@ -111,11 +116,11 @@ class Partition(PartitionValue, frozen=True, gc=False):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic, or what is there of one that the controller has not finished creating.
+    """A topic, or the stored part of one that the controller has not finished creating.
 
-    id: 16 bytes. partitions: index 0 up to `ready`, the number that counts. hidden: partitions beyond it (a
-    growth in progress). revision and ready_revision are those that wrote `topic/NAME` and `ready/UUID` last, 0
-    while the key is missing; without `topic/NAME` there is no name either.
+    id: 16 bytes. partitions: index 0 up to `ready`, the topic's size. hidden: partitions beyond it,
+    which are being added. revision, ready_revision: of the last writes of `topic/NAME` and
+    `ready/UUID`, 0 while the key is missing; without `topic/NAME` the name is empty.
     """
 
     id: bytes
@@ -138,7 +143,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class DeletedTopic(msgspec.Struct, frozen=True):
-    """brokers: those whose logs of it are not removed yet. revision: the one that wrote the key last."""
+    """brokers: those that still have logs of it. revision: of the last write."""
 
     id: bytes
     name: str
@@ -147,31 +152,40 @@ class DeletedTopic(msgspec.Struct, frozen=True):
 
 
 class StoredConfigs(msgspec.Struct, frozen=True):
-    """What was set for a broker, all brokers or a group; revision 0 if nothing ever was."""
+    """The stored configuration of a broker, of all brokers or of a group.
+
+    revision: 0 if there is none.
+    """
 
     values: Mapping[str, str] = {}
     revision: int = 0
 
 
 class Features(msgspec.Struct, frozen=True):
-    """The finalized level of `logfleet.version`. revision: the one that wrote the key last, 0 if none ever did."""
+    """The finalized level of `logfleet.version`.
+
+    revision: of the last write, 0 if there was none.
+    """
 
     level: int = 1
     revision: int = 0
 
 
 class Quotas(msgspec.Struct, frozen=True):
-    """Limits of an entity by quota key (KIP-546). revision: the one that wrote them last."""
+    """Limits of an entity by quota key (KIP-546). revision: of the last write."""
 
     values: Mapping[str, float]
     revision: int = 0
 
 
 class ClusterImage(msgspec.Struct, frozen=True):
-    """Everything at `revision`. fences holds every broker the controller ever met, brokers those registered now.
+    """The cluster at `revision`.
 
-    suspects: by (broker, reporter) the broker epoch of a process that the reporter can no longer connect to.
-    unfinished: ids of topics that are not ready, or have hidden partitions: work for the controller.
+    brokers: those registered now. fences: of every broker that ever registered.
+    suspects: by (broker, reporter) the broker epoch of a process that refuses the reporter's
+    connections.
+    unfinished: ids of topics that are not ready or have hidden partitions; the controller finishes
+    them.
     """
 
     revision: int = 0
@@ -219,7 +233,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return broker is not None and index in broker.offline.get(topic_id, ())
 
     def configs_of_broker(self, broker_id: int | None) -> StoredConfigs:
-        """broker_id: None for what was set for all brokers."""
+        """broker_id: None for the configuration of all brokers."""
         return self.broker_configs.get(broker_id, StoredConfigs())
 
     def configs_of_group(self, group: str) -> StoredConfigs:
@@ -227,5 +241,5 @@ class ClusterImage(msgspec.Struct, frozen=True):
 
 
 def registration_state(epoch: int, fence: Fence | None) -> str:
-    """What the controller said of this very registration; empty if nothing yet."""
+    """The controller's decision on the registration with this epoch; empty before there is one."""
     return fence.state if fence is not None and fence.broker_epoch == epoch else ""

@@ -1,6 +1,9 @@
-"""Makes cluster images from the revisions of the store's watch; the only place that reads stored values.
+"""Builds cluster images from the revisions of the store's watch.
 
-Between two images only what the revisions named is made anew: a topic whose partition changed, never all topics.
+Only this module decodes stored values.
+
+A new image rebuilds only what the revisions changed: a topic whose partition changed, never all
+topics.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,11 +34,11 @@ V = TypeVar("V")
 
 
 class CorruptMetadataError(Exception):
-    """A key holds what no version of Logfleet writes. The text names the key."""
+    """A key has a value that no version of Logfleet writes. The message names the key."""
 
 
 class Changes(msgspec.Struct):
-    """What may differ between two images. everything: a snapshot came, compare all there is.
+    """What may differ between two images. everything: a snapshot came, so anything may differ.
 
     topics: ids of topics that were created, changed or deleted.
     """
@@ -126,9 +129,11 @@ class _Copied(Generic[K, V]):
 
 
 class ImageBuilder:
-    """Takes events onto an image: `add` each event of a revision, or each item of a snapshot, then `build`.
+    """Applies events to an image.
 
-    base: the image before; an empty one to begin with a snapshot.
+    `add` each event of a revision, or each item of a snapshot, then `build`.
+
+    base: the previous image; an empty image before a snapshot.
     """
 
     def __init__(self, base: ClusterImage) -> None:
@@ -149,7 +154,7 @@ class ImageBuilder:
         self._features = base.features
 
     def add(self, event: Event) -> None:
-        """Take one key's new state. Raises CorruptMetadataError."""
+        """Apply one key's new state. Raises CorruptMetadataError."""
         item = event if isinstance(event, KeyValue) else None
         for prefix, method in self._READERS:
             if event.key.startswith(prefix):
@@ -160,7 +165,7 @@ class ImageBuilder:
                 return
 
     def build(self, revision: int) -> tuple[ClusterImage, Changes]:
-        """The image at `revision`, and what may differ from the one before."""
+        """The image at `revision`, and what may differ from the previous one."""
         topics = {topic_id: draft.build() for topic_id, draft in self._drafts.items()}
         self._changes.topics = set(topics)
         unfinished = set(self._base.unfinished)
@@ -189,7 +194,7 @@ class ImageBuilder:
         return image, self._changes
 
     def _registered(self) -> dict[int, Broker]:
-        """Brokers with what the controller says of them now: a fence may change without the registration."""
+        """Brokers with their current fences: a fence may change without the registration."""
         brokers = dict(self._brokers.values)
         for broker_id, broker in brokers.items():
             fence = self._fences.values.get(broker_id)
@@ -326,7 +331,7 @@ class ImageBuilder:
         else:
             self._quotas.put(entity, Quotas(_QUOTA.decode(item.value), item.mod_revision))
 
-    # Most frequent first. Keys of none of these (other versions' and tools') are left alone.
+    # Most frequent first. Other keys (of other versions, of tools) are ignored.
     _READERS: Final[
         tuple[tuple[str, Callable[["ImageBuilder", str, KeyValue | None], None]], ...]
     ] = (

@@ -1,27 +1,29 @@
-"""Keys and values that brokers and the controller keep in the metadata store, below the cluster's prefix.
+"""Keys and values in the metadata store, below the cluster's prefix.
 
 | key | value | written by |
 |---|---|---|
 | `cluster/id` | the cluster's id | the first broker, once |
-| `features` | FeaturesValue; without it the level is 1 | the first broker of a cluster; the controller, to raise it; every broker that registers, as it finds it |
+| `features` | FeaturesValue; without it the level is 1 | the first broker of a cluster; the controller, to raise it; each broker that registers rewrites the value that it found |
 | `ctl` | ControllerValue | the winner of the election, on its lease; its create revision is the controller epoch |
 | `receipt/ID/SLOT` | the controller epoch and a number | broker ID while it controls, with each of its transactions (`logfleet.metadata.receipts`) |
 | `broker/ID` | BrokerValue | the broker, on its lease, again and again; its create revision is the broker epoch |
 | `fence/ID` | FenceValue | the controller |
-| `suspect/ID/REPORTER` | SuspectValue | a broker that can no longer connect to another, on its own lease |
+| `suspect/ID/REPORTER` | SuspectValue | broker REPORTER, if it cannot connect to broker ID any more; on its own lease |
 | `dirs/ID` | DirectoriesValue | the broker, before it makes a log there; it stays when the broker is gone |
 | `topic/NAME` | TopicValue | the controller |
-| `tid/UUID` | the topic's name: for people, and to compare that this very topic exists | the controller, with `topic/NAME` |
+| `tid/UUID` | the topic's name: for people, and for compares that the topic with this id exists | the controller, with `topic/NAME` |
 | `part/UUID/INDEX` | PartitionValue | the controller; the partition's leader, when the ISR changes |
-| `ready/UUID` | ReadyValue | the controller, last of all: before it the topic (or its growth) is not there |
-| `deleted/UUID` | DeletedValue | the controller; each broker takes itself out when its logs are gone |
+| `ready/UUID` | ReadyValue | the controller, last: before it the topic (or its new partitions) does not exist |
+| `deleted/UUID` | DeletedValue | the controller; each broker removes its id once its logs are deleted |
 | `config/broker/ID`, `config/broker/default` | ConfigValue | the controller |
 | `quota/ENTITY`, as `quota/client-id/NAME`, `quota/client-id/NAME/user/NAME` | QuotaValue | the controller |
 | `config/group/NAME` | ConfigValue | the controller |
 | `pid/next` | first producer id not given away | any broker, by compare |
 
-Values are JSON, so that a person with etcdctl can read them; unknown fields are ignored, so that versions can be mixed.
-UUID is Kafka's text form of a topic id. NAME in a quota's key is percent-encoded, `<default>` stands for what has no quota of its own. Every write of the controller compares the create revision of `ctl`.
+Values are JSON, so that a person with etcdctl can read them; unknown fields are ignored, so that
+versions can be mixed. UUID is Kafka's text form of a topic id. NAME in a quota's key is
+percent-encoded; `<default>` is the quota of all others. Every write of the controller compares the
+create revision of `ctl`.
 """
 
 from typing import Any, Final
@@ -33,7 +35,7 @@ CLUSTER_ID: Final = "cluster/id"
 FEATURES: Final = "features"
 CONTROLLER: Final = "ctl"
 RECEIPTS: Final = "receipt/"
-"""Nothing that is in an image, and no beginning of what an earlier version reads, as `ctl/` would be."""
+"""Not part of an image. Not below `ctl/`, which earlier versions read by prefix."""
 BROKERS: Final = "broker/"
 FENCES: Final = "fence/"
 SUSPECTS: Final = "suspect/"
@@ -46,7 +48,7 @@ DELETED: Final = "deleted/"
 BROKER_CONFIGS: Final = "config/broker/"
 GROUP_CONFIGS: Final = "config/group/"
 CLUSTER_DEFAULT: Final = "default"
-"""Stands for the id of a broker in `config/broker/ID`: values for all brokers."""
+"""The ID in `config/broker/ID` for values of all brokers."""
 QUOTAS: Final = "quota/"
 DEFAULT_ENTITY: Final = "<default>"
 NEXT_PRODUCER_ID: Final = "pid/next"
@@ -55,7 +57,10 @@ NO_LEADER: Final = -1
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One address: `name` is upper case, `host` empty for all interfaces, `port` 0 for any free one."""
+    """A listener's address.
+
+    name: upper case. host: empty for all interfaces. port: 0 for any free one.
+    """
 
     name: str
     host: str
@@ -64,30 +69,40 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class FeaturesValue(msgspec.Struct, frozen=True):
-    """The finalized level of the feature `logfleet.version` (`logfleet.control.brokers.feature_level`). by: the version of Logfleet that wrote it so."""
+    """The finalized level of the feature `logfleet.version`.
+
+    `logfleet.control.brokers.feature_level`.
+
+    by: the version of Logfleet that wrote it.
+    """
 
     level: int = 1
     by: str = ""
 
 
 class ControllerValue(msgspec.Struct, frozen=True):
-    """Who controls: a broker's id and the incarnation (one per process start) that won."""
+    """The controller: a broker's id, and its incarnation (one per process start)."""
 
     broker: int
     incarnation: str
 
 
 class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A running broker: `listeners` are its advertised addresses, with real hosts and ports; `rack` is its zone.
+    """A running broker.
 
-    directories: `directory.id` of each of its log directories (KIP-858), by which a replica's disk is known again.
-    offline: by topic id (text form) the partitions in log directories that failed or are missing. The broker writes it anew when that changes.
-    unclean: it did not stop cleanly before this start, so that its logs may lack what it had acknowledged (KIP-966). leaving: it is
-    asked to stop, and would be let go first. since_ms: when this start was, by its wall clock, 0 if it does not tell; nothing but a preference may rest on that.
-    level: the highest feature level that it can do; a version from before there were any does not say, and can do 1.
+    listeners: its advertised addresses, with real hosts and ports. rack: its zone.
+    directories: `directory.id` of each of its log directories (KIP-858), which identify its disks.
+    offline: by topic id (text form) the partitions in log directories that failed or are missing.
+    The broker updates it.
+    unclean: it did not stop cleanly before this start, so its logs may lack records that it
+    acknowledged (KIP-966).
+    leaving: it wants to stop, and waits until the controller lets it go.
+    since_ms: when it started, by its wall clock; 0 if its version does not send it. Clocks differ,
+    so only preferences may depend on it.
+    level: the highest feature level that it supports; 1 if its version does not send it.
     previous_epoch: broker epoch of the last active registration that wrote its log directories
-    (KIP-966: PreviousBrokerEpoch), -1 if they name none or differ, None from a version that does
-    not send it.
+    (KIP-966: PreviousBrokerEpoch); -1 if they name none or differ; None if its version does not
+    send it.
     """
 
     incarnation: str
@@ -103,19 +118,20 @@ class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DirectoriesValue(msgspec.Struct, frozen=True):
-    """Log directories that hold or may hold logs of a broker: `directory.id` of each (KIP-858).
+    """The log directories that may hold logs of a broker: `directory.id` of each (KIP-858).
 
-    Instead of its id, the path of one that could not be read when the record was made first.
+    A directory that could not be read when the record was first written stands by its path instead.
     """
 
     ids: tuple[str, ...]
 
 
 class FenceValue(msgspec.Struct, frozen=True):
-    """What the controller holds a broker for: `fenced`, `active` or `draining`; nothing but fenced for any other broker epoch.
+    """The controller's decision on a registration: `fenced`, `active` or `draining`.
 
-    active: it may lead and join ISRs. draining: it may leave (Kafka: controlled shutdown); it stays leader and in sync where nobody
-    can take its place, and joins nothing.
+    A registration with another broker epoch counts as fenced.
+    active: it may lead and join ISRs. draining: it is about to stop (Kafka: controlled shutdown).
+    It joins no ISR, and stays leader and in sync only where no other broker can replace it.
     """
 
     broker_epoch: int = msgspec.field(name="be")
@@ -128,13 +144,13 @@ DRAINING: Final = "draining"
 
 
 class SuspectValue(msgspec.Struct, frozen=True):
-    """The registration to whose process REPORTER was connected, and is refused now."""
+    """The registration whose process now refuses REPORTER's connections."""
 
     broker_epoch: int = msgspec.field(name="be")
 
 
 class TopicValue(msgspec.Struct, frozen=True):
-    """`id`: text form of the topic id. `configs`: what was set for the topic, as text."""
+    """id: text form of the topic id. configs: the topic's own configuration, as text."""
 
     id: str
     configs: dict[str, str] = {}
@@ -143,16 +159,22 @@ class TopicValue(msgspec.Struct, frozen=True):
 class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """State of a partition.
 
-    replicas: broker ids, the preferred leader first. isr: the in-sync ones, each with its broker epoch.
-    leader: broker id or NO_LEADER. leader_epoch: +1 with every change of leader, also to the same broker after
-    its restart; not when the ISR shrinks (KAFKA-15021). partition_epoch: +1 with every write. min_isr: min.insync.replicas in
-    force (KAFKA-16540: it belongs to the partition, never to a broker).
-    adding, removing: those of `replicas` that a reassignment brings or takes away (KIP-455).
-    elr: eligible leaders besides the ISR (KIP-966): they left it when it was smaller than min_isr, and hold every committed record.
-    last_leader: whoever led last, NO_LEADER if nobody ever did; last_directory: `directory.id` of the disk on which it led.
-    recovering: the leader came by an unclean election, and what it lacks is lost.
-    given_up: somebody has declared that what nobody has any more is lost: a replica may begin empty, and lead. Until one does.
-    restored: the state is older than the logs, as the metadata store was restored, and nobody has led since. Those in `elr` were in sync then, and may have fallen behind.
+    replicas: broker ids, the preferred leader first. isr: the in-sync ones, each with its broker
+    epoch.
+    leader: broker id or NO_LEADER. leader_epoch: +1 with every change of leader, also to the same
+    broker after its restart; not when the ISR shrinks (KAFKA-15021). partition_epoch: +1 with every
+    write. min_isr: min.insync.replicas in force (KAFKA-16540: it belongs to the partition, never to
+    a broker).
+    adding, removing: the replicas that a reassignment adds and removes (KIP-455).
+    elr: eligible leaders besides the ISR (KIP-966): they left it when it was smaller than min_isr,
+    and hold every committed record.
+    last_leader: the newest leader, NO_LEADER if there was none; last_directory: `directory.id` of
+    the log directory in which it led.
+    recovering: the leader was elected uncleanly; records that it lacks are lost.
+    given_up: an administrator accepted the loss of records that no replica has any more: a replica
+    may start empty, and lead. Set until one leads.
+    restored: the metadata store was restored from a backup that is older than the logs, and no
+    replica has led since. Replicas in `elr` were in sync at the backup and may have fallen behind.
     """
 
     replicas: tuple[int, ...]
@@ -171,7 +193,7 @@ class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     restored: bool = False
 
     def changed(self, **changes: object) -> "PartitionValue":
-        """The next state: this one but for `changes`, which are named as the fields."""
+        """The next state: this one with `changes`, by field name, and the next partition epoch."""
         fields: dict[str, Any] = {name: getattr(self, name) for name in _PARTITION_FIELDS}
         return PartitionValue(**{**fields, "partition_epoch": self.partition_epoch + 1, **changes})
 
@@ -180,13 +202,16 @@ _PARTITION_FIELDS: Final = PartitionValue.__struct_fields__
 
 
 class ReadyValue(msgspec.Struct, frozen=True):
-    """How many partitions (from index 0) of the topic are there."""
+    """The number of partitions that the topic has, from index 0."""
 
     partitions: int
 
 
 class DeletedValue(msgspec.Struct, frozen=True):
-    """A deleted topic whose logs `brokers` still have to remove. Without this key no log is ever removed."""
+    """A deleted topic.
+
+    brokers: those that still have logs of it. A broker deletes logs only by this key.
+    """
 
     name: str
     brokers: tuple[int, ...]
@@ -195,7 +220,10 @@ class DeletedValue(msgspec.Struct, frozen=True):
 ConfigValue = dict[str, str]
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: pairs of `user`, `client-id` or `ip` with a name, by type; None as a name is the default of that type."""
+"""The entity of a quota: (type, name) pairs, sorted by type.
+
+Types `user`, `client-id`, `ip`; name None: the default of that type.
+"""
 
 QuotaValue = dict[str, float]
 """Limit by quota key, e.g. `producer_byte_rate`."""
@@ -219,7 +247,7 @@ def fence(broker_id: int) -> str:
 
 
 def suspects(broker_id: int) -> str:
-    """Prefix of all reports on a broker."""
+    """Prefix of all suspect keys of a broker."""
     return f"{SUSPECTS}{broker_id}/"
 
 
@@ -267,7 +295,7 @@ def quota(entity: QuotaEntity) -> str:
 
 
 def quota_entity(rest: str) -> QuotaEntity:
-    """What `quota` was made for, of a key without QUOTAS. Raises ValueError."""
+    """Inverse of `quota`, for a key without the prefix QUOTAS. Raises ValueError."""
     parts = rest.split("/")
     if len(parts) % 2:
         raise ValueError("not pairs of a type and a name")

@@ -1,7 +1,7 @@
-"""The meaning of the store as a value: what a transaction does to keys and revisions.
+"""The store's semantics in memory: what a transaction does to keys and revisions.
 
-The embedded store is this plus a disk. Deciding (`evaluate`) and changing (`apply`) are apart, so that a commit can be made
-durable between the two.
+The embedded store adds a disk to it. `evaluate` decides and `apply` changes, so that the store can
+make a commit durable between the two.
 """
 
 from collections.abc import Iterable
@@ -43,14 +43,14 @@ class Keyspace:
         return Snapshot(self.revision, tuple(items[key] for key in keys))
 
     def grant(self) -> int:
-        """The id of a new lease. Leases are not part of the history: whoever loads a keyspace grants anew."""
+        """The id of a new lease. Leases are not part of the history: a loaded keyspace has none."""
         lease = self._next_lease
         self._next_lease += 1
         self._leases.add(lease)
         return lease
 
     def end(self, lease: int) -> None:
-        """The lease takes no more keys. Its present ones go by applying `without_lease`."""
+        """End a lease for new keys. Applying `without_lease` deletes its present keys."""
         self._leases.discard(lease)
 
     def has_lease(self, lease: int) -> bool:
@@ -67,9 +67,9 @@ class Keyspace:
         return self._batch([Deleted(key) for key in sorted(self._items) if self._items[key].lease])
 
     def evaluate(self, txn: Txn) -> tuple[TxnResult, WatchBatch | None]:
-        """Decide, change nothing: the answer, and the revision to apply (None if nothing is written).
+        """The reply, and the revision to apply (None if nothing is written). Changes nothing.
 
-        Raises LeaseNotFound for a Put with a lease that has ended, in whichever list is done.
+        Raises LeaseNotFound for a Put with an ended lease in the executed list.
         """
         succeeded = all(self._holds(compare) for compare in txn.compares)
         operations = txn.success if succeeded else txn.failure

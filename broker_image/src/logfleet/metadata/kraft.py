@@ -1,8 +1,9 @@
-"""What Apache Kafka's own metadata log says: the records of `__cluster_metadata-0` and of its snapshots, replayed.
+"""Replays Apache Kafka's metadata log: the records of `__cluster_metadata-0` and of its snapshots.
 
-Each record's value is a frame: the frame's version, the record's kind and its version as unsigned varints, then the message
-(AbstractApiMessageSerde, MetadataRecordSerde). Only what a broker needs that takes the node's partitions over is kept. Records of a
-metadata transaction (KIP-868) count once it has ended.
+Each record's value is a frame: the frame's version, the record's kind and its version as unsigned
+varints, then the message (AbstractApiMessageSerde, MetadataRecordSerde). The replay keeps only what
+a broker needs to take over the node's partitions. Records of a metadata transaction (KIP-868) apply
+once it has ended.
 """
 
 from typing import Final
@@ -28,7 +29,7 @@ from logfleet.wire.primitives import read_uvarint
 FRAME_VERSION: Final = 1
 LEADER_UNCHANGED: Final = -2
 NEWEST_KIND: Final = 29
-"""Of Kafka 4.4 (UnregisterControllerRecord)."""
+"""The newest record kind of Kafka 4.4 (UnregisterControllerRecord)."""
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 TOPIC_CONFIG: Final = 2
 BROKER_CONFIG: Final = 4
@@ -37,11 +38,11 @@ GROUP_CONFIG: Final = 32
 
 
 class UnreadableKraft(Exception):
-    """A record of Kafka's metadata that this version does not know or cannot read. The text is one line."""
+    """A metadata record of Kafka that this version cannot read. The message is one line."""
 
 
 class KraftPartition(msgspec.Struct):
-    """replicas: broker ids. leader_epoch: the newest that was given to a leader."""
+    """replicas: broker ids. leader_epoch: of its newest leader."""
 
     replicas: tuple[int, ...]
     leader_epoch: int
@@ -56,9 +57,10 @@ class KraftTopic(msgspec.Struct):
 
 
 class KraftMetadata:
-    """The cluster as far as it was replayed. `replay` is the only mutator.
+    """The cluster after the records replayed so far. `replay` is the only mutator.
 
-    configs: by kind and name of the resource ("" is the default of all brokers). acls: ids. next_producer_id: the first that was given to no broker.
+    configs: by kind and name of the resource ("" is the default of all brokers). acls: their ids.
+    next_producer_id: the first producer id that no broker got.
     """
 
     def __init__(self) -> None:
@@ -70,7 +72,7 @@ class KraftMetadata:
         self._transaction: list[bytes] | None = None
 
     def replay(self, value: bytes) -> None:
-        """Take the next record's value. Raises UnreadableKraft."""
+        """Apply the next record's value. Raises UnreadableKraft."""
         try:
             frame, position = read_uvarint(value, 0)
             kind, position = read_uvarint(value, position)
@@ -79,7 +81,8 @@ class KraftMetadata:
             raise UnreadableKraft(f"a metadata record is unreadable: {error}") from error
         if frame != FRAME_VERSION or kind > NEWEST_KIND:
             raise UnreadableKraft(
-                f"a metadata record of kind {kind} in a frame of version {frame} is newer than Kafka 4.4"
+                f"a metadata record of kind {kind} in a frame of version {frame} is newer than "
+                "Kafka 4.4"
             )
         if kind == BEGIN_TRANSACTION:
             self._transaction = []
@@ -138,7 +141,10 @@ class KraftMetadata:
         self.configs.pop((TOPIC_CONFIG, removed.name), None)
 
     def _change(self, record: PartitionChangeRecord) -> None:
-        """As PartitionRegistration.merge: the epoch grows with each leader that is named, to the same one too."""
+        """Apply a change. Each named leader raises the epoch, even if it is the same broker.
+
+        Source: PartitionRegistration.merge.
+        """
         partition = self._topic(record.topic_id).partitions.get(record.partition_id)
         if partition is None:
             raise UnreadableKraft(

@@ -1,4 +1,7 @@
-"""How many writes become few transactions, within what a store takes (`logfleet.metadata.store`)."""
+"""Packs many writes into few transactions, within the store's limits.
+
+`logfleet.metadata.store`.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -17,7 +20,10 @@ from logfleet.metadata.store import (
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One write and what must hold for it; compares that several steps share are sent once per transaction."""
+    """One write and its compares.
+
+    A compare that several steps share is sent once per transaction.
+    """
 
     write: Put | Delete | DeletePrefix
     compares: tuple[Compare, ...] = ()
@@ -35,8 +41,8 @@ def pack_steps(
     """The steps in their order, in as few transactions as the store's limits and steps_max allow.
 
     first: compares of the first transaction only; rest: those of each later one.
-    reserved, reserved_bytes: entries of each list, and bytes, that are left free in each transaction.
-    A step that is too large by itself stands alone, and `check_txn` refuses it.
+    reserved, reserved_bytes: entries of each list, and bytes, that are left free in each
+    transaction. A step that is too large gets a transaction of its own, which `check_txn` refuses.
     """
     entries_max = TXN_OPERATIONS_MAX - reserved
     steps_max = min(steps_max, entries_max)
@@ -51,7 +57,7 @@ def pack_steps(
 
 
 class _Filling:
-    """A transaction that steps are added to. The first one always has room."""
+    """A transaction that is being filled. It always has room for its first step."""
 
     def __init__(self, compares: Iterable[Compare], reserved_bytes: int) -> None:
         self.compares = dict.fromkeys(compares)

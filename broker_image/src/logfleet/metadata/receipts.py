@@ -1,16 +1,19 @@
-"""How a controller knows its own writes: each transaction puts a receipt, a key that nobody else writes.
+"""How a controller recognises its own writes: each transaction writes a receipt, a key of its own.
 
-An attempt whose answer is lost may have been applied or not. The repetition then fails in both cases: by the attempt's
-own work, or by somebody else's. What the transaction is about cannot tell the two apart, as leaders write the same
-bytes to a partition's key. A receipt can: its value, the controller epoch and a number, is written once only.
+If the reply to an attempt is lost, the attempt may have been applied or not. Its retry fails in
+both cases: because of the attempt itself, or because of another writer. The written keys cannot
+show which, as leaders may write the same bytes to a partition's key. A receipt can: its value, the
+controller epoch and a number, is written only once.
 
-A receipt's key names the broker that controls and a slot. Up to SLOTS transactions are under way at a time and each has
-a slot of its own, as one shared key would be overwritten by the next transaction before the first one is recognised.
-As the key names the broker, the next controller overwrites no receipt of the last one, which may still wait for an
-answer. So the keys stay few: SLOTS of each broker that has ever controlled.
+A receipt's key names the controller's broker id and a slot. Up to SLOTS transactions are pending at
+a time, each with its own slot: a shared key would be overwritten by the next transaction before the
+first one is recognised. The broker id in the key keeps the next controller from overwriting
+receipts of the last one, which may still wait for a reply. There are at most SLOTS keys for each
+broker that was ever the controller.
 
-Each transaction also compares the revision of its slot. So at most one of all attempts in a slot is ever applied: a
-duplicate that the store holds and applies late fails, whatever else the transaction compares.
+Each transaction also compares the revision of its slot. So at most one of all attempts in a slot is
+ever applied: a duplicate that the store holds and applies late fails, whatever else the transaction
+compares.
 """
 
 from collections import deque
@@ -30,11 +33,14 @@ from logfleet.metadata.store import (
 )
 
 SLOTS: Final = 8
-"""Transactions of a controller under way: a broker that led 4,000 partitions is replaced within about a second."""
+"""Pending transactions of a controller.
+
+With 8, the 4,000 partitions of a dead broker get leaders in about 1 s.
+"""
 
 
 class Receipt:
-    """One slot and what the transaction in it writes there. revision: of the slot's key, 0 while it is absent."""
+    """A slot and its current transaction. revision: of the slot's key, 0 while it is absent."""
 
     __slots__ = ("_nonce", "key", "revision")
 
@@ -47,8 +53,8 @@ class Receipt:
         self._nonce = nonce
 
     def on(self, txn: Txn) -> Txn:
-        """The transaction as it is committed. If its compares fail, it reads who controls, and the slot."""
-        assert not txn.failure, "what it reads is read here"
+        """`txn` with the receipt. If a compare fails it reads the controller's key and the slot."""
+        assert not txn.failure, "the receipt sets the reads of a failed transaction"
         return Txn(
             (*txn.compares, modified_at(self.key, self.revision)),
             (*txn.success, Put(self.key, self._nonce)),
@@ -56,10 +62,12 @@ class Receipt:
         )
 
     def settled(self, result: TxnResult, *, unanswered: bool) -> bool:
-        """Whether the transaction was done, by its definite answer; `revision` is the one that did it then.
+        """Whether the transaction was applied, by its definite reply.
 
-        unanswered: an earlier attempt may have been applied. Both are needed: without such an attempt nothing can have
-        been done, and with one, only the slot shows whether it has.
+        Then `revision` is its revision.
+
+        unanswered: an earlier attempt got no reply, so it may have been applied; the slot shows
+        that. Without such an attempt a failed transaction was never applied.
         """
         present = None if result.succeeded else result.reads[-1]
         was_done = result.succeeded or (
@@ -83,16 +91,19 @@ _OF_NOTHING: Final = _LARGEST.on(Txn())
 RECEIPT_BYTES_MAX: Final = sum(
     map(entry_bytes, (*_OF_NOTHING.compares, *_OF_NOTHING.success, *_OF_NOTHING.failure))
 )
-"""What a receipt adds to a transaction; it takes one entry more in the lists of compares and writes."""
+"""Bytes that a receipt adds to a transaction. It also adds one compare and one write."""
 
 
 def check_with_receipt(txn: Txn) -> None:
-    """Raise ValueError if no store takes the transaction with whatever receipt (`check_txn`)."""
+    """Raise ValueError if the transaction with its receipt exceeds a limit of the store.
+
+    `check_txn`.
+    """
     check_txn(_LARGEST.on(txn))
 
 
 class Receipts:
-    """The slots of one term. held: the keys of this broker's receipts as its last term has left them."""
+    """The slots of one term. held: this broker's receipts from its last term."""
 
     def __init__(self, epoch: int, broker_id: int, held: Iterable[KeyValue]) -> None:
         revisions = {item.key: item.mod_revision for item in held}
@@ -102,8 +113,8 @@ class Receipts:
         self._begun = 0
 
     def take(self) -> Receipt:
-        """A free slot, for a transaction that begins. To be given back once its answer is definite."""
-        assert self._free, f"more than {SLOTS} transactions of one term are under way"
+        """A free slot for a new transaction. Give it back once the reply is definite."""
+        assert self._free, f"more than {SLOTS} transactions of one term are pending"
         self._begun += 1
         receipt = self._free.popleft()
         receipt.begin(f"{self._epoch}/{self._begun}".encode())

@@ -1,7 +1,8 @@
-"""A persistent map: the old one stays as it was, the new one shares all but what changed.
+"""A persistent map: an update returns a new map, which shares all unchanged parts with the old one.
 
-A map of n keys is 256 dicts; a change copies one of them and the row of pointers, so an update among 500,000 keys costs
-about 2,000 entries, not all. A trie would copy less, but at Python speed, and read slower (a look-up here is two C calls).
+A map of n keys is 256 dicts; a change copies one of them and the row of pointers, so an update
+among 500,000 keys costs about 2,000 entries. A trie would copy less, but in Python, and would read
+more slowly (a look-up here is two C calls).
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,10 @@ SHARDS = 256
 
 
 class ShardedMap(Generic[K, V]):
-    """Immutable from outside; `updated` makes the next one. Iterates values in no particular order."""
+    """Immutable from outside; `updated` makes the next one.
+
+    Iterates values in no particular order.
+    """
 
     __slots__ = ("_shards", "_size")
 
@@ -36,7 +40,7 @@ class ShardedMap(Generic[K, V]):
             yield from shard.values()
 
     def updated(self, changes: Mapping[K, V | None]) -> "ShardedMap[K, V]":
-        """This map with `changes`; None takes a key out."""
+        """This map with `changes`; None removes a key."""
         if not changes:
             return self
         shards: list[Mapping[K, V]] = list(self._shards)

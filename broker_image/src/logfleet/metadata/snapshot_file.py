@@ -1,10 +1,15 @@
 """Snapshots of the metadata store as files: all keys at one revision, as text, with a checksum.
 
-Not a copy of etcd's own database: it is restored into any empty store, of one member or three, of another version, or embedded. Lines of JSON: a head, a line per key (value in base64), and at the
-end the SHA-256 of all before it, without which a file that was cut off would look whole. What is bound to a lease is left out: registrations and elections are not data.
+A snapshot is not a copy of etcd's database: it can be restored into any empty store, of one member
+or three, of another version, or embedded. The file is lines of JSON: a head, one line per key
+(value in base64), and the SHA-256 of everything before it, which reveals a truncated file. Keys
+with a lease are left out: registrations and elections are not data.
 
-A restored store is older than the brokers' logs, so `restored` raises what must never be given out again: leader epochs, by which consumers know that a leader is a newer one (KIP-320), and
-producer ids (KIP-98). Nobody is in an ISR; who was, is an eligible leader (KIP-966), as if all had died at once, but one that may have fallen behind since (`PartitionValue.restored`). Broker epochs are revisions, which begin anew in another etcd.
+A restored store is older than the brokers' logs, so `restored` raises the numbers that must never
+be given out twice: leader epochs, by which consumers recognise a newer leader (KIP-320), and
+producer ids (KIP-98). All ISRs are empty, and their former members are eligible leaders (KIP-966)
+that may have fallen behind since (`PartitionValue.restored`). Broker epochs need no change: they
+are revisions, and another etcd counts its own.
 """
 
 import base64
@@ -23,15 +28,18 @@ EPOCHS_UP: Final = 1_000_000
 PRODUCER_IDS_UP: Final = 1 << 40
 SINCE_THEN: Final = "what-moved-away-since-the-snapshot"
 LEFT_OUT: Final = (keys.FENCES, keys.SUSPECTS, keys.BROKERS, keys.CONTROLLER, keys.RECEIPTS)
-"""What is about registrations, which end with their leases, and about terms of control."""
+"""Keys about registrations, which end with their leases, and about the controller's terms."""
 
 
 class DamagedSnapshot(Exception):
-    """The file is none, or not whole. The text says what is wrong."""
+    """The file is not a snapshot, or is damaged. The message gives the reason."""
 
 
 class SnapshotHead(msgspec.Struct, frozen=True):
-    """cluster: its name. revision: of the store, of all keys alike. taken: RFC 3339, UTC. keys: their number."""
+    """cluster: its name.
+
+    revision: of the store, for all keys. taken: RFC 3339, UTC. keys: how many.
+    """
 
     format: int
     cluster: str
@@ -50,7 +58,7 @@ class _Foot(msgspec.Struct, frozen=True):
 
 
 def encode(cluster: str, snapshot: Snapshot, taken: str) -> bytes:
-    """The file."""
+    """The content of the file."""
     kept = [item for item in snapshot.items if not item.lease and not item.key.startswith(LEFT_OUT)]
     head = SnapshotHead(FORMAT, cluster, snapshot.revision, taken, len(kept))
     lines = [_Line(item.key, base64.b64encode(item.value).decode()) for item in kept]
@@ -63,9 +71,9 @@ def decode(data: bytes) -> tuple[SnapshotHead, dict[str, bytes]]:
     """Head, and values by key. Raises DamagedSnapshot."""
     body, newline, foot = data.removesuffix(b"\n").rpartition(b"\n")
     try:
-        told = msgspec.json.decode(foot, type=_Foot).sha256
-        if hashlib.sha256(body + newline).hexdigest() != told:
-            raise DamagedSnapshot("its checksum is another one than it says")
+        expected = msgspec.json.decode(foot, type=_Foot).sha256
+        if hashlib.sha256(body + newline).hexdigest() != expected:
+            raise DamagedSnapshot("its content does not match its checksum")
         first, *lines = body.split(b"\n")
         head = msgspec.json.decode(first, type=SnapshotHead)
         found = [msgspec.json.decode(line, type=_Line) for line in lines]
@@ -77,10 +85,15 @@ def decode(data: bytes) -> tuple[SnapshotHead, dict[str, bytes]]:
 
 
 def restored(items: Mapping[str, bytes]) -> Iterator[Put]:
-    """What is to be written into an empty store, the cluster's id last: without it brokers refuse to start, so that none begins with a half.
+    """The writes that restore a snapshot into an empty store.
 
-    Of each broker a directory is on record that is not there (SINCE_THEN). Where a broker had a replica whose log has moved away since, it so says that it lacks it
-    (`control.log_directories`), and begins none that might be elected instead of what was acknowledged.
+    The cluster's id comes last: brokers refuse to start without it, so none starts on half a
+    restore.
+
+    Each broker's record gets a log directory that does not exist (SINCE_THEN). If a replica's log
+    moved to another broker after the snapshot, its former broker then reports that it lacks the log
+    (`control.log_directories`). It must not create an empty one, which might be elected in place of
+    the log that holds the acknowledged records.
     """
     for key, value in sorted(items.items()):
         if key == keys.CLUSTER_ID:
@@ -89,8 +102,8 @@ def restored(items: Mapping[str, bytes]) -> Iterator[Put]:
             state = msgspec.json.decode(value, type=PartitionValue)
             yield Put(key, keys.encode(_as_after_a_death(state)))
         elif key.startswith(keys.DIRECTORIES):
-            known = msgspec.json.decode(value, type=DirectoriesValue)
-            yield Put(key, keys.encode(DirectoriesValue((*known.ids, SINCE_THEN))))
+            recorded = msgspec.json.decode(value, type=DirectoriesValue)
+            yield Put(key, keys.encode(DirectoriesValue((*recorded.ids, SINCE_THEN))))
         elif key == keys.NEXT_PRODUCER_ID:
             yield Put(key, str(int(value) + PRODUCER_IDS_UP).encode())
         else:

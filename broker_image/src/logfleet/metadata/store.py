@@ -1,26 +1,27 @@
 """The contract of the metadata store: what the brokers of a fleet agree on, and how it may change.
 
-One ordered history of revisions over string keys. A transaction compares and writes many keys at once and makes one revision;
-a watch delivers those revisions in order, each complete. etcd (`logfleet.io.etcd`) implements it for a fleet, SQLite
-(`logfleet.io.sqlite`) for a single node; what stands above cannot tell them apart.
+One ordered history of revisions over string keys. A transaction compares and writes many keys at
+once and makes one revision; a watch delivers those revisions in order, each complete. etcd
+(`logfleet.io.etcd`) implements it for a fleet, SQLite (`logfleet.io.sqlite`) for a single node;
+callers cannot distinguish them.
 
-Two rules for whoever writes:
+Two rules for every writer:
 
 * **Owning a lease excludes nobody.** A process may act after its lease has ended (etcd issue #10811), so every write
-  carries a compare on what its right rests on.
+  compares the key that permits it.
 * **A read never settles an unknown transaction.** After `UnknownOutcome` an etcd member may still hold the proposal and
   commit it later, so a read that does not show it proves nothing. Commit the same keys with the same compare
-  again until one attempt gets a definite answer: it succeeded, and the older one can no longer; or its compare failed,
-  and what is there now (a `Get` in `failure` brings it along) is the truth, maybe written by the older attempt.
+  again until one attempt gets a definite reply. If it succeeded, the older attempt cannot any more. If its compare failed,
+  the value in the store (a `Get` in `failure` returns it) is final, and the older attempt may have written it.
 
 Errors::
 
     StoreError
-    ├── StoreUnavailable   nothing was changed; the same call may succeed later, maybe once somebody has made room
-    ├── UnknownOutcome     the transaction was applied, or not, or will be (see above)
-    ├── StoreRefused       a definite no that repeating does not cure: no permission, a request that cannot be
+    ├── StoreUnavailable   nothing was changed; a retry may succeed, for a full store once it has room
+    ├── UnknownOutcome     the transaction was applied, was not, or still may be (see above)
+    ├── StoreRefused       a retry fails too: no permission, or an invalid request
     ├── LeaseNotFound      a transaction named a lease that has ended; nothing was changed
-    ├── StoreReplaced      another store answers at this address; whatever was read before is worth nothing
+    ├── StoreReplaced      another store replies at this address; discard everything read before
     └── StoreLocked        another process has this embedded store open
 """
 
@@ -33,11 +34,14 @@ import msgspec
 TXN_OPERATIONS_MAX = 128
 """Per list of a transaction: etcd's --max-txn-ops."""
 TXN_BYTES_MAX = 1024 * 1024
-"""Keys and values of a transaction: two thirds of etcd's --max-request-bytes, the rest is framing and prefix."""
+"""Keys and values of a transaction.
+
+Two thirds of etcd's --max-request-bytes, the rest is framing and prefix.
+"""
 
 
 class StoreError(Exception):
-    """The metadata store did not do what it was asked for."""
+    """A call to the metadata store failed."""
 
 
 class StoreUnavailable(StoreError):
@@ -91,7 +95,8 @@ class Target(Enum):
 class Compare(msgspec.Struct, frozen=True):
     """True if the key's target equals the operand (or differs from it, if `negated`).
 
-    An absent key has revisions and version 0 and no value: no compare on the value of an absent key is true.
+    An absent key has revisions and version 0 and no value: no compare on the value of an absent key
+    is true.
     """
 
     key: str
@@ -126,7 +131,7 @@ def value_is(key: str, value: bytes) -> Compare:
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Writes the key. lease: id of a lease it shall end with; 0 detaches it from the one it had."""
+    """Writes the key. lease: the lease whose end deletes the key; 0 detaches it from its lease."""
 
     key: str
     value: bytes
@@ -138,7 +143,10 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class DeletePrefix(msgspec.Struct, frozen=True):
-    """Deletes every key that begins with `prefix` (not empty): one operation, whatever their number."""
+    """Deletes every key that begins with `prefix` (not empty).
+
+    One operation, whatever their number.
+    """
 
     prefix: str
 
@@ -151,10 +159,10 @@ Operation = Put | Delete | DeletePrefix | Get
 
 
 class Txn(msgspec.Struct, frozen=True):
-    """If all compares hold, `success` is done, else `failure`: at once, as one revision.
+    """If all compares hold, `success` is executed, else `failure`: atomically, as one revision.
 
-    Refused by `check_txn` before it is sent: more than TXN_OPERATIONS_MAX entries in a list, more than TXN_BYTES_MAX in
-    all, a key named twice in one list of operations.
+    Refused by `check_txn` before it is sent: more than TXN_OPERATIONS_MAX entries in a list, more
+    than TXN_BYTES_MAX in all, a key named twice in one list of operations.
     """
 
     compares: Sequence[Compare] = ()
@@ -163,12 +171,12 @@ class Txn(msgspec.Struct, frozen=True):
 
 
 class TxnResult(msgspec.Struct, frozen=True):
-    """The definite answer to a transaction.
+    """The definite reply to a transaction.
 
     succeeded: the compares held.
-    revision: the one that this transaction made; the store's newest if it wrote nothing. That may be of a key under another
-    prefix, and no watch need ever reach it.
-    reads: one entry per Get of the list that was done, in its order; None for an absent key.
+    revision: the revision that it made; if it wrote nothing, the store's newest, which may be a
+    write under another prefix that no watch of this prefix ever delivers.
+    reads: one entry per Get of the executed list, in its order; None for an absent key.
     """
 
     succeeded: bool
@@ -186,7 +194,7 @@ Event = KeyValue | Deleted
 class WatchBatch(msgspec.Struct, frozen=True):
     """Everything that one revision changed (under the watched prefix), in the transaction's order.
 
-    Without events: nothing that is still to come belongs to this revision or an earlier one.
+    Without events: the watch has delivered everything up to this revision.
     """
 
     revision: int
@@ -196,7 +204,7 @@ class WatchBatch(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """All keys under a prefix as they stood at `revision`, sorted by key.
 
-    From a watch it means: forget what you know, this is all there is; the batches that follow come after it.
+    From a watch it means: replace all earlier state by this; the batches that follow come after it.
     """
 
     revision: int
@@ -204,39 +212,46 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Lease(Protocol):
-    """Keys that end together. It is kept alive from `grant_lease` on, until it is revoked or lost, however long the store does not answer."""
+    """Keys that expire together.
+
+    It is kept alive from `grant_lease` until it is revoked or lost, even while the store does not
+    reply.
+    """
 
     @property
     def id(self) -> int: ...
 
     @property
     def ttl_s(self) -> int:
-        """What the store granted, at least what was asked for."""
+        """The granted time to live, at least the requested one."""
         ...
 
     @property
     def deadline_s(self) -> float:
-        """Until then (`logfleet.io.clock.boot_s`) no other process can have seen it expire.
+        """No other process can have seen it expire before this time (`logfleet.io.clock.boot_s`).
 
-        Counted from the moment the last answered keepalive was sent. Infinite where the store lives in this process. Once it
-        has passed the lease may have ended or not: while the store does not answer, nobody knows.
+        It counts from the moment when the last answered keepalive was sent; infinite for an
+        embedded store. After it the lease may have ended or not; only the store can answer that.
         """
         ...
 
     async def lost(self) -> None:
-        """Return when the lease has ended: it was revoked, or the store answers that it expired."""
+        """Return when the lease has ended: it was revoked, or the store reports that it expired."""
         ...
 
     async def revoke(self) -> None:
-        """End it, and its keys with it, as one revision. Nothing happens if it has ended.
+        """End it and delete its keys, as one revision. Does nothing if it has ended.
 
-        Raises StoreUnavailable if no store could be told; then it ends by itself.
+        Raises StoreUnavailable if no store replied; then the lease expires by itself.
         """
         ...
 
 
 class MetadataStore(Protocol):
-    """Reads are linearizable. Every call may raise StoreUnavailable, StoreRefused and StoreReplaced."""
+    """Reads are linearizable.
+
+    Every call may raise StoreUnavailable, StoreRefused and StoreReplaced.
+    """
 
     async def get(self, key: str) -> KeyValue | None: ...
 
@@ -245,7 +260,10 @@ class MetadataStore(Protocol):
         ...
 
     async def txn(self, txn: Txn) -> TxnResult:
-        """Raises UnknownOutcome, LeaseNotFound; ValueError for a transaction that `check_txn` refuses."""
+        """Raises UnknownOutcome, LeaseNotFound.
+
+        ValueError for a transaction that `check_txn` refuses.
+        """
         ...
 
     async def grant_lease(self, ttl_s: int) -> Lease: ...
@@ -253,26 +271,31 @@ class MetadataStore(Protocol):
     def watch(
         self, prefix: str = "", *, after_revision: int | None = None
     ) -> AsyncGenerator[Snapshot | WatchBatch, None]:
-        """All changes under `prefix` in the order of their revisions, none left out, none twice.
+        """All changes under `prefix` in the order of their revisions, each exactly once.
 
-        after_revision: where to go on; None begins with a Snapshot. Where the history after it is gone (compacted), a
-        Snapshot comes instead, and batches from there. Lost connections are mended inside; the stream ends only
-        with the store (StopAsyncIteration after `close`) or by StoreRefused or StoreReplaced.
-        Close the generator (contextlib.aclosing).
+        after_revision: where to resume; None begins with a Snapshot. If the history after it was
+        compacted, a Snapshot comes first, then batches. The watch reconnects by itself; it ends
+        only with the store (StopAsyncIteration after `close`), or by StoreRefused or StoreReplaced.
+        The caller closes the generator (contextlib.aclosing).
         """
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget the history up to `revision`: a watch that asks for it gets a Snapshot."""
+        """Drop the history up to `revision`: a watch that resumes before it gets a Snapshot."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections, threads and locks. Leases are not revoked: to the others, this process has died."""
+        """Release connections, threads and locks.
+
+        Leases are not revoked: they expire, as after a crash.
+        """
         ...
 
 
 def check_txn(txn: Txn) -> None:
-    """Raise ValueError for what no implementation takes, so that none takes what another would not."""
+    """Raise ValueError for a transaction over the limits, which are the same for all
+    implementations.
+    """
     for entries in (txn.compares, txn.success, txn.failure):
         if len(entries) > TXN_OPERATIONS_MAX:
             raise ValueError(
@@ -286,7 +309,7 @@ def check_txn(txn: Txn) -> None:
 
 
 def entry_bytes(entry: Compare | Operation) -> int:
-    """What it counts towards TXN_BYTES_MAX."""
+    """Its size, counted towards TXN_BYTES_MAX."""
     match entry:
         case Compare(key):
             return len(key) + 16

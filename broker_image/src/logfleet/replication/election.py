@@ -1,5 +1,6 @@
-"""Election of a partition's leader: the controller's rules, over one partition and an image's
-brokers.
+"""Election of a partition's leader.
+
+The controller's rules, over one partition and an image's brokers.
 
 The first rule that applies decides:
 
@@ -170,8 +171,9 @@ def _replacing(
 def preferred_state(
     state: PartitionValue, brokers: Brokers, offline: Collection[int] = ()
 ) -> PartitionValue | None:
-    """The state led by the preferred leader; None if it leads already, or is not in sync and
-    active.
+    """The state led by the preferred leader.
+
+    None if it leads already, or is not in sync and active.
     """
     broker = _present(state, brokers, offline).get(state.replicas[0])
     if broker is None or not broker.is_active or state.leader == broker.id:
@@ -182,9 +184,9 @@ def preferred_state(
 
 
 def is_unclean(before: PartitionValue, after: PartitionValue) -> bool:
-    """Whether the change elects a leader that may lack records (Kafka:
+    """Whether the change elects a leader that may lack records.
 
-    UncleanLeaderElectionsPerSec).
+    Source: Kafka: UncleanLeaderElectionsPerSec.
     """
     is_elected = after.leader != NO_LEADER and after.leader_epoch != before.leader_epoch
     return after.recovering and is_elected
@@ -246,8 +248,9 @@ def _last_leader(state: PartitionValue) -> int:
 
 
 def _in_sync(state: PartitionValue, present: Brokers) -> list[Member]:
-    """The members that stay in the ISR; draining brokers stay only if it would be too small
-    otherwise.
+    """The members that stay in the ISR.
+
+    Draining brokers stay only if it would be too small otherwise.
     """
     isr = [each for each in state.isr if each[0] in present and present[each[0]].epoch == each[1]]
     active = [each for each in isr if present[each[0]].is_active]

@@ -11,8 +11,9 @@ def leader_epoch_error(current: int, leader_epoch: int) -> ErrorCode:
     """Whether the leader of `leader_epoch` serves a request that names the epoch `current`.
 
     NONE: it does, also if current is NO_EPOCH. FENCED_LEADER_EPOCH: the request names an older
-    epoch. UNKNOWN_LEADER_EPOCH: it names a newer one, which this broker has not seen yet. Source:
-    Partition.checkCurrentLeaderEpoch.
+    epoch.
+    UNKNOWN_LEADER_EPOCH: it names a newer one, which this broker has not seen yet.
+    Source: Partition.checkCurrentLeaderEpoch.
     """
     if current in {leader_epoch, NO_EPOCH}:
         return ErrorCode.NONE

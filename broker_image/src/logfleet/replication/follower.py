@@ -102,8 +102,9 @@ def decide(
 
 
 def _cut(offset: int, leader_start_offset: int) -> FollowerStep:
-    """Truncate at `offset`, where the logs diverge; reset if that is at or below the leader's
-    start.
+    """Truncate at `offset`, where the logs diverge.
+
+    Reset if that is at or below the leader's start.
 
     A leader has no epochs for the records that it has deleted, so it reports its log start as the
     end of each such epoch (LeaderEpochFileCache.endOffsetFor). The follower's records below it may

@@ -94,7 +94,10 @@ def isr_txns(image: ClusterImage, me: Member, changes: Mapping[str, IsrChange]) 
 def read_answer(
     txn: Txn, answer: TxnResult, changes: Mapping[str, IsrChange]
 ) -> dict[str, Won | Lost | Alone]:
-    """The outcome of each change in a transaction of `isr_txns`, by key. answer: a definite reply."""
+    """The outcome of each change in a transaction of `isr_txns`, by key.
+
+    answer: a definite reply.
+    """
     outcomes: dict[str, Won | Lost | Alone] = {}
     found = _found(txn, answer)
     for write in _writes(txn):

@@ -84,11 +84,12 @@ class LeaderReplicas:
 
     me: the leader's broker id. state, revision: the partition's state in the store, as last seen.
     pending: the ISR change that is being written, or None. followers: by broker id.
-    epoch_start_offset: the log's end when this epoch began. high_watermark: every record below it
-    is committed (exclusive). `appended` and `fetched` return whether it moved; after `isr_change`,
-    `won`, `lost` and `learned` the caller compares it. is_at_min_isr: whether the ISR is large
-    enough for acks=all and for the high watermark (KIP-966). isr_change_due: whether to call
-    `isr_change` now; it is also due every lag_max_ms / 2.
+    epoch_start_offset: the log's end when this epoch began.
+    high_watermark: every record below it is committed (exclusive). `appended` and `fetched` return
+    whether it moved; after `isr_change`, `won`, `lost` and `learned` the caller compares it.
+    is_at_min_isr: whether the ISR is large enough for acks=all and for the high watermark
+    (KIP-966).
+    isr_change_due: whether to call `isr_change` now; it is also due every lag_max_ms / 2.
     """
 
     __slots__ = (
@@ -170,8 +171,7 @@ class LeaderReplicas:
         return before <= self.high_watermark < offset and self._move()
 
     def _is_in_sync(self, follower: Follower) -> bool:
-        """Whether it may join the ISR: it has all committed records, and all from before this
-        epoch.
+        """Whether it has all committed records, and all from before this epoch: it may join the ISR.
 
         Source: Kip320.tla, rule 4.
         """
@@ -214,8 +214,9 @@ class LeaderReplicas:
     # Changes of the ISR
 
     def isr_change(self, now_ms: int, is_eligible: Callable[[int, int], bool]) -> IsrChange | None:
-        """The ISR change to write, which is then `pending`; None if none is needed or one is
-        pending.
+        """The ISR change to write, which is then `pending`.
+
+        None if none is needed or one is pending.
 
         is_eligible: whether (broker id, broker epoch) may join by the image: it is registered and
         active (KIP-841), and its replica is not offline. Source: KIP-497.
@@ -322,9 +323,7 @@ class LeaderReplicas:
 
     @property
     def has_eligible(self) -> bool:
-        """Whether a broker outside the ISR is an eligible leader (KIP-966), now or by the pending
-        change.
-        """
+        """Whether the state or the pending change names an eligible leader (KIP-966)."""
         return bool(self.state.elr or (self.pending is not None and self.pending.state.elr))
 
     def low_watermark(self, log_start_offset: int, is_alive: Callable[[int], bool]) -> int:

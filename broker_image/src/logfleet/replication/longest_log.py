@@ -18,7 +18,9 @@ from logfleet.replication.fetch_check import EpochEnd
 from logfleet.replication.partition_state import Member
 
 LogEnds = Mapping[Member, EpochEnd]
-"""(Last leader epoch, end offset) of a replica's log, by registration; SILENT if it did not reply.
+"""(Last leader epoch, end offset) of a replica's log, by registration.
+
+SILENT if it did not reply.
 """
 SILENT: Final[EpochEnd] = (-1, -1)
 """Less than the end of any log: an empty log ends at offset 0."""
@@ -26,8 +28,9 @@ NOBODY_ASKED: Final[LogEnds] = {}
 
 
 def has_disk(state: PartitionValue, broker: Broker) -> bool:
-    """Whether the broker has the log directory in which it led last; True if none is recorded
-    (KIP-858).
+    """Whether the broker has the log directory in which it led last.
+
+    True if none is recorded (KIP-858).
     """
     is_recorded = broker.id == state.last_leader and state.last_directory
     return not is_recorded or state.last_directory in broker.value.directories
@@ -38,8 +41,9 @@ def candidates(
 ) -> Sequence[Broker]:
     """The replicas among which the longest log decides, the last leader first.
 
-    Empty while a broker must be waited for; with `unclean` none is waited for. state: without a
-    leader, and without a replica that may lead cleanly. active: its active replicas.
+    Empty while a broker must be waited for; with `unclean` none is waited for.
+    state: without a leader, and without a replica that may lead cleanly. active: its active
+    replicas.
     """
     there = {broker.id for broker in active if has_disk(state, broker)}
     if not unclean and (not _may_ask(state) or not _needed(state) <= there):
@@ -75,7 +79,10 @@ def longest(
 
 
 def _emptied_end(last_leaders: EpochEnd) -> int:
-    """The end of the last leader's log if all its records were deleted and it has no epoch; else 0."""
+    """The end of the last leader's log if all its records were deleted and it has no epoch.
+
+    Else 0.
+    """
     epoch, end_offset = last_leaders
     return max(0, end_offset) if epoch == NO_EPOCH else 0
 
@@ -85,7 +92,8 @@ def _may_ask(state: PartitionValue) -> bool:
 
 
 def _needed(state: PartitionValue) -> set[int]:
-    """The brokers that an election waits for: the last leader (KIP-966); after a restore the former
-    ISR.
+    """The brokers that an election waits for: the last leader (KIP-966).
+
+    After a restore the former ISR.
     """
     return set(state.elr) or {state.last_leader}

@@ -1,5 +1,6 @@
-"""The steps of a reassignment (KIP-455): add the new replicas; once all are in sync, remove the
-old.
+"""The steps of a reassignment (KIP-455): add the new replicas.
+
+Once all are in sync, remove the old.
 
 The plan is in the partition's state, so it survives the client, every broker and the controller:
 `replicas` is the target, followed by the replicas to remove; `adding` are the new ones; `removing`
