@@ -58,7 +58,7 @@ class Broker(msgspec.Struct, frozen=True):
 
     @property
     def is_draining(self) -> bool:
-        """Whether it is about to stop: other brokers take its leaderships and its places in ISRs."""
+        """Whether it is about to stop: other brokers replace it as leader and in ISRs."""
         return self.state == DRAINING
 
     @property

@@ -7,17 +7,18 @@ callers cannot distinguish them.
 
 Two rules for every writer:
 
-* **Owning a lease excludes nobody.** A process may act after its lease has ended (etcd issue #10811), so every write
-  compares the key that permits it.
-* **A read never settles an unknown transaction.** After `UnknownOutcome` an etcd member may still hold the proposal and
-  commit it later, so a read that does not show it proves nothing. Commit the same keys with the same compare
-  again until one attempt gets a definite reply. If it succeeded, the older attempt cannot any more. If its compare failed,
-  the value in the store (a `Get` in `failure` returns it) is final, and the older attempt may have written it.
+* **A lease excludes no other process.** A process may act after its lease has ended (etcd issue
+  #10811), so every write compares the key that permits it.
+* **A read never settles an unknown transaction.** After `UnknownOutcome` an etcd member may still
+  hold the proposal and commit it later, so a read that does not show it proves nothing. Commit the
+  same keys with the same compare again until one attempt gets a definite reply. If it succeeded,
+  the older attempt cannot succeed any more. If its compare failed, the value in the store (a `Get`
+  in `failure` returns it) is final, and the older attempt may have written it.
 
 Errors::
 
     StoreError
-    ├── StoreUnavailable   nothing was changed; a retry may succeed, for a full store once it has room
+    ├── StoreUnavailable   nothing was changed; a retry may succeed (a full store: once it has room)
     ├── UnknownOutcome     the transaction was applied, was not, or still may be (see above)
     ├── StoreRefused       a retry fails too: no permission, or an invalid request
     ├── LeaseNotFound      a transaction named a lease that has ended; nothing was changed
@@ -293,9 +294,7 @@ class MetadataStore(Protocol):
 
 
 def check_txn(txn: Txn) -> None:
-    """Raise ValueError for a transaction over the limits, which are the same for all
-    implementations.
-    """
+    """Raise ValueError for a transaction over the limits. All implementations share the limits."""
     for entries in (txn.compares, txn.success, txn.failure):
         if len(entries) > TXN_OPERATIONS_MAX:
             raise ValueError(

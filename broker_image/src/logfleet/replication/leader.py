@@ -171,7 +171,7 @@ class LeaderReplicas:
         return before <= self.high_watermark < offset and self._move()
 
     def _is_in_sync(self, follower: Follower) -> bool:
-        """Whether it has all committed records, and all from before this epoch: it may join the ISR.
+        """Whether it may join the ISR: it has all records of before this epoch, and all committed.
 
         Source: Kip320.tla, rule 4.
         """
