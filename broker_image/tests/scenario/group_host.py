@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.records import GroupRecord, decode_record, encode_record
-from logfleet.groups.turn import Note, Turn, Waiter, Write
+from logfleet.groups.turn import LogLine, Turn, Waiter, Write
 from logfleet.wire.errors import ErrorCode
 
 WALL_MS = 1_700_000_000_000
@@ -35,7 +35,7 @@ class GroupHost:
         self.committed_end = 0
         self.replies: list[tuple[Waiter, object]] = []
         self.answered: set[Waiter] = set()
-        self.notes: list[Note] = []
+        self.log_lines: list[LogLine] = []
         self.held: deque[Write] = deque()
         self.coordinator = GroupCoordinator(self.config)
         self.take_up()
@@ -53,7 +53,7 @@ class GroupHost:
             if reply.waiter not in self.answered:
                 self.answered.add(reply.waiter)
                 self.replies.append((reply.waiter, reply.response))
-        self.notes += turn.notes
+        self.log_lines += turn.log_lines
         for write in turn.writes:
             self._write(write)
 

@@ -62,7 +62,7 @@ class Script:
         self.trace: list[str] = []
         self.tells_why = False
         self._seen_replies = 0
-        self._seen_notes = 0
+        self._seen_lines = 0
         self._requests = 0
         self._ids = 0
         self._commands: dict[str, Callable[[list[str], dict[str, str]], None]] = {
@@ -93,11 +93,11 @@ class Script:
         changes = {names[name]: int(value) for name, value in options.items()}
         self.host.config = replace(self.host.config, **changes)
         self.host.load()
-        self._seen_notes = len(self.host.notes)
+        self._seen_lines = len(self.host.log_lines)
 
     def do_why(self, words: list[str], _: dict[str, str]) -> None:
         self.tells_why = words == ["on"]
-        self._seen_notes = len(self.host.notes)
+        self._seen_lines = len(self.host.log_lines)
 
     def do_join(self, words: list[str], options: dict[str, str]) -> None:
         name, *tail = words
@@ -275,10 +275,10 @@ class Script:
             self.trace.append(f"{waiter[0]} {self._words(waiter[0], response)}")
         self._seen_replies = len(self.host.replies)
         if self.tells_why:
-            for note in self.host.notes[self._seen_notes :]:
+            for note in self.host.log_lines[self._seen_lines :]:
                 if "why" in note.fields:
                     self.trace.append(f"! {note.event}: {note.fields['why']}")
-        self._seen_notes = len(self.host.notes)
+        self._seen_lines = len(self.host.log_lines)
 
     def _words(self, name: str, response: object) -> str:
         match response:

@@ -1,1 +1,4 @@
-"""The consumer group coordinator, pure: decides records and answers, applies records."""
+"""The rules of the consumer group coordinator.
+
+It decides records and responses, and applies records.
+"""

@@ -1,12 +1,13 @@
-"""A classic consumer group as its coordinator holds it in memory: members, protocols, state.
+"""A classic consumer group in its coordinator's memory: members, protocols, state.
 
-Nothing here is replicated. What survives a coordinator is the last generation that its leader stored, a
-GroupMetadata record (`logfleet.groups.coordinator`); everything a rebalance gathers before that is lost
-with the coordinator, and the members join again. The state machine is that of Kafka's ClassicGroup:
+Nothing here is replicated. Only the last generation that the group's leader stored survives a
+coordinator, as a GroupMetadata record (`logfleet.groups.coordinator`). A rebalance that has not got
+that far is lost with the coordinator, and the members join again. The state machine is that of
+Kafka's ClassicGroup:
 
     EMPTY -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE
                   ^  (join again)        |                    |
-                  +----------------------+--------------------+      and DEAD when unloaded or deleted
+                  +----------------------+--------------------+    DEAD: unloaded or deleted
 """
 
 import contextlib
@@ -24,11 +25,11 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 """Of consumers with a client-side assignor; Kafka Connect workers use "connect"."""
 
 Protocol = tuple[str, bytes]
-"""An assignment strategy's name and what the member says about itself to whoever assigns by it."""
+"""(Name of an assignment strategy, the member's metadata for the leader that assigns by it)."""
 
 
 class GroupState(Enum):
-    """States by the names that DescribeGroups and ListGroups answer."""
+    """States, by their names in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -53,9 +54,9 @@ PREVIOUS_STATES = {
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One member. `join_waiter` and `sync_waiter` are the parked requests, None when there is none.
+    """One member. `join_waiter` and `sync_waiter` are its parked requests, or None.
 
-    assignment: the last that was handed out, for people to see; taken away when a generation ends without one.
+    assignment: its newest assignment, for DescribeGroups; empty if a generation ended without one.
     """
 
     member_id: str
@@ -76,30 +77,31 @@ class Member:
         self.session = Deadline(partial(on_session_deadline, self))
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said for a protocol. Raises AssertionError for one it does not support."""
+        """The member's metadata for a protocol. Raises AssertionError if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         raise AssertionError(f"member {self.member_id} does not support {protocol}")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of the member's protocols that everybody supports."""
+        """The first of the member's protocols that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def keeps_session_by_waiting(self) -> bool:
-        """True if a passed session deadline does not mean that the member is gone.
+        """Whether the member stays although its session deadline has passed.
 
-        A parked member cannot send heartbeats (one connection, one request at a time). A new member can
-        be dropped even so: its client may have given up and come back as another.
+        A member with a parked request cannot send heartbeats (one request per connection at a
+        time). A new member is removed even so: its client may have given up and joined under
+        another id.
         """
         return not self.is_new and (self.join_waiter is not None or self.sync_waiter is not None)
 
 
 @dataclass(slots=True)
 class InitialWait:
-    """The first rebalance of an empty group waits for more members to come (KIP-134).
+    """The initial delay of an empty group's first rebalance, for more members to join (KIP-134).
 
-    delay_ms: the wait under way. remaining_ms: by how much it may still be extended.
+    delay_ms: the current wait. remaining_ms: how much longer it may become.
     """
 
     delay_ms: int
@@ -109,10 +111,12 @@ class InitialWait:
 
 @dataclass(slots=True, eq=False)
 class ClassicGroup:
-    """The members of a group and what they agreed on. Changed by `logfleet.groups.rebalance` and `membership` only.
+    """The members of a group, its protocol and its state.
 
-    generation counts finished rebalances and never decreases (I14). `pending` holds ids that were given out
-    with MEMBER_ID_REQUIRED and not used yet. state_since_ms is wall clock, None when a record did not tell.
+    Only `rebalance` and `membership` change it.
+
+    generation: counts completed rebalances, never decreases (I14). pending: ids that were sent with
+    MEMBER_ID_REQUIRED and not used yet. state_since_ms: wall clock, None if the record lacks it.
     """
 
     group_id: str
@@ -156,7 +160,7 @@ class ClassicGroup:
         return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for; 0 without members."""
+        """The longest rebalance timeout of all members; 0 without members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def everybody_joined(self) -> bool:
@@ -165,7 +169,7 @@ class ClassicGroup:
     # -- members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take a member in. The caller has checked that a protocol is left that all support."""
+        """Add a member. The caller has checked that all members still share a protocol."""
         assert member.member_id not in self.members
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
@@ -181,7 +185,10 @@ class ClassicGroup:
             self.awaiting_join += 1
 
     def remove(self, member_id: str) -> Member | None:
-        """Let a member go; another takes over its lead. The caller has answered what it had parked."""
+        """Remove a member; if it was the leader another one is.
+
+        The caller has answered its parked requests.
+        """
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member, -1)
@@ -216,14 +223,17 @@ class ClassicGroup:
         self._count(member, 1)
 
     def park_join(self, member: Member, waiter: Waiter | None) -> Waiter | None:
-        """Park a join request, or with None take out the one parked. Returns the one parked before."""
+        """Park a join request (None: unpark). Returns the one that was parked before."""
         before = member.join_waiter
         member.join_waiter = waiter
         self.awaiting_join += (waiter is not None) - (before is not None)
         return before
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE if the member is known under both ids; FENCED_INSTANCE_ID if another holds the instance id."""
+        """NONE if both ids belong to one member.
+
+        FENCED_INSTANCE_ID if another member has the instance id.
+        """
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is None:
@@ -233,7 +243,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one who joined. False if nobody did."""
+        """Make a member that has joined the leader. False if none has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_waiter is not None:
@@ -252,7 +262,7 @@ class ClassicGroup:
     # -- protocols
 
     def supports(self, protocol_type: str, protocols: Collection[Protocol]) -> bool:
-        """True if a member with these protocols could work with all members there are."""
+        """Whether a member with these protocols shares a protocol with all present members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         size = len(self.members)
@@ -261,24 +271,26 @@ class ClassicGroup:
         )
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether members read the topic by their last generation; of consumers that do not say it readably any topic.
+        """Whether the last generation subscribes to the topic.
 
-        Who joins the rebalance under way may not support the protocol that was agreed on before, so it is not asked again.
-        Source: ClassicGroup.isSubscribedToTopic.
+        True if a subscription is unreadable.
+
+        Members that join the current rebalance do not count: they may not support the protocol of
+        the last generation. Source: ClassicGroup.isSubscribedToTopic.
         """
         if self._subscribed is None:
             return self.protocol_type == PROTOCOL_TYPE and bool(self.members)
         return topic in self._subscribed
 
-    def note_subscriptions(self) -> None:
-        """Remember what the members of a generation read; to be called once they agreed on a protocol, or are there again.
+    def record_subscriptions(self) -> None:
+        """Record the topics of a new generation. Called when it has a protocol, and after loading.
 
         Source: ClassicGroup.computeSubscribedTopics.
         """
         self._subscribed = None
         if self.protocol_type != PROTOCOL_TYPE:
             return
-        # What cannot be read might be any topic.
+        # an unreadable subscription may name any topic: leave None
         with contextlib.suppress(MalformedMessage):
             self._subscribed = frozenset(
                 topic
@@ -287,7 +299,10 @@ class ClassicGroup:
             )
 
     def select_protocol(self) -> str:
-        """The protocol that most members prefer among those that all support; on a tie the one voted for first."""
+        """Of the protocols that all members support, the one with most votes.
+
+        On a tie the first voted for.
+        """
         candidates = {
             name for name, count in self._supporters.items() if count == len(self.members)
         }
@@ -298,7 +313,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def next_generation(self, wall_ms: int) -> None:
-        """Close the join phase: with members they agree on a protocol and wait for the leader's assignment."""
+        """End the join phase: wait for the leader's assignment; without members become empty."""
         self.generation += 1
         self.pending_sync.clear()
         if self.members:
@@ -307,7 +322,7 @@ class ClassicGroup:
         else:
             self.protocol_name = None
             self.transition(GroupState.EMPTY, wall_ms)
-        self.note_subscriptions()
+        self.record_subscriptions()
 
     def _count(self, member: Member, by: int) -> None:
         for name, _ in member.protocols:

@@ -1,11 +1,12 @@
-"""What the coordinator may be told by configuration; each field names Kafka's key."""
+"""The coordinator's configuration; each field names its Kafka key."""
 
 from dataclasses import dataclass
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a member without id, which therefore cannot send heartbeats, may wait for its join to be answered.
+"""Timeout of the join of a member without id, which cannot send heartbeats yet.
 
-Kafka's GroupCoordinatorConfig.CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS; not configurable there either.
+Kafka's GroupCoordinatorConfig.CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS; not configurable there
+either.
 """
 
 

@@ -1,12 +1,13 @@
 """The coordinator of the groups in one partition of `__consumer_offsets`.
 
-One object lives as long as this broker leads the partition. It is made by applying every record of the
-partition's log and then told to `take_up` the groups; from then on each request is a decision that leaves
-records, replies and notes in a `Turn` (see there what the shell does with them). `apply` is the only
-thing that changes what is stored, when loading and when running alike.
+One object lives as long as this broker leads the partition. The shell applies every record of the
+partition's log to it, then calls `take_up`. From then on each request is a decision that adds
+records, replies and log lines to a `Turn`, which the shell executes. Only `apply` changes the
+stored state, while loading and afterwards.
 
-Upholds I14: a partition has one owner per generation because only the leader's stored assignment is handed out,
-generations only grow, and commits of old generations are refused; and I15 (`offsets`).
+Upholds I14: a partition has one owner per generation, because members get only the leader's stored
+assignment, generations only grow, and commits of old generations are refused. Upholds I15
+(`offsets`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,15 +44,19 @@ from logfleet.wire.messages import (
 )
 
 GROUP_TYPE = "classic"
-"""The type of these groups in ListGroups."""
+"""The type that ListGroups reports for these groups."""
 EXPIRIES_PER_TICK = 200
-"""Deadlines looked at in one turn: each may drop a member and begin a rebalance, some 10 us."""
+"""Deadlines handled in one turn, about 10 us each.
+
+Each may remove a member and start a rebalance.
+"""
 NOT_FOUND_VERSION = 6
-"""From this version of DescribeGroups on a missing group is an error (KIP-1043); before it was "Dead"."""
+"""Since this version of DescribeGroups a missing group is an error (KIP-1043), before it is "Dead".
+"""
 
 
 class GroupCoordinator:
-    """All groups of one partition. See the module for its life."""
+    """All groups of one partition. The module's docstring describes its life cycle."""
 
     def __init__(self, config: GroupConfig) -> None:
         self._table = GroupTable(config)
@@ -61,10 +66,10 @@ class GroupCoordinator:
         self.expiry = OffsetExpiry(self._table)
         self.removal = TopicRemoval(self._table)
 
-    # -- what the log says
+    # -- records of the log
 
     def apply(self, record: GroupRecord) -> None:
-        """Take over a record of the log: the only change of what is stored."""
+        """Apply a record of the log. Nothing else changes the stored state."""
         match record:
             case OffsetRecord():
                 self._apply_offset(record)
@@ -89,7 +94,7 @@ class GroupCoordinator:
         if value is not None:
             partitions = topics.setdefault(key.group, {}).setdefault(key.topic, {})
             partitions[key.partition] = value
-            # A group that only ever committed offsets has no record of its own.
+            # a group that only commits offsets has no record of its own
             self._ensure_group(key.group)
             return
         offsets = topics.get(key.group, {})
@@ -105,10 +110,11 @@ class GroupCoordinator:
             self._rebalancer.new_group(group_id)
 
     def take_up(self, begin_turn: Callable[[], Turn]) -> Iterator[Turn]:
-        """The whole log was applied: take up the groups as they were stored, each in a turn, to be executed before the next.
+        """Activate the stored groups after the whole log was applied, each group in a turn.
 
-        Between two of them time may pass (`tick`); nobody may ask before the last. Every member gets a full session timeout from its
-        turn on: it could not be heard while nobody coordinated.
+        The caller executes each turn before it takes the next, and may call `tick` in between. It
+        serves requests only after the last turn. Each member gets a full session timeout from its
+        turn on: while there was no coordinator it could not send heartbeats.
         """
         for group_id, stored in list(self._table.stored.items()):
             turn = begin_turn()
@@ -124,7 +130,7 @@ class GroupCoordinator:
             yield turn
         if self._table.groups:
             turn = begin_turn()
-            turn.note(
+            turn.log(
                 "groups_loaded",
                 groups=len(self._table.groups),
                 with_offsets=len(self._table.offsets),
@@ -153,11 +159,11 @@ class GroupCoordinator:
         group.protocol_type = value.protocol_type or None
         group.leader_id = value.leader
         group.state = GroupState.STABLE if group.members else GroupState.EMPTY
-        group.note_subscriptions()
+        group.record_subscriptions()
         return group
 
     def unload(self, turn: Turn) -> None:
-        """This broker coordinates the groups no longer: whoever waits is sent to look for the one who does."""
+        """This broker is no longer the coordinator: parked requests get NOT_COORDINATOR."""
         for group in self._table.groups.values():
             for member in group.members.values():
                 waiter = group.park_join(member, None)
@@ -176,20 +182,24 @@ class GroupCoordinator:
                     member.sync_waiter = None
             group.transition(GroupState.DEAD, turn.wall_ms)
         if self._table.groups:
-            turn.note("groups_unloaded", groups=len(self._table.groups))
+            turn.log("groups_unloaded", groups=len(self._table.groups))
         self._table.groups.clear()
         self._table.timers.clear()
 
     # -- time
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` is to be called next, at the latest (monotonic clock); None: not until a request came."""
+        """The latest time for the next `tick` (monotonic clock).
+
+        None: not before the next request.
+        """
         return self._table.timers.next_ms()
 
     def tick(self, turn: Turn) -> None:
-        """Let pass what was due until now: sessions, join and sync phases.
+        """Handle deadlines that have passed: sessions, join phases, sync phases.
 
-        Much of it stays due (see `next_deadline_ms`) when it is a lot: a network that comes apart ends thousands of sessions.
+        At most EXPIRIES_PER_TICK of them; the rest stays due (`next_deadline_ms`). A network
+        partition can end thousands of sessions at once.
         """
         self._table.timers.expire_until(turn.now_ms, turn, EXPIRIES_PER_TICK)
 
@@ -223,7 +233,10 @@ class GroupCoordinator:
         self._offsets.delete(turn, request, waiter)
 
     def committed_offsets(self) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
-        """Group, topic, partition and the offset committed there. Groups may change while somebody walks over them."""
+        """(Group, topic, partition, committed offset) of all.
+
+        Groups may change during the iteration.
+        """
         return self._offsets.walk()
 
     # -- administration
@@ -231,7 +244,7 @@ class GroupCoordinator:
     def list_groups(
         self, states: Sequence[str], types: Sequence[str]
     ) -> list[ListGroupsResponse.ListedGroup]:
-        """The groups in any of the states and of any of the types, upper or lower case; none given means all."""
+        """The groups with one of these states and types, in any case; an empty list means all."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
         if wanted_types and GROUP_TYPE.lower() not in wanted_types:
@@ -248,11 +261,11 @@ class GroupCoordinator:
         ]
 
     def groups(self) -> list[ClassicGroup]:
-        """All groups as they are now; they go on changing."""
+        """All groups; live objects that keep changing."""
         return list(self._table.groups.values())
 
     def describe(self, group_id: str, api_version: int) -> DescribeGroupsResponse.DescribedGroup:
-        """A group with its members; what they subscribe to only while it is stable."""
+        """A group with its members; their subscriptions only while it is stable."""
         group = self._table.groups.get(group_id)
         if group is None:
             answer = DescribeGroupsResponse.DescribedGroup(
@@ -282,7 +295,10 @@ class GroupCoordinator:
         )
 
     def delete(self, turn: Turn, group_ids: Sequence[str], waiter: Waiter) -> None:
-        """Delete groups without members, with their offsets; replies a list of DeletableGroupResult."""
+        """Delete groups without members, with their offsets.
+
+        Replies a list of DeletableGroupResult.
+        """
         results = []
         records: list[GroupRecord] = []
         for group_id in group_ids:
@@ -295,7 +311,7 @@ class GroupCoordinator:
             else:
                 records += self._offsets.tombstones(group_id)
                 records.append(GroupMetadataRecord(GroupMetadataKey(group=group_id), None))
-                turn.note("group_deleted", group=group_id)
+                turn.log("group_deleted", group=group_id)
             results.append(
                 DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error)
             )

@@ -1,14 +1,15 @@
-"""Offset retention (KIP-211): offsets that nobody uses any more go, and with the last of them their group.
+"""Offset retention (KIP-211): unused offsets expire, and a group expires with its last offset.
 
 An offset's retention begins
 
-- in a group that consumers were in and have left: when the group became empty. That moment stands in the group's record,
-  so that a restart or another coordinator does not begin anew;
-- in a group that only ever committed (a consumer that assigns itself its partitions): at the commit;
-- in a stable group of consumers: at the commit, but only for topics that no member is subscribed to.
+- in a group whose consumers have left: when the group became empty. The group's record holds that
+  time, so a restart or another coordinator does not start it again;
+- in a group that only commits (its consumer assigns its own partitions): at the commit;
+- in a stable group of consumers: at the commit, but only for topics without a subscription.
 
-A commit that came with a retention of its own (OffsetCommit v2 to v4) expires by that. Groups of another kind than consumers keep
-all offsets while they have members. Source: ClassicGroup.offsetExpirationCondition, OffsetMetadataManager.cleanupExpiredOffsets.
+A commit with its own retention (OffsetCommit v2 to v4) expires by that. Groups of other protocol
+types keep all offsets while they have members. Source: ClassicGroup.offsetExpirationCondition,
+OffsetMetadataManager.cleanupExpiredOffsets.
 """
 
 from collections.abc import Iterator
@@ -24,16 +25,16 @@ from logfleet.wire.consumer_protocol import PROTOCOL_TYPE
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 
-LOOKED_AT_PER_STEP: Final = 2_000
-"""Offsets and groups looked at in one step, under a microsecond each."""
+CHECKED_PER_STEP: Final = 2_000
+"""Offsets and groups checked in one step, under a microsecond each."""
 REMOVED_PER_STEP: Final = 100
-"""Records written in one step, some 15 us each; at most PARTITIONS_PER_PIECE more."""
+"""Tombstones written in one step, about 15 us each; the last piece may exceed it."""
 PARTITIONS_PER_PIECE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some offsets of one topic in one group; topic None: all of the group's were looked at."""
+    """Some offsets of one topic in one group. topic: None after the group's last offset."""
 
     group_id: str
     topic: str | None
@@ -41,7 +42,7 @@ class Piece:
 
 
 def pieces(table: GroupTable) -> Iterator[Piece]:
-    """All that is committed, piece by piece; what changes in between may be told as it was, what is new may be left out."""
+    """All committed offsets, in pieces. It may yield old values, and skip offsets that are new."""
     offsets = table.offsets
     for group_id in list(table.groups):
         for topic in list(offsets.get(group_id, ())):
@@ -52,7 +53,7 @@ def pieces(table: GroupTable) -> Iterator[Piece]:
 
 
 class OffsetExpiry:
-    """Walks over the groups of a table, round after round, in steps short enough for an event loop."""
+    """Checks all groups of a table in rounds; each step is short enough for an event loop."""
 
     def __init__(self, table: GroupTable) -> None:
         self._table = table
@@ -60,20 +61,22 @@ class OffsetExpiry:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a round is not over; to be asked once the turn of a step was executed."""
+        """Whether a round has not ended. Call it after the step's turn was executed."""
         return self._round is not None
 
     def step(self, turn: Turn) -> None:
-        """Write the tombstones of what has expired among the next offsets; the first step of all begins a round.
+        """Write tombstones for the expired ones among the next offsets.
 
-        What happens between two steps is no matter: each looks at the groups as they are. Records that cannot be written end the
-        round; the next one finds the same offsets.
+        The first step begins a round.
+
+        Groups may change between steps: each step checks their current state. A failed write ends
+        the round; the next round finds the same offsets.
         """
         if self._round is None:
             self._round = pieces(self._table)
         expired: dict[str, list[GroupRecord]] = {}
         gone: list[str] = []
-        looked_at = removed = 0
+        checked = removed = 0
         for piece in self._round:
             if piece.topic is not None:
                 found = self._expired(turn, piece.group_id, piece.topic, piece.partitions)
@@ -81,9 +84,9 @@ class OffsetExpiry:
                     expired.setdefault(piece.group_id, []).extend(found)
             elif self._is_over(piece.group_id, len(expired.get(piece.group_id, ()))):
                 gone.append(piece.group_id)
-            looked_at += len(piece.partitions) or 1
+            checked += len(piece.partitions) or 1
             removed = sum(map(len, expired.values())) + len(gone)
-            if looked_at >= LOOKED_AT_PER_STEP or removed >= REMOVED_PER_STEP:
+            if checked >= CHECKED_PER_STEP or removed >= REMOVED_PER_STEP:
                 break
         else:
             self._round = None
@@ -112,9 +115,12 @@ class OffsetExpiry:
         ]
 
     def _is_over(self, group_id: str, removed: int) -> bool:
-        """Whether a group can go: without members and offsets. removed: offsets of it that this step removes.
+        """Whether a group expires: it has neither members nor offsets.
 
-        Kafka also removes one that has just given a member its id (KIP-394); that member would have to begin anew.
+        removed: offsets that this step removes.
+
+        Kafka also removes a group that has just sent a member its id (KIP-394); that member would
+        have to join again.
         """
         group = self._table.groups.get(group_id)
         if group is None or group.state is not GroupState.EMPTY or group.pending:
@@ -123,32 +129,36 @@ class OffsetExpiry:
 
     def _write(self, turn: Turn, expired: dict[str, list[GroupRecord]], gone: list[str]) -> None:
         records = [record for found in expired.values() for record in found]
-        told = partial(self._written, len(records), list(expired), gone)
+        then = partial(self._written, len(records), list(expired), gone)
         records += [
             GroupMetadataRecord(GroupMetadataKey(group=group_id), None) for group_id in gone
         ]
-        turn.write(records, told)
+        turn.write(records, then)
 
     def _written(
         self, offsets: int, groups: list[str], gone: list[str], turn: Turn, error: ErrorCode
     ) -> None:
         if error is not ErrorCode.NONE:
             self._round = None
-            turn.note("expired_offsets_not_removed", error=error.name)
+            turn.log("expired_offsets_not_removed", error=error.name)
             return
-        turn.note(
+        turn.log(
             "offsets_expired",
             offsets=offsets,
             groups=groups,
             groups_removed=gone,
-            why=f"not used for {self._table.config.offsets_retention_ms} ms, or as long as their commit said",
+            why=f"not used for {self._table.config.offsets_retention_ms} ms, "
+            "or past the retention of their commit",
         )
 
 
 def is_expired(
     group: ClassicGroup, value: OffsetCommitValue, now_ms: int, retention_ms: int
 ) -> bool:
-    """Whether an offset's time is over, if its topic is not subscribed to. now_ms: wall clock."""
+    """Whether an offset has expired, given that no member subscribes to its topic.
+
+    now_ms: wall clock.
+    """
     begins_ms = _retention_begins(group, value)
     if begins_ms is None:
         return False
@@ -158,7 +168,10 @@ def is_expired(
 
 
 def _retention_begins(group: ClassicGroup, value: OffsetCommitValue) -> int | None:
-    """None: not while the group is as it is. A group's record of before Kafka 2.1 does not tell since when it is empty."""
+    """Wall clock ms; None: not in the group's present state.
+
+    Records from before Kafka 2.1 lack the time.
+    """
     if group.protocol_type is None:
         return value.commit_timestamp
     if group.state is GroupState.EMPTY:

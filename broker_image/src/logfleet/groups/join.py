@@ -1,4 +1,4 @@
-"""A request to join a group, as the parts that handle it see it."""
+"""A request to join a group, with everything its handling needs."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,16 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import JoinGroupRequest, JoinGroupResponse
 
 UNKNOWN_MEMBER = ""
-"""The member id of one who has none yet (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""
-KNOWN_ID_VERSION = 4
-"""From this version of JoinGroup on a dynamic member joins in two steps (KIP-394)."""
+"""The member id of a member without one (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""
+MEMBER_ID_REQUIRED_VERSION = 4
+"""Since this version of JoinGroup a dynamic member joins in two steps (KIP-394)."""
 SKIP_ASSIGNMENT_VERSION = 9
-"""From this version of JoinGroup on a static leader can be told to keep the assignment (KIP-814)."""
+"""Since this version of JoinGroup a static leader can skip the assignment (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request. host as Kafka writes it into the group: a slash, then the address."""
+    """The sender of a request. host: as Kafka writes it into the group, a slash and the address."""
 
     client_id: str
     host: str
@@ -26,9 +26,9 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A join request with all that belongs to it.
+    """A join request with its context.
 
-    fresh_id: what the member will be called if it gets a new id; unique, chosen by the shell.
+    fresh_id: the member's id if it needs a new one; unique, made by the shell.
     """
 
     request: JoinGroupRequest
@@ -39,7 +39,7 @@ class Join:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Version 0 has no such field; there the session timeout is meant."""
+        """Version 0 has no such field: the session timeout counts."""
         if self.caller.api_version == 0:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
@@ -53,7 +53,7 @@ class Join:
 
 
 def protocols_of(request: JoinGroupRequest) -> tuple[Protocol, ...]:
-    """The protocols in the member's order of preference; of two with one name the first counts."""
+    """The protocols in the member's order of preference; of two with the same name the first."""
     protocols: dict[str, bytes] = {}
     for protocol in request.protocols:
         protocols.setdefault(protocol.name, bytes(protocol.metadata))
@@ -61,13 +61,13 @@ def protocols_of(request: JoinGroupRequest) -> tuple[Protocol, ...]:
 
 
 def update_member(turn: Turn, group: ClassicGroup, member: Member, join: Join) -> None:
-    """Take over what a member says of itself when it joins again, and park its join."""
+    """Update a member that joins again from its request, and park its join."""
     group.change_protocols(member, join.protocols)
     member.rebalance_timeout_ms = join.rebalance_timeout_ms
     member.session_timeout_ms = join.request.session_timeout_ms
     replaced = group.park_join(member, join.waiter)
     if replaced is not None:
-        # The client has given up waiting for that answer, but its connection may still wait.
+        # the client no longer waits for that response, but its connection may
         turn.reply(
             replaced,
             JoinGroupResponse(

@@ -1,12 +1,12 @@
-"""How far a group is behind in a partition: the one rule for the broker's metrics and the command line."""
+"""The lag of a group in a partition: one rule for the broker's metrics and the command line."""
 
 
 def lag(end_offset: int | None, committed: int | None) -> int | None:
-    """Records that a group has yet to read. None where it has committed nothing, or the end is not known.
+    """Records that a group has not read yet; None without a committed offset or an end offset.
 
-    end_offset: what consumers may see ends there (exclusive). Below 0 when the group committed beyond the end, as after
-    a log was lost: shown as it is, because readers then get OFFSET_OUT_OF_RANGE. Source: PartitionAssignmentState of
-    Kafka's ConsumerGroupCommand.
+    end_offset: the end for consumers (exclusive). The lag is negative if the group committed beyond
+    the end, for example after a log was lost; consumers get OFFSET_OUT_OF_RANGE then.
+    Source: PartitionAssignmentState of Kafka's ConsumerGroupCommand.
     """
     if end_offset is None or committed is None:
         return None

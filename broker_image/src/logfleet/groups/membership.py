@@ -1,14 +1,14 @@
 """The four requests of a member: join, sync, heartbeat, leave.
 
-Follows Kafka's GroupMetadataManager (classicGroupJoin, classicGroupSync ...). KIP-394: a new member is given
-an id first and joins with it; KIP-559: protocol type and name are checked; KIP-800: reasons. Static
-members that come back are `logfleet.groups.static_members`.
+Follows Kafka's GroupMetadataManager (classicGroupJoin, classicGroupSync ...). KIP-394: a new member
+first gets an id and joins with it; KIP-559: protocol type and name are checked; KIP-800: reasons.
+`logfleet.groups.static_members` handles static members that restart.
 """
 
 from functools import partial
 
 from logfleet.groups.classic import ClassicGroup, GroupState, Member
-from logfleet.groups.join import KNOWN_ID_VERSION, UNKNOWN_MEMBER, Join, update_member
+from logfleet.groups.join import MEMBER_ID_REQUIRED_VERSION, UNKNOWN_MEMBER, Join, update_member
 from logfleet.groups.rebalance import Rebalancer, generation_answer
 from logfleet.groups.records import GroupMetadataRecord
 from logfleet.groups.static_members import StaticMembers
@@ -40,7 +40,7 @@ class Membership:
     # -- join
 
     def join(self, turn: Turn, join: Join) -> None:
-        """Handle a JoinGroup; the reply comes now, or when the group has its next generation."""
+        """Handle a JoinGroup. The reply comes now, or with the group's next generation."""
         request = join.request
         if not request.group_id:
             join.refuse(turn, ErrorCode.INVALID_GROUP_ID, request.member_id)
@@ -80,9 +80,9 @@ class Membership:
         if error is ErrorCode.NONE or self._table.groups.get(group.group_id) is not group:
             return
         if group.group_id in self._table.stored:
-            return  # it is in the log and only not known to be committed: the group stays
+            return  # appended, but the wait for its commit failed: the group stays
         answer = answer_to_append_error(error)
-        turn.note("new_group_not_stored", group=group.group_id, error=answer.name)
+        turn.log("new_group_not_stored", group=group.group_id, error=answer.name)
         for member in group.members.values():
             if member.join_waiter is not None:
                 turn.reply(member.join_waiter, JoinGroupResponse(error_code=answer))
@@ -94,19 +94,19 @@ class Membership:
             member = group.members.get(member_id)
             join.refuse(turn, ErrorCode.GROUP_MAX_SIZE_REACHED)
             if member is not None:
-                # Kafka leaves the others waiting for it until the rebalance timeout.
+                # Kafka lets the others wait for it until the rebalance timeout
                 self._rebalancer.drop_member(group, member, turn)
                 self._rebalancer.try_complete(group, turn)
         elif not group.supports(join.request.protocol_type, join.protocols):
             join.refuse(turn, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         elif member_id != UNKNOWN_MEMBER:
-            self._join_known(turn, group, join)
+            self._rejoin(turn, group, join)
         elif join.request.group_instance_id is not None:
             if join.request.group_instance_id in group.static_members:
                 self._static.replace(turn, group, join)
             else:
                 self._add(turn, group, join, join.fresh_id)
-        elif join.caller.api_version >= KNOWN_ID_VERSION:
+        elif join.caller.api_version >= MEMBER_ID_REQUIRED_VERSION:
             session_ms = join.request.session_timeout_ms
             self._rebalancer.add_pending(group, join.fresh_id, session_ms, turn)
             join.refuse(turn, ErrorCode.MEMBER_ID_REQUIRED, join.fresh_id)
@@ -114,10 +114,10 @@ class Membership:
             self._add(turn, group, join, join.fresh_id)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether group.max.size lets the member in.
+        """Whether the member fits into group.max.size.
 
-        While members gather only those count who have joined: a group that is over its size, because the
-        limit was lowered, gets rid of its last.
+        During a join phase only members that have joined count. So a group that is too large, as
+        the limit was lowered, loses the members that join last.
         """
         member = group.members.get(member_id)
         match group.state:
@@ -129,12 +129,13 @@ class Membership:
             case _:
                 return True
 
-    def _join_known(self, turn: Turn, group: ClassicGroup, join: Join) -> None:
+    def _rejoin(self, turn: Turn, group: ClassicGroup, join: Join) -> None:
         request = join.request
         member_id = request.member_id
         if member_id in group.pending:
             if request.group_instance_id is not None:
-                # Only dynamic members are given ids in advance; Kafka fails here with an IllegalStateException.
+                # only dynamic members get an id in advance; Kafka raises an IllegalStateException
+                # here
                 join.refuse(turn, ErrorCode.UNKNOWN_SERVER_ERROR, member_id)
                 return
             self._rebalancer.drop_pending(group, member_id)
@@ -147,7 +148,7 @@ class Membership:
         member = group.members[member_id]
         reason = self._reason_to_rebalance(group, member, join)
         if reason is None:
-            # It may only have missed the answer: the generation as it stands lets it go on.
+            # it may have missed only the response: send it the present generation
             turn.reply(join.waiter, generation_answer(group, member_id))
             return
         update_member(turn, group, member, join)
@@ -162,7 +163,7 @@ class Membership:
         if member.protocols != join.protocols:
             return f"member {member.member_id} joins with other metadata"
         if group.state is GroupState.STABLE and group.leader_id == member.member_id:
-            # This is how a leader reacts to what only it sees, such as new partitions of a topic.
+            # a leader joins again when it sees, for example, new partitions of a topic
             return f"leader {member.member_id} joins again"
         return None
 
@@ -190,7 +191,10 @@ class Membership:
     # -- sync
 
     def sync(self, turn: Turn, request: SyncGroupRequest, waiter: Waiter) -> None:
-        """Handle a SyncGroup; the leader's brings the assignment, which is stored before anybody gets it."""
+        """Handle a SyncGroup.
+
+        The leader's request has the assignment, which is stored before it is sent.
+        """
         if not request.group_id:
             turn.reply(waiter, SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
             return
@@ -223,7 +227,7 @@ class Membership:
             assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments
         }
         left_out = sorted(group.members.keys() - assignments.keys())
-        turn.note(
+        turn.log(
             "assignment_received",
             group=group.group_id,
             generation=group.generation,
@@ -238,7 +242,7 @@ class Membership:
         self, group: ClassicGroup, generation: int, turn: Turn, error: ErrorCode
     ) -> None:
         if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
-            return  # another rebalance began meanwhile; its members were told
+            return  # another rebalance began meanwhile, and answered the members
         if error is ErrorCode.NONE:
             self._rebalancer.stabilize(group, turn)
         else:
@@ -249,7 +253,7 @@ class Membership:
     # -- heartbeat
 
     def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Handle a Heartbeat: the member lives, and learns whether it has to join again."""
+        """Handle a Heartbeat: extend the session; the response says whether to join again."""
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         group = self._table.groups.get(request.group_id)
@@ -268,9 +272,9 @@ class Membership:
     # -- leave
 
     def leave(self, turn: Turn, request: LeaveGroupRequest, waiter: Waiter) -> None:
-        """Handle a LeaveGroup in the form of version 3: some members, each with an answer of its own.
+        """Handle a LeaveGroup in the form of version 3: several members, each with its own result.
 
-        The reply comes when what the group looks like without them is stored, if that is to be stored at all.
+        If the group's new state has to be stored, the reply comes after that.
         """
         if not request.group_id:
             turn.reply(waiter, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
@@ -307,7 +311,7 @@ class Membership:
     ) -> ErrorCode:
         member_id = identity.member_id
         if member_id == UNKNOWN_MEMBER:
-            # An administrator removes a static member by its instance id alone (KIP-345).
+            # an administrator removes a static member by its instance id alone (KIP-345)
             member_id = group.static_members.get(identity.group_instance_id or "", "")
             if not member_id:
                 return ErrorCode.UNKNOWN_MEMBER_ID
@@ -318,7 +322,7 @@ class Membership:
             error = group.check_member(member_id, identity.group_instance_id)
             if error is not ErrorCode.NONE:
                 return error
-        turn.note(
+        turn.log(
             "member_left",
             group=group.group_id,
             generation=group.generation,
@@ -331,7 +335,7 @@ class Membership:
 
 
 def check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-    """NONE if the request comes from a member of the group's generation and names its protocol or none."""
+    """NONE if a member of the present generation sent it, with the group's protocol or none."""
     if group.state is GroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.check_member(request.member_id, request.group_instance_id)

@@ -1,7 +1,8 @@
-"""Committed offsets: who may commit, what is stored, what is answered.
+"""Committed offsets: who may commit, what is stored, what a fetch returns.
 
-Upholds I15 (an offset fetched after an acknowledged commit is that commit's or a later one's) together with
-the shell: a commit is answered when its records are committed, a fetch when all that was appended before it is.
+Upholds I15 (an offset fetched after an acknowledged commit is that commit's or a later one's)
+together with the shell: a commit is answered once its records are committed, a fetch once all
+earlier appends are.
 Source: Kafka's OffsetMetadataManager and ClassicGroup.validateOffsetCommit.
 """
 
@@ -27,12 +28,14 @@ from logfleet.wire.messages import (
 )
 
 GROUP_NOT_FOUND_VERSION = 9
-"""From this version of OffsetCommit on a missing group is called that, before: ILLEGAL_GENERATION."""
+"""Since this version of OffsetCommit a missing group is GROUP_ID_NOT_FOUND, before
+ILLEGAL_GENERATION.
+"""
 NO_OFFSET = -1
-"""What OffsetFetch answers, without an error, where nothing is committed."""
+"""OffsetFetch returns it, without an error, where no offset is committed."""
 TIMESTAMP_MAX = 2**63 - 1
 ZERO_UUID = bytes(16)
-"""A topic id that nobody told."""
+"""A missing topic id."""
 
 PartitionAnswer = OffsetFetchResponse.OffsetFetchResponsePartitions
 TopicAnswer = OffsetFetchResponse.OffsetFetchResponseTopics
@@ -48,7 +51,10 @@ class OffsetCommits:
     def commit(
         self, turn: Turn, request: OffsetCommitRequest, api_version: int, waiter: Waiter
     ) -> None:
-        """Handle an OffsetCommit whose topics all carry their names and, where known, their ids."""
+        """Handle an OffsetCommit.
+
+        Each topic has its name, and its id if the client or the image has it.
+        """
         error = self._check(request, api_version)
         if error is not ErrorCode.NONE:
             turn.reply(waiter, commit_failed(request, error))
@@ -64,7 +70,7 @@ class OffsetCommits:
             turn.reply(waiter, response)
             return
         if group is None:
-            turn.note("simple_group_created", group=request.group_id, why="offsets committed")
+            turn.log("simple_group_created", group=request.group_id, why="offsets committed")
         turn.write(records, partial(_answer_commit, request, response, waiter))
 
     def _check(self, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
@@ -73,7 +79,8 @@ class OffsetCommits:
         if group is not None:
             return check_commit(group, request.member_id, request.group_instance_id, generation)
         if generation < 0:
-            # A consumer that assigns itself its partitions, or an administrator: the group comes with the offset.
+            # a consumer that assigns its own partitions, or an administrator: the commit creates
+            # the group
             return ErrorCode.NONE
         if api_version >= GROUP_NOT_FOUND_VERSION:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -121,9 +128,9 @@ class OffsetCommits:
         request: OffsetFetchRequest.OffsetFetchRequestGroup,
         waiter: Waiter,
     ) -> None:
-        """Handle one group of an OffsetFetch; its topics carry their names, None asks for all topics.
+        """Handle one group of an OffsetFetch. Topics are given by name; None means all topics.
 
-        An unknown group, topic or partition is no error: nothing is committed there.
+        An unknown group, topic or partition is not an error: it has no committed offset.
         """
         offsets = self._table.offsets.get(request.group_id, {})
         response = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id)
@@ -144,9 +151,10 @@ class OffsetCommits:
         turn.write([], partial(_answer_fetch, response, waiter))
 
     def delete(self, turn: Turn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
-        """Handle an OffsetDelete (KIP-496): offsets that nobody reads on from; what was never committed is no error.
+        """Handle an OffsetDelete (KIP-496). An offset that was never committed is not an error.
 
-        Consumers keep the offsets of topics that they are subscribed to; groups of another kind keep all while they have members.
+        Offsets of subscribed topics are refused; groups of other protocol types refuse all while
+        they have members.
         """
         group = self._table.groups.get(request.group_id)
         error = ErrorCode.NONE
@@ -179,7 +187,7 @@ class OffsetCommits:
             turn.reply(waiter, response)
 
     def tombstones(self, group_id: str) -> list[GroupRecord]:
-        """Records that remove all offsets of a group."""
+        """Tombstones for all offsets of a group."""
         return [
             OffsetRecord(OffsetCommitKey(group=group_id, topic=topic, partition=number), None)
             for topic, partitions in self._table.offsets.get(group_id, {}).items()
@@ -187,7 +195,10 @@ class OffsetCommits:
         ]
 
     def walk(self) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
-        """Every committed offset with its group, topic and partition; made one by one, so that changes in between do no harm."""
+        """Each committed offset as (group, topic, partition, value).
+
+        Groups may change during the iteration.
+        """
         for group_id in list(self._table.offsets):
             for topic, partitions in list(self._table.offsets.get(group_id, {}).items()):
                 for number, value in list(partitions.items()):
@@ -197,9 +208,10 @@ class OffsetCommits:
 def check_commit(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int
 ) -> ErrorCode:
-    """NONE if the commit comes from a member of the group's generation, or from outside while nobody is in it.
+    """NONE for a member of the present generation, or for a client outside an empty group.
 
-    No commit of an older generation is accepted (I14): after a rebalance the partition may be another's.
+    A commit of an older generation is refused (I14): after a rebalance another member may own the
+    partition.
     """
     if generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
@@ -212,18 +224,21 @@ def check_commit(
     elif group.state is not GroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The member knows the new generation but not yet its assignment: it is to rejoin, not to fail.
+        # the member has the new generation but no assignment yet: make it rejoin, not fail
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
 def _expire_timestamp(now_ms: int, retention_ms: int) -> int:
-    """When an offset expires by the retention of its commit; -1: by that of the broker. Never is as late as can be told."""
+    """When an offset expires by the retention in its commit; -1: by the broker's.
+
+    At most int64's maximum.
+    """
     return -1 if retention_ms == -1 else min(now_ms + retention_ms, TIMESTAMP_MAX)
 
 
 def commit_failed(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """The answer to a commit that failed as a whole: the error stands at each partition."""
+    """The response to a commit that failed as a whole: each partition has the error."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(
@@ -242,7 +257,7 @@ def commit_failed(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommi
 
 
 def utf16_length(text: str) -> int:
-    """What Java's String.length() says: characters beyond the basic plane count twice."""
+    """Java's String.length(): a character outside the basic plane counts twice."""
     if text.isascii():
         return len(text)
     return len(text) + sum(character > "\uffff" for character in text)
@@ -260,7 +275,10 @@ def _committed(number: int, value: OffsetCommitValue) -> PartitionAnswer:
 def _committed_in_topic(
     number: int, value: OffsetCommitValue | None, topic_id: bytes
 ) -> PartitionAnswer:
-    """The offset committed for this very topic; one of an earlier topic of the same name does not count."""
+    """The offset committed for the topic with this id.
+
+    That of an earlier topic of its name is ignored.
+    """
     if value is None or (
         topic_id != ZERO_UUID
         and bytes(value.topic_id) != ZERO_UUID
@@ -290,7 +308,7 @@ def _answer_commit(
 def offset_deleted(
     index: int, error: ErrorCode
 ) -> OffsetDeleteResponse.OffsetDeleteResponsePartition:
-    """The row of a partition whose offset was to be deleted."""
+    """A partition's row in an OffsetDelete response."""
     return OffsetDeleteResponse.OffsetDeleteResponsePartition(
         partition_index=index, error_code=error
     )
@@ -311,7 +329,7 @@ def _answer_fetch(
     error: ErrorCode,
 ) -> None:
     if error is not ErrorCode.NONE:
-        # Consumers before 3.9 do not know what to do with COORDINATOR_NOT_AVAILABLE here (KAFKA-17232).
+        # consumers before 3.9 do not handle COORDINATOR_NOT_AVAILABLE here (KAFKA-17232)
         response = OffsetFetchResponse.OffsetFetchResponseGroup(
             group_id=response.group_id, error_code=ErrorCode.NOT_COORDINATOR
         )

@@ -1,6 +1,6 @@
-"""Which partition of `__consumer_offsets` holds a group, and so which broker coordinates it.
+"""The partition of `__consumer_offsets` of a group; the partition's leader is the coordinator.
 
-Every broker and every tool must agree on it, so it is the hash of the Java clients and brokers.
+Every broker and tool must compute the same one, so it is the hash of Kafka's Java code.
 """
 
 import functools
@@ -10,11 +10,14 @@ OFFSETS_TOPIC = "__consumer_offsets"
 """Kafka's Topic.GROUP_METADATA_TOPIC_NAME."""
 
 CACHED_GROUPS = 16_384
-"""Groups whose partition is remembered: heartbeats of the same few thousand groups come again and again."""
+"""Size of the cache: a few thousand groups send most requests."""
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode()` of Java as a signed 32-bit number: over UTF-16 code units, not code points."""
+    """`String.hashCode()` of Java as a signed 32-bit number.
+
+    Over UTF-16 code units, not code points.
+    """
     encoded = text.encode("utf-16-le", "surrogatepass")
     value = 0
     for unit in struct.unpack(f"<{len(encoded) // 2}H", encoded):

@@ -1,8 +1,8 @@
-"""How a classic group rebalances: gather the members, agree on a generation, wait for the assignment.
+"""The rebalance of a classic group: members join, a generation begins, the leader assigns.
 
-Follows Kafka's GroupMetadataManager (prepareRebalance, completeClassicGroupJoin, expirePendingSync ...),
-of which every timer and every answer is visible to clients. Every rebalance and every member that is
-dropped leaves a note with its reason.
+Follows Kafka's GroupMetadataManager (prepareRebalance, completeClassicGroupJoin, expirePendingSync
+...), of which every timer and every answer is visible to clients. Every rebalance and every member
+that is removed writes a log line with its reason.
 """
 
 from functools import partial
@@ -33,7 +33,7 @@ class Rebalancer:
     # -- making and forgetting groups and members
 
     def new_group(self, group_id: str) -> ClassicGroup:
-        """A group without members, in the table from now on."""
+        """Add an empty group to the table."""
         group = ClassicGroup(
             group_id,
             on_join_deadline=self._join_deadline_passed,
@@ -43,7 +43,7 @@ class Rebalancer:
         return group
 
     def forget_group(self, group: ClassicGroup) -> None:
-        """Take a group out of the table with all its timers. The caller has answered what was parked."""
+        """Remove a group and its timers. The caller has answered its parked requests."""
         for member in group.members.values():
             self._timers.cancel(member.session)
         for deadline in group.pending.values():
@@ -53,7 +53,7 @@ class Rebalancer:
         del self._table.groups[group.group_id]
 
     def add_pending(self, group: ClassicGroup, member_id: str, session_ms: int, turn: Turn) -> None:
-        """Give out an id whose bearer has one session timeout to come back with it."""
+        """Reserve a member id for one session timeout; the member joins again with it (KIP-394)."""
         deadline = Deadline(partial(self._pending_deadline_passed, group, member_id))
         group.pending[member_id] = deadline
         self._timers.schedule(deadline, turn.now_ms + session_ms)
@@ -62,15 +62,18 @@ class Rebalancer:
         self._timers.cancel(group.pending.pop(member_id))
 
     def start_session(self, member: Member, turn: Turn) -> None:
-        """The member was heard of now: it has a full session timeout from here."""
+        """The member sent a request: its session timeout starts again."""
         self._timers.schedule(member.session, turn.now_ms + member.session_timeout_ms)
 
     def start_first_join(self, member: Member, turn: Turn) -> None:
-        """A member without id cannot send heartbeats: its join is what times out."""
+        """Set the deadline of a first join: a member without id cannot send heartbeats."""
         self._timers.schedule(member.session, turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
 
     def drop_member(self, group: ClassicGroup, member: Member, turn: Turn) -> None:
-        """Take a member out; a join it has parked is answered so that a living client comes again."""
+        """Remove a member.
+
+        Its parked join gets UNKNOWN_MEMBER_ID, so that a live client joins again.
+        """
         self._timers.cancel(member.session)
         waiter = group.park_join(member, None)
         if waiter is not None:
@@ -87,7 +90,10 @@ class Rebalancer:
     def prepare_or_complete(
         self, group: ClassicGroup, turn: Turn, reason: str, member_id: str | None = None
     ) -> None:
-        """Begin a rebalance, or if one is under way see whether it can go on. member_id: whose doing it is."""
+        """Begin a rebalance, or complete the join phase if all have joined.
+
+        member_id: who caused it.
+        """
         if group.can_rebalance():
             self.prepare(group, turn, reason, member_id)
         else:
@@ -96,9 +102,9 @@ class Rebalancer:
     def prepare(
         self, group: ClassicGroup, turn: Turn, reason: str, member_id: str | None = None
     ) -> None:
-        """Begin a rebalance: all members have to join again, up to the longest rebalance timeout.
+        """Begin a rebalance: all members have to join again within the longest rebalance timeout.
 
-        An empty group waits for group.initial.rebalance.delay.ms instead, again for each batch of newcomers.
+        An empty group waits for group.initial.rebalance.delay.ms instead; new members extend it.
         """
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.fail_syncs(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -107,7 +113,7 @@ class Rebalancer:
         self._cancel_sync(group)
         is_initial = group.state is GroupState.EMPTY
         group.transition(GroupState.PREPARING_REBALANCE, turn.wall_ms)
-        turn.note(
+        turn.log(
             "rebalance_started",
             group=group.group_id,
             generation=group.generation,
@@ -126,7 +132,10 @@ class Rebalancer:
             self._timers.schedule(group.join_deadline, turn.now_ms + timeout_ms)
 
     def try_complete(self, group: ClassicGroup, turn: Turn) -> None:
-        """End the join phase if all have joined; the first rebalance of a group always waits its time."""
+        """End the join phase if all have joined.
+
+        A group's first rebalance always waits its full delay.
+        """
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.initial_wait is None
@@ -135,18 +144,19 @@ class Rebalancer:
             self.complete_join(group, turn)
 
     def complete_join(self, group: ClassicGroup, turn: Turn) -> None:
-        """End the join phase with those who joined; static members stay even if they did not."""
+        """End the join phase with the members that joined, and with all static members."""
         self._timers.cancel(group.join_deadline)
         self._drop_absent(group, turn)
         if not group.elect_joined_leader() and group.members:
-            # Only static members are left and none has come back: wait for them or for their sessions to end.
-            turn.note("rebalance_waits", group=group.group_id, why="no member has joined again")
+            # only static members are left and none has joined: wait for them, or for their sessions
+            # to end
+            turn.log("rebalance_waits", group=group.group_id, why="no member has joined again")
             self._timers.schedule(group.join_deadline, turn.now_ms + group.rebalance_timeout_ms())
             return
         group.initial_wait = None
         group.next_generation(turn.wall_ms)
         if group.state is GroupState.EMPTY:
-            turn.note("group_empty", group=group.group_id, generation=group.generation)
+            turn.log("group_empty", group=group.group_id, generation=group.generation)
             turn.write([self.metadata_record(group, {})], partial(self._empty_stored, group))
         else:
             self._answer_joins(group, turn)
@@ -160,7 +170,7 @@ class Rebalancer:
         for member in absent:
             self.drop_member(group, member, turn)
         if absent:
-            turn.note(
+            turn.log(
                 "members_dropped",
                 group=group.group_id,
                 generation=group.generation,
@@ -169,7 +179,7 @@ class Rebalancer:
             )
 
     def _answer_joins(self, group: ClassicGroup, turn: Turn) -> None:
-        turn.note(
+        turn.log(
             "generation_formed",
             group=group.group_id,
             generation=group.generation,
@@ -189,13 +199,13 @@ class Rebalancer:
     # -- the sync phase
 
     def synced(self, group: ClassicGroup, member: Member) -> None:
-        """The member has asked for its assignment; when all have, nobody is waited for."""
+        """The member has sent its SyncGroup; once all have, the sync deadline is cancelled."""
         group.pending_sync.discard(member.member_id)
         if not group.pending_sync:
             self._timers.cancel(group.sync_deadline)
 
     def fail_syncs(self, group: ClassicGroup, turn: Turn, error: ErrorCode) -> None:
-        """Answer all parked syncs with an error; there will be no assignment in this generation."""
+        """Answer all parked syncs with an error: this generation gets no assignment."""
         for member in group.members.values():
             if member.sync_waiter is not None:
                 turn.reply(member.sync_waiter, SyncGroupResponse(error_code=error))
@@ -203,15 +213,16 @@ class Rebalancer:
                 self.start_session(member, turn)
 
     def stabilize(self, group: ClassicGroup, turn: Turn) -> None:
-        """The assignment is stored: hand it out."""
+        """The assignment is stored: send it to the members."""
         group.transition(GroupState.STABLE, turn.wall_ms)
-        turn.note("group_stable", group=group.group_id, generation=group.generation)
+        turn.log("group_stable", group=group.group_id, generation=group.generation)
         for member in group.members.values():
             member.assignment = self._table.assignment(group.group_id, member.member_id)
             if member.sync_waiter is not None:
                 turn.reply(member.sync_waiter, self.assignment_answer(group, member))
                 member.sync_waiter = None
-                # While it was parked its session may have passed unnoticed (keeps_session_by_waiting).
+                # its session deadline may have passed while it was parked
+                # (keeps_session_by_waiting)
                 self.start_session(member, turn)
 
     def assignment_answer(self, group: ClassicGroup, member: Member) -> SyncGroupResponse:
@@ -224,7 +235,7 @@ class Rebalancer:
     def metadata_record(
         self, group: ClassicGroup, assignments: dict[str, bytes]
     ) -> GroupMetadataRecord:
-        """The record of a group's generation; members without assignment get an empty one."""
+        """The record of the present generation; members without an assignment get an empty one."""
         members = [
             GroupMetadataValue.MemberMetadata(
                 member_id=member.member_id,
@@ -254,10 +265,10 @@ class Rebalancer:
     # -- timers
 
     def session_deadline_passed(self, group: ClassicGroup, member: Member, turn: Turn) -> None:
-        """Drop a member that was not heard of for its session timeout."""
+        """Remove a member that sent nothing for its session timeout."""
         if member.keeps_session_by_waiting():
             return
-        turn.note(
+        turn.log(
             "members_dropped",
             group=group.group_id,
             generation=group.generation,
@@ -273,7 +284,7 @@ class Rebalancer:
 
     def _pending_deadline_passed(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
         del group.pending[member_id]
-        turn.note(
+        turn.log(
             "pending_member_dropped",
             group=group.group_id,
             member=member_id,
@@ -298,7 +309,7 @@ class Rebalancer:
         late = sorted(group.pending_sync)
         for member_id in late:
             self.drop_member(group, group.members[member_id], turn)
-        turn.note(
+        turn.log(
             "members_dropped",
             group=group.group_id,
             generation=group.generation,
@@ -313,8 +324,9 @@ class Rebalancer:
 
     def _empty_stored(self, group: ClassicGroup, turn: Turn, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
-            # Harmless: after a failover the last stored generation comes back and its members time out.
-            turn.note(
+            # harmless: after a failover the last stored generation is loaded, and its members time
+            # out
+            turn.log(
                 "empty_group_not_stored",
                 group=group.group_id,
                 error=answer_to_append_error(error).name,
@@ -322,7 +334,7 @@ class Rebalancer:
 
 
 def generation_answer(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
-    """The generation that a member is in; its leader also gets to know who is to be assigned what."""
+    """The present generation, as a JoinGroup response; the leader's also lists the members."""
     assert group.state not in {GroupState.DEAD, GroupState.PREPARING_REBALANCE}
     members = []
     if group.leader_id == member_id:

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`: Kafka's keys and values, byte for byte.
 
-A key is an i16 that says what the record is, then the key message; a value is an i16 with the version
-of the value message, then that message; no value is a tombstone (CoordinatorRecordSerde).
+A key is an i16 with the kind of the record, then the key message. A value is an i16 with the
+version of the value message, then that message. No value is a tombstone (CoordinatorRecordSerde).
 Values are written in the versions that Kafka 4.4 writes.
 """
 
@@ -17,20 +17,20 @@ from logfleet.wire.messages import (
 )
 
 LEGACY_OFFSET_COMMIT_KEY = 0
-"""What brokers before 0.9 wrote; the same layout as 1."""
+"""Written by brokers before 0.9; its layout equals that of kind 1."""
 OFFSET_COMMIT_KEY = 1
 GROUP_METADATA_KEY = 2
 
 OFFSET_COMMIT_VERSION = 4
-"""The first with tagged fields: the topic id is one."""
+"""The first version with tagged fields, which hold the topic id."""
 OFFSET_COMMIT_WITH_EXPIRY_VERSION = 1
-"""The only version that holds an expiry of its own (OffsetCommit v2 to v4 with a retention time)."""
+"""The only version with an expiry timestamp (OffsetCommit v2 to v4 with a retention time)."""
 GROUP_METADATA_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """A committed offset of a group, or with value None: that there is none any more."""
+    """A committed offset of a group. value: None deletes it."""
 
     key: OffsetCommitKey
     value: OffsetCommitValue | None
@@ -38,7 +38,7 @@ class OffsetRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataRecord:
-    """The members and assignments of a group's generation, or with value None: that the group is gone."""
+    """The members and assignments of a group's generation. value: None deletes the group."""
 
     key: GroupMetadataKey
     value: GroupMetadataValue | None
@@ -48,11 +48,11 @@ GroupRecord = OffsetRecord | GroupMetadataRecord
 
 
 class UnknownRecord(Exception):
-    """A kind of record that this broker does not know. Raised by `decode_record`; skipped when loading."""
+    """A record kind of a newer version. `decode_record` raises it; loading skips the record."""
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value as they stand in the log; a value of None is a tombstone."""
+    """The key and value for the log; a value of None is a tombstone."""
     match record:
         case OffsetRecord(key, value):
             encoded_key = _prefixed(OFFSET_COMMIT_KEY, encode_bytes(key, 0))
@@ -74,9 +74,10 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: memoryview, value: memoryview | None) -> GroupRecord:
-    """The record behind a key and a value of the log.
+    """The record of a key and a value in the log.
 
-    Raises UnknownRecord for a kind or a value version of a newer broker, MalformedMessage for bytes that are neither.
+    Raises UnknownRecord for a kind or value version of a newer broker, MalformedMessage for invalid
+    bytes.
     """
     kind = _prefix(key)
     match kind:

@@ -1,7 +1,7 @@
-"""Reads a coordinator's log again: which records count at once, and which when the transaction that they belong to is committed.
+"""Replays a coordinator's log: a transaction's records apply when it is committed, others at once.
 
-No transaction is begun here, but an adopted Kafka's log holds them. Source: Kafka's OffsetMetadataManager (replay,
-replayEndTransactionMarker) and ControlRecordType.
+This broker begins no transactions, but the log of an adopted Kafka may hold them. Source: Kafka's
+OffsetMetadataManager (replay, replayEndTransactionMarker) and ControlRecordType.
 """
 
 from collections.abc import Callable
@@ -15,30 +15,36 @@ _Place = tuple[str, str, int]
 
 
 class Replay:
-    """Of the records of one partition of `__consumer_offsets`, told in the order of the log, those that count are applied.
+    """Applies the valid records of one partition of `__consumer_offsets`, in the order of the log.
 
     take_over: `GroupCoordinator.apply` of the partition's coordinator.
     """
 
     def __init__(self, take_over: Callable[[GroupRecord], None]) -> None:
         self._take_over = take_over
-        # producer id -> group, topic and partition -> where in the log its last commit stands, and the commit
+        # producer id -> (group, topic, partition) -> (log offset of its last commit, the commit)
         self._pending: dict[int, dict[_Place, tuple[int, OffsetRecord]]] = {}
 
     @property
     def pending(self) -> int:
-        """Offsets whose transactions have not ended."""
+        """The number of offsets whose transactions have not ended."""
         return sum(map(len, self._pending.values()))
 
     def apply(self, record: GroupRecord) -> None:
-        """A record that belongs to no transaction. Older commits of its offset that are pending are not to replace it."""
+        """Apply a record outside a transaction.
+
+        It also drops older pending commits of its offset.
+        """
         if isinstance(record, OffsetRecord):
             for commits in self._pending.values():
                 commits.pop(_place(record.key), None)
         self._take_over(record)
 
     def apply_transactional(self, record: GroupRecord, producer_id: int, log_offset: int) -> None:
-        """A record of a transaction: a commit waits for its end, anything else, as a tombstone, counts at once."""
+        """Apply a record of a transaction.
+
+        A commit waits for the end, other records apply at once.
+        """
         if isinstance(record, OffsetRecord) and record.value is not None:
             commits = self._pending.setdefault(producer_id, {})
             commits[_place(record.key)] = (log_offset, record)
@@ -46,9 +52,10 @@ class Replay:
             self.apply(record)
 
     def end_transaction(self, producer_id: int, marker_key: bytes | None) -> None:
-        """What a control record says of its producer's transaction. Raises MalformedMessage for a key that is none.
+        """Apply a control record: commit or abort its producer's transaction.
 
-        marker_key: an i16 with its version, an i16 with the kind of marker; kinds other than the two that end a transaction are passed over.
+        marker_key: an i16 with its version, an i16 with the kind of marker; other kinds are
+        ignored. Raises MalformedMessage for an invalid key.
         """
         if marker_key is None or len(marker_key) < 4:
             raise MalformedMessage(f"{marker_key!r} is no key of a control record")
@@ -62,7 +69,10 @@ class Replay:
                 self._take_over(record)
 
     def _drop_older(self, place: _Place, log_offset: int) -> None:
-        """The commit that stands last in the log holds, whichever transaction ends last."""
+        """Drop older pending commits of an offset.
+
+        The last commit in the log wins, whichever transaction ends last.
+        """
         for commits in self._pending.values():
             if place in commits and commits[place][0] < log_offset:
                 del commits[place]

@@ -1,8 +1,8 @@
 """Static members (KIP-345): a member with an instance id keeps its place when its client restarts.
 
-The new incarnation joins without a member id, gets a new one and takes over the assignment of the old
-one, without a rebalance if the group is stable and would still choose the same protocol. That change is
-stored before it is answered. Whoever still acts under the old id is fenced (FENCED_INSTANCE_ID).
+The new incarnation joins without a member id, gets a new id and the old one's assignment. There is
+no rebalance if the group is stable and would still choose the same protocol. The change is stored
+before the response. A client that still uses the old id is fenced (FENCED_INSTANCE_ID).
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from logfleet.wire.messages import JoinGroupResponse, SyncGroupResponse
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A static member's replacement that is being stored, and what it takes to go back."""
+    """A static member's replacement that is being stored, and the state to restore on failure."""
 
     group: ClassicGroup
     member: Member
@@ -30,14 +30,14 @@ class Replacement:
 
 
 class StaticMembers:
-    """Handles static members that come back, for all groups of a table."""
+    """Handles restarts of static members, for all groups of a table."""
 
     def __init__(self, table: GroupTable, rebalancer: Rebalancer) -> None:
         self._table = table
         self._rebalancer = rebalancer
 
     def replace(self, turn: Turn, group: ClassicGroup, join: Join) -> None:
-        """A member that the group knows by its instance id joins without member id: it has restarted."""
+        """A static member of the group joins without a member id: its client has restarted."""
         instance_id = join.request.group_instance_id
         assert instance_id is not None
         old_id = group.static_members[instance_id]
@@ -50,7 +50,7 @@ class StaticMembers:
         member.is_new = False
         self._rebalancer.start_session(member, turn)
         update_member(turn, group, member, join)
-        turn.note(
+        turn.log(
             "static_member_replaced",
             group=group.group_id,
             generation=group.generation,
@@ -74,7 +74,7 @@ class StaticMembers:
             )
 
     def _fence(self, turn: Turn, group: ClassicGroup, member: Member) -> None:
-        """Whoever still waits under the member's old id is told that it was replaced."""
+        """Answer requests parked under the old id with FENCED_INSTANCE_ID."""
         waiter = group.park_join(member, None)
         if waiter is not None:
             turn.reply(
@@ -92,7 +92,7 @@ class StaticMembers:
     def _replacement_stored(
         self, replacement: Replacement, join: Join, turn: Turn, error: ErrorCode
     ) -> None:
-        """The new id is stored: the member goes on in the same generation with the same assignment."""
+        """The new id is stored: the member keeps its generation and assignment."""
         group, member = replacement.group, replacement.member
         if member.join_waiter is not join.waiter:
             return  # answered meanwhile: fenced by a further restart, dropped, or by a rebalance
@@ -105,7 +105,8 @@ class StaticMembers:
             if join.caller.api_version >= SKIP_ASSIGNMENT_VERSION:
                 answer.skip_assignment = group.leader_id == member.member_id
             else:
-                # A leader that cannot skip must not assign: it is not told that it leads.
+                # a leader that cannot skip the assignment must not assign: do not name it as the
+                # leader
                 answer.leader = replacement.old_leader or ""
                 answer.members = []
             turn.reply(join.waiter, answer)
@@ -113,9 +114,9 @@ class StaticMembers:
     def _not_stored(
         self, turn: Turn, replacement: Replacement, join: Join, error: ErrorCode
     ) -> None:
-        """Tell the client, and go back to the old id unless the new one is in the log after all."""
+        """Report the failure, and restore the old id unless the new one was appended after all."""
         group, member = replacement.group, replacement.member
-        turn.note(
+        turn.log(
             "static_member_not_stored",
             group=group.group_id,
             member=member.member_id,

@@ -1,7 +1,7 @@
-"""The state of one coordinator: groups in memory, and beside them what the log says of them.
+"""The state of one coordinator: its groups in memory, and their stored state.
 
-`stored` and `offsets` are replicated: they hold exactly what reading the partition's log would give,
-and change in `GroupCoordinator.apply` only. `groups` and `timers` live in memory.
+`stored` and `offsets` are replicated: they equal the state that the partition's log defines, and
+only `GroupCoordinator.apply` changes them. `groups` and `timers` live in memory only.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ Offsets = dict[str, dict[int, OffsetCommitValue]]
 
 @dataclass(slots=True)
 class GroupTable:
-    """What a coordinator knows."""
+    """The groups of one coordinator, their stored state and their timers."""
 
     config: GroupConfig
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
@@ -36,6 +36,6 @@ class GroupTable:
     timers: Timers[Turn] = field(default_factory=Timers)
 
     def assignment(self, group_id: str, member_id: str) -> bytes:
-        """What the leader assigned to a member in the last stored generation; empty if nothing."""
+        """A member's assignment in the last stored generation; empty if it has none."""
         stored = self.stored.get(group_id)
         return stored.assignments.get(member_id, b"") if stored is not None else b""

@@ -1,9 +1,9 @@
 """Deadlines that move often and expire seldom.
 
-Every heartbeat moves its member's deadline, so moving one later must cost an assignment and nothing
-else. A heap entry therefore only promises "look at this deadline not later than then": an entry that
-comes up early is put back. One heap serves all groups of a coordinator and the shell arms a
-single timer for it (`next_ms`).
+Every heartbeat moves its member's deadline, so moving one later costs only an assignment. A heap
+entry is therefore just the latest time to check a deadline: if that has moved, the entry goes back
+into the heap. One heap serves all groups of a coordinator and the shell arms a single timer for it
+(`next_ms`).
 """
 
 import heapq
@@ -57,7 +57,7 @@ class Timers(Generic[Context]):
             self._drop_one()
 
     def clear(self) -> None:
-        """Forget all deadlines; none of them expires any more."""
+        """Drop all deadlines; none of them expires."""
         for _, entry, deadline in self._heap:
             if deadline.entry == entry:
                 deadline.at_ms = deadline.queued_ms = None
@@ -75,8 +75,8 @@ class Timers(Generic[Context]):
     def expire_until(self, now_ms: int, context: Context, limit: int) -> None:
         """Call `expire(context)` of every deadline at or before now, earliest entry first.
 
-        Deadlines that an expiry sets at or before now expire in the same call. limit: heap entries looked at; what is
-        due beyond it stays due, so that a crowd of deadlines can be worked off in slices.
+        Deadlines that an expiry sets at or before now expire in the same call. limit: heap entries
+        to handle; the rest stays due, so that many deadlines can be handled in slices.
         """
         for _ in range(limit):
             if not self._heap or self._heap[0][0] > now_ms:
@@ -104,7 +104,7 @@ class Timers(Generic[Context]):
         heapq.heappush(self._heap, (at_ms, self._sequence, deadline))
 
     def _drop_one(self) -> None:
-        """Count an entry as dead and, when most are, rebuild: members that come and go must not pile up."""
+        """Count an entry as dead and rebuild the heap when most are: churn must not let it grow."""
         self._stale += 1
         if self._stale > STALE_ENTRIES_MIN and self._stale * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].entry == entry[1]]

@@ -1,14 +1,16 @@
-"""Offsets of deleted topics: they go with their topic, in steps short enough for an event loop.
+"""Deletes the offsets of deleted topics, in steps short enough for an event loop.
 
-A topic may have a hundred thousand partitions and thousands of groups: their tombstones are no single batch. What cannot be
-written is tried again, and an offset that was committed after the deletion, for a later topic of the same name, stays.
-Source: OffsetMetadataManager.onTopicsDeleted; that nobody may have coordinated the group at the deletion (`departed`) is our own.
+A topic may have 100,000 partitions and thousands of groups, so the tombstones do not fit into one
+batch. A failed write is retried. An offset that was committed after the deletion, for a new topic
+of the same name, stays.
+Source: OffsetMetadataManager.onTopicsDeleted. `departed` is our own: at the deletion the group may
+have had no coordinator.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
-from logfleet.groups.expiry import LOOKED_AT_PER_STEP, REMOVED_PER_STEP, Piece, pieces
+from logfleet.groups.expiry import CHECKED_PER_STEP, REMOVED_PER_STEP, Piece, pieces
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
@@ -19,44 +21,45 @@ from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
 
 class TopicRemoval:
-    """Walks over the groups of a table until nothing of the topics is left that it was told of."""
+    """Checks all groups of a table until no offsets of the given topics are left."""
 
     def __init__(self, table: GroupTable) -> None:
         self._table = table
-        self._deleted: dict[
-            str, dict[bytes, int]
-        ] = {}  # name -> id -> when it was told of, wall ms
+        self._deleted: dict[str, dict[bytes, int]] = {}  # name -> id -> when `add` got it, wall ms
         self._round: Iterator[Piece] | None = None
 
     @property
     def is_due(self) -> bool:
-        """Whether offsets may be left of a deleted topic."""
+        """Whether offsets of a deleted topic may be left."""
         return bool(self._deleted)
 
     @property
     def is_under_way(self) -> bool:
-        """Whether another step makes sense now; to be asked once the turn of a step was executed."""
+        """Whether to call another step now. Call it after the step's turn was executed."""
         return self._round is not None
 
     def add(self, turn: Turn, deleted: Iterable[tuple[str, bytes]]) -> None:
-        """These topics, by name and id, are gone. ZERO_UUID: those that offsets were committed for without telling an id."""
+        """These topics, by name and id, were deleted.
+
+        ZERO_UUID: offsets committed without a topic id.
+        """
         for name, topic_id in deleted:
             self._deleted.setdefault(name, {})[topic_id] = turn.wall_ms
         self._round = None  # from the beginning
 
     def step(self, turn: Turn) -> None:
-        """Write the tombstones of some of their offsets; the first step of all begins a round."""
+        """Write tombstones for some of their offsets. The first step begins a round."""
         if not self._deleted:
             return
         if self._round is None:
             self._round = pieces(self._table)
         deleted = self._deleted
         records: list[GroupRecord] = []
-        looked_at = 0
+        checked = 0
         for piece in self._round:
             records += self._records(piece)
-            looked_at += len(piece.partitions) or 1
-            if looked_at >= LOOKED_AT_PER_STEP or len(records) >= REMOVED_PER_STEP:
+            checked += len(piece.partitions) or 1
+            if checked >= CHECKED_PER_STEP or len(records) >= REMOVED_PER_STEP:
                 break
         else:
             self._round = None
@@ -66,35 +69,37 @@ class TopicRemoval:
 
     def _records(self, piece: Piece) -> list[GroupRecord]:
         topic = piece.topic
-        told = self._deleted.get(topic) if topic is not None else None
-        if topic is None or told is None:
+        ids = self._deleted.get(topic) if topic is not None else None
+        if topic is None or ids is None:
             return []
         committed = self._table.offsets.get(piece.group_id, {}).get(topic, {})
         return [
             OffsetRecord(OffsetCommitKey(group=piece.group_id, topic=topic, partition=number), None)
             for number in piece.partitions
-            if (value := committed.get(number)) is not None and _was_of(value, told)
+            if (value := committed.get(number)) is not None and _was_of(value, ids)
         ]
 
     def _written(
         self, offsets: int, deleted: dict[str, dict[bytes, int]], turn: Turn, error: ErrorCode
     ) -> None:
         if error is ErrorCode.NONE:
-            turn.note("offsets_of_deleted_topics_removed", offsets=offsets)
+            turn.log("offsets_of_deleted_topics_removed", offsets=offsets)
             return
-        turn.note("offsets_of_deleted_topics_not_removed", error=error.name)
+        turn.log("offsets_of_deleted_topics_not_removed", error=error.name)
         self._round = None
-        for name, told in deleted.items():
-            self._deleted[name] = told | self._deleted.get(name, {})
+        for name, ids in deleted.items():
+            self._deleted[name] = ids | self._deleted.get(name, {})
 
 
-def _was_of(value: OffsetCommitValue, told: dict[bytes, int]) -> bool:
-    """Whether an offset was committed for one of the topics; told: their ids, with the wall clock when they were gone.
+def _was_of(value: OffsetCommitValue, deleted: dict[bytes, int]) -> bool:
+    """Whether an offset belongs to one of the topics.
 
-    A commit without a topic's id (in the log of an adopted Kafka) belongs to the topic that was there then.
+    deleted: their ids, with the time of deletion (wall ms).
+
+    A commit without a topic id (from an adopted Kafka) belongs to the topic that existed then.
     """
     topic_id = bytes(value.topic_id)
-    gone_ms = told.get(topic_id)
+    gone_ms = deleted.get(topic_id)
     if gone_ms is None:
         return False
     return topic_id != ZERO_UUID or value.commit_timestamp <= gone_ms
@@ -103,9 +108,9 @@ def _was_of(value: OffsetCommitValue, told: dict[bytes, int]) -> bool:
 def departed(
     committed: Collection[tuple[str, bytes]], image: ClusterImage
 ) -> list[tuple[str, bytes]]:
-    """Of the topics that offsets were committed for, by name and id, those that are not there any more, as TopicRemoval takes them.
+    """The deleted topics among those with committed offsets, by name and id.
 
-    Ids are never used again. Where a commit tells none, any topic of its name may be the one it was made for: it stays.
+    Topic ids are never reused. An offset without a topic id stays while any topic has its name.
     """
     return [
         (name, topic_id)

@@ -1,14 +1,15 @@
-"""One turn of a coordinator: what time it is, and what was decided in it.
+"""One turn of a coordinator: the time, and the decisions made at that time.
 
-A coordinator method gets a fresh `Turn`, reads the time from it and leaves in it what the shell has
-to do, in this order:
+A coordinator method gets a new `Turn`, reads the time from it, and adds the effects that the shell
+executes in this order:
 
-1. hand out `replies`;
-2. log `notes`;
-3. for each of `writes`, in order: append `records` as one batch. If the append succeeds, apply each record
-   (`GroupCoordinator.apply`) before anything else reaches the coordinator; wait until the batch is committed.
-   Then call `then` with a new turn and NONE, or with the error of the append or of the wait, and execute that turn too.
-   A write without records only waits for all that was appended before it (a read that must not see what a failover would take back).
+1. send `replies`;
+2. log `log_lines`;
+3. for each of `writes`, in order: append `records` as one batch. If the append succeeds, apply each
+   record (`GroupCoordinator.apply`) before the coordinator gets anything else, and wait until the
+   batch is committed. Then call `then` with a new turn and NONE, or with the error of the append or
+   of the wait, and execute that turn too. A write without records waits until all earlier appends
+   are committed: a read must not return what a failover would lose.
 
 Writes of one coordinator finish in the order in which they were decided.
 """
@@ -20,20 +21,23 @@ from logfleet.groups.records import GroupRecord
 from logfleet.wire.errors import ErrorCode
 
 Waiter = object
-"""Whoever waits for a response. Made by the shell, handed back in a `Reply`, never looked into."""
+"""A parked request.
+
+The shell makes it and gets it back in a `Reply`; the rules never inspect it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response to hand out now. The shell ignores a second reply to one waiter."""
+    """A response to send now. The shell ignores a second reply to one waiter."""
 
     waiter: Waiter
     response: object
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """A log line: one event name and its fields; `why` is a sentence where there is one."""
+class LogLine:
+    """An event for the log and its fields; the field `why` is a sentence."""
 
     event: str
     fields: dict[str, object]
@@ -41,7 +45,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Records to append as one batch, all or none, and what follows when they are committed or failed."""
+    """Records to append as one batch, all or none.
+
+    `then` runs once they are committed or have failed.
+    """
 
     records: list[GroupRecord]
     then: Callable[["Turn", ErrorCode], None]
@@ -49,7 +56,7 @@ class Write:
 
 @dataclass(slots=True)
 class Turn:
-    """The time of a decision and what came of it.
+    """The time of a decision, and its effects.
 
     now_ms: monotonic clock, for deadlines; wall clocks jump.
     wall_ms: milliseconds since the epoch, for timestamps in records.
@@ -59,7 +66,7 @@ class Turn:
     wall_ms: int
     replies: list[Reply] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    log_lines: list[LogLine] = field(default_factory=list)
 
     def reply(self, waiter: Waiter, response: object) -> None:
         self.replies.append(Reply(waiter, response))
@@ -67,14 +74,15 @@ class Turn:
     def write(self, records: list[GroupRecord], then: Callable[["Turn", ErrorCode], None]) -> None:
         self.writes.append(Write(records, then))
 
-    def note(self, event: str, **fields: object) -> None:
-        self.notes.append(Note(event, fields))
+    def log(self, event: str, **fields: object) -> None:
+        self.log_lines.append(LogLine(event, fields))
 
 
 def answer_to_append_error(error: ErrorCode) -> ErrorCode:
-    """What a client of the coordinator is told when a record could not be written or committed.
+    """The error that a group's client gets if a record could not be written or committed.
 
-    Source: CoordinatorOperationExceptionHelper; the client looks the coordinator up again on both.
+    COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR make the client look up the coordinator again.
+    Source: CoordinatorOperationExceptionHelper.
     """
     match error:
         case (

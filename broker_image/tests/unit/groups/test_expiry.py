@@ -2,7 +2,7 @@ import pytest
 from logfleet.groups.classic import ClassicGroup, GroupState
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
-from logfleet.groups.expiry import LOOKED_AT_PER_STEP, PARTITIONS_PER_PIECE, REMOVED_PER_STEP
+from logfleet.groups.expiry import CHECKED_PER_STEP, PARTITIONS_PER_PIECE, REMOVED_PER_STEP
 from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
 from logfleet.groups.turn import Turn
 from logfleet.wire.errors import ErrorCode
@@ -119,7 +119,7 @@ def test_the_offset_of_a_simple_consumer_expires_the_retention_after_its_commit(
         OffsetRecord(OffsetCommitKey(group="g", topic="t", partition=1), None),
         GroupMetadataRecord(GroupMetadataKey(group="g"), None),
     ]
-    expiries = [note for note in host.notes if note.event == "offsets_expired"]
+    expiries = [note for note in host.log_lines if note.event == "offsets_expired"]
     assert [note.fields["groups_removed"] for note in expiries] == [[], ["g"]]
 
 
@@ -214,10 +214,10 @@ def test_a_round_goes_on_in_short_steps_and_ends():
     host = host_with(*[offset(partition=number) for number in range(many)])
     assert expire(host, RETENTION_MS) == 4
     assert is_gone(host)
-    crowd = [offset(f"g{number}") for number in range(LOOKED_AT_PER_STEP)]
+    crowd = [offset(f"g{number}") for number in range(CHECKED_PER_STEP)]
     host = host_with(*crowd)
     assert expire(host, 0) == 3, "each group is looked at itself, beside its offset"
-    wide = [offset(partition=number) for number in range(LOOKED_AT_PER_STEP)]
+    wide = [offset(partition=number) for number in range(CHECKED_PER_STEP)]
     assert expire(host_with(*wide), 0) == 2
 
 
@@ -234,22 +234,22 @@ def test_what_happens_between_two_steps_counts():
 
 
 def test_a_group_that_is_deleted_during_a_round_is_passed_over():
-    host = host_with(*[offset(f"g{number}") for number in range(LOOKED_AT_PER_STEP)])
+    host = host_with(*[offset(f"g{number}") for number in range(CHECKED_PER_STEP)])
     step(host)
     assert host.coordinator.expiry.is_under_way
     turn = host.turn()
-    host.coordinator.delete(turn, [f"g{LOOKED_AT_PER_STEP - 1}"], object())
+    host.coordinator.delete(turn, [f"g{CHECKED_PER_STEP - 1}"], object())
     host.run(turn)
     expire(host, RETENTION_MS)
-    assert f"g{LOOKED_AT_PER_STEP - 1}" not in groups(host)
+    assert f"g{CHECKED_PER_STEP - 1}" not in groups(host)
 
 
 def test_offsets_that_cannot_be_removed_end_the_round_and_stay():
     host = host_with(*[offset(partition=number) for number in range(2 * PARTITIONS_PER_PIECE)])
     host.append_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert expire(host, RETENTION_MS) == 1
-    assert [note.event for note in host.notes[-1:]] == ["expired_offsets_not_removed"]
-    assert "offsets_expired" not in [note.event for note in host.notes]
+    assert [note.event for note in host.log_lines[-1:]] == ["expired_offsets_not_removed"]
+    assert "offsets_expired" not in [note.event for note in host.log_lines]
     assert len(left(host)) == 2 * PARTITIONS_PER_PIECE
     host.append_error = ErrorCode.NONE
     expire(host, RETENTION_MS)

@@ -147,7 +147,7 @@ def test_a_rebalance_tells_its_group_generation_member_and_the_clients_reason():
     script.run("join a; sync a a=p0; wait 10000")
     told = [
         (note.event, note.fields.get("generation"), note.fields.get("member"), note.fields["why"])
-        for note in script.host.notes
+        for note in script.host.log_lines
         if "why" in note.fields and note.fields["group"] == "g"
     ]
     a, b = script.clients["a"].member_id, script.clients["b"].member_id

@@ -79,10 +79,10 @@ def test_a_group_is_said_to_come_with_its_first_offset_and_not_with_a_commit_of_
     host.run(turn)
     assert host.replies[-1][1] == OffsetCommitResponse()
     commit(host, committed_metadata="too long" * 1000)
-    assert host.notes == []
+    assert host.log_lines == []
     commit(host)
     commit(host)
-    assert [note.event for note in host.notes] == ["simple_group_created"]
+    assert [note.event for note in host.log_lines] == ["simple_group_created"]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_what_cannot_be_written_is_tried_again_and_not_at_once(partitions):
         commit(host, partition=partition)
     host.append_error = ErrorCode.KAFKA_STORAGE_ERROR
     assert remove(host, ("t", OLD_ID)) == 1
-    assert [note.event for note in host.notes[-1:]] == ["offsets_of_deleted_topics_not_removed"]
+    assert [note.event for note in host.log_lines[-1:]] == ["offsets_of_deleted_topics_not_removed"]
     assert host.coordinator.removal.is_due
     assert len(left(host)) == partitions
     host.append_error = ErrorCode.NONE

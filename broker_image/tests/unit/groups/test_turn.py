@@ -24,6 +24,6 @@ def test_a_turn_keeps_the_order_of_what_was_decided():
     turn = Turn(1, 2)
     turn.reply("a", 1)
     turn.reply("b", 2)
-    turn.note("event", why="because")
+    turn.log("event", why="because")
     assert [(reply.waiter, reply.response) for reply in turn.replies] == [("a", 1), ("b", 2)]
-    assert turn.notes[0].fields == {"why": "because"}
+    assert turn.log_lines[0].fields == {"why": "because"}

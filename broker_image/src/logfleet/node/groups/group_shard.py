@@ -112,8 +112,8 @@ class GroupShard:
 
     def execute(self, turn: Turn) -> None:
         """Do what the turn decided. Only synchronous work stands between a decision and this."""
-        for note in turn.notes:
-            self._log.info(note.event, **note.fields)
+        for line in turn.log_lines:
+            self._log.info(line.event, **line.fields)
         for reply in turn.replies:
             assert isinstance(reply.waiter, Waiter)
             reply.waiter.answer(reply.response)
