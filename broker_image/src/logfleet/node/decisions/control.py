@@ -158,7 +158,7 @@ def _why_gone(image: ClusterImage, topic_id: bytes, index: int, broker_id: int, 
     if broker is None:
         return f"broker {broker_id} is not registered any more"
     if broker.epoch != epoch:
-        return f"broker {broker_id} has registered anew"
+        return f"broker {broker_id} has registered again"
     if broker.is_fenced:
         return f"broker {broker_id} is fenced"
     if image.is_offline(broker_id, topic_id, index):

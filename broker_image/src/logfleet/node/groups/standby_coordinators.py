@@ -44,7 +44,7 @@ class _Warm:
 
     def follow(self, partition: FollowerPartition) -> None:
         self.partition = partition
-        partition.wait(self)
+        partition.add_waiter(self)
         self.committed(0)
 
     def committed(self, size: int) -> None:  # noqa: ARG002  see Waiter

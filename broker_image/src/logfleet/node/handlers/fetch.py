@@ -1,9 +1,10 @@
-"""Fetch: whole batches as slices of segments, at once or when enough of them have come.
+"""Fetch: whole batches as slices of segments, at once or when enough of them have arrived.
 
-A request names its partitions, or goes on with a session (KIP-227, `logfleet.sessions`) that knows them. One that asks for more than
-there is waits on the partitions' logs: an append counts towards its min_bytes, nothing polls. What waits in a session is told by the
-session's partitions, which listen for as long as it lives: such a request costs what changed since the last.
-What waits is described in `fetch_turns`; what followers send most is known by its bytes (`follower_fetch`).
+A request names its partitions, or continues a session (KIP-227, `logfleet.sessions`) that has them.
+A request for more than there is waits on the partitions' logs: an append counts towards its
+min_bytes, nothing polls. In a session, the session's partitions stay registered with the logs, so a
+waiting request costs only what changed since the last. `fetch_turns` describes the waiting;
+`follower_fetch` recognises by its bytes what followers send most.
 """
 
 from typing import Any
@@ -22,7 +23,10 @@ from logfleet.wire.messages import FetchRequest, FetchResponse
 def fetch(
     broker: PartitionHost, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | Turn:
-    """Read every partition from its offset on; wait up to max_wait_ms if that is all there is and less than min_bytes."""
+    """Read every partition from its offset.
+
+    Wait up to max_wait_ms if there is less than min_bytes.
+    """
     by_id = context.api_version >= TOPIC_IDS_SINCE
     wanted: Wanted = {}
     for topic in request.topics:
@@ -32,9 +36,9 @@ def fetch(
     if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION:
         turn = Turn(broker, request, context, wanted)
         reading = turn.read()
-        # the usual case of most clients: nothing to remember, nothing to wait for, no quota
+        # the usual case of most clients: no session, no wait, no quota
         if reading.is_enough and context.usage is None:
-            reading.note_sent()
+            reading.record_sent()
             return reading.answer(reading.all_rows())
         return turn.answer_or_wait(reading)
     forgotten = [
@@ -48,7 +52,7 @@ def fetch(
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)
     if by_id and replica_id(request, context.api_version) >= 0:
-        _note_follower(broker, request, session, wanted)
+        _record_follower(broker, request, session, wanted)
         remember(broker, context)
     turn = (
         Turn(broker, request, context, wanted)
@@ -58,10 +62,10 @@ def fetch(
     return turn.answer_or_wait(turn.read())
 
 
-def _note_follower(
+def _record_follower(
     broker: PartitionHost, request: FetchRequest, session: FetchSession | None, wanted: Wanted
 ) -> None:
-    """A follower that says its broker epoch (KIP-903) fetches what its session or the request names."""
+    """Record what a follower with a broker epoch (KIP-903) fetches."""
     state = request.replica_state
     if state is not None:
         broker.follower_fetches.fetched(

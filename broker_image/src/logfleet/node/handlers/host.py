@@ -1,4 +1,7 @@
-"""What handlers need of the broker they run in, by the rooms of the node. A broker is all of it; it knows its handlers, they only this."""
+"""What handlers need of the broker, by the rooms of the node.
+
+A broker implements all of it; handlers import only these protocols.
+"""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -31,7 +34,7 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """Any broker. image: the newest; cluster_id: the cluster's, in Kafka's text form."""
+    """What every handler needs. image: the newest; cluster_id: in Kafka's text form."""
 
     @property
     def node_id(self) -> int: ...
@@ -46,7 +49,7 @@ class Host(Protocol):
 
 
 class PartitionHost(Host, Protocol):
-    """As the handlers of records and their logs see it."""
+    """For the handlers of records and their logs."""
 
     @property
     def partitions(self) -> PartitionTable: ...
@@ -84,7 +87,7 @@ class PartitionHost(Host, Protocol):
 
 
 class GroupHost(Host, Protocol):
-    """As the handlers of groups and their offsets see it."""
+    """For the handlers of groups and their offsets."""
 
     @property
     def partitions(self) -> PartitionTable: ...
@@ -93,7 +96,7 @@ class GroupHost(Host, Protocol):
 
 
 class AdminHost(Host, Protocol):
-    """As the handlers of administration and metadata see it."""
+    """For the handlers of administration and metadata."""
 
     @property
     def controller_access(self) -> ControllerAccess: ...
@@ -106,7 +109,7 @@ class AdminHost(Host, Protocol):
 
 
 class WholeHost(PartitionHost, GroupHost, AdminHost, Protocol):
-    """As all handlers together see it."""
+    """For all handlers together."""
 
 
 def shard_of(broker: GroupHost, group_id: str) -> GroupShard | ErrorCode:

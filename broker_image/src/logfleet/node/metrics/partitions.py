@@ -34,10 +34,10 @@ def _sum_up(
     partitions: PartitionTable, total: Traffic, by_topic: list[tuple[str, Traffic]]
 ) -> Iterator[Row]:
     # In one step: a topic that is deleted between the two would be in neither.
-    total.add(partitions.gone)
+    total.add(partitions.former_traffic)
     listed = list(partitions.by_id.values())
     for topic in listed:
-        traffic = topic.gone.copy()
+        traffic = topic.former_traffic.copy()
         for replica in list(topic.replicas.values()):
             traffic.add(replica.traffic)
             yield None

@@ -1,8 +1,8 @@
-"""Who waits for an acknowledgement: one queue for each partition that this broker leads.
+"""Producers that wait for an acknowledgement: one queue for each partition that this broker leads.
 
-A wait has two parts. What this broker itself holds back (a disk, flush.messages) is waited for as long
-as it takes, as within Kafka's append. With acks=all the followers are waited for after that, for as long
-as the request allows. A queue lives for one leader epoch, as its partition does, so a batch is
+A wait has two parts. First comes what this broker itself delays (a disk, flush.messages): that has
+no time limit, as within Kafka's append. With acks=all the followers come next, for as long as the
+request allows. A queue lives for one leader epoch, as its partition does, so a batch is
 acknowledged in the epoch of its append or not at all.
 
 Source: Kafka's DelayedProduce, Partition.checkEnoughReplicasReachOffset.
@@ -17,15 +17,15 @@ from logfleet.io.timers import Alarm
 from logfleet.wire.errors import ErrorCode
 
 ALL: Final = -1
-"""As acks: of all in-sync replicas."""
+"""A value of acks: all in-sync replicas."""
 _END_OFFSET: Final = attrgetter("end_offset")
 
 
 class AckWait(Protocol):
-    """What waits until all records below `end_offset` may be acknowledged.
+    """A wait until all records below `end_offset` may be acknowledged.
 
-    acks: 1 waits for this broker alone, ALL for all in-sync replicas. timeout_s: how long the
-    followers are waited for, None for as long as it takes. deadline_s: set by the queue.
+    acks: 1 waits for this broker alone, ALL for all in-sync replicas. timeout_s: how long to wait
+    for the followers, None for no limit. deadline_s: set by the queue.
     """
 
     end_offset: int
@@ -38,7 +38,7 @@ class AckWait(Protocol):
 
 
 class AwaitedAck:
-    """A wait for a coroutine. outcome: its error, NONE if what was appended is acknowledged."""
+    """A wait for a coroutine. outcome: NONE if the records are acknowledged, else the error."""
 
     __slots__ = ("acks", "deadline_s", "end_offset", "outcome", "timeout_s")
 
@@ -67,7 +67,7 @@ class Acknowledging(Protocol):
     def high_watermark(self) -> int: ...
 
     def is_acked(self, end_offset: int, acks: int) -> bool:
-        """Whether what was appended below `end_offset` may be acknowledged."""
+        """Whether the records below `end_offset` may be acknowledged."""
 
 
 class AckQueue:
@@ -77,10 +77,10 @@ class AckQueue:
 
     def __init__(self, partition: Acknowledging) -> None:
         self._partition = partition
-        # for this broker's part, and for the followers'; both in the order of end offsets
+        # waits for this broker's own part, and for the followers; both are sorted by end offset
         self._own: list[AckWait] = []
         self._following: list[AckWait] = []
-        self._over: list[AckWait] = []  # to be told in the next step of the loop
+        self._over: list[AckWait] = []  # their `over` is called in the next step of the loop
         self._alarm = Alarm(self._time_out)
         self.count = 0
 
@@ -93,8 +93,8 @@ class AckQueue:
         else:
             self._own_part_is_done(wait)
 
-    def look(self) -> None:
-        """End the waits that are over, as the partition has moved on or its leadership has ended."""
+    def check(self) -> None:
+        """End the waits that are over: the partition has moved on, or its leadership has ended."""
         partition = self._partition
         is_over = not partition.is_leading
         if self._own:
@@ -107,7 +107,7 @@ class AckQueue:
             self._alarm.cancel()
 
     def _own_part_is_done(self, wait: AckWait) -> None:
-        """This broker holds nothing back any more: acks=all goes on to wait for the followers."""
+        """This broker's own part is done: acks=all goes on to wait for the followers."""
         partition = self._partition
         if (
             wait.acks != ALL
@@ -122,7 +122,7 @@ class AckQueue:
             self._alarm.set(wait.deadline_s)
 
     def _time_out(self, now_s: float) -> float | None:
-        """End the waits whose time is up; the deadline of the next one."""
+        """End the waits whose time is up; return the deadline of the next one."""
         left, self._following = self._following, []
         next_s = None
         for wait in left:
@@ -140,14 +140,14 @@ class AckQueue:
         self._over.append(wait)
 
     def _call(self) -> None:
-        """Tell all whose waits ended in one step: what they do then may append to the partition."""
+        """Call `over` of all waits that ended in this step: it may append to the partition."""
         over, self._over = self._over, []
         self.count -= len(over)
         for wait in over:
             wait.over(self._error_of(wait))
 
     def _error_of(self, wait: AckWait) -> ErrorCode:
-        """Why what was appended is not acknowledged; NONE if it is."""
+        """Why the records are not acknowledged; NONE if they are."""
         partition = self._partition
         if partition.is_acked(wait.end_offset, wait.acks):
             if wait.acks == ALL and partition.is_leading and not partition.is_at_min_isr:
@@ -159,7 +159,7 @@ class AckQueue:
 
 
 def _taken(queue: list[AckWait], end_offset: int | None) -> list[AckWait]:
-    """Take those out of the queue that wait for no more than `end_offset`; None: all."""
+    """Remove and return the waits for `end_offset` or less; None: all of them."""
     count = len(queue) if end_offset is None else bisect_right(queue, end_offset, key=_END_OFFSET)
     taken = queue[:count]
     del queue[:count]

@@ -1,4 +1,7 @@
-"""The work on this broker's logs that goes on beside requests: retention and flushing, room on disks, moves between directories, compaction."""
+"""The background work on this broker's logs.
+
+Retention and flushing, disk space, moves between directories, compaction.
+"""
 
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -21,7 +24,10 @@ from logfleet.storage.log_dirs import LogDirs
 
 
 class LogTasks:
-    """maintenance, log_moves, cleaner: each a task once `start` was called; cleaner is None where log.cleaner.enable is false."""
+    """maintenance, log_moves, cleaner: each a task after `start`.
+
+    cleaner is None where log.cleaner.enable is false.
+    """
 
     def __init__(
         self,

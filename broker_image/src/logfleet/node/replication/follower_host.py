@@ -30,7 +30,7 @@ class FollowerHost(Protocol):
     def throttle(self) -> ReplicationThrottle: ...
 
     def broker(self, broker_id: int) -> Broker | None:
-        """A registered broker, as the newest image says."""
+        """The broker as it is registered in the newest image."""
 
     def storage_failed(self, partition: FollowerPartition, error: OSError) -> None:
         """A log could not be written."""

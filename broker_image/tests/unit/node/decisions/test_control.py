@@ -86,10 +86,10 @@ def test_each_reason_for_which_a_leader_is_replaced_is_told_apart(controlled: Co
     controlled.vanish(3)
     controlled.register(3)
     controlled.converge()
-    cause = "broker 3 has registered anew: broker 3, an eligible leader (ELR), leads"
+    cause = "broker 3 has registered again: broker 3, an eligible leader (ELR), leads"
     assert [each.cause for each in controlled.told(Kind.ELECTION)][-2:] == [
-        "broker 3 has registered anew: nobody else may lead",
-        cause.replace("broker 3 has registered anew", "nobody leads"),
+        "broker 3 has registered again: nobody else may lead",
+        cause.replace("broker 3 has registered again", "nobody leads"),
     ]
 
 
@@ -106,8 +106,8 @@ def test_what_somebody_asked_for_is_told_as_the_cause(controlled: Controlled) ->
     controlled.in_sync("t", 0, 1)
     step = elect(controlled.image, controlled.topic("t"), 0, unclean=False)
     assert isinstance(step, Step)
-    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders asks for it")
-    cause = "ElectLeaders asks for it: broker 1, which is in sync, leads"
+    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders requests it")
+    cause = "ElectLeaders requests it: broker 1, which is in sync, leads"
     assert controlled.last(Kind.ELECTION).cause == cause
 
 
@@ -121,10 +121,10 @@ def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whoever_asked_f
     controlled.start(2)
     step = elect(controlled.image, controlled.topic("t"), 0, unclean=True)
     assert isinstance(step, Step)
-    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders asks for it")
+    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders requests it")
     (told,) = controlled.told(Kind.UNCLEAN_ELECTION)
     assert told.cause == (
-        "ElectLeaders asks for it: broker 2, the longest log of those that are there, "
+        "ElectLeaders requests it: broker 2, the longest log of those that are there, "
         "leads and may lack records"
     )
     assert (controlled.noted.elections, controlled.noted.unclean_elections) == (1, 1)

@@ -117,7 +117,9 @@ class Rig:
 
     def commit(self, end_offset: int | None = None) -> None:
         self.partition.appended(1)
-        self.partition.commit(self.log.log_end_offset if end_offset is None else end_offset)
+        self.partition.advance_high_watermark(
+            self.log.log_end_offset if end_offset is None else end_offset
+        )
 
     def cut(self, offset: int) -> None:
         truncate(self.log, offset)

@@ -45,7 +45,7 @@ class Leader:
         self.host = host
         self.host.dispatcher = self.dispatch = Dispatcher(host, HANDLERS)
         self.looked_at: list[LeaderPartition] = []
-        self.host.isr_writer = SimpleNamespace(look_at=self.looked_at.append)
+        self.host.isr_writer = SimpleNamespace(check=self.looked_at.append)
         self.partition, self.other = (host_replicated(host, name) for name in ("topic", "other"))
         for partition in (self.partition, self.other):
             partition.isr_change(0, lambda *_: True)  # nothing is due

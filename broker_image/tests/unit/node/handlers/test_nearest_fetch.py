@@ -99,7 +99,7 @@ def host_followed(host: Host) -> FollowerPartition:
     for value in (b"a", b"b"):
         log.append_as_leader(build_batch([Record(None, value, NOW)]), EPOCH, NOW)
     followed = FollowerPartition(Replica("topic", topic_id, 0, log), 2, EPOCH)
-    followed.commit(1)
+    followed.advance_high_watermark(1)
     host.partitions.add(followed)
     return followed
 
@@ -155,7 +155,7 @@ async def test_a_consumer_that_waits_at_a_follower_is_answered_with_what_is_comm
     followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), EPOCH, NOW)
     followed.appended(70)
     assert host.parked.fetches == 1
-    followed.commit(3)
+    followed.advance_high_watermark(3)
     assert all_values(only_row(await pending)) == [b"b", b"c"]
 
 
@@ -167,7 +167,7 @@ async def test_a_session_at_a_follower_hears_of_what_is_committed_and_of_its_end
     followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), EPOCH, NOW)
     followed.appended(70)
     pending: Any = fetch(host, request(session_epoch=1, **asked), host.context(VERSION))
-    followed.commit(3)
+    followed.advance_high_watermark(3)
     assert all_values(only_row(await pending)) == [b"b", b"c"]
     moved = request(("topic", 0, 3), session_epoch=2, **asked)
     pending = fetch(host, moved, host.context(VERSION))
@@ -184,5 +184,5 @@ async def test_a_consumer_at_a_follower_waits_for_as_much_as_it_asks_for(host) -
     for end in (3, 4):
         followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), EPOCH, NOW)
         followed.appended(70)
-        followed.commit(end)
+        followed.advance_high_watermark(end)
     assert all_values(only_row(await pending)) == [b"c", b"c"]

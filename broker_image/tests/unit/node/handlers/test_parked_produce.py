@@ -93,7 +93,7 @@ async def test_however_a_wait_ends_it_is_answered_once(
     assert side.host.parked.produces == 0
     errors = side.dispatch.stats["Produce"].errors
     assert errors == ({} if error is ErrorCode.NONE else {error: 1})
-    partition.ack_queue.look()
+    partition.ack_queue.check()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not side.link.has_answered

@@ -343,7 +343,7 @@ class TestDurableFirst:
             pending = self.pending(host, batch(b"x"), ("plain", 0, batch(b"p")))
             await asyncio.sleep(0)
             assert not pending.done()
-            partition.commit(1)
+            partition.own_part_done(1)
             answer = await pending
             rows = [row for topic in answer.responses for row in topic.partition_responses]
             assert [(row.error_code, row.base_offset) for row in rows] == [(0, 0), (0, 0)]
@@ -358,7 +358,7 @@ class TestDurableFirst:
             pending = [self.pending(host, each) for each in (first, again)]
             await asyncio.sleep(0)
             assert not any(each.done() for each in pending)
-            partition.commit(1)
+            partition.own_part_done(1)
             for each in pending:
                 assert only_row(await each).base_offset == 0
 

@@ -6,7 +6,7 @@ import pytest
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.produce import produce
-from logfleet.node.handlers.refused_batches import PARTITIONS_MAX, error_behind, note_refused
+from logfleet.node.handlers.refused_batches import PARTITIONS_MAX, error_behind, record_refused
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.replication.partition_state import Member
 from logfleet.wire.errors import ErrorCode
@@ -109,7 +109,7 @@ def test_what_is_remembered_of_a_connection_has_a_bound(host) -> None:
     refused: dict[Any, Any] = {}
     batch = memoryview(build_batch([Record(None, b"x", NOW)], producer=ProducerStamp(7, 0, 0)))
     for index in range(2 * PARTITIONS_MAX):
-        note_refused(refused, ("topic", index), batch, NOT_LEADER)
+        record_refused(refused, ("topic", index), batch, NOT_LEADER)
         assert len(refused) <= PARTITIONS_MAX
     assert error_behind(refused, ("topic", 2 * PARTITIONS_MAX - 1), batch) is None
 

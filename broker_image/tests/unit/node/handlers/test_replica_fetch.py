@@ -35,7 +35,7 @@ EPOCH = 5
 def looked_at(host) -> list[LeaderPartition]:
     """Partitions whose ISR may have to change."""
     found: list[LeaderPartition] = []
-    host.isr_writer = SimpleNamespace(look_at=found.append)
+    host.isr_writer = SimpleNamespace(check=found.append)
     return found
 
 
@@ -225,7 +225,7 @@ async def test_a_follower_gets_records_once_they_are_written(tmp_path, until) ->
     """Until then a killed leader would have less than its follower."""
     files = GatedFiles()
     host: Any = Host(tmp_path, files)
-    host.isr_writer = SimpleNamespace(look_at=lambda _: None)
+    host.isr_writer = SimpleNamespace(check=lambda _: None)
     partition = host_replicated(host)
     append(partition, b"a")
     partition.log.disk.was_slow(2 * SLOW_S)

@@ -134,7 +134,7 @@ async def test_the_brokers_own_part_is_waited_for_as_long_as_it_takes(rig: Any, 
     replicate(partition, 1)
     await asyncio.sleep(2 * SHORT_S)
     assert not outcome.done()
-    partition.commit(1)
+    partition.own_part_done(1)
     assert await outcome is ErrorCode.NONE
 
 
@@ -147,7 +147,7 @@ async def test_the_followers_time_begins_when_the_brokers_own_part_is_done(rig: 
     append(partition)
     outcome = add(partition, 1, timeout_s=SHORT_S)
     own, next_own = (add(partition, offset, acks=1, timeout_s=SHORT_S) for offset in (1, 2))
-    partition.commit(1)
+    partition.own_part_done(1)
     assert await own is ErrorCode.NONE
     assert await outcome is ErrorCode.REQUEST_TIMED_OUT
     assert not next_own.done()

@@ -136,7 +136,7 @@ async def test_a_flush_does_not_wait_for_followers(bench) -> None:
 
 async def test_readers_are_told_of_what_is_committed(bench) -> None:
     partition, told = bench.open(flush_messages=1), Told()
-    partition.wait(told)
+    partition.add_waiter(told)
     bench.append(2)
     assert told.sizes == []
     await bench.flushing(1)

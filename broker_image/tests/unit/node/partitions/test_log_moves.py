@@ -66,7 +66,7 @@ class Rig:
         return partition
 
     def ask(self, path: str, name: TopicPartition = NAME) -> ErrorCode:
-        return self.moves.ask(name, path)
+        return self.moves.request(name, path)
 
 
 @pytest_asyncio.fixture

@@ -16,7 +16,7 @@ from logfleet.metadata.store import Delete, Txn
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.metrics.cluster import cluster
 from logfleet.node.partitions.leadership import Key
-from logfleet.node.partitions.pending_work import Wish
+from logfleet.node.partitions.pending_work import DesiredState
 from logfleet.telemetry.table import OFFLINE_PARTITIONS
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -398,10 +398,10 @@ async def test_a_directory_that_fails_while_its_partitions_begin_gets_no_empty_l
         start = broker.local._start
         began = set()
 
-        async def fails_first(key: Key, wish: Wish, topic: Topic) -> Wish:
+        async def fails_first(key: Key, desired: DesiredState, topic: Topic) -> DesiredState:
             if not broker.log_dirs.failed:
                 broker._disk_failed(TopicPartition("t", min(there)), OSError("broken"))
-            done = await start(key, wish, topic)
+            done = await start(key, desired, topic)
             began.add(key[1])
             return done
 

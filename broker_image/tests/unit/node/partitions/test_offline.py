@@ -15,8 +15,8 @@ def test_it_is_told_when_others_are_offline_than_before_and_only_then() -> None:
     partitions.add([])
     assert (ONE, 1) in partitions
     assert told == [3]
-    partitions.forget_topic(ONE)
-    partitions.forget_topic(ONE)
+    partitions.remove_topic(ONE)
+    partitions.remove_topic(ONE)
     assert told == [3, 1]
     assert (ONE, 1) not in partitions
 
@@ -36,5 +36,5 @@ def test_of_very_many_not_all_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = OfflinePartitions()
     partitions.add([(TWO, 7), (ONE, 1), (ONE, 0)])
     assert partitions.by_topic() == {uuids.to_text(ONE): (0, 1), uuids.to_text(TWO): (7,)}
-    monkeypatch.setattr(offline, "OFFLINE_TOLD_MAX", 1)
+    monkeypatch.setattr(offline, "OFFLINE_REPORTED_MAX", 1)
     assert partitions.by_topic() == {uuids.to_text(ONE): (0,)}

@@ -5,7 +5,7 @@ import pytest
 import pytest_asyncio
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.leadership import Key
-from logfleet.node.partitions.pending_work import WHOLE_TOPIC, PendingWork, Wish
+from logfleet.node.partitions.pending_work import WHOLE_TOPIC, DesiredState, PendingWork
 
 pytestmark = pytest.mark.asyncio
 
@@ -29,11 +29,11 @@ class Disk:
     def gate(self, key: Key) -> asyncio.Event:
         return self.may_end.setdefault(key, asyncio.Event())
 
-    async def carry_out(self, key: Key, wish: Wish) -> Wish:
-        self.begun.append((key, wish.image.revision))
+    async def carry_out(self, key: Key, desired: DesiredState) -> DesiredState:
+        self.begun.append((key, desired.image.revision))
         await self.gate(key).wait()
         newest = self.pending.newest(key)
-        return newest if self.fulfils_newest and newest is not None else wish
+        return newest if self.fulfils_newest and newest is not None else desired
 
 
 @pytest_asyncio.fixture

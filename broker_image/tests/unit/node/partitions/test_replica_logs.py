@@ -82,7 +82,7 @@ async def test_a_log_that_took_the_name_meanwhile_is_not_taken_for_the_old_one(
         if how == "deleted":
             await logs.delete(uuids.from_text("A" * 22))
         else:
-            await logs._make_way(broker.image, T0, log_dir.logs[T0], "C" * 22)
+            await logs._clear_name(broker.image, T0, log_dir.logs[T0], "C" * 22)
         assert log_dir.logs[T0].topic_id == "B" * 22
 
 

@@ -100,7 +100,7 @@ class Leader:
     def fetches(self, writer: IsrWriter, partition: LeaderPartition, offset: int) -> None:
         """Broker 2 fetches from there on."""
         assert not partition.fetched(2, self.epochs[2], offset, 0, now_ms=0)
-        writer.look_at(partition)
+        writer.check(partition)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[IsrWriter]:
@@ -186,10 +186,10 @@ async def test_a_follower_that_has_registered_anew_leaves_the_isr_for_that(leade
         partition = leader.lead()
         append(partition, b"a")
         assert not partition.fetched(2, leader.epochs[2] + 1, 0, 0, now_ms=0)
-        writer.look_at(partition)
+        writer.check(partition)
         await until(lambda: isr(partition) == [1])
     (told,) = noted(leader.decisions, Kind.ISR_SHRINK)
-    assert told.cause == "broker 2 has registered anew"
+    assert told.cause == "broker 2 has registered again"
 
 
 @pytest.mark.parametrize("loss", ["before", "after", "away"])

@@ -91,7 +91,7 @@ async def test_leaders_are_moved_to_preferred_replicas_and_to_whoever_is_left(no
     assert node.image.topic("t").partitions[moved].leader == 2
     assert node.controller.noted.unclean_elections == 1
     (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
-    assert told.cause.startswith("ElectLeaders asks for it: broker 2")
+    assert told.cause.startswith("ElectLeaders requests it: broker 2")
 
 
 async def test_the_longest_of_those_that_are_left_is_elected_on_demand(node, monkeypatch):
@@ -189,7 +189,7 @@ async def test_a_partition_moves_and_is_listed_until_it_is_there(node, versions)
     assert await moving(node) == []
     causes = [each.cause for each in noted(node.decisions, Kind.REASSIGNMENT)]
     assert causes[-2:] == [
-        "AlterPartitionReassignments asks for it",
+        "AlterPartitionReassignments requests it",
         "all replicas that were to be are in sync",
     ]
 
