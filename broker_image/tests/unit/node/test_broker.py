@@ -109,7 +109,7 @@ async def test_however_late_it_is_active_what_it_lacked_before_does_not_count_an
         assert broker.image.brokers[1].value.unclean, "its directory was empty"
         assert broker.image.brokers[1].is_new
         controller.admits = True
-        broker.membership.tell(rack="moved")
+        broker.membership.update(rack="moved")
         await until(lambda: not broker.image.brokers[1].value.unclean)
         assert broker.image.brokers[1].is_active
     marker = (tmp_path / "data" / ".kafka_cleanshutdown").read_text()

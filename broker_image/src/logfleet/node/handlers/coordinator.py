@@ -43,7 +43,7 @@ class _Found(msgspec.Struct, frozen=True):
 def find_coordinator(
     broker: GroupHost, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    """One key before version 4, several since."""
+    """Find the coordinators of one key before version 4, of several since."""
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(
             coordinators=[

@@ -150,7 +150,7 @@ class FetchRead:
         return other_epoch or ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def all_rows(self) -> Rows:
-        """In the order of the answer."""
+        """All rows in the order of the answer."""
         return self.rows + self.unknown if self.unknown else self.rows
 
     def record_sent(self) -> None:

@@ -70,7 +70,7 @@ class Turn(ParkedRequest):
     committed = appended  # it is registered for one of them only
 
     def log_start_moved(self) -> None:
-        """No reason to answer."""
+        """Do nothing: this is no reason to answer."""
 
     def leadership_lost(self) -> None:
         self.end()

@@ -151,7 +151,7 @@ async def _leave_later(
 
 
 def _left(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
-    """The answer about one member is its error."""
+    """Before LEAVE_MEMBERS_SINCE, the answer about one member is its error."""
     if api_version < LEAVE_MEMBERS_SINCE and response.members:
         return LeaveGroupResponse(error_code=response.members[0].error_code)
     return response

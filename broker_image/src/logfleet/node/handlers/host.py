@@ -49,7 +49,7 @@ class Host(Protocol):
 
 
 class PartitionHost(Host, Protocol):
-    """For the handlers of records and their logs."""
+    """What the handlers of records and their logs need of the broker."""
 
     @property
     def partitions(self) -> PartitionTable: ...
@@ -77,17 +77,17 @@ class PartitionHost(Host, Protocol):
     def decisions(self) -> Decisions: ...
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """The wall clock."""
 
     async def run_in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Run something that takes long and releases the interpreter lock."""
 
     def storage_failed(self, partition: Replica, error: OSError) -> None:
-        """A log could not be written or read."""
+        """Report that a log could not be written or read."""
 
 
 class GroupHost(Host, Protocol):
-    """For the handlers of groups and their offsets."""
+    """What the handlers of groups and their offsets need of the broker."""
 
     @property
     def partitions(self) -> PartitionTable: ...
@@ -96,7 +96,7 @@ class GroupHost(Host, Protocol):
 
 
 class AdminHost(Host, Protocol):
-    """For the handlers of administration and metadata."""
+    """What the handlers of administration and metadata need of the broker."""
 
     @property
     def controller_access(self) -> ControllerAccess: ...
@@ -109,7 +109,7 @@ class AdminHost(Host, Protocol):
 
 
 class WholeHost(PartitionHost, GroupHost, AdminHost, Protocol):
-    """For all handlers together."""
+    """What all handlers together need of the broker."""
 
 
 def shard_of(broker: GroupHost, group_id: str) -> GroupShard | ErrorCode:

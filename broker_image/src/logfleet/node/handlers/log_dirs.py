@@ -90,7 +90,7 @@ def _add_futures(
 
 
 async def _add_room(broker: PartitionHost, result: _Result, path: str) -> None:
-    """Measure in a thread: a disk may hang."""
+    """Add the disk's size and free space, measured in a thread: a disk may hang."""
     try:
         space = await broker.run_in_thread(broker.log_dirs.open_files.files.space, path)
     except OSError:

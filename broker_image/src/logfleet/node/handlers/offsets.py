@@ -60,7 +60,7 @@ def _refuse_unknown(
 ) -> list[_CommitAnswer]:
     """Remove unknown partitions from the request; give the rest of its topics both name and id."""
     refused: list[_CommitAnswer] = []
-    known: list[_CommitTopic] = []
+    found: list[_CommitTopic] = []
     for wanted in request.topics:
         if api_version >= TOPIC_IDS_SINCE:
             topic = image.topic_by_id(wanted.topic_id)
@@ -80,8 +80,8 @@ def _refuse_unknown(
                 each for each in wanted.partitions if _has(topic, each.partition_index)
             ]
         if wanted.partitions:
-            known.append(wanted)
-    request.topics = known
+            found.append(wanted)
+    request.topics = found
     return refused
 
 
@@ -180,15 +180,15 @@ class _Fetching:
                 wanted.topic_id = ZERO_UUID if topic is None else topic.id
             return []
         unknown = []
-        known: list[_FetchTopic] = []
+        found: list[_FetchTopic] = []
         for wanted in group.topics:
             topic = self._image.topic_by_id(wanted.topic_id)
             if topic is None:
                 unknown.append(_no_offsets(wanted, ErrorCode.UNKNOWN_TOPIC_ID))
             else:
                 wanted.name = topic.name
-                known.append(wanted)
-        group.topics = known
+                found.append(wanted)
+        group.topics = found
         return unknown
 
     async def response_later(self, context: RequestContext) -> OffsetFetchResponse:
@@ -252,7 +252,7 @@ class _Fetching:
 
 
 def _groups(request: OffsetFetchRequest, api_version: int) -> list[_FetchGroup]:
-    """The request in the form of version 8."""
+    """The groups of the request, in the form of version 8."""
     if api_version >= GROUPS_SINCE:
         return request.groups
     topics = None

@@ -55,7 +55,7 @@ class AwaitedAck:
 
 
 class Acknowledging(Protocol):
-    """The partition, as its queue sees it."""
+    """What the queue needs of its partition."""
 
     @property
     def is_leading(self) -> bool: ...

@@ -79,5 +79,5 @@ class Deletions:
                 self.refused.refused(write, error)
                 return False
             else:
-                self.refused.taken(write)
+                self.refused.accepted(write)
                 return True

@@ -28,7 +28,10 @@ on what recovery has to check and a power loss can take costs one fsync per writ
 
 
 class FlushRules:
-    """on_disk_failure: called when a flush fails; a full disk is tried again."""
+    """Flushes logs early, as their topics want.
+
+    on_disk_failure: called when a flush fails; a full disk is tried again.
+    """
 
     def __init__(self, flusher: Flusher, timers: TimerWheel, on_disk_failure: Failed) -> None:
         self._flusher = flusher

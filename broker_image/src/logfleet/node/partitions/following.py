@@ -14,8 +14,9 @@ log = structlog.get_logger(__name__)
 
 
 class Following:
-    """broker_epoch: of the present registration, sent to leaders; None while there is none.
+    """The partitions that this broker follows.
 
+    broker_epoch: of the present registration, sent to leaders; None while there is none.
     on_followed and on_unfollowed: called with each partition that this broker starts and stops
     following. A new leader, or a new leader epoch, stops one and starts another.
     """

@@ -243,12 +243,12 @@ class LeaderPartition(Replica):
         return change
 
     def isr_won(self, revision: int) -> None:
-        """The change in flight was written."""
+        """The ISR change in flight was written."""
         self.replicas_state.won(revision)
         self._replicas_changed()
 
     def isr_lost(self, state: PartitionValue | None, revision: int) -> bool:
-        """The change in flight was not written; see LeaderReplicas.lost."""
+        """The ISR change in flight was not written; see LeaderReplicas.lost."""
         still_leads = self.replicas_state.lost(state, revision)
         self._replicas_changed()
         return still_leads

@@ -35,10 +35,11 @@ LAG_MAX_MS = 30_000
 
 
 class Leadership:
-    """rule: for all partitions led here. lag_max_ms: replica.lag.time.max.ms.
+    """The partitions that this broker leads.
 
-    broker_epoch: of the present registration, None while there is none. on_led and on_lost: called
-    with each partition that this broker starts and stops leading.
+    rule: for all of them. lag_max_ms: replica.lag.time.max.ms. broker_epoch: of the present
+    registration, None while there is none. on_led and on_lost: called with each partition that this
+    broker starts and stops leading.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class Leadership:
             callback(partition)
 
     def end(self, partition: LeaderPartition) -> None:
-        """Stop leading it; its log is still hosted."""
+        """Stop leading the partition; its log is still hosted."""
         self._table.add(Replica.of(partition))
         log.debug("no_longer_leading", topic=partition.topic, partition=partition.index)
         for callback in self.on_lost:

@@ -41,7 +41,10 @@ SLOW_S: Final = 10.0
 
 
 class LocalPartitions:
-    """on_disk_failure: called with a disk's error, before the work is tried again."""
+    """Applies each new image to the partitions of this broker.
+
+    on_disk_failure: called with a disk's error, before the work is tried again.
+    """
 
     def __init__(
         self,
@@ -138,7 +141,7 @@ class LocalPartitions:
                 self._stop_hosting(replica)
 
     def _stop_hosting(self, replica: Replica) -> None:
-        """Stop hosting the replica."""
+        """End the replica's role, and remove it from the table."""
         if isinstance(replica, LeaderPartition):
             self._leadership.end(replica)
         elif isinstance(replica, FollowerPartition):

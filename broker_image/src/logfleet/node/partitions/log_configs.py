@@ -86,7 +86,7 @@ class LogConfigs:
 
 
 def _usable(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Without values that do not parse: they count as not set, as a broker's do (`in_force`).
+    """The overrides without values that do not parse: these count as not set, as in `in_force`.
 
     A broker refuses such values: they got into the store some other way.
     """

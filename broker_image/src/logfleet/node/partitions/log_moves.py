@@ -41,7 +41,7 @@ class Future(msgspec.Struct, frozen=True):
 
 
 class LogMoves:
-    """on_disk_failure: called when a disk error has ended a move."""
+    """The moves of one broker. on_disk_failure: called when a disk error has ended a move."""
 
     def __init__(
         self,

@@ -24,9 +24,10 @@ from logfleet.storage.log_dirs import LogDirs
 
 
 class LogTasks:
-    """maintenance, log_moves, cleaner: each a task after `start`.
+    """Makes and starts the background tasks.
 
-    cleaner is None where log.cleaner.enable is false.
+    maintenance, log_moves, cleaner: each a task after `start`. cleaner is None where
+    log.cleaner.enable is false.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class LogTasks:
             )
 
     def start(self, spawn: Callable[[str, Coroutine[Any, Any, None]], None]) -> None:
-        """Run each for as long as the broker lives."""
+        """Run each task for as long as the broker lives."""
         spawn("maintenance", self.maintenance.run())
         spawn("disk space", self._disk_space.run())
         spawn("log moves", self.log_moves.run())

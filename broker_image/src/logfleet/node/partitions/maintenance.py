@@ -39,9 +39,9 @@ REMOVAL_PERIOD_S: Final = 10.0
 
 
 class Maintenance:
-    """on_disk_failure: called when a log directory can no longer be trusted.
+    """The periodic work of one broker. producer_id_expiration_ms: may change at any time.
 
-    producer_id_expiration_ms: may change at any time.
+    on_disk_failure: called when a log directory can no longer be trusted.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Maintenance:
         self._checkpointed_s: dict[str, float] = {}  # when they were last written, monotonic
 
     async def update(self, layers: BrokerLayers) -> None:
-        """Use these values from now on."""
+        """Use the configuration's new values from now on."""
         self.producer_id_expiration_ms = int(layers.effective("producer.id.expiration.ms") or 0)
 
     @property

@@ -13,7 +13,7 @@ The others still answer KAFKA_STORAGE_ERROR, but their leader learns nothing of 
 
 
 class OfflinePartitions:
-    """By topic id and index. on_change: called when the set has changed."""
+    """The offline partitions, by topic id and index. on_change: called when they have changed."""
 
     def __init__(self) -> None:
         self._all: frozenset[tuple[bytes, int]] = frozenset()
@@ -29,7 +29,7 @@ class OfflinePartitions:
         self._become(self._all.union(partitions))
 
     def remove(self, partitions: Iterable[tuple[bytes, int]]) -> None:
-        """They can be served again."""
+        """These partitions can be served again."""
         self._become(self._all.difference(partitions))
 
     def remove_topic(self, topic_id: bytes) -> None:
@@ -37,7 +37,7 @@ class OfflinePartitions:
         self._become(frozenset(each for each in self._all if each[0] != topic_id))
 
     def by_topic(self) -> dict[str, tuple[int, ...]]:
-        """As a broker reports them (BrokerValue), no more than one key can hold."""
+        """The partitions as a broker reports them (BrokerValue), no more than one key can hold."""
         found: dict[str, list[int]] = {}
         for topic_id, index in sorted(self._all)[:OFFLINE_REPORTED_MAX]:
             found.setdefault(uuids.to_text(topic_id), []).append(index)

@@ -76,13 +76,13 @@ class PartitionTable:
             yield from list(topic.partitions.values())
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """Of all replicas."""
+        """The high watermarks of all replicas."""
         return {
             TopicPartition(replica.topic, replica.index): replica.high_watermark for replica in self
         }
 
     def high_watermark_of(self, name: TopicPartition) -> int | None:
-        """None if this broker has no replica of the partition."""
+        """The replica's high watermark, None if this broker has no replica."""
         topic = self.by_name.get(name.topic)
         replica = None if topic is None else topic.replicas.get(name.partition)
         return None if replica is None else replica.high_watermark

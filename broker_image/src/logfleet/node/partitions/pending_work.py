@@ -25,7 +25,10 @@ class DesiredState:
 
 
 class _Work:
-    """first, last: revisions of the images that have wanted it. newest: None once it is dropped."""
+    """The work on one key. first, last: revisions of the images that have wanted it.
+
+    newest: what to do, None once it is dropped.
+    """
 
     __slots__ = ("first", "last", "newest", "task")
 

@@ -25,7 +25,7 @@ from logfleet.wire import uuids
 
 
 class ReplicaLogs:
-    """log_dirs: where they are. table: those that are hosted, and which of them are offline."""
+    """The logs of one broker. log_dirs: where they are. table: hosted and offline replicas."""
 
     def __init__(
         self,

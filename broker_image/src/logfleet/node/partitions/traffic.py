@@ -2,7 +2,10 @@
 
 
 class Traffic:
-    """bytes_in, messages_in: appended, bytes with batch headers. bytes_out: sent to consumers."""
+    """Counters.
+
+    bytes_in (with batch headers), messages_in: appended. bytes_out: sent to consumers.
+    """
 
     __slots__ = ("bytes_in", "bytes_out", "messages_in")
 

@@ -97,7 +97,7 @@ class FetchRequests:
         return FetchResponse(session_id=lone.session_id, responses=[topic])
 
     def _request(self, wait_ms: int, only: Key | None) -> FetchRequest:
-        """only: the one key, if it was taken from the session already."""
+        """The next request of the session. only: its one key, if that was taken already."""
         named, forgotten = ([only], []) if only is not None else self._session.take()
         is_slow = False
         topics: dict[Any, FetchRequest.FetchTopic] = {}

@@ -12,7 +12,10 @@ from logfleet.telemetry.decisions import Decisions
 
 
 class FollowerHost(Protocol):
-    """broker_epoch: of this broker's registration. replicated: counts the bytes that are copied."""
+    """The parts of the broker that a fetcher uses.
+
+    broker_epoch: of this broker's registration. replicated: counts the bytes that are copied.
+    """
 
     @property
     def node_id(self) -> int: ...
@@ -33,4 +36,4 @@ class FollowerHost(Protocol):
         """The broker as it is registered in the newest image."""
 
     def storage_failed(self, partition: FollowerPartition, error: OSError) -> None:
-        """A log could not be written."""
+        """Report that a log could not be written."""

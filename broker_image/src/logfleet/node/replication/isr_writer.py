@@ -19,7 +19,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.store import MetadataStore, Put, Txn
 from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_taken
+from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_accepted
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition_table import PartitionTable
@@ -39,7 +39,7 @@ A broker that comes back is in sync with many partitions at about the same time.
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """isr: before the change. leaving: the reason for each broker that leaves it."""
+    """A change to write. isr: before it. leaving: the reason for each broker that leaves it."""
 
     partition: LeaderPartition
     change: IsrChange
@@ -52,7 +52,7 @@ _Changes = dict[str, _Change]
 
 
 class IsrWriter:
-    """shrinks, expands: changes that were written; failed: those that lost to another write.
+    """Writes ISR changes. shrinks, expands: written ones; failed: those that lost to another write.
 
     refused: those that the store refused, which are tried again.
     """
@@ -154,7 +154,7 @@ class IsrWriter:
 
     async def _commit(self, txn: Txn, changes: _Changes) -> None:
         first = next(write.key for write in txn.success if isinstance(write, Put))
-        answer = await settle_when_taken(self._store, txn, self.refused, f"ISR of {first}")
+        answer = await settle_when_accepted(self._store, txn, self.refused, f"ISR of {first}")
         wanted = {key: each.change for key, each in changes.items()}
         lost: list[tuple[LeaderPartition, Lost]] = []
         async with asyncio.TaskGroup() as tasks:

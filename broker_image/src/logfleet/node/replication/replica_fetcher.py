@@ -82,7 +82,7 @@ class ReplicaFetcher:
         return len(self._followed)
 
     def add(self, partition: FollowerPartition) -> None:
-        """Fetch it from now on."""
+        """Fetch the partition from now on."""
         key = (partition.topic_id, partition.index)
         self._followed[key] = Followed(partition, self._config.replica_fetch_max_bytes)
         self._end_old_connection()
@@ -330,9 +330,9 @@ class ReplicaFetcher:
         partition_log.disk.when_written(written)
 
     def _throttle_ms(self, partition: FollowerPartition) -> int:
-        """How long to wait as the partition lags, is throttled, and its rate is used up.
+        """For how many ms to pause the partition: if it lags and the throttled rate is used up.
 
-        It is checked again by then. Source: ReplicaFetcherThread.shouldFollowerThrottle.
+        At most THROTTLED_MS_MAX. Source: ReplicaFetcherThread.shouldFollowerThrottle.
         """
         throttle = self._host.throttle
         # -1 is no answer yet: it may be in sync, and the new leader may wait for it
@@ -342,7 +342,7 @@ class ReplicaFetcher:
         return min(wait_ms, THROTTLED_MS_MAX)
 
     def _stop(self, key: Key, followed: Followed) -> None:
-        """Do not fetch it until `_want`."""
+        """Do not fetch the partition until `_want`."""
         followed.asked = None
         self._session.unwant(key)
 

@@ -29,7 +29,7 @@ class FetchingHost(Protocol):
     def replication_throttle(self) -> ReplicationThrottle: ...
 
     def storage_failed(self, partition: Replica, error: OSError) -> None:
-        """A log could not be written."""
+        """Report that a log could not be written."""
 
 
 class ReplicaFetchers:
@@ -78,7 +78,7 @@ class ReplicaFetchers:
 
     @property
     def broker_epoch(self) -> int:
-        """Of this broker's registration, -1 while there is none: then nothing is followed."""
+        """The broker epoch of this registration; -1 if there is none, and nothing is followed."""
         epoch = self._following.broker_epoch
         return -1 if epoch is None else epoch
 

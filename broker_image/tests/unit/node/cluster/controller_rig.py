@@ -140,7 +140,7 @@ async def nobody_answers(_image: ClusterImage, asked: Asked) -> Answered:
 
 class Node:
     def __init__(
-        self, store: Store, broker_id: int, static=None, ask_log_ends=nobody_answers, **options
+        self, store: Store, broker_id: int, static=None, query_log_ends=nobody_answers, **options
     ) -> None:
         self.follower = MetadataLoader(store)
         value = ControllerValue(broker_id, f"incarnation-{broker_id}")
@@ -151,7 +151,7 @@ class Node:
             value,
             static or {},
             self.decisions,
-            ask_log_ends=ask_log_ends,
+            query_log_ends=query_log_ends,
             **options,
         )
 

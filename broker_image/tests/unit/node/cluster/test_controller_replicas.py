@@ -136,7 +136,7 @@ async def test_unclean_elections_are_counted(store):
 
         assert await soon(node.loop.submit(allow))
         await until_leader(node, "t", 2)
-        await until(lambda: node.loop.noted.unclean_elections == 2)
+        await until(lambda: node.loop.recorder.unclean_elections == 2)
 
 
 async def test_a_broker_that_would_leave_hands_over_what_it_leads(store):
@@ -236,7 +236,7 @@ async def test_elections_are_noted_once_also_if_the_answer_of_the_store_was_lost
             )
         )
         await until(lambda: noted(node.decisions, Kind.ELECTION))
-        assert node.loop.noted.elections == 1, "the other one was led by broker 1 already"
+        assert node.loop.recorder.elections == 1, "the other one was led by broker 1 already"
         assert [each.broker for each in noted(node.decisions, Kind.ISR_SHRINK)] == [2]
 
 

@@ -79,7 +79,7 @@ async def lose_power(node: Node, store: Store) -> None:
 
 async def test_after_a_power_loss_of_all_the_longest_log_leads(store):
     logs = Logs(b1=(3, 50), b2=(3, 70), b3=(2, 90))
-    async with running(store, ask_log_ends=logs.ask) as node:
+    async with running(store, query_log_ends=logs.ask) as node:
         await begin(node, store)
         assert logs.asked == [], "nobody else is asked"
         await lose_power(node, store)
@@ -87,13 +87,13 @@ async def test_after_a_power_loss_of_all_the_longest_log_leads(store):
         assert state.recovering
         assert [sorted(each) for each in logs.asked] == [[1, 2, 3]]
         (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
-        assert told.cause.startswith("nobody is known to hold every record, and its log reaches")
+        assert told.cause.startswith("no replica is sure to hold every record, and its log reaches")
 
 
 async def test_what_need_not_ask_waits_for_no_answer(store):
     logs = Logs(b1=(3, 50), b2=(3, 70), b3=(2, 90))
     logs.answering.clear()
-    async with running(store, ask_log_ends=logs.ask) as node:
+    async with running(store, query_log_ends=logs.ask) as node:
         await begin(node, store)
         gone = next(each for each in BROKERS if each != node.partition("t").leader)
         await lose_power(node, store)
@@ -115,7 +115,7 @@ async def test_what_need_not_ask_waits_for_no_answer(store):
 async def test_a_last_leader_that_does_not_answer_is_asked_again(store, monkeypatch):
     monkeypatch.setattr(longest_logs, "AGAIN_S", 0.01)
     logs = Logs(b1=SILENT, b2=SILENT, b3=SILENT)
-    async with running(store, ask_log_ends=logs.ask) as node:
+    async with running(store, query_log_ends=logs.ask) as node:
         await begin(node, store)
         last = node.partition("t").leader
         await lose_power(node, store)
@@ -130,7 +130,7 @@ async def test_a_broker_that_registered_again_meanwhile_is_asked_again(store, mo
     monkeypatch.setattr(longest_logs, "AGAIN_S", 0.01)
     logs = Logs(b1=(3, 50), b2=(3, 70), b3=(3, 60))
     logs.answering.clear()
-    async with running(store, ask_log_ends=logs.ask) as node:
+    async with running(store, query_log_ends=logs.ask) as node:
         await begin(node, store)
         await lose_power(node, store)
         await until(lambda: logs.asked)
@@ -152,7 +152,7 @@ async def test_many_partitions_are_asked_for_at_once_and_all_of_them_led(store):
         asks += 1
         return await logs.ask(image, asked)
 
-    async with running(store, ask_log_ends=counted) as node:
+    async with running(store, query_log_ends=counted) as node:
         await begin(node, store, 250)
         await lose_power(node, store)
         await soon(

@@ -120,7 +120,7 @@ async def test_a_leaders_write_of_the_same_bytes_is_not_taken_for_the_controller
         await stop_broker(store, 1)
         await soon(node.follower.until(lambda image: image.topic("t").partitions[1].leader == 3))
         assert node.partition("t", 0).leader == NO_LEADER, "broker 2 has lost records"
-        assert node.loop.noted.unclean_elections == 0
+        assert node.loop.recorder.unclean_elections == 0
 
 
 async def test_nobody_is_let_in_while_a_partition_rests_on_its_last_registration(store):

@@ -323,7 +323,7 @@ async def test_what_is_told_is_written_into_the_registration_that_stands(store, 
         registered = await fleet.registered()
         for offline in ({A: (0, 1)}, {A: (0, 1), B: (2,)}, {}):
             told = msgspec.structs.replace(value(), offline=offline)
-            fleet.registrar.tell(told)
+            fleet.registrar.update(told)
             await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
             held = await store.get(keys.broker(1))
             assert held.create_revision == registered.epoch, "it is the same registration"
@@ -348,7 +348,7 @@ async def test_what_the_store_refuses_to_take_of_it_ends_no_registration(
         first = await fleet.registered()
         monkeypatch.setattr(store, "txn", refusing)
         told = msgspec.structs.replace(value(), offline={A: (0,)})
-        fleet.registrar.tell(told)
+        fleet.registrar.update(told)
         await until(lambda: fleet.follower.image.brokers[1].value == told)
         assert fleet.registrar.registration is first
         assert fleet.registrar.refused.count == 2
@@ -358,7 +358,7 @@ async def test_what_was_told_is_in_the_next_registration_from_its_beginning(stor
     async with Fleet(store) as fleet:
         first = await fleet.registered()
         told = msgspec.structs.replace(value(), offline={A: (0,)})
-        fleet.registrar.tell(told)
+        fleet.registrar.update(told)
         await until(lambda: fleet.follower.image.brokers[1].value == told)
         await first.lease.revoke()
         await fleet.lost()
@@ -407,7 +407,7 @@ async def test_a_write_that_was_not_answered_is_found_and_followed_by_the_next(
         for number in range(2):
             failing[:] = [UnknownOutcome("no answer")]
             told = msgspec.structs.replace(value(), offline={A: (number,)})
-            fleet.registrar.tell(told)
+            fleet.registrar.update(told)
             await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
             await until(lambda: not failing)
         assert fleet.calls.empty()

@@ -25,7 +25,7 @@ class Controlled(Cluster):
     def __init__(self, partitions: int = 1) -> None:
         self.now_ms = 0
         self.decisions = Decisions(0, lambda: self.now_ms)
-        self.noted = RecordedControl(self.decisions)
+        self.recorder = RecordedControl(self.decisions)
         super().__init__()
         self.start(1, 2, 3)
         self.create("t", -1, assignments=tuple((each, (1, 2, 3)) for each in range(partitions)))
@@ -37,7 +37,7 @@ class Controlled(Cluster):
         for txn in txns:
             image = self.image
             assert self.commit(txn)
-            self.noted.written(image, txn, cause)
+            self.recorder.written(image, txn, cause)
 
     def say(self, broker_id: int, **said: object) -> None:
         """The broker writes its registration anew."""
@@ -72,7 +72,7 @@ def test_an_election_tells_who_leads_instead_of_whom_and_why(controlled: Control
             facts={"leader": [1, 2], "leader_epoch": [0, 1], "isr": [[1, 2, 3], [2, 3]]},
         )
     ]
-    assert (controlled.noted.elections, controlled.noted.unclean_elections) == (1, 0)
+    assert (controlled.recorder.elections, controlled.recorder.unclean_elections) == (1, 0)
 
 
 def test_each_reason_for_which_a_leader_is_replaced_is_told_apart(controlled: Controlled) -> None:
@@ -127,7 +127,7 @@ def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whoever_asked_f
         "ElectLeaders requests it: broker 2, the longest log of those that are there, "
         "leads and may lack records"
     )
-    assert (controlled.noted.elections, controlled.noted.unclean_elections) == (1, 1)
+    assert (controlled.recorder.elections, controlled.recorder.unclean_elections) == (1, 1)
 
 
 def test_a_follower_that_is_taken_out_of_the_isr_is_told_of(controlled: Controlled) -> None:
@@ -149,7 +149,7 @@ def test_brokers_are_let_in_let_go_and_fenced_with_the_cause(controlled: Control
     controlled.stop(3)
     assert [(each.broker, each.cause) for each in controlled.told(Kind.FENCED)] == [
         (2, "it has left"),
-        (3, "its registration is over: its lease ended, or it gave it up"),
+        (3, "its registration has ended: its lease expired, or it gave it up"),
     ]
 
 
@@ -165,7 +165,7 @@ def test_who_is_fenced_as_a_suspect_is_told_with_those_who_reported_it(
 
 
 def test_who_is_not_let_go_is_told_with_the_partition_that_needs_it(controlled: Controlled) -> None:
-    controlled.noted.kept(2, Objection("t", 0, "no other in-sync replica could lead", True))
+    controlled.recorder.kept(2, Objection("t", 0, "no other in-sync replica could lead", True))
     (told,) = controlled.told(Kind.REFUSAL)
     assert told.cause == "it may not leave yet: t-0: no other in-sync replica could lead"
     assert (told.topic, told.partition, told.broker) == ("t", 0, 2)
@@ -183,4 +183,4 @@ def test_of_thousands_of_elections_in_a_second_most_are_counted_into_one() -> No
     assert len(controlled.told(Kind.ELECTION)) == PER_SECOND_MAX
     controlled.now_ms = 1000
     assert controlled.last(Kind.ELECTION).facts == {"left_out": 100}
-    assert controlled.noted.elections == PER_SECOND_MAX + 100
+    assert controlled.recorder.elections == PER_SECOND_MAX + 100

@@ -38,7 +38,7 @@ async def test_a_directory_that_is_bad_at_the_start_is_told(tmp_path: Path) -> N
     (tmp_path / "a").rename(tmp_path / "elsewhere")
     (tmp_path / "a").write_text("no directory")
     async with Broker(config(tmp_path, log_dirs=dirs)) as broker:
-        broker._disk_failed.look()
+        broker._disk_failed.check()
         (failed,) = told(broker, "directory_failed")
         assert failed["facts"] == {"path": f"{tmp_path}/a", "directories_left": 1}
 
@@ -52,7 +52,7 @@ async def test_a_disk_that_fills_up_or_stalls_is_told_once_and_when_it_is_over(
         for is_bad in (True, True, False):
             disk.is_held_up = is_bad
             (broker.disk_space.full.add if is_bad else broker.disk_space.full.discard)(log_dir.path)
-            broker._disk_failed.look()
+            broker._disk_failed.check()
         found = told(broker, "refusal", "stall")
         assert [each["cause"] for each in found if each.get("facts") == {"path": log_dir.path}] == [
             f"the disk of {log_dir.path} is full: records are refused",

@@ -83,7 +83,7 @@ def test_a_zone_is_all_its_brokers() -> None:
         (["9"], [], "no broker 9 is registered; there are 1, 2, 3"),
         (["two"], [], "no broker two is registered; there are 1, 2, 3"),
         ([], ["z"], "no broker is in zone z; there are a, b, c"),
-        ([], [], "say who shall go down: stop=ID or lose-zone=ZONE"),
+        ([], [], "name the brokers to go down: stop=ID or lose-zone=ZONE"),
     ],
 )
 def test_a_question_about_nobody_is_told_who_is_there(

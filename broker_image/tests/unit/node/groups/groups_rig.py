@@ -108,7 +108,7 @@ class ShardRig:
 
 def take_up(shard: GroupShard) -> int:
     """Have the shard end its loading; in how many steps."""
-    return sum(1 for _ in shard.take_up())
+    return sum(1 for _ in shard.start_groups())
 
 
 def commit(shard: GroupShard, offset: int) -> Waiter[OffsetCommitResponse]:

@@ -19,7 +19,7 @@ from broker_image.tests.unit.node.metrics.told import Told, told
 
 def controller(*, is_controller: bool = True) -> Any:
     noted = SimpleNamespace(elections=5, unclean_elections=1)
-    return SimpleNamespace(is_controller=is_controller, failed_terms=2, noted=noted)
+    return SimpleNamespace(is_controller=is_controller, failed_terms=2, recorder=noted)
 
 
 @pytest.fixture

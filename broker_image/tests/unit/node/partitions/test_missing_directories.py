@@ -338,7 +338,7 @@ async def test_no_cluster_is_begun_while_a_directory_cannot_be_read(
     keep_metadata_elsewhere(monkeypatch, dirs.path / "metadata.db")
     dirs.given = ELSEWHERE
     dirs.two.write_text("no directory")
-    with pytest.raises(StartError, match=f"no new cluster is begun .*{dirs.two}"):
+    with pytest.raises(StartError, match=f"no new cluster is created .*{dirs.two}"):
         await dirs.broker().__aenter__()
     assert not (dirs.one / "meta.properties").exists()
 

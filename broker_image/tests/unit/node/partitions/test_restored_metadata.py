@@ -162,7 +162,7 @@ async def test_a_log_that_is_newer_than_the_store_is_kept_and_believed_once_fenc
         await node.raise_numbers()
     async with node.broker() as broker:
         assert led(broker).high_watermark == 2
-        assert broker.controller.noted.unclean_elections == (0 if is_prepared else 1)
+        assert broker.controller.recorder.unclean_elections == (0 if is_prepared else 1)
 
 
 async def first_of_a_new_producer(node: Node, *, raised: bool) -> tuple[Any, int]:

@@ -347,5 +347,5 @@ async def test_what_kafka_made_since_the_adoption_is_not_passed_over(left):
     metadata_log(left).write_bytes(metadata_log(left).read_bytes() + batch_of(records, 3))
     (left / "b-0").mkdir()
     (left / "b-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuids.to_text(B)}")
-    with pytest.raises(AdoptionRefused, match="Kafka has made topic b since"):
+    with pytest.raises(AdoptionRefused, match="Kafka has created topic b since"):
         await adopted(left)

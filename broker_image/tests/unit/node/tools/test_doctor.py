@@ -93,9 +93,9 @@ async def test_the_address_of_another_broker_of_the_cluster_is_not_this_ones(nod
     async with FakeBroker().running() as broker:
         one_of_a_fleet(broker, node_id)
         listener = Endpoint("PLAINTEXT", "127.0.0.1", broker.port)
-        address = await doctor.look_at_address(listener, 2, "c", is_running=True)
+        address = await doctor.check_address(listener, 2, "c", is_running=True)
         assert address.level is level
-        assert (await doctor.look_at_port(listener, 2, "c")).level is level
+        assert (await doctor.check_port(listener, 2, "c")).level is level
     if level is Level.FAILED:
         assert "answers another broker, of cluster c: set advertised.listeners" in address.message
 
@@ -109,8 +109,8 @@ async def test_a_port_that_another_program_has_is_named(monkeypatch):
         async def nobody(*_args: object) -> ProbeAnswer:
             raise TimeoutError
 
-        monkeypatch.setattr(doctor, "ask", nobody)
-        finding = await doctor.look_at_port(Endpoint("PLAINTEXT", "127.0.0.1", port), 1, None)
+        monkeypatch.setattr(doctor, "probe", nobody)
+        finding = await doctor.check_port(Endpoint("PLAINTEXT", "127.0.0.1", port), 1, None)
     assert finding.level is Level.FAILED
     assert "end what does, or change listeners" in finding.message
 
@@ -248,7 +248,7 @@ async def test_a_default_admin_port_that_is_taken_keeps_no_broker_from_starting(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listener = Endpoint("HTTP", "127.0.0.1", taken.getsockname()[1], "HTTP")
         levels = [
-            doctor.look_at_admin_port(listener, is_running=False, is_default=is_default).level
+            doctor.check_admin_port(listener, is_running=False, is_default=is_default).level
             for is_default in (True, False)
         ]
     assert levels == [Level.OK, Level.FAILED]

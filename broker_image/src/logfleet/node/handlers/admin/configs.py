@@ -85,7 +85,7 @@ _Resource = (
 async def describe_configs(
     host: AdminHost, request: DescribeConfigsRequest, context: RequestContext
 ) -> EncodedRows:
-    """In the request's order, all by one image.
+    """Describe the resources in the request's order, all by one image.
 
     A resource that is named twice is returned twice, as in Kafka, but described once. The answer is
     bounded by the memory of a request, REQUEST_MEMORY_BYTES_MAX: further resources are refused.
@@ -123,7 +123,7 @@ class _Describing:
             await asyncio.sleep(0)
 
     async def describe(self, kind: int, name: str, keys: frozenset[str]) -> _Described:
-        """keys: the configs to describe; all if it is empty."""
+        """Describe a resource. keys: the configs to describe; all if it is empty."""
         found = self._find(kind, name)
         if isinstance(found, Refusal):
             return _refused(kind, name, found)

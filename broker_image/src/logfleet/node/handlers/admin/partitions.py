@@ -54,7 +54,7 @@ _TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "The partition is named twice
 async def _elect(
     access: ControllerAccess, request: ElectLeadersRequest, version: int
 ) -> ElectLeadersResponse:
-    """For all topics, return only partitions that needed an election."""
+    """Elect leaders; if all topics are requested, return only partitions that needed it."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
         message = f"Unknown election type {request.election_type}"
         return _refuse_election(request, version, Refusal(ErrorCode.INVALID_REQUEST, message))
@@ -89,13 +89,13 @@ async def _log_ends(
             found = to_ask(image, topic, access.layers, unclean=True)
             asked |= {each: found[each] for each in found if indexes is None or each[1] in indexes}
         await slices.breathe()
-    return await access.controller.ask_log_ends(image, asked) if asked else NOTHING_ANSWERED
+    return await access.controller.query_log_ends(image, asked) if asked else NOTHING_ANSWERED
 
 
 def _election(
     name: str, indexes: Sequence[int] | None, *, unclean: bool, answered: Answered
 ) -> Operation[list[_Elected]]:
-    """indexes: None for all partitions."""
+    """The operation for one topic. indexes: None for all partitions."""
     begun: set[int] = set()
 
     def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[list[_Elected]]:
@@ -178,7 +178,7 @@ async def _reassign(
 
 
 def _reassignment(request: AlterPartitionReassignmentsRequest) -> Operation[list[_Moves]]:
-    """The whole request in one decision.
+    """The operation that decides the whole request at once.
 
     begun: moves that an earlier attempt may have written already: cancelling these again is no
     error.

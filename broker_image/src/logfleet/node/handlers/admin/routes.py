@@ -63,7 +63,7 @@ ADDRESS_BYTES: Final = (4, 16)
 async def change(
     host: AdminHost, request: msgspec.Struct, context: RequestContext
 ) -> msgspec.Struct:
-    """Any request of WORK."""
+    """Serve any request of WORK."""
     origin = Origin(context.api_version, context.client_id, context.peer.host)
     return await host.controller_access.perform(WORK[type(request)], request, origin)
 

@@ -65,7 +65,7 @@ class Node:
             value,
             self.config.static,
             self.decisions,
-            ask_log_ends=nobody_answers,
+            query_log_ends=nobody_answers,
         )
         self.quotas = ClientQuotas(Windows(), Windows())
         self.applying = asyncio.Event()

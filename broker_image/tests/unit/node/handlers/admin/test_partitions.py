@@ -89,7 +89,7 @@ async def test_leaders_are_moved_to_preferred_replicas_and_to_whoever_is_left(no
     await node.until(lambda image: image.brokers[2].is_active)
     assert await elect(node, {"t": [moved]}, UNCLEAN) == ("NONE", [("t", moved, "NONE")])
     assert node.image.topic("t").partitions[moved].leader == 2
-    assert node.controller.noted.unclean_elections == 1
+    assert node.controller.recorder.unclean_elections == 1
     (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
     assert told.cause.startswith("ElectLeaders requests it: broker 2")
 
@@ -113,7 +113,7 @@ async def test_the_longest_of_those_that_are_left_is_elected_on_demand(node, mon
         asked.extend(each.id for each in brokers)
         return {place: {(each.id, each.epoch): (0, 10 * each.id) for each in brokers}}
 
-    node.controller.ask_log_ends = answer
+    node.controller.query_log_ends = answer
     assert await elect(node, {"t": [0]}, UNCLEAN) == ("NONE", [("t", 0, "NONE")])
     assert node.image.topic("t").partitions[0].leader == max(left)
     assert sorted(asked) == left
@@ -190,7 +190,7 @@ async def test_a_partition_moves_and_is_listed_until_it_is_there(node, versions)
     causes = [each.cause for each in noted(node.decisions, Kind.REASSIGNMENT)]
     assert causes[-2:] == [
         "AlterPartitionReassignments requests it",
-        "all replicas that were to be are in sync",
+        "all replicas of the target are in sync",
     ]
 
 
