@@ -141,7 +141,7 @@ async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
             ).__aenter__()
 
 
-async def test_brokers_of_one_machine_have_an_admin_port_each_without_being_told_to(
+async def test_brokers_of_one_machine_have_an_admin_port_each_without_configuration(
     tmp_path: Path,
 ) -> None:
     def plain(name: str) -> BrokerConfig:
@@ -265,7 +265,7 @@ async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> No
     assert leader_epochs == [{0}, {2}], "the old registration is fenced, the new one elected"
 
 
-async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(
+async def test_a_log_on_a_failed_directory_is_never_made_again_on_another(
     tmp_path: Path, until: Any
 ) -> None:
     """Also if it was not led at the moment its directory failed: an empty log would be a wrong answer."""

@@ -417,7 +417,7 @@ def test_what_came_in_under_a_lease_is_not_acknowledged_under_the_next() -> None
     asyncio.run(main())
 
 
-def test_what_the_store_has_decided_is_told_though_the_lease_has_run_out() -> None:
+def test_what_the_store_has_decided_is_reported_though_the_lease_has_run_out() -> None:
     async def later(*_: object) -> ListGroupsResponse:
         return ListGroupsResponse()
 

@@ -305,7 +305,7 @@ async def test_what_a_lost_controller_left_half_made_is_removed(store):
         ]
 
 
-async def test_an_operation_decided_too_late_is_decided_anew(store):
+async def test_an_operation_decided_too_late_is_decided_again(store):
     seen = []
 
     async with running(store) as node:
@@ -407,7 +407,7 @@ async def test_an_abandoned_operation_is_skipped(store):
         assert node.follower.image.topic("b") is None
 
 
-async def test_many_partitions_are_looked_at_in_slices(store, monkeypatch):
+async def test_many_partitions_are_handled_in_slices(store, monkeypatch):
     """Between two of them the loop does something else, also where there is nothing to elect."""
     monkeypatch.setattr(controller_term, "ELECTION_PARTITIONS", 4)
     slices: list[list[str]] = [[]]

@@ -150,7 +150,7 @@ async def test_a_broker_that_would_leave_hands_over_what_it_leads(store):
 
 
 @pytest.mark.parametrize("age_ms, is_preferred", [(2 * SETTLED_MS, True), (0, False)])
-async def test_who_leaves_hands_over_to_whom_a_roll_has_replaced_and_who_has_settled(
+async def test_a_leaving_broker_hands_over_to_replaced_and_settled_ones(
     store, age_ms, is_preferred
 ):
     async with running(store) as node:
@@ -225,7 +225,7 @@ async def test_preferred_replicas_lead_again_once_they_are_in_sync(store):
         assert noted(node.decisions, Kind.ELECTION)[-1].cause == cause
 
 
-async def test_elections_are_noted_once_also_if_the_answer_of_the_store_was_lost(store):
+async def test_elections_are_recorded_once_also_if_the_answer_of_the_store_was_lost(store):
     async with running(store) as node:
         await _replicated(node, store, 2)
         store.losses = ["", "after"]  # the fence, then the elections

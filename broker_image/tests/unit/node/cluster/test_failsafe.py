@@ -206,7 +206,7 @@ async def test_a_process_that_did_not_run_answers_nothing_until_others_vouch_for
     assert serves(leader, "shared")
 
 
-async def test_a_broker_that_hears_nothing_of_the_store_says_so(fleet: Fleet) -> None:
+async def test_a_broker_that_gets_no_answer_from_the_store_reports_it(fleet: Fleet) -> None:
     async def described() -> DescribeClusterResponse:
         request = DescribeClusterRequest(include_fenced_brokers=True)
         answer = await ask_broker(fleet.brokers[1], request, 2)

@@ -28,7 +28,7 @@ def image(revision: int, **isr_of: list[int]) -> ClusterImage:
     return ClusterImage(revision, brokers=brokers, entries=entries.updated(topics))
 
 
-async def test_only_what_changed_is_looked_at_again() -> None:
+async def test_only_what_changed_is_checked_again() -> None:
     own = OwnReplicas(1)
     await own.update(image(1, one=[2], two=[2]), Changes(everything=True))
     assert own.missing == 2

@@ -52,7 +52,7 @@ def described(controller_id: int, *fenced: int) -> DescribeClusterResponse:
         (DescribeClusterResponse(controller_id=-1), False),
     ],
 )
-def test_a_peer_confirms_by_its_own_word_for_whom_it_knows_to_be_registered(
+def test_a_peer_confirms_only_a_broker_that_it_lists_as_registered(
     answer: DescribeClusterResponse, *, silent: bool
 ) -> None:
     assert confirms(answer, PEER, ME) is silent

@@ -57,7 +57,7 @@ def controlled() -> Controlled:
     return Controlled()
 
 
-def test_an_election_tells_who_leads_instead_of_whom_and_why(controlled: Controlled) -> None:
+def test_an_election_reports_both_leaders_and_the_cause(controlled: Controlled) -> None:
     controlled.stop(1)
     assert controlled.told(Kind.ELECTION) == [
         Decision(
@@ -75,7 +75,9 @@ def test_an_election_tells_who_leads_instead_of_whom_and_why(controlled: Control
     assert (controlled.recorder.elections, controlled.recorder.unclean_elections) == (1, 0)
 
 
-def test_each_reason_for_which_a_leader_is_replaced_is_told_apart(controlled: Controlled) -> None:
+def test_each_reason_for_which_a_leader_is_replaced_is_distinguished(
+    controlled: Controlled,
+) -> None:
     uuid = controlled.uuid("t")
     controlled.say(1, offline={uuid: (0,)})
     assert controlled.last(Kind.ELECTION).cause.startswith("the log directory of broker 1 is off")
@@ -100,7 +102,7 @@ def leaving_txns(controlled: Controlled, broker_id: int) -> Iterable[Txn]:
     return pack(controlled.epoch, [step])
 
 
-def test_what_somebody_asked_for_is_told_as_the_cause(controlled: Controlled) -> None:
+def test_a_request_is_reported_as_the_cause(controlled: Controlled) -> None:
     controlled.stop(1)
     controlled.start(1)
     controlled.in_sync("t", 0, 1)
@@ -111,7 +113,7 @@ def test_what_somebody_asked_for_is_told_as_the_cause(controlled: Controlled) ->
     assert controlled.last(Kind.ELECTION).cause == cause
 
 
-def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whoever_asked_for_it(
+def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whatever_caused_it(
     controlled: Controlled,
 ) -> None:
     for broker_id in (3, 2, 1):
@@ -130,7 +132,7 @@ def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whoever_asked_f
     assert (controlled.recorder.elections, controlled.recorder.unclean_elections) == (1, 1)
 
 
-def test_a_follower_that_is_taken_out_of_the_isr_is_told_of(controlled: Controlled) -> None:
+def test_a_follower_that_is_taken_out_of_the_isr_is_reported(controlled: Controlled) -> None:
     controlled.stop(3)
     (told,) = controlled.told(Kind.ISR_SHRINK)
     assert (told.topic, told.partition, told.broker) == ("t", 0, 3)
@@ -139,7 +141,7 @@ def test_a_follower_that_is_taken_out_of_the_isr_is_told_of(controlled: Controll
     assert controlled.told(Kind.ELECTION) == []
 
 
-def test_brokers_are_let_in_let_go_and_fenced_with_the_cause(controlled: Controlled) -> None:
+def test_brokers_are_admitted_drained_and_fenced_with_the_cause(controlled: Controlled) -> None:
     (*_, told) = controlled.told(Kind.UNFENCED)
     epoch = controlled.image.brokers[3].epoch
     assert (told.broker, told.facts) == (3, {"epoch": epoch, "state": [None, "active"]})
@@ -153,7 +155,7 @@ def test_brokers_are_let_in_let_go_and_fenced_with_the_cause(controlled: Control
     ]
 
 
-def test_who_is_fenced_as_a_suspect_is_told_with_those_who_reported_it(
+def test_a_fenced_suspect_is_reported_with_its_reporters(
     controlled: Controlled,
 ) -> None:
     epoch = controlled.image.brokers[3].epoch
@@ -164,14 +166,16 @@ def test_who_is_fenced_as_a_suspect_is_told_with_those_who_reported_it(
     assert controlled.last(Kind.FENCED).cause == cause
 
 
-def test_who_is_not_let_go_is_told_with_the_partition_that_needs_it(controlled: Controlled) -> None:
+def test_a_broker_that_must_stay_is_reported_with_the_partition_that_needs_it(
+    controlled: Controlled,
+) -> None:
     controlled.recorder.kept(2, Objection("t", 0, "no other in-sync replica could lead", True))
     (told,) = controlled.told(Kind.REFUSAL)
     assert told.cause == "it may not leave yet: t-0: no other in-sync replica could lead"
     assert (told.topic, told.partition, told.broker) == ("t", 0, 2)
 
 
-def test_new_topics_and_what_changes_no_member_are_not_told(controlled: Controlled) -> None:
+def test_new_topics_and_what_changes_no_member_are_not_reported(controlled: Controlled) -> None:
     before = controlled.decisions._number
     controlled.create("new", 3)
     assert controlled.decisions._number == before

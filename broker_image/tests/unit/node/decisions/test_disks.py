@@ -17,7 +17,9 @@ def told(broker: Broker, *kinds: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in broker.decisions.select(Query(kind=kinds))]
 
 
-async def test_a_directory_that_fails_is_told_with_the_disks_own_words(tmp_path: Path) -> None:
+async def test_a_directory_that_fails_is_reported_with_the_error_of_the_disk(
+    tmp_path: Path,
+) -> None:
     dirs = f"{tmp_path}/a,{tmp_path}/b"
     async with Broker(config(tmp_path, log_dirs=dirs)) as broker:
         await create_topic(broker, "t")
@@ -31,7 +33,7 @@ async def test_a_directory_that_fails_is_told_with_the_disks_own_words(tmp_path:
         assert failed["facts"] == {"path": broken, "directories_left": 1}
 
 
-async def test_a_directory_that_is_bad_at_the_start_is_told(tmp_path: Path) -> None:
+async def test_a_directory_that_is_bad_at_the_start_is_reported(tmp_path: Path) -> None:
     dirs = f"{tmp_path}/b,{tmp_path}/a"
     async with Broker(config(tmp_path, log_dirs=dirs)):
         pass
@@ -43,7 +45,7 @@ async def test_a_directory_that_is_bad_at_the_start_is_told(tmp_path: Path) -> N
         assert failed["facts"] == {"path": f"{tmp_path}/a", "directories_left": 1}
 
 
-async def test_a_disk_that_fills_up_or_stalls_is_told_once_and_when_it_is_over(
+async def test_a_disk_that_fills_up_or_stalls_is_reported_once_and_when_it_is_over(
     tmp_path: Path,
 ) -> None:
     async with Broker(config(tmp_path)) as broker:
@@ -62,7 +64,7 @@ async def test_a_disk_that_fills_up_or_stalls_is_told_once_and_when_it_is_over(
         ]
 
 
-async def test_a_registration_that_comes_and_goes_is_told_and_known_after_a_restart(
+async def test_a_registration_that_comes_and_goes_is_recorded_over_a_restart(
     tmp_path: Path,
 ) -> None:
     kinds = ("registered", "registration_lost")

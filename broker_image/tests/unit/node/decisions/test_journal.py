@@ -45,7 +45,7 @@ def causes(noted: Decisions) -> list[str]:
     return [json.loads(line)["cause"] for line in noted.select(Query())]
 
 
-async def test_what_is_noted_is_known_after_a_restart(tmp_path: Path) -> None:
+async def test_decisions_survive_a_restart(tmp_path: Path) -> None:
     noted, journal = await opened(tmp_path)
     noted.note(Kind.FENCED, "a")
     await journal.close()

@@ -86,7 +86,7 @@ def test_a_zone_is_all_its_brokers() -> None:
         ([], [], "name the brokers to go down: stop=ID or lose-zone=ZONE"),
     ],
 )
-def test_a_question_about_nobody_is_told_who_is_there(
+def test_a_request_without_brokers_lists_those_that_exist(
     stop: list[str], zones: list[str], words: str
 ) -> None:
     with pytest.raises(WrongQuestion, match=words):

@@ -64,7 +64,7 @@ async def test_nothing_is_answered_before_followers_have_it(rig, until):
     assert fetch(rig.shard) == 6
 
 
-async def test_a_commit_that_followers_do_not_get_in_time_is_told_so(tmp_path, until):
+async def test_a_commit_that_followers_do_not_get_in_time_times_out(tmp_path, until):
     rig = ShardRig(str(tmp_path), commit_timeout_ms=1)
     take_up(rig.shard)
     rig.partition.lags = True
@@ -75,7 +75,7 @@ async def test_a_commit_that_followers_do_not_get_in_time_is_told_so(tmp_path, u
     assert fetch(rig.shard) == 5  # it was in the log
 
 
-async def test_with_too_few_in_sync_nothing_is_written_that_nobody_could_be_told_of(rig):
+async def test_with_too_few_in_sync_nothing_is_written(rig):
     """Kafka appends what a coordinator writes with acks=all."""
     rig.partition.is_at_min_isr = False
     assert committed(commit(rig.shard, 5)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -85,7 +85,7 @@ async def test_with_too_few_in_sync_nothing_is_written_that_nobody_could_be_told
     assert committed(commit(rig.shard, 5)) is ErrorCode.NONE
 
 
-async def test_whoever_waits_is_told_when_leadership_is_lost(rig):
+async def test_a_waiter_is_answered_when_leadership_is_lost(rig):
     rig.partition.lags = True
     waiting = commit(rig.shard, 5)
     join(rig.shard, "a")

@@ -164,7 +164,7 @@ async def test_a_follower_reads_what_is_committed_and_no_more(rig):
 
 
 @pytest.mark.asyncio
-async def test_what_was_read_goes_on_to_whoever_is_followed_next_and_to_the_leader(rig):
+async def test_what_was_read_is_kept_under_the_next_leader_and_as_the_leader(rig):
     write(rig.log, offset_of("g", "t", 0, 5))
     rig.commit()
     async with rig.running():
@@ -209,7 +209,7 @@ async def test_other_topics_are_no_business_of_it(rig):
 
 
 @pytest.mark.asyncio
-async def test_what_cannot_be_read_is_given_up_and_told(rig, capsys):
+async def test_what_cannot_be_read_is_given_up_and_reported(rig, capsys):
     batch = build_batch([Record(b"\0\1", b"no commit", 1)])
     append(rig.log, batch)
     rig.commit()

@@ -86,7 +86,7 @@ async def test_what_is_not_committed_is_not_deleted(host) -> None:
     assert partition.log.log_start_offset == 1
 
 
-async def test_a_disk_that_fails_is_told_and_reported(host, monkeypatch) -> None:
+async def test_a_disk_that_fails_is_reported_to_client_and_broker(host, monkeypatch) -> None:
     failing = fill(host, "failing")
     fill(host, "kept", cleanup_policy=frozenset({"compact"}))
 
@@ -119,7 +119,7 @@ def replicate(host, *, alive: tuple[int, ...] = (1, 2, 3)) -> Any:
     return partition
 
 
-async def test_deletion_is_answered_when_all_live_replicas_have_heard_of_it(host, until) -> None:
+async def test_deletion_is_answered_when_all_live_replicas_have_learned_of_it(host, until) -> None:
     partition = replicate(host)
     asked = asyncio.ensure_future(ask(host, ("topic", 0, 4), timeout_ms=60_000))
     await until(lambda: partition._starts_moved)

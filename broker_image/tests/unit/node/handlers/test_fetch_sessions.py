@@ -72,7 +72,7 @@ def reader(host, request) -> Reader:
 
 
 class TestSessions:
-    def test_only_what_changed_is_named_and_told(self, host, reader) -> None:
+    def test_only_what_changed_is_named_and_reported(self, host, reader) -> None:
         one, two = host.host("t", 0), host.host("t", 1)
         append(one, b"a")
         assert reader.told(("t", 0, 0), ("t", 1, 0)) == [("t", 0, [b"a"]), ("t", 1, [])]
@@ -132,7 +132,7 @@ class TestSessions:
         append(partition, b"b")
         assert reader.told() == [("t", 0, [b"b"])]
 
-    def test_what_is_not_known_yet_is_told_until_it_is(self, host, reader) -> None:
+    def test_an_unknown_partition_is_returned_until_it_exists(self, host, reader) -> None:
         unknown = (
             ErrorCode.UNKNOWN_TOPIC_ID
             if reader.version == 18
@@ -167,7 +167,7 @@ class TestSessions:
         assert reader.told(("t", 0, 0)) == [("t", 0, [])]
         assert reader.id == 0
 
-    def test_what_is_wrong_with_the_session_is_said(self, host, reader) -> None:
+    def test_what_is_wrong_with_the_session_is_reported(self, host, reader) -> None:
         host.host("t", 0)
         reader.told(("t", 0, 0))
         reader.epoch = 5
@@ -267,7 +267,7 @@ def test_a_throttled_fetch_leaves_its_session_as_it_was(host, monkeypatch):
     assert reader.told() == [("topic", 0, [b"2"])]
 
 
-def test_a_throttled_fetch_that_was_overtaken_says_so(host):
+def test_a_throttled_fetch_that_was_overtaken_gets_that_error(host):
     host.host()
     reader = Reader(host)
     reader.told(("topic", 0, 0))

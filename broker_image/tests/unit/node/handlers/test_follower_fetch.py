@@ -326,7 +326,7 @@ def end_soon(leader: Leader) -> None:
         leader.peer.on_leave()
 
 
-async def test_a_newer_registration_of_the_follower_is_told_to_who_writes_the_isr(
+async def test_a_newer_registration_of_the_follower_is_reported_to_the_isr_writer(
     leaders: list[Leader],
 ) -> None:
     newer = FetchRequest.ReplicaState(replica_id=2, replica_epoch=21)

@@ -74,7 +74,7 @@ def test_it_serves_those_itself_that_have_no_follower_nearer(in_racks, rack) -> 
     assert (row.preferred_read_replica, values(row)) == (-1, [b"a"])
 
 
-def test_it_sends_nobody_where_it_was_not_told_to(in_racks) -> None:
+def test_it_sends_no_client_to_another_replica_without_being_configured_to(in_racks) -> None:
     in_racks.config.replica_selector_class = None
     row = only_row(ask(in_racks, request(("topic", 0, 0), rack_id="b")))
     assert (row.preferred_read_replica, values(row)) == (-1, [b"a"])
@@ -127,7 +127,9 @@ def test_a_follower_fences_consumers_of_another_leader_epoch(host) -> None:
         assert only_row(ask(host, asked)).error_code == error
 
 
-def test_who_has_to_go_to_the_leader_hears_first_that_there_is_another_epoch(host) -> None:
+def test_a_client_that_has_to_go_to_the_leader_learns_first_that_there_is_another_epoch(
+    host,
+) -> None:
     """Partition.getLocalLog: it may be that this broker leads in the epoch that the client knows."""
     host_followed(host)
     for epoch, error in (
@@ -160,7 +162,7 @@ async def test_a_consumer_that_waits_at_a_follower_is_answered_with_what_is_comm
 
 
 @pytest.mark.asyncio
-async def test_a_session_at_a_follower_hears_of_what_is_committed_and_of_its_end(host) -> None:
+async def test_a_session_at_a_follower_learns_of_what_is_committed_and_of_its_end(host) -> None:
     followed = host_followed(host)
     begun = ask(host, request(("topic", 0, 1), session_epoch=0))
     asked = {"session_id": begun.session_id, "max_wait_ms": 10_000}

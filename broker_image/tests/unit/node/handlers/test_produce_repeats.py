@@ -229,7 +229,7 @@ async def test_the_write_with_which_a_disk_becomes_slow_is_answered_as_any(
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
 
 
-def test_a_disk_that_fails_is_told_of_once_and_not_tried_again(sides, monkeypatch) -> None:
+def test_a_disk_that_fails_is_reported_once_and_not_tried_again(sides, monkeypatch) -> None:
     side, _ = sides
     partition = side.host.host("topic", 0)
     side.ask(frame(9, batch()))

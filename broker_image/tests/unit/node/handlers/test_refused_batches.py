@@ -82,7 +82,7 @@ def test_what_was_on_its_way_with_a_refused_batch_is_refused_with_it(
     assert host.partitions.get("topic", 0).log.log_end_offset == 10
 
 
-def test_a_gap_that_is_real_is_told_once_the_producer_tries_again(host, connection) -> None:
+def test_a_gap_that_is_real_is_reported_once_the_producer_tries_again(host, connection) -> None:
     in_sync(host, A)
     assert connection.send(2) == NOT_ENOUGH
     in_sync(host, A, B)
@@ -114,7 +114,7 @@ def test_what_is_remembered_of_a_connection_has_a_bound(host) -> None:
     assert error_behind(refused, ("topic", 2 * PARTITIONS_MAX - 1), batch) is None
 
 
-def test_every_refusal_tells_who_leads(host) -> None:
+def test_every_refusal_reports_who_leads(host) -> None:
     connection = Connection(host)
     host.know_topic("topic", {0: 2})
     for sequence in (0, 2):
@@ -129,14 +129,14 @@ def test_others_are_not_held_to_it(host, connection, other) -> None:
     assert connection.send(0, **other) == NONE
 
 
-def test_another_connection_is_told_of_its_own_gap(host, connection) -> None:
+def test_another_connection_learns_of_its_own_gap(host, connection) -> None:
     in_sync(host, A)
     assert connection.send(2) == NOT_ENOUGH
     in_sync(host, A, B)
     assert Connection(host).send(4) == OUT_OF_ORDER
 
 
-def test_an_error_that_lasts_is_told_of_the_batch_that_has_it(host, connection) -> None:
+def test_a_lasting_error_does_not_refuse_the_next_batch(host, connection) -> None:
     assert connection.send(6) == OUT_OF_ORDER
     assert connection.send(2) == NONE
     assert connection.send(4) == NONE

@@ -131,7 +131,7 @@ def test_a_follower_whose_log_diverges_commits_nothing(host, looked_at) -> None:
     assert partition.high_watermark == 0
 
 
-def test_a_newer_registration_of_a_follower_is_told_to_who_writes_the_isr(host, looked_at) -> None:
+def test_a_newer_registration_of_a_follower_is_reported_to_the_isr_writer(host, looked_at) -> None:
     partition = host_replicated(host)
     partition.isr_change(0, lambda *_: True)
     append(partition, b"a")

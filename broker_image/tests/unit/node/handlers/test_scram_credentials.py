@@ -22,7 +22,7 @@ def test_nobody_has_credentials(host) -> None:
         assert (answer.error_code, answer.error_message, answer.results) == (0, "", [])
 
 
-def test_whoever_is_asked_for_is_not_there(host) -> None:
+def test_every_requested_user_is_unknown(host) -> None:
     answer = described(host, "a", "twice", "twice")
     assert answer.error_code == 0
     assert [(row.user, row.error_code, row.error_message) for row in answer.results] == [

@@ -72,7 +72,7 @@ async def test_a_taken_port_is_an_error() -> None:
     await first.stop()
 
 
-async def test_it_tells_the_decisions_that_are_asked_for() -> None:
+async def test_it_returns_the_requested_decisions() -> None:
     async def metrics() -> str:
         return ""
 
@@ -110,7 +110,7 @@ async def test_it_tells_the_decisions_that_are_asked_for() -> None:
     await admin.stop()
 
 
-async def test_it_says_whether_brokers_may_go_down_while_it_is_ready() -> None:
+async def test_it_reports_whether_brokers_may_go_down_while_it_is_ready() -> None:
     async def metrics() -> str:
         return ""
 

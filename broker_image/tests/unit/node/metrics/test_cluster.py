@@ -43,7 +43,7 @@ def counts(said: Told) -> list[float | None]:
     return [said(f"logfleet_{name}") for name in names]
 
 
-def test_the_controller_tells_brokers_by_their_state(cluster: Cluster) -> None:
+def test_the_controller_reports_brokers_by_their_state(cluster: Cluster) -> None:
     """As Kafka, which counts one that is on its way out as active, and one that has stopped as fenced."""
     said = told(figures(cluster.image, controller()))
     assert counts(said) == [3, 2, 1, 2, 1]
@@ -51,7 +51,7 @@ def test_the_controller_tells_brokers_by_their_state(cluster: Cluster) -> None:
     assert said("logfleet_unclean_leader_elections_total") == 1
 
 
-def test_a_broker_that_is_not_the_controller_tells_zeros_but_for_what_it_did_as_one(
+def test_a_broker_that_is_not_the_controller_reports_zeros_but_for_what_it_did_as_one(
     cluster: Cluster,
 ) -> None:
     said = told(figures(cluster.image, controller(is_controller=False)))
@@ -60,7 +60,7 @@ def test_a_broker_that_is_not_the_controller_tells_zeros_but_for_what_it_did_as_
     assert said("logfleet_controller_failed_terms_total") == 2
 
 
-def test_isr_changes_and_replicated_bytes_are_told() -> None:
+def test_isr_changes_and_replicated_bytes_are_reported() -> None:
     table: Any = SimpleNamespace(replicated=Traffic(bytes_in=10, bytes_out=20))
     writer: Any = SimpleNamespace(shrinks=1, expands=2, failed=3)
     throttle: Any = SimpleNamespace(

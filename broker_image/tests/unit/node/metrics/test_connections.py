@@ -18,7 +18,7 @@ def nothing(peer: Peer, frame: memoryview) -> Answer:
     return None
 
 
-def test_connections_are_told_by_listener() -> None:
+def test_connections_are_reported_by_listener() -> None:
     with ThreadPoolExecutor(1) as disk:
         listener = Listener("INTERNAL", nothing, disk=disk)
         listener.accepted = 3

@@ -78,7 +78,7 @@ async def running(path: Path, **given: str) -> Any:
         yield Scraped(broker)
 
 
-async def test_everything_in_the_table_is_told_and_nothing_else(tmp_path: Path) -> None:
+async def test_everything_in_the_table_is_reported_and_nothing_else(tmp_path: Path) -> None:
     async with running(tmp_path) as scraped:
         await scraped.told()
     kinds = dict(
@@ -104,7 +104,7 @@ async def test_labels_are_those_of_the_table(tmp_path: Path) -> None:
     assert len(found) > len(METRICS) - 3  # nothing is uncleanable
 
 
-async def test_traffic_logs_and_lag_are_told(tmp_path: Path) -> None:
+async def test_traffic_logs_and_lag_are_reported(tmp_path: Path) -> None:
     async with running(tmp_path) as scraped:
         await scraped.topic("t", 2)
         size = await scraped.produce("t", 1, 5)
@@ -139,7 +139,7 @@ async def test_traffic_logs_and_lag_are_told(tmp_path: Path) -> None:
     assert said("logfleet_offline_partitions") == said("logfleet_under_replicated_partitions") == 0
 
 
-async def test_too_many_are_told_in_total_only(tmp_path: Path) -> None:
+async def test_too_many_are_reported_in_total_only(tmp_path: Path) -> None:
     async with running(tmp_path, logfleet_metrics_series_max="1") as scraped:
         await scraped.topic("t", 2)
         size = await scraped.produce("t", 1, 5)
@@ -218,7 +218,7 @@ async def test_while_the_metadata_store_is_away_it_stays_as_ready_as_it_was(
         registrar._registration = registration
 
 
-async def test_a_controller_that_fails_at_what_is_stored_is_told_and_its_broker_serves_on(
+async def test_a_controller_that_fails_at_what_is_stored_is_reported_and_its_broker_serves_on(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as scraped:

@@ -53,7 +53,7 @@ def test_a_replica_that_is_being_added_is_not_missed_yet(rig: Any) -> None:
     assert told(logs(table, 10))("logfleet_under_replicated_partitions") == 0
 
 
-def test_how_far_each_follower_is_behind_is_told_by_the_leader(rig: Any) -> None:
+def test_how_far_each_follower_is_behind_is_reported_by_the_leader(rig: Any) -> None:
     table, partition = leading(rig, replicated())
     append(partition, b"a", b"b")
     fetch(partition, B, 1)
@@ -64,7 +64,7 @@ def test_how_far_each_follower_is_behind_is_told_by_the_leader(rig: Any) -> None
     assert told(logs(table, 0))("logfleet_follower_lag", follower="2", **one) is None
 
 
-def test_of_partitions_that_are_followed_the_largest_lag_is_told(rig: Any) -> None:
+def test_of_partitions_that_are_followed_the_largest_lag_is_reported(rig: Any) -> None:
     table = PartitionTable(ClusterImage)
     for index, lag in enumerate((3, 7, 0)):
         followed = FollowerPartition(Replica("topic", ID, index, rig.open()), 2, 1)
@@ -95,7 +95,7 @@ def test_what_followers_give_consumers_counts_also_when_they_lead_later(rig: Any
         table.add(LeaderPartition("topic", ID, 0, followed.log, 2))
 
 
-def test_replicas_that_others_lead_are_counted_and_told_of(rig: Any) -> None:
+def test_replicas_that_others_lead_are_counted_and_reported(rig: Any) -> None:
     table, _ = leading(rig)
     table.add(FollowerPartition(Replica("topic", ID, 1, rig.open()), 2, 1))
     said = told(logs(table, 10))

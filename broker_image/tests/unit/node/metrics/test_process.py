@@ -22,7 +22,7 @@ def test_the_process_is_described() -> None:
     assert said("logfleet_event_loop_lag_seconds_bucket", le="0.0025") == 0
 
 
-def test_it_is_told_as_prometheus_client_tells_it() -> None:
+def test_it_is_reported_as_prometheus_client_does() -> None:
     registry = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=registry)
     read = registry.get_sample_value

@@ -4,7 +4,7 @@ from logfleet.telemetry.request_stats import RequestStats
 from broker_image.tests.unit.node.metrics.told import told
 
 
-def test_requests_are_told_by_api_once_there_are_any():
+def test_requests_are_reported_by_api_once_there_are_any():
     stats = RequestStats()
     stats.at_once.observe(0.25)
     stats.waited(local_s=0.5, remote_s=2)

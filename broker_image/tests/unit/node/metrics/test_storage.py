@@ -9,7 +9,7 @@ from logfleet.storage.open_files import OpenFiles
 from broker_image.tests.unit.node.metrics.told import told
 
 
-def test_a_disk_that_fills_up_is_told() -> None:
+def test_a_disk_that_fills_up_is_reported() -> None:
     files = PosixFiles()
     log_dirs = LogDirs(OpenFiles(files), [])
     space = DiskSpace(files, Flusher(files), log_dirs, 0)

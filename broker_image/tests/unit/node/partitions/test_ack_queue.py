@@ -205,7 +205,7 @@ async def test_what_was_committed_before_leadership_ended_is_acknowledged(
     assert await outcome is ErrorCode.NONE
 
 
-async def test_whoever_waits_no_more_is_told_nothing(partition: LeaderPartition) -> None:
+async def test_a_cancelled_wait_is_left_alone(partition: LeaderPartition) -> None:
     outcome = add(partition, 1)
     outcome.cancel()
     replicate(partition, 1)

@@ -217,7 +217,7 @@ async def test_logs_are_closed_as_many_at_a_time_as_there_are_threads(node, disk
     assert node.checkpointed() == dict.fromkeys(range(LOGS), 1)
 
 
-async def test_a_log_that_cannot_be_closed_is_told_when_the_others_are(node, disk) -> None:
+async def test_a_log_that_cannot_be_closed_is_reported_when_the_others_are(node, disk) -> None:
     disk.errors["t-1"] = errno.EIO
     disk.may_go.release(LOGS)
     with pytest.raises(OSError, match="it was told to"):

@@ -134,7 +134,7 @@ async def test_a_flush_does_not_wait_for_followers(bench) -> None:
     assert (partition.high_watermark, partition.own_end_offset) == (0, 1)
 
 
-async def test_readers_are_told_of_what_is_committed(bench) -> None:
+async def test_readers_are_notified_of_what_is_committed(bench) -> None:
     partition, told = bench.open(flush_messages=1), Told()
     partition.add_waiter(told)
     bench.append(2)
@@ -163,7 +163,7 @@ async def test_a_later_flush_of_the_brokers_own_is_soon_enough(bench) -> None:
     assert not bench.timers._slots
 
 
-async def test_a_disk_that_fails_is_told_and_nothing_is_committed(bench) -> None:
+async def test_a_disk_that_fails_is_reported_and_nothing_is_committed(bench) -> None:
     partition = bench.open(flush_messages=1)
     bench.append()
     waiting = asyncio.ensure_future(partition.wait_committed(1))

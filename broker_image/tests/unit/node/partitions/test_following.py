@@ -60,7 +60,7 @@ async def test_a_partition_is_followed_while_another_leads_it(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("leader", [(3, 1), (2, 1)])
-async def test_another_leader_or_leader_epoch_is_followed_anew(
+async def test_another_leader_or_leader_epoch_starts_a_new_role(
     bench: Bench, leader: tuple[int, int]
 ) -> None:
     await bench.follow(topic((2, 0)))

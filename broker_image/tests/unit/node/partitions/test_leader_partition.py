@@ -39,7 +39,7 @@ def test_what_is_appended_is_committed(partition) -> None:
     asyncio.run(partition.wait_committed(2))
 
 
-def test_waiters_are_told_of_what_is_new_only(partition) -> None:
+def test_waiters_are_notified_of_what_is_new_only(partition) -> None:
     told = Told()
     partition.add_waiter(told)
     first = batch(b"a", producer=ProducerStamp(1, 0, 0))
@@ -64,7 +64,7 @@ def test_what_is_committed_stays_so_when_less_of_it_is_on_disk(partition) -> Non
     assert partition.high_watermark == 2
 
 
-def test_the_end_of_leadership_is_told_and_ends_everything(partition) -> None:
+def test_the_end_of_leadership_notifies_waiters_and_ends_everything(partition) -> None:
     told = Told()
     partition.add_waiter(told)
     partition.end()
@@ -75,7 +75,7 @@ def test_the_end_of_leadership_is_told_and_ends_everything(partition) -> None:
         partition.append(batch(b"a"), NOW)
 
 
-def test_waiters_are_told_that_old_records_went(partition) -> None:
+def test_waiters_learn_that_old_records_went(partition) -> None:
     told = Told()
     partition.append(batch(b"a", b"b"), NOW)
     partition.add_waiter(told)
@@ -132,7 +132,7 @@ def test_a_record_is_committed_once_all_in_sync_replicas_have_it(rig) -> None:
     assert (partition.high_watermark, told.sizes) == (2, [len(records)])
 
 
-def test_followers_are_told_of_what_is_written_and_consumers_of_what_is_committed(rig) -> None:
+def test_followers_are_notified_of_what_is_written_and_consumers_of_what_is_committed(rig) -> None:
     partition, follower, consumer = followed(rig), Told(), Told()
     partition.add_append_waiter(follower)
     partition.add_waiter(consumer)
@@ -146,7 +146,7 @@ def test_followers_are_told_of_what_is_written_and_consumers_of_what_is_committe
     assert len(follower.written) == 1
 
 
-def test_whoever_listens_to_both_hears_once_of_the_end(rig) -> None:
+def test_a_waiter_for_both_is_notified_once_of_the_end(rig) -> None:
     partition, both = followed(rig), Told()
     partition.add_waiter(both)
     partition.add_append_waiter(both)
@@ -269,7 +269,7 @@ class SlowDisk:
 
 
 @pytest.mark.parametrize("leads_still", [True, False])
-def test_followers_are_told_of_what_a_slow_disk_has_taken(rig, *, leads_still: bool) -> None:
+def test_followers_are_notified_of_what_a_slow_disk_has_taken(rig, *, leads_still: bool) -> None:
     partition, follower = followed(rig), Told()
     disk: Any = SlowDisk()
     partition.add_append_waiter(follower)
@@ -313,7 +313,9 @@ def test_a_new_leader_knows_that_more_may_have_been_committed(rig) -> None:
     assert (partition.high_watermark, partition.is_high_watermark_behind) == (3, False)
 
 
-def test_consumers_are_told_when_records_of_an_earlier_leader_turn_out_to_be_committed(rig) -> None:
+def test_consumers_are_notified_when_records_of_an_earlier_leader_turn_out_to_be_committed(
+    rig,
+) -> None:
     """They wait for them at the high watermark, and maybe nothing is appended for long."""
     log, told = rig.open(), Told()
     for _ in range(3):
@@ -326,7 +328,7 @@ def test_consumers_are_told_when_records_of_an_earlier_leader_turn_out_to_be_com
     assert told.sizes == [log.size] * 2
 
 
-def test_a_cancelled_wait_is_told_of_nothing(rig) -> None:
+def test_a_cancelled_wait_is_not_notified(rig) -> None:
     async def main() -> None:
         partition = followed(rig)
         partition.append(batch(b"a"), NOW)

@@ -76,7 +76,7 @@ async def test_a_partition_is_served_once_its_leader_epoch_is_on_disk(bench: Ben
     assert (partition.leader_epoch, on_disk) == (7, ["7 0"])
 
 
-async def test_another_leader_epoch_ends_a_partition_and_begins_it_anew(bench: Bench) -> None:
+async def test_another_leader_epoch_ends_a_partition_and_begins_it_again(bench: Bench) -> None:
     assert await bench.lead(topic(0, 3)) == [0, 1]
     assert await bench.lead(topic(0, 3)) == []
     assert await bench.lead(topic(0, 4)) == [1]
@@ -164,7 +164,7 @@ async def test_what_a_registration_gave_is_not_led_if_it_ends_while_the_epoch_is
     assert (list(bench.table.led()), bench.told) == ([], [])
 
 
-async def test_a_registration_may_end_while_a_topic_is_looked_at(
+async def test_a_registration_may_end_while_a_topic_is_checked(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.lead(topic(0, 0, 0))

@@ -144,7 +144,7 @@ async def test_what_a_missing_directory_holds_stays_offline_however_often_it_sta
         assert made == {f"t-{index}" for index in {0, 1, 2, 3} - there}
 
 
-async def test_a_broker_whose_volume_was_replaced_by_an_empty_one_leads_nothing_anew(
+async def test_a_broker_whose_volume_was_replaced_by_an_empty_one_makes_no_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fleet's metadata is elsewhere: it knows the topics of a broker that comes back without its disk."""

@@ -131,7 +131,7 @@ async def test_what_is_dropped_can_be_wanted_again_and_waits_for_what_is_under_w
         ((4, 7), 5, 0, True),
     ],
 )
-async def test_it_tells_when_all_is_done_that_some_images_want(
+async def test_it_waits_until_all_is_done_that_some_images_want(
     disk: Disk, wanted_by: tuple[int, ...], revision: int, after: int, *, is_waited_for: bool
 ) -> None:
     for each in wanted_by:

@@ -48,7 +48,7 @@ class Waiting:
         self.told.append("end")
 
 
-def test_consumers_at_a_follower_are_told_of_what_the_leader_commits(rig: Any) -> None:
+def test_consumers_at_a_follower_are_notified_of_what_the_leader_commits(rig: Any) -> None:
     log, waiting = rig.open(), Waiting()
     followed = FollowerPartition(Replica("topic", ID, 0, log), 2, 7)
     followed.add_waiter(waiting)

@@ -38,7 +38,7 @@ async def finished(broker: Broker, retries: list[Callable[[], None]]) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_a_topic_is_made_anew_where_the_old_log_could_not_be_removed_yet(
+async def test_a_topic_is_made_again_where_the_old_log_could_not_be_removed_yet(
     tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     async with Broker(config(tmp_path), Refusing(errno.ENOSPC, times)) as broker:

@@ -132,7 +132,7 @@ async def test_no_record_is_cut_though_the_log_knows_later_leader_epochs(node: N
         assert led(broker).high_watermark == 3
 
 
-async def test_a_consumer_that_read_in_a_later_epoch_is_told_of_a_loss_that_is_none(
+async def test_a_consumer_that_read_in_a_later_epoch_learns_of_a_loss_that_is_none(
     node: Node,
 ) -> None:
     newest = await aged(node)

@@ -180,7 +180,7 @@ async def test_who_has_not_fetched_for_long_leaves_the_isr_and_what_waited_is_co
     assert (told.broker, told.facts["isr"]) == (2, [[1, 2], [1]])
 
 
-async def test_a_follower_that_has_registered_anew_leaves_the_isr_for_that(leader) -> None:
+async def test_a_follower_that_has_registered_again_leaves_the_isr_for_that(leader) -> None:
     await leader.know(isr=(1, 2))
     async with leader.writing() as writer:
         partition = leader.lead()
@@ -312,7 +312,7 @@ async def test_what_the_controller_wrote_meanwhile_is_adopted_and_the_rest_is_wr
         assert (stored.min_isr, stored.partition_epoch) == (2, 5)
 
 
-async def test_a_leader_that_hears_that_its_epoch_has_ended_leads_no_more(leader, store) -> None:
+async def test_a_leader_that_learns_that_its_epoch_has_ended_leads_no_more(leader, store) -> None:
     await leader.know()
     async with leader.writing() as writer:
         partition = leader.lead()

@@ -213,7 +213,7 @@ async def fetching(
             await asyncio.wait([task])
 
 
-async def test_it_says_who_it_is_and_where_its_logs_end(me, leader) -> None:
+async def test_it_reports_its_id_and_where_its_logs_end(me, leader) -> None:
     followed = me.follow(0, batch(0, b"a", b"b", epoch=3))
     async with fetching(me, leader, followed):
         asked = await leader.asked()
@@ -330,7 +330,7 @@ async def test_a_log_that_diverges_is_cut_while_others_are_fetched(me, leader) -
     assert told.facts == {"end_offset": [2, 1], "leader": 1, "leader_epoch": 5}
 
 
-async def test_a_log_that_ends_before_the_leaders_begins_anew(me, leader) -> None:
+async def test_a_log_that_ends_before_the_leaders_starts_is_reset(me, leader) -> None:
     followed = me.follow(0)
 
     def offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -404,7 +404,7 @@ async def test_a_fenced_partition_waits_for_the_next_leader_epoch(me, leader) ->
         assert asked.topics[0].partitions[0].current_leader_epoch == 6
 
 
-async def test_a_broken_connection_is_made_anew_with_a_new_session(me, leader) -> None:
+async def test_a_broken_connection_is_made_again_with_a_new_session(me, leader) -> None:
     followed = me.follow()
     async with fetching(me, leader, followed):
         await leader.asked()
@@ -420,7 +420,7 @@ async def test_a_broken_connection_is_made_anew_with_a_new_session(me, leader) -
 @pytest.mark.parametrize(
     "error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-async def test_a_lost_session_begins_anew_at_once(me, leader, error) -> None:
+async def test_a_lost_session_begins_again_at_once(me, leader, error) -> None:
     followed = me.follow()
     async with fetching(me, leader, followed):
         await leader.asked()
@@ -445,7 +445,7 @@ async def test_a_leader_that_cannot_be_reached_is_tried_again(me, leader, monkey
     await asyncio.wait([task])
 
 
-async def test_a_leader_that_is_gone_is_not_looked_for_while_it_leads_nothing(
+async def test_a_leader_that_is_gone_is_not_connected_to_while_it_leads_nothing(
     me, leader, monkeypatch
 ) -> None:
     monkeypatch.setattr(replica_fetcher, "RECONNECT_S_MAX", 0.01)

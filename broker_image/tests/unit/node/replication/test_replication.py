@@ -49,7 +49,7 @@ async def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(
         assert len(set(fleet.logs("t").values())) == 1
 
 
-async def test_what_happens_to_a_fleet_is_counted_and_told_with_its_cause(
+async def test_what_happens_to_a_fleet_is_counted_and_reported_with_its_cause(
     tmp_path: Path, monkeypatch
 ) -> None:
     async def scraped(broker_id: int) -> Told:

@@ -303,7 +303,7 @@ async def test_a_killed_kafka_loses_nothing_behind_a_gap_that_its_cleaner_left(k
         assert [header.base_offset for header, _ in batches(log)] == offsets
 
 
-async def test_what_kafka_had_written_in_part_is_cut_off_and_told(killed):
+async def test_what_kafka_had_written_in_part_is_cut_off_and_reported(killed):
     *_, last = sorted((killed / "a-0").glob("*.log"))
     whole = last.read_bytes()
     last.write_bytes(whole + batch_of([b"torn"], 104)[:-1])

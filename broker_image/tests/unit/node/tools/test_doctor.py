@@ -115,7 +115,7 @@ async def test_a_port_that_another_program_has_is_named(monkeypatch):
     assert "end what does, or change listeners" in finding.message
 
 
-async def test_directories_of_others_are_told_apart(tmp_path):
+async def test_directories_of_others_are_distinguished(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for path, node, cluster in ((one, 7, "a"), (two, 1, "b")):
         path.mkdir()
@@ -128,7 +128,7 @@ async def test_directories_of_others_are_told_apart(tmp_path):
     assert any("cannot be used" in problem for problem in problems)
 
 
-async def test_data_that_does_not_say_whose_it_is_fails(tmp_path):
+async def test_data_without_an_identity_fails(tmp_path):
     (tmp_path / "d" / "t-0").mkdir(parents=True)
     problems = failed(await found(config_of(tmp_path, log_dirs=f"{tmp_path}/d")))
     assert any("holds 1 partition (t-0) but no meta.properties" in each for each in problems)
@@ -151,7 +151,7 @@ async def test_two_directories_of_one_identity_fail(tmp_path):
     assert not any("have the same directory.id" in each for each in problems)
 
 
-async def test_a_checkpoint_from_the_future_says_that_the_clock_went_back(tmp_path):
+async def test_a_checkpoint_from_the_future_reports_that_the_clock_went_back(tmp_path):
     path = tmp_path / "data"
     path.mkdir()
     checkpoint = path / "recovery-point-offset-checkpoint"
@@ -168,7 +168,7 @@ async def test_a_host_without_address_is_named(tmp_path):
     assert problem.startswith("no-such-host.invalid has no address")
 
 
-async def test_keys_that_do_nothing_are_told(tmp_path):
+async def test_keys_that_do_nothing_are_reported(tmp_path):
     config = config_of(tmp_path, log_retnetion_ms="1", num_io_threads="9")
     messages = [each.message for each in doctor.judge_keys(config)]
     assert messages[0].startswith("no broker knows log.retnetion.ms")

@@ -26,20 +26,20 @@ async def ask(node, *given, version: int = 2, **more) -> tuple[str, str | None]:
     return ErrorCode(answer.error_code).name, answer.error_message
 
 
-async def test_it_is_raised_and_told_to_be_so_at_once(node):
+async def test_it_is_raised_and_reported_at_once(node):
     await able(node)
     assert await ask(node, 2) == ("NONE", None)
     assert node.image.features.level == 2
     assert await ask(node, 2) == ("NONE", None)
 
 
-async def test_only_looked_at_it_stays(node):
+async def test_a_validated_level_stays_as_it_is(node):
     await able(node)
     assert await ask(node, 2, validate_only=True) == ("NONE", None)
     assert node.image.features.level == 1
 
 
-async def test_rows_are_told_by_versions_before_2_and_only_of_what_was_done(node):
+async def test_rows_are_reported_by_versions_before_2_and_only_of_what_was_done(node):
     await able(node)
     for version in (0, 1):
         answer = await node.ask(request(2), version)

@@ -54,7 +54,7 @@ async def test_leaders_are_where_they_should_be(node, versions):
     assert await elect(node, None, 2) == ("INVALID_REQUEST", [])
 
 
-async def test_of_all_topics_only_what_is_amiss_is_told(node):
+async def test_of_all_topics_only_what_is_amiss_is_reported(node):
     await create_one(node.controller_access, "t", 2, 1, {})
     assert await elect(node, None) == ("NONE", [])
     await node.unregister()
@@ -65,7 +65,7 @@ async def test_of_all_topics_only_what_is_amiss_is_told(node):
         assert all(each.startswith(error) for *_, each in rows)
 
 
-async def test_leaders_are_moved_to_preferred_replicas_and_to_whoever_is_left(node):
+async def test_leaders_are_moved_to_preferred_replicas_and_to_the_remaining_ones(node):
     await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
     await node.until(lambda image: image.brokers[2].is_active)
     await create_one(node.controller_access, "t", 2, 2, {})
