@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class RefusingStore(SqliteStore):
-    """Refuses what the broker, not the controller, writes under `prefix`. attempts: how often it did."""
+    """Refuses the broker's writes under `prefix`, not the controller's. attempts: how many."""
 
     prefix = ""
     attempts = 0

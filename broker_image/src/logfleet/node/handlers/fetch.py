@@ -3,7 +3,7 @@
 A request names its partitions, or continues a session (KIP-227, `logfleet.sessions`) that has them.
 A request for more than there is waits on the partitions' logs: an append counts towards its
 min_bytes, nothing polls. In a session, the session's partitions stay registered with the logs, so a
-waiting request costs only what changed since the last. `fetch_turns` describes the waiting;
+waiting request costs only what changed since the last. `fetch_calls` describes the waiting;
 `follower_fetch` recognises by its bytes what followers send most.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from logfleet.io.clock import monotonic_ms
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.fetch_calls import FetchCall, SessionFetchCall, Wanted
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, replica_id
-from logfleet.node.handlers.fetch_turns import SessionTurn, Turn, Wanted
 from logfleet.node.handlers.follower_fetch import remember
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.sessions.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSession
@@ -22,7 +22,7 @@ from logfleet.wire.messages import FetchRequest, FetchResponse
 
 def fetch(
     broker: PartitionHost, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Turn:
+) -> FetchResponse | FetchCall:
     """Read every partition from its offset.
 
     Wait up to max_wait_ms if there is less than min_bytes.
@@ -34,13 +34,13 @@ def fetch(
         for row in topic.partitions:
             wanted[name, row.partition] = row
     if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION:
-        turn = Turn(broker, request, context, wanted)
-        reading = turn.read()
+        call = FetchCall(broker, request, context, wanted)
+        reading = call.read()
         # the usual case of most clients: no session, no wait, no quota
         if reading.is_enough and context.usage is None:
             reading.record_sent()
             return reading.answer(reading.all_rows())
-        return turn.answer_or_wait(reading)
+        return call.answer_or_wait(reading)
     forgotten = [
         (topic.topic_id if by_id else topic.topic, index)
         for topic in request.forgotten_topics_data
@@ -54,12 +54,12 @@ def fetch(
     if by_id and replica_id(request, context.api_version) >= 0:
         _record_follower(broker, request, session, wanted)
         remember(broker, context)
-    turn = (
-        Turn(broker, request, context, wanted)
+    call = (
+        FetchCall(broker, request, context, wanted)
         if session is None
-        else SessionTurn(broker, request, context, session)
+        else SessionFetchCall(broker, request, context, session)
     )
-    return turn.answer_or_wait(turn.read())
+    return call.answer_or_wait(call.read())
 
 
 def _record_follower(

@@ -13,8 +13,8 @@ from logfleet.io.clock import monotonic_ms
 from logfleet.io.timers import Alarm
 from logfleet.net.file_sender import Part
 from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.fetch_calls import FetchCall, SessionFetchCall
 from logfleet.node.handlers.fetch_rows import record_progress
-from logfleet.node.handlers.fetch_turns import SessionTurn, Turn
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.sessions.fetch_session import FetchSession, SessionPartition
@@ -43,7 +43,7 @@ def remember(broker: PartitionHost, context: RequestContext) -> None:
     peer.repeat_end = CORRELATION_END + len(client)
 
 
-class FollowerFetch(SessionTurn):
+class FollowerFetch(SessionFetchCall):
     """All such requests of one connection, one after the other.
 
     A waiting one is its session's parked request.
@@ -56,7 +56,7 @@ class FollowerFetch(SessionTurn):
         """body_at: where the body of a request begins in its frame."""
         self._replica_state = FetchRequest.ReplicaState()
         request = FetchRequest(replica_state=self._replica_state)
-        Turn.__init__(self, broker, request, context, {})
+        FetchCall.__init__(self, broker, request, context, {})
         self._body_at = body_at
         self._deadline_s = inf
         self._alarm = Alarm(self._ring)

@@ -28,7 +28,6 @@ from logfleet.wire.messages import (
 from logfleet.wire.uuids import ZERO_UUID
 
 NO_ID: Final = -1
-OPERATIONS_NOT_ASKED: Final = -(2**31)
 # Bits of Kafka's AclOperation codes: the operations on such a resource, while there is no
 # authorizer.
 TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -36,7 +35,7 @@ CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 BROKER_ENDPOINT: Final = 1
 CONTROLLER_ENDPOINT: Final = 2
 # Versions that carry topic ids but refuse requests by them (KIP-516).
-IDS_NOT_ASKED: Final = frozenset({10, 11})
+IDS_REFUSED: Final = frozenset({10, 11})
 # First versions: of requests for no topic at all, of LISTENER_NOT_FOUND, of replicas that are
 # offline.
 NO_TOPICS_SINCE: Final = 1
@@ -99,7 +98,7 @@ def metadata(
     host: AdminHost, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse:
     version = context.api_version
-    if version in IDS_NOT_ASKED and any(map(_asks_by_id, request.topics or ())):
+    if version in IDS_REFUSED and any(map(_names_id, request.topics or ())):
         return _invalid(request)
     view = _View.of(host.image, context.listener)
     response = MetadataResponse(
@@ -121,7 +120,7 @@ def metadata(
     return response
 
 
-def _asks_by_id(topic: MetadataRequest.MetadataRequestTopic) -> bool:
+def _names_id(topic: MetadataRequest.MetadataRequestTopic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_UUID
 
 

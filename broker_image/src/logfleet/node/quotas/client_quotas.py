@@ -128,7 +128,7 @@ class RateQuota(_Quota):
             now = self._clock()
             self.meters.of((limit.user, limit.client_id), now).record(-value, now)
 
-    def at_once(self, client_id: str | None) -> int | None:
+    def burst(self, client_id: str | None) -> int | None:
         """The most that a client may use at once without any throttle; None for no limit."""
         limit = self.limit(client_id)
         if limit is None:

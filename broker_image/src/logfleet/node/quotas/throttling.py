@@ -71,9 +71,9 @@ class Usage:
         self._frame_bytes = frame_bytes
         self._resumed = started
         if isinstance(request, FetchRequest):
-            at_once = self._quotas.fetch.at_once(self._client_id)
-            if at_once is not None:
-                request.max_bytes = min(request.max_bytes, at_once)
+            burst = self._quotas.fetch.burst(self._client_id)
+            if burst is not None:
+                request.max_bytes = min(request.max_bytes, burst)
 
     def resume(self) -> None:
         """The loop works on the request again."""

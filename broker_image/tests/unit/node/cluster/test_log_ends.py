@@ -1,4 +1,4 @@
-"""The question to brokers how far their logs reach, against brokers of a few lines."""
+"""A broker asks others how far their logs reach; those are brokers of a few lines."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -26,7 +26,7 @@ Place = tuple[str, int]
 
 
 class Replicas(FakeBroker):
-    """ends: (epoch, end offset) of its logs. later: how many requests it takes its partitions for led in."""
+    """ends: (epoch, end offset) of its logs. later: how many requests find its partitions led."""
 
     def __init__(self, ends: dict[Place, tuple[int, int]], later: int = 0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A controller that has to know how far logs reach before it elects; the test is the brokers that it asks."""
+"""A controller that must learn how far logs reach before it elects; the test plays the brokers."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from logfleet.telemetry.decisions import Kind
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,
     Store,
-    noted,
+    recorded,
     running,
     soon,
     until,
@@ -27,10 +27,7 @@ BROKERS = (1, 2, 3)
 
 
 class Logs:
-    """ends: (epoch, end offset) by broker, of all partitions. asked: brokers, partition by partition.
-
-    Nobody is answered before `answering` is set.
-    """
+    """ends: (epoch, end offset) by broker, of all partitions. asked: brokers by partition."""
 
     def __init__(self, **ends: tuple[int, int]) -> None:
         self.ends = {int(name[1:]): end for name, end in ends.items()}
@@ -86,8 +83,10 @@ async def test_after_a_power_loss_of_all_the_longest_log_leads(store):
         state = await until_leader(node, "t", 2)
         assert state.recovering
         assert [sorted(each) for each in logs.asked] == [[1, 2, 3]]
-        (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
-        assert told.cause.startswith("no replica is sure to hold every record, and its log reaches")
+        (decision,) = recorded(node.decisions, Kind.UNCLEAN_ELECTION)
+        assert decision.cause.startswith(
+            "no replica is sure to hold every record, and its log reaches"
+        )
 
 
 async def test_what_need_not_ask_waits_for_no_answer(store):

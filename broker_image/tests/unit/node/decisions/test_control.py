@@ -16,7 +16,7 @@ from logfleet.node.decisions.control import RecordedControl
 from logfleet.telemetry.decisions import PER_SECOND_MAX, Decision, Decisions, Kind
 
 from broker_image.tests.unit.control.conftest import Cluster
-from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.cluster.controller_rig import recorded
 
 
 class Controlled(Cluster):
@@ -40,13 +40,13 @@ class Controlled(Cluster):
             self.recorder.written(image, txn, cause)
 
     def say(self, broker_id: int, **said: object) -> None:
-        """The broker writes its registration anew."""
+        """The broker rewrites its registration."""
         value = msgspec.structs.replace(self.image.brokers[broker_id].value, **said)
         self.put(keys.broker(broker_id), value)
         self.converge()
 
     def told(self, kind: Kind) -> list[Decision]:
-        return noted(self.decisions, kind)
+        return recorded(self.decisions, kind)
 
     def last(self, kind: Kind) -> Decision:
         return self.told(kind)[-1]

@@ -13,7 +13,10 @@ from logfleet.wire import uuids
 def image(
     *topics: tuple[str, int, tuple[int, ...], int], behind: tuple[str, int] = ("", 0)
 ) -> ClusterImage:
-    """Brokers 1 to 3 in the zones a to c; of each topic: name, min.insync.replicas, replicas, partitions. All are in sync but of one topic one broker."""
+    """Brokers 1 to 3 in the zones a to c; all replicas but one are in sync.
+
+    topics: name, min.insync.replicas, replicas, partitions.
+    """
     space = Keyspace()
     builder = ImageBuilder(ClusterImage())
 

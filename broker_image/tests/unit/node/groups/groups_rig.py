@@ -1,4 +1,4 @@
-"""What the tests of the group coordinator's shell stand on: a log in a directory, a partition whose followers may lag."""
+"""A rig for group coordinators: a log on disk, and a partition whose followers may lag."""
 
 import asyncio
 from typing import Any
@@ -53,7 +53,7 @@ def open_log(path: str, index: int = 0) -> PartitionLog:
 
 
 class LaggingPartition(LeaderPartition):
-    """A partition whose followers fetch only when told to, and whose disk can fail."""
+    """A partition whose followers fetch only on request, and whose disk can fail."""
 
     lags = False
     failure: OSError | None = None

@@ -1,4 +1,4 @@
-"""What a follower has read of the offsets topic when it is elected is what a new leader would read."""
+"""What a follower has read of the offsets topic equals what a new leader would read."""
 
 import asyncio
 import time
@@ -180,7 +180,7 @@ async def test_what_was_read_is_kept_under_the_next_leader_and_as_the_leader(rig
 
 @pytest.mark.asyncio
 async def test_a_log_that_is_cut_below_what_was_read_is_read_again(rig):
-    """As after an unclean election: what the cut records replaced nobody knows."""
+    """As after an unclean election: what the removed records replaced is not kept."""
     write(rig.log, offset_of("g", "t", 0, 5))
     write(rig.log, offset_of("g", "t", 0, 6))
     rig.commit()
@@ -236,7 +236,10 @@ async def test_nothing_is_applied_after_the_leader_has_taken_over(rig):
 
 @pytest.mark.asyncio
 async def test_the_loop_goes_on_while_much_is_read(rig):
-    """Read in one piece it would stand still for about 0.3 s. By its thread's processor time: a busy machine is not the loop's fault."""
+    """Without slices the loop would stop for about 0.3 s.
+
+    Measured by its thread's processor time: a busy machine does not matter.
+    """
     for start in range(0, 30_000, 1000):
         write(rig.log, *(offset_of("g", "t", start + part, 1) for part in range(1000)))
     rig.commit()

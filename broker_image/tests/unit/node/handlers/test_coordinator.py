@@ -50,7 +50,10 @@ async def test_before_version_4_one_group_is_asked_for(rig, version):
 
 
 async def test_this_broker_is_no_coordinator_before_it_leads(rig):
-    """Its image says that it does, and its disk has not written the leader epoch yet: it would answer NOT_COORDINATOR."""
+    """Its image makes it the leader, but the leader epoch is not on disk yet.
+
+    It would answer NOT_COORDINATOR.
+    """
     rig.host.know_topic(OFFSETS_TOPIC, {0: 1})
     assert single(rig, 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     rig.host.host(OFFSETS_TOPIC, 0)

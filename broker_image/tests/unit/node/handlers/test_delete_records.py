@@ -131,7 +131,10 @@ async def test_deletion_is_answered_when_all_live_replicas_have_learned_of_it(ho
 
 
 async def test_a_replica_that_is_away_is_not_waited_for(host) -> None:
-    """It hears of the log's start when it is back, before anybody reads there (Partition.lowWatermarkIfLeader)."""
+    """It learns the log start when it is back, before it serves reads.
+
+    Source: Partition.lowWatermarkIfLeader.
+    """
     partition = replicate(host, alive=(1, 2))
     fetch(partition, B, 5, start=4)
     assert await ask(host, ("topic", 0, 4)) == {("topic", 0): (0, 4)}

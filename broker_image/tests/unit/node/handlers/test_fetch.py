@@ -38,7 +38,7 @@ def test_records_and_ends_are_returned(host, version) -> None:
 
 
 def test_what_is_not_committed_is_not_returned(host) -> None:
-    """flush.messages holds it back; a reader that is there already is no error (Kafka: FetchIsolation)."""
+    """flush.messages delays the commit; a reader beyond it gets no error. Kafka: FetchIsolation."""
     partition = host.host_held()
     append(partition, b"a")
     append(partition, b"b")
@@ -141,7 +141,7 @@ def test_the_leader_is_returned_if_this_broker_does_not_lead(host, version) -> N
     answer = ask(host, request(("topic", 0, 0), ("topic", 1, 0), ("none", 0, 0)), version)
     rows = rows_of(answer)
     no_partition = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    # what nobody knows comes last, unknown ids first
+    # unknown ones come last, unknown ids first
     unknown = [ErrorCode.UNKNOWN_TOPIC_ID, no_partition] if version >= 13 else [no_partition] * 2
     assert [row.error_code for row in rows] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, *unknown]
     if version >= 16:

@@ -13,7 +13,7 @@ from broker_image.tests.unit.node.handlers.fetch_rig import append, fetch, reque
 
 
 class Reader:
-    """A consumer with a session: names what changed, is told what changed."""
+    """A consumer with a session: names what changed, gets what changed."""
 
     def __init__(self, host, version: int = 18) -> None:
         self.host = host
@@ -48,7 +48,7 @@ class Reader:
         return answer
 
     def told(self, *rows: tuple[Any, ...], **more: Any) -> list[tuple[str, int, Any]]:
-        """(topic, partition, its values or its error code) for each row of the answer, which is there at once."""
+        """(topic, partition, values or error code) for each row; the answer comes at once."""
         return self.taken(self.ask(*rows, **more))
 
     def taken(self, answer: FetchResponse) -> list[tuple[str, int, Any]]:
@@ -112,7 +112,7 @@ class TestSessions:
         for index in (0, 1, 2):
             append(host.host("t", index), bytes(100))
         limits = {"max_bytes": 1}
-        # what nobody knows comes last from the beginning; the first answer moves nothing
+        # unknown ones come last from the beginning; the first answer moves nothing
         reader.told(("t", 9, 0), ("t", 0, 0), ("t", 1, 0), ("t", 2, 0), **limits)
         given = [[index for _, index, _ in reader.told(**limits)] for _ in range(4)]
         assert given == [[0, 9], [1, 9], [2, 9], [0, 9]]
@@ -245,7 +245,7 @@ class Throttle:
 
 
 def test_a_throttled_fetch_leaves_its_session_as_it_was(host, monkeypatch):
-    """KIP-219: no records, and nothing of what it did not tell counts as told."""
+    """KIP-219: no records, and what it left out does not count as sent."""
     partition = host.host()
     append(partition, b"1")
     reader = Reader(host)

@@ -12,7 +12,7 @@ from logfleet.control.replication_quotas import Side
 from logfleet.net.peer import PARKED, Peer
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers.fetch import HANDLERS
-from logfleet.node.handlers.fetch_turns import HIGH_WATERMARK_S
+from logfleet.node.handlers.fetch_calls import HIGH_WATERMARK_S
 from logfleet.node.handlers.follower_fetch import FollowerFetch
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.batch import iterate_headers
@@ -36,9 +36,10 @@ LONG_MS = 60_000
 
 
 class Leader:
-    """Broker 1, which leads two partitions, and broker 2, which follows it in a session.
+    """A leader and a follower's connection.
 
-    forgets: each request comes by a connection of its own, so that all are decoded. decoded: how many were.
+    forgets: each request comes by a connection of its own, so that all are decoded. decoded: how
+    many were.
     """
 
     def __init__(self, host: Any, *, forgets: bool) -> None:
@@ -58,7 +59,10 @@ class Leader:
         self.link = FakeLink(self.peer)
 
     def send(self, *rows: tuple[str, int], **given: Any) -> Any:
-        """What the dispatcher returns for a fetch of (topic, offset)... given: fields of the request and its rows."""
+        """What the dispatcher returns for a fetch of (topic, offset)...
+
+        given: fields of the request and its rows.
+        """
         if self.forgets:
             self.connect()
         fields = {"current_leader_epoch": EPOCH, "last_fetched_epoch": EPOCH, "log_start_offset": 0}
@@ -73,7 +77,7 @@ class Leader:
         return self.dispatch(self.peer, memoryview(bytearray(frame))[SIZE_BYTES:])
 
     async def begin(self) -> None:
-        """The first requests of the session, and one by which the others are known."""
+        """The first requests of the session, and one by which the others are recognised."""
         reply = self.send(("topic", 0), ("other", 0), max_wait_ms=0)
         self.session_id = decoded(self.read(await self.link.wait(reply))).session_id
         append(self.partition, b"first")
@@ -137,7 +141,10 @@ Act = Callable[[Leader], object]
 async def compare(
     leaders: list[Leader], *, before: Act | None = None, meanwhile: Act | None = None, **given: Any
 ) -> tuple[bool, bytes]:
-    """One request to each, after `before`, and its answer, after `meanwhile`: whether the first was known, and the answer of both."""
+    """Send one request to each side, after `before`; read its answer, after `meanwhile`.
+
+    Returns whether the first was recognised, and the answer of both.
+    """
     answers, known = [], []
     for leader in leaders:
         await leader.begin()

@@ -180,7 +180,7 @@ def test_ends_are_known_without_a_thread(host, partition) -> None:
 
 
 class Reads:
-    """What is read of segments and indexes from now on: (how, path, whether by the loop's thread)."""
+    """Reads of segments and indexes from now on: (how, path, whether on the loop's thread)."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[str, str, bool]] = []
@@ -200,7 +200,7 @@ class Reads:
         return [(name, path) for name, path, on_loop in self.seen if on_loop]
 
     def take(self, suffix: str) -> set[str]:
-        """The files that were read; those of the next reads are told by the next call."""
+        """The files that were read; a next call returns those of later reads."""
         seen, self.seen = self.seen, []
         return {path for _, path, _ in seen if path.endswith(suffix)}
 
@@ -303,7 +303,7 @@ def test_versions_without_leader_epochs_do_not_get_one(host, partition) -> None:
 
 @pytest.fixture
 def behind(host):
-    """A new leader that knows one of three records to be committed; times 100, 101, 102."""
+    """A new leader whose high watermark is 1, of three records; times 100, 101, 102."""
     made = host.host("behind")
     for time in (100, 101, 102):
         made.append(build_batch([Record(None, b"v", NOW + time)]), NOW)
@@ -335,6 +335,6 @@ def test_what_is_known_to_be_committed_is_found_at_once(host, behind) -> None:
 
 
 def test_a_follower_learns_where_the_log_ends_whatever_is_committed(host, behind) -> None:
-    """It cuts its own log there; at the high watermark it would cut what others may count on (KIP-101)."""
+    """It truncates its log there; the high watermark would be too low (KIP-101)."""
     assert behind.high_watermark < behind.log_end_offset
     assert ask(host, (0, -1), topic="behind", replica=2) == [(0, behind.log_end_offset, -1, 5)]

@@ -92,7 +92,7 @@ def test_followers_are_sent_nowhere(in_racks) -> None:
 
 
 def host_followed(host: Host) -> FollowerPartition:
-    """A partition that broker 2 leads. It holds two records, of which one is known to be committed."""
+    """A partition that broker 2 leads, with two records below and one above the high watermark."""
     host.know_topic("topic", {0: 2})
     topic_id = topic_id_of("topic")
     log = host._dir.create(TopicPartition("topic", 0), uuids.to_text(topic_id), LogConfig(), NOW)
@@ -130,7 +130,7 @@ def test_a_follower_fences_consumers_of_another_leader_epoch(host) -> None:
 def test_a_client_that_has_to_go_to_the_leader_learns_first_that_there_is_another_epoch(
     host,
 ) -> None:
-    """Partition.getLocalLog: it may be that this broker leads in the epoch that the client knows."""
+    """Partition.getLocalLog: this broker may lead in the epoch that the client sends."""
     host_followed(host)
     for epoch, error in (
         (EPOCH - 1, ErrorCode.FENCED_LEADER_EPOCH),

@@ -71,7 +71,7 @@ async def commit(rig, version, topics, group_id="g", **fields):
 
 
 async def fetch(rig, version, topics):
-    """topics: (name, id, partitions), or None for all. Offsets and errors by topic and partition."""
+    """topics: (name, id, partitions), None for all. Returns offsets and errors."""
     if version >= 8:
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
         if topics is not None:

@@ -15,7 +15,7 @@ from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
 
-from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.cluster.controller_rig import recorded
 from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated
 
 NOW = 1_700_000_000_000
@@ -138,7 +138,7 @@ def transactional() -> bytearray:
         (None, 12, -1, ErrorCode.INVALID_RECORD),
         (bytearray(), 12, -1, ErrorCode.INVALID_RECORD),
         (bytearray(60), 12, -1, ErrorCode.CORRUPT_MESSAGE),
-        (bytearray(10), 12, 2, ErrorCode.INVALID_RECORD),  # what is no batch is told first
+        (bytearray(10), 12, 2, ErrorCode.INVALID_RECORD),  # a malformed batch comes first
         (batch(b"x") + batch(b"y"), 12, -1, ErrorCode.INVALID_RECORD),
         (batch(b"x"), 12, 2, ErrorCode.INVALID_REQUIRED_ACKS),
         (batch(b"x", codec=Codec.ZSTD), 6, -1, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
@@ -215,7 +215,7 @@ def test_a_missing_leader_is_returned_with_the_epoch(host) -> None:
 
 
 def test_invalid_acks_are_reported_before_the_leader(host) -> None:
-    """ReplicaManager.appendRecords; what is not there at all is told before."""
+    """ReplicaManager.appendRecords; an unknown partition comes first."""
     host.know_topic("topic", {0: 2})
     asked = request(("topic", 0, batch(b"x")), ("topic", 7, batch(b"x")), acks=2)
     rows = ask(host, asked, 12).responses[0].partition_responses
@@ -418,13 +418,13 @@ def test_a_lack_of_replicas_in_sync_is_recorded_once_for_each_state_of_the_parti
     partition = host.host(replicas_state=replicated(isr=(A,)))
     for _ in range(3):
         ask(host, request(("topic", 0, batch(b"a")), acks=-1))
-    (told,) = noted(host.decisions, Kind.REFUSAL)
-    assert told.cause == "acks=all is refused: 1 in sync, min.insync.replicas is 2"
-    assert (told.topic, told.partition) == ("topic", 0)
+    (decision,) = recorded(host.decisions, Kind.REFUSAL)
+    assert decision.cause == "acks=all is refused: 1 in sync, min.insync.replicas is 2"
+    assert (decision.topic, decision.partition) == ("topic", 0)
     state = partition.replicas_state.state
     assert partition.learned(state.changed(min_isr=3), 9)
     ask(host, request(("topic", 0, batch(b"a")), acks=-1))
-    assert len(noted(host.decisions, Kind.REFUSAL)) == 2
+    assert len(recorded(host.decisions, Kind.REFUSAL)) == 2
 
 
 @pytest.mark.asyncio

@@ -1,4 +1,4 @@
-"""What follows a batch that was refused for now, on the same connection: requests of an idempotent producer that were on their way together."""
+"""Batches that follow a temporarily refused one, from an idempotent producer's connection."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ class Connection:
         self._peer = Peer("PLAINTEXT")
 
     def send(self, sequence: int, **how: int) -> int:
-        """The error, as far as it is known at once."""
+        """The error, if the answer comes at once."""
         row = self.row(sequence, **how)
         return NONE if row is None else row.error_code
 
@@ -94,7 +94,7 @@ def test_a_gap_that_is_real_is_reported_once_the_producer_tries_again(host, conn
 @pytest.mark.parametrize("version", [12, 13])
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_producer_that_is_new_here_begins_with_its_first_batch(host, is_known, version) -> None:
-    """Anything would be taken from it: its second batch, and then the first would be out of order for ever."""
+    """Its second batch would be accepted, and then the first is out of order for ever."""
     connection = Connection(host)
     if is_known:
         host.know_topic("topic", {0: 2})
@@ -144,7 +144,7 @@ def test_a_lasting_error_does_not_refuse_the_next_batch(host, connection) -> Non
 
 @pytest.mark.asyncio
 async def test_requests_that_are_known_by_their_bytes_are_held_to_it_too(sides) -> None:
-    """The first of the connection is of no producer; what follows differs from it in the records only."""
+    """The connection's first request has no producer id; later ones differ only in the records."""
     side, _ = sides
     side.host.host("topic", 0, replicas_state=replicated(isr=(A, B)))
 

@@ -1,4 +1,4 @@
-"""Kafka's own rows for users that have no SCRAM credentials, as this version has none of any user."""
+"""Kafka's rows for users without SCRAM credentials: in this version no user has any."""
 
 from logfleet.node.handlers.scram_credentials import describe_scram_credentials
 from logfleet.wire.codec import encode

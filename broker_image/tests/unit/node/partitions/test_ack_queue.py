@@ -56,7 +56,7 @@ def _note(order: list[int], end_offset: int, _: object) -> None:
 
 
 async def step() -> None:
-    """What was decided in this step of the loop has been told."""
+    """What was decided in this step of the loop has been reported."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 

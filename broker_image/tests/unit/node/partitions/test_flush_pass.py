@@ -32,7 +32,7 @@ LOGS = 2 * THREADS
 
 
 class Disk:
-    """Syncs of segments wait for `may_go`, which lets one of them go; in `errors` is how those of a partition end."""
+    """Syncs of segments wait for `may_go`, one at a time; `errors`: their outcome by partition."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may_go = threading.Semaphore(0)
@@ -62,7 +62,10 @@ def disk(monkeypatch):
 
 
 class Node:
-    """A log directory with LOGS logs of a record each, and what maintains it. failed: partitions whose disk failed."""
+    """A log directory with LOGS logs of a record each, and its maintenance.
+
+    failed: partitions whose disk failed.
+    """
 
     def __init__(self, path: str) -> None:
         self.files = PosixFiles()
@@ -132,7 +135,7 @@ async def test_a_long_pass_brings_checkpoints_of_what_it_has_done(
 
 
 async def test_what_followers_commit_after_a_flush_is_checkpointed_too(node, disk) -> None:
-    """Else a crash would bring back the high watermark of the last record's flush, however long ago."""
+    """Else a crash would bring back the high watermark of the last flush, however old."""
     name = TopicPartition("t", 0)
     node.table.add(Replica("t", bytes(16), 0, node.log_dir.logs[name]))
     disk.may_go.release(LOGS)

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class SlowDisk(Flusher):
-    """Completes a flush when it is told to, or fails it."""
+    """Completes or fails a flush on request."""
 
     def __init__(self, files: Any) -> None:
         super().__init__(files)
@@ -197,7 +197,7 @@ async def test_after_the_end_nothing_waits(bench) -> None:
 
 
 class InlineFlusher(Flusher):
-    """Works in the loop's own thread: a simulated disk knows no other."""
+    """Works in the loop's own thread: a simulated disk has no other."""
 
     async def run(self, work: Callable[..., Any], *args: object) -> Any:
         await asyncio.sleep(0)

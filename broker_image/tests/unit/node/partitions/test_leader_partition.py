@@ -57,7 +57,7 @@ def test_waiters_are_notified_of_what_is_new_only(partition) -> None:
 
 
 def test_what_is_committed_stays_so_when_less_of_it_is_on_disk(partition) -> None:
-    """A flush that began before the last append, which flush.messages does not hold back, tells where it began."""
+    """A flush that began before the last append reports the lower end at which it began."""
     partition.append(batch(b"a"), NOW)
     partition.append(batch(b"b"), NOW)
     partition.own_part_done(1)

@@ -30,7 +30,10 @@ pytestmark = pytest.mark.asyncio
 
 
 class Rig:
-    """Three directories; partitions of topic t are led here, as far as `add` has made them. wait_ms: of the throttle."""
+    """Three directories; this broker leads the partitions of t that `add` makes.
+
+    wait_ms: of the throttle.
+    """
 
     def __init__(self, path: Path) -> None:
         open_files = OpenFiles(PosixFiles())

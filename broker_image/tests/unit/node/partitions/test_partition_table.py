@@ -56,7 +56,7 @@ def test_a_removed_replica_is_gone_and_its_waiters_are_notified(table, rig) -> N
 
 
 def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
-    """Whoever holds one that is over sees that."""
+    """Code that holds an ended role sees that."""
     led = partition(rig)
     table.add(led)
     assert (list(table.led()), list(table)) == ([led], [led])

@@ -30,7 +30,7 @@ def test_what_is_committed_passes_on_when_the_role_changes(rig: Any) -> None:
 
 
 class Waiting:
-    """Who waits at a partition: the bytes that it was told of, and whether the log's start moved and the role ended."""
+    """A waiter: the bytes it was notified of, whether the log start moved and the role ended."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []

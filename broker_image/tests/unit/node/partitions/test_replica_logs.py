@@ -69,7 +69,7 @@ async def test_a_stray_that_could_not_be_set_aside_is_not_taken_for_the_topics_l
 async def test_a_log_that_took_the_name_meanwhile_is_not_taken_for_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Two wait for the old log's disk: the first one deletes it, and the name is another topic's by then."""
+    """Two wait for the old log's disk: the first deletes it; then the name is another topic's."""
     async with Broker(config(tmp_path)) as broker:
         logs, (log_dir,) = broker.local._logs, broker.log_dirs
         log_dir.create(T0, "A" * 22, LogConfig(), NOW)

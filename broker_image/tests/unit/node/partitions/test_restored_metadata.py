@@ -1,4 +1,7 @@
-"""A metadata store brought back from a backup that is older than the logs: what docs/restoring-metadata.md says of it is so."""
+"""A metadata store restored from a backup that is older than the logs.
+
+It behaves as docs/restoring-metadata.md describes.
+"""
 
 import shutil
 from pathlib import Path
@@ -109,7 +112,7 @@ async def init_producer(broker: Broker) -> ProducerStamp:
 
 
 async def aged(node: Node) -> int:
-    """A topic with a record from before the backup and one from long after it; the second's leader epoch."""
+    """A topic with a record from before the backup and a much later one; the latter's epoch."""
     async with node.broker() as broker:
         await create_topic(broker, "t")
         assert (await produce(broker, b"before")).base_offset == 0
@@ -166,7 +169,10 @@ async def test_a_log_that_is_newer_than_the_store_is_kept_and_believed_once_fenc
 
 
 async def first_of_a_new_producer(node: Node, *, raised: bool) -> tuple[Any, int]:
-    """The answer to its first record, after a restoring that forgot a producer which had written one, and where the log ends then."""
+    """The answer to a new producer's first record after a restoring, and the log's end then.
+
+    An earlier producer with that id had written a record before it.
+    """
     async with node.broker() as broker:
         await create_topic(broker, "t")
     node.back_up()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio
 async def test_a_log_without_a_topic_id_goes_with_the_topic_of_its_name(
     tmp_path: Path, metadata: str | None
 ) -> None:
-    """A power loss may leave that; Kafka calls each of them a stray (TopicsImage.isStrayReplica)."""
+    """A power loss may cause that; Kafka calls such a log a stray (TopicsImage.isStrayReplica)."""
     async with Broker(config(tmp_path)) as broker:
         await create_topic(broker, "t")
     file = tmp_path / "data" / "t-0" / "partition.metadata"

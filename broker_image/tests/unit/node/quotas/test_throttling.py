@@ -161,7 +161,10 @@ def test_a_consumer_gets_no_records_and_they_do_not_count(rig: Rig) -> None:
 
 
 def test_time_on_the_loop_is_charged(rig: Rig) -> None:
-    """0.2 s in ten windows are 2 % of a second's time: 100 % over the quota, so 10 s, of which one window at a time."""
+    """0.2 s in ten windows are 2 % of a second: 100 % over the quota, so 10 s.
+
+    The throttle is limited to one window at a time.
+    """
     rig.limit(request_percentage=1.0)
     rig.busy_s = 0.1
     assert rig.ask(ListGroupsRequest(), 3).throttle_time_ms == 0

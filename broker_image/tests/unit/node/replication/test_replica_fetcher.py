@@ -39,7 +39,7 @@ from logfleet.wire.messages import (
 )
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
-from broker_image.tests.unit.node.cluster.controller_rig import noted, until
+from broker_image.tests.unit.node.cluster.controller_rig import recorded, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -67,7 +67,7 @@ def row(index: int = 0, **fields: Any) -> FetchResponse.PartitionData:
 
 
 class Leader(FakeBroker):
-    """Answers a Fetch when the test says so: `asked` is the next request, `answer` is what it gets."""
+    """Answers a Fetch when the test wants it. asked: the next request; answer: the reply."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Follower:
     """Broker 2, on a real log directory.
 
     leader: where the image says that its leader is; leader_registered: that leader's broker epoch.
-    cuts: offsets to which logs were cut; attempts: how often it looked for its leader.
+    cuts: offsets to which logs were cut; attempts: how often it looked up its leader.
     """
 
     def __init__(self, path: Path, leader: Leader, files: Files | None = None) -> None:
@@ -324,10 +324,10 @@ async def test_a_log_that_diverges_is_cut_while_others_are_fetched(me, leader) -
         assert named(asked) == [(0, 1)]
         assert asked.topics[0].partitions[0].last_fetched_epoch == 3
         assert me.cuts == [1]
-    (told,) = noted(me.decisions, Kind.TRUNCATION)
-    assert told.cause == "broker 1, which leads in epoch 5, does not have what was behind it"
-    assert (told.topic, told.partition, told.broker) == ("topic", 0, 2)
-    assert told.facts == {"end_offset": [2, 1], "leader": 1, "leader_epoch": 5}
+    (decision,) = recorded(me.decisions, Kind.TRUNCATION)
+    assert decision.cause == "broker 1, which leads in epoch 5, does not have what was behind it"
+    assert (decision.topic, decision.partition, decision.broker) == ("topic", 0, 2)
+    assert decision.facts == {"end_offset": [2, 1], "leader": 1, "leader_epoch": 5}
 
 
 async def test_a_log_that_ends_before_the_leaders_starts_is_reset(me, leader) -> None:
@@ -349,9 +349,9 @@ async def test_a_log_that_ends_before_the_leaders_starts_is_reset(me, leader) ->
         await until(lambda: me.cuts == [100])
         assert named(await leader.asked_about(0)) == [(0, 100)]
         assert followed.log.log_start_offset == 100
-    (told,) = noted(me.decisions, Kind.TRUNCATION)
-    assert told.cause.endswith("does not have the end of this one, which begins anew")
-    assert told.facts["end_offset"] == [0, 100]
+    (decision,) = recorded(me.decisions, Kind.TRUNCATION)
+    assert decision.cause.endswith("does not have the end of this one, which begins anew")
+    assert decision.facts["end_offset"] == [0, 100]
 
 
 async def test_an_empty_log_begins_where_the_leaders_first_batch_does(me, leader) -> None:
@@ -379,7 +379,7 @@ async def test_an_empty_log_begins_where_the_leaders_first_batch_does(me, leader
     ],
 )
 async def test_a_partition_that_is_refused_pauses_and_is_asked_for_again(me, leader, error) -> None:
-    """The leader may not have heard yet that it leads: no image will tell when it has."""
+    """The leader may not have seen yet that it leads: no image will show when it has."""
     one, other = me.follow(0), me.follow(1)
     async with fetching(me, leader, one, other):
         await leader.asked()

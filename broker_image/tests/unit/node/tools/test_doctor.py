@@ -70,7 +70,7 @@ async def test_a_running_broker_is_known_again_and_a_stranger_is_not(tmp_path):
 
 
 def one_of_a_fleet(broker: FakeBroker, node_id: int) -> None:
-    """Let it answer as one of brokers 1 and 2: each knows all of the cluster, and no configuration but its own."""
+    """Let it answer as brokers 1 and 2: each has the whole image but only its own configuration."""
     rows = [DescribeClusterResponse.DescribeClusterBroker(broker_id=each) for each in (1, 2)]
 
     def configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse:

@@ -16,7 +16,7 @@ def request(level: int, feature: str = FEATURE, *, validate_only: bool = False):
 
 
 async def able(node) -> None:
-    """This broker says that it can do 2; in the same breath, as an old registration of it would be in doubt."""
+    """This broker supports level 2; it says so without a new registration."""
     told = BrokerValue("again", node.image.brokers[node.node_id].value.listeners, level=2)
     await node.write(Put(keys.broker(node.node_id), keys.encode(told)))
 
@@ -53,7 +53,10 @@ async def test_rows_are_reported_by_versions_before_2_and_only_of_what_was_done(
 async def test_a_broker_that_cannot_do_it_is_named(node):
     assert await ask(node, 2) == (
         "INVALID_UPDATE_VERSION",
-        f"{FAILED}Invalid update version 2 for feature {FEATURE}. Broker 1 only supports versions 1-1",
+        (
+            f"{FAILED}Invalid update version 2 for feature {FEATURE}. "
+            "Broker 1 only supports versions 1-1"
+        ),
     )
 
 

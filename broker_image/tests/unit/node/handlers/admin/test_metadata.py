@@ -306,7 +306,7 @@ async def test_only_brokers_are_described(node, endpoint, error):
 
 
 async def test_a_replica_in_a_directory_that_is_offline_is_reported_by_every_broker(node, topic):
-    """KRaftMetadataCache: no leader, LEADER_NOT_AVAILABLE, the replica among the offline ones, its broker there."""
+    """KRaftMetadataCache: LEADER_NOT_AVAILABLE, and an offline replica though its broker is up."""
     registered = node.image.brokers[1].value
     told = msgspec.structs.replace(registered, offline={uuids.to_text(topic.id): (1,)})
     await node.write(Put(keys.broker(1), keys.encode(told)))
@@ -325,7 +325,7 @@ async def test_a_replica_in_a_directory_that_is_offline_is_reported_by_every_bro
     rows = described.topics[0].partitions
     assert [(each.error_code, each.leader_id, each.offline_replicas) for each in rows] == [
         (ErrorCode.NONE, 1, []),
-        (ErrorCode.NONE, -1, [1]),  # that nobody leads is no error of a description
+        (ErrorCode.NONE, -1, [1]),  # a missing leader is no error of a description
         (ErrorCode.NONE, 1, []),
     ]
     assert [each.leader_id for each in described.topics[0].partitions] == [1, -1, 1]
@@ -333,7 +333,10 @@ async def test_a_replica_in_a_directory_that_is_offline_is_reported_by_every_bro
 
 
 async def test_eligible_leaders_are_reported_and_the_last_one_where_nobody_is_in_sync(node, topic):
-    """KIP-966: the last known ELR is the last leader, once the ISR is empty (PartitionChangeBuilder.maybeUpdateLastKnownLeader)."""
+    """KIP-966: once the ISR is empty, the last known ELR is the last leader.
+
+    Source: PartitionChangeBuilder.maybeUpdateLastKnownLeader.
+    """
     first, last, *_ = topic.partitions
     states = (
         first.changed(replicas=(1, 2, 3), elr=(2,), min_isr=2, last_leader=1),

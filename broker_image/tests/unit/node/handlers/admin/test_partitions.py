@@ -15,7 +15,7 @@ from logfleet.wire.messages import (
     ListPartitionReassignmentsRequest,
 )
 
-from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.cluster.controller_rig import recorded
 
 pytestmark = pytest.mark.asyncio
 PREFERRED, UNCLEAN = 0, 1
@@ -90,8 +90,8 @@ async def test_leaders_are_moved_to_preferred_replicas_and_to_the_remaining_ones
     assert await elect(node, {"t": [moved]}, UNCLEAN) == ("NONE", [("t", moved, "NONE")])
     assert node.image.topic("t").partitions[moved].leader == 2
     assert node.controller.recorder.unclean_elections == 1
-    (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
-    assert told.cause.startswith("ElectLeaders requests it: broker 2")
+    (decision,) = recorded(node.decisions, Kind.UNCLEAN_ELECTION)
+    assert decision.cause.startswith("ElectLeaders requests it: broker 2")
 
 
 async def test_the_longest_of_those_that_are_left_is_elected_on_demand(node, monkeypatch):
@@ -187,7 +187,7 @@ async def test_a_partition_moves_and_is_listed_until_it_is_there(node, versions)
     image = await node.until(lambda image: image.topic("t").partitions[index].replicas == (2,))
     assert image.topic("t").partitions[index].leader == 2
     assert await moving(node) == []
-    causes = [each.cause for each in noted(node.decisions, Kind.REASSIGNMENT)]
+    causes = [each.cause for each in recorded(node.decisions, Kind.REASSIGNMENT)]
     assert causes[-2:] == [
         "AlterPartitionReassignments requests it",
         "all replicas of the target are in sync",

@@ -144,7 +144,7 @@ async def test_a_request_that_waits_for_a_connection_asks_the_present_controller
 
 @pytest_asyncio.fixture(params=["controller", "other"])
 async def replaced_once(fleet, monkeypatch, request):
-    """A broker to ask, and the count of operations: as the controller comes to the second one, it is replaced."""
+    """A broker, and a count of operations: at the second one its controller is replaced."""
     controller, other = fleet
     submit, count = controller.controller.submit, []
 

@@ -25,7 +25,7 @@ Consumers that read from the follower wait for it too (KIP-392). Kafka: replica.
 Wanted: TypeAlias = dict[Key, FetchRequest.FetchPartition]
 
 
-class Turn(ParkedRequest):
+class FetchCall(ParkedRequest):
     """One request that names all it wants. While it waits it is a `Waiter` of its partitions."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Turn(ParkedRequest):
         self._wanted = wanted
         self._timers: list[Timer] = []
 
-    def answer_or_wait(self, reading: FetchRead) -> "FetchResponse | Turn":
+    def answer_or_wait(self, reading: FetchRead) -> "FetchResponse | FetchCall":
         """Answer with what was read, if that is enough or nothing more can come; else wait."""
         if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
             return self._answer_or_throttle(reading)
@@ -155,7 +155,7 @@ class Turn(ParkedRequest):
         return reading.answer(rows, session.id)
 
 
-class SessionTurn(Turn):
+class SessionFetchCall(FetchCall):
     """One request of a session: it reads only what is due and returns only what is new."""
 
     def __init__(
