@@ -52,7 +52,10 @@ class Disks:
         await self._flusher.run(self._log_dirs.note_running)
 
     def remember(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Checkpoint these when the directories are closed: nothing is committed any more."""
+        """Keep the high watermarks for the checkpoints at the close.
+
+        Nothing is committed any more.
+        """
         self._high_watermarks = high_watermarks()
 
     async def _close(self, log_dir: LogDir) -> None:

@@ -40,8 +40,8 @@ class Membership:
 
     value: what this broker registers with; `update` replaces it. on_registered, on_lost: as
     Registrar calls them. on_active: called with the broker epoch when the controller has made a
-    registration of this process active. By then the broker is no longer in an ISR or an eligible
-    leader because of records that it may lack.
+    registration of this process active. By then no partition has the broker in its ISR, or as an
+    eligible leader, for records that it may lack.
     """
 
     def __init__(

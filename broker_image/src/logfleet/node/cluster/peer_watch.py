@@ -3,7 +3,7 @@
 Each broker keeps an idle connection to some others (`control.brokers.suspects`). The kernel closes
 it when the process ends, however it ends. A broker that is then refused a new connection reports
 the peer in the metadata store, and deletes the controller's key if the peer was the controller: a
-mistake has no effect, as each write of a controller compares its key. The controller probes the
+mistake does no harm, as each write of a controller compares its key. The controller probes the
 reported brokers, and fences those whose probe fails too. A machine that is cut off refuses nothing:
 there the lease decides.
 """

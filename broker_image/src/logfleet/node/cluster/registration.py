@@ -125,7 +125,7 @@ async def join_cluster(
 
     on_disk: cluster.id of this broker's meta.properties, None if it holds no data. unreadable: log
     directories that may hold data, with their errors. level: the highest feature level that this
-    broker supports; a new cluster starts with it, as no older version has to be supported. Raises
+    broker supports; a new cluster starts with it, as there is no older version to return to. Raises
     LevelTooHigh. Raises WrongCluster if this broker holds data of another cluster, or the store has
     lost its own: a store that was wiped or mistaken must not make brokers drop their logs. Raises
     NoCluster if an unreadable directory may hold data of an older cluster. Waits as long as the

@@ -2,8 +2,8 @@
 
 When it starts to lead one, it reads what it has not read as a follower (`standby_coordinators`),
 one partition after the other and in slices. The groups start once all that was in the log at the
-election is committed: a commit that was never acknowledged must not be shown early, nor dropped, as
-it may have been acknowledged by the former leader. Until then requests for its groups get
+election is committed: until then a commit may be neither shown nor dropped, as it may get lost, or
+the former leader may have acknowledged it. Until then requests for its groups get
 COORDINATOR_LOAD_IN_PROGRESS. When it stops to lead a partition, it drops its groups at once. All
 sessions and rebalances share one timer.
 """

@@ -2,7 +2,7 @@
 
 It serves the partition once the new leader epoch is on disk (KAFKA-16541).
 
-While the metadata store does not answer, a partition whose other replicas do not confirm this
+While the metadata store does not answer, a partition for which other brokers do not confirm this
 leader is suspended (`logfleet.node.cluster.failsafe`): this broker stops leading it, but keeps the
 state of the replicas. If the store answers again and the registration still stands, it goes on with
 that state in the same leader epoch.

@@ -97,7 +97,7 @@ class LocalPartitions:
 
     @property
     def refused_writes(self) -> int:
-        """How many writes the store has refused, of confirmed deletions and of log directories."""
+        """Count of refused store writes: confirmations of deletions, records of log directories."""
         return self._deletions.refused.count + self._missing.refused.count
 
     async def run(self) -> None:

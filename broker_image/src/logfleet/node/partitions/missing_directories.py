@@ -1,4 +1,4 @@
-"""Takes offline what the recorded log directories that are missing may hold.
+"""Takes partitions offline whose logs may be in a missing log directory.
 
 `control.log_directories` gives the reasons.
 """

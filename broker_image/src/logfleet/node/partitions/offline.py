@@ -8,7 +8,7 @@ from logfleet.wire import uuids
 OFFLINE_REPORTED_MAX: Final = 10_000
 """Partitions that a broker reports; at 30 bytes each that is a third of a store write.
 
-The others still answer KAFKA_STORAGE_ERROR, but their leader learns nothing of it.
+The others answer KAFKA_STORAGE_ERROR, though the metadata still names their leader.
 """
 
 

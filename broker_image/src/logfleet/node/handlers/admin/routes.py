@@ -51,7 +51,7 @@ WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
 UNFENCED: Final[frozenset[type[msgspec.Struct]]] = frozenset(
     {*WORK, EnvelopeRequest, ApiVersionsRequest, DescribeClusterRequest}
 )
-"""Requests that a broker serves even if it leads nothing.
+"""Requests whose answers do not depend on this broker leading anything.
 
 A change is a store write that compares what it rests on: a success is one, whoever leads by now.
 Brokers send the last two to each other while the metadata store does not answer
