@@ -61,7 +61,7 @@ class Disks:
     async def _close(self, log_dir: LogDir) -> None:
         self._disk_space.give_up(log_dir.path)
         if log_dir not in self._log_dirs.dirs:
-            return  # it failed
+            return  # the directory has failed
         if not log_dir.is_loaded:
             log_dir.abandon()
             return

@@ -248,7 +248,7 @@ class ParkedRequest:
                 assert not isinstance(response, bytes | list | EncodedRows), "it is charged for"
                 usage.charge(self._measured, response)
             answer = self.answer(response, ready)
-        except Exception as error:  # noqa: BLE001  the supervisor of what answers later
+        except Exception as error:  # noqa: BLE001  the supervisor of later answers
             self._peer.refuse(str(self.failed(error)))
         else:
             self._peer.answer(answer)

@@ -60,7 +60,7 @@ class Rows(msgspec.Struct, frozen=True):
     name: str
     rest: Callable[[Any, list[Any]], msgspec.Struct]
 
-    def left(self, answer: msgspec.Struct) -> list[Any]:
+    def undone(self, answer: msgspec.Struct) -> list[Any]:
         return [row for row in self._of(answer) if row.error_code == ErrorCode.NOT_CONTROLLER]
 
     def joined(self, earlier: msgspec.Struct, later: msgspec.Struct) -> msgspec.Struct:
@@ -167,10 +167,10 @@ class ControllerAccess:
         attempt = _Attempt(work, request, origin)
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                answer = attempt.whole(await self._try(attempt))
+                answer = attempt.complete(await self._try(attempt))
                 while answer is None:
                     await asyncio.sleep(AGAIN_S)
-                    answer = attempt.whole(await self._try(attempt))
+                    answer = attempt.complete(await self._try(attempt))
         except TimeoutError:
             return attempt.joined(attempt.refuse(attempt.error_of_silence))
         await self._until_seen(work, request, answer, before)
@@ -267,15 +267,15 @@ class _Attempt:
         self.error_of_silence = ErrorCode.NOT_CONTROLLER
         self.wait_s = 0.0 if work.timeout_ms is None else work.timeout_ms(request) / 1000
 
-    def whole(self, answer: msgspec.Struct | None) -> msgspec.Struct | None:
+    def complete(self, answer: msgspec.Struct | None) -> msgspec.Struct | None:
         """The answer to the whole request, with earlier answers; None while some of it is left."""
         if answer is None:
             return None
         answer = self.joined(answer)
         rows = self.work.rows
-        if rows is None or not (left := rows.left(answer)):
+        if rows is None or not (undone := rows.undone(answer)):
             return answer
-        self._earlier, self.request = answer, rows.rest(self.request, left)
+        self._earlier, self.request = answer, rows.rest(self.request, undone)
         return None
 
     def joined(self, answer: msgspec.Struct) -> msgspec.Struct:

@@ -131,7 +131,7 @@ class ControllerLoop:
                 try:
                     await self._campaign(lease)
                 finally:
-                    with contextlib.suppress(StoreUnavailable):  # then it ends by itself
+                    with contextlib.suppress(StoreUnavailable):  # then it expires
                         await lease.revoke()
             except (StoreUnavailable, StoreRefused) as error:
                 log.warning("controller_election_delayed", reason=str(error))

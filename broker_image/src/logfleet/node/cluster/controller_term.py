@@ -151,7 +151,7 @@ class Term:
         """
         self._refuse_waiting()
         if self._current is not None:
-            with contextlib.suppress(NotControllerError):  # answered
+            with contextlib.suppress(NotControllerError):  # `_answer` has refused the operation
                 await self._current
 
     async def close(self) -> None:

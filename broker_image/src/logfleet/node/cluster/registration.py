@@ -203,13 +203,13 @@ async def register(
             continue
         if taken_at_s is None:
             taken_at_s = loop.time()
-            log.warning("broker_id_taken", broker=broker_id, holder=_described(held))
+            log.warning("broker_id_taken", broker=broker_id, holder=_holder(held))
         try:
             async with asyncio.timeout_at(taken_at_s + taken_s_max):
-                await _released(store, held)
+                await _until_released(store, held)
         except TimeoutError:
             raise IdTaken(
-                f"broker id {broker_id} is held by another process, {_described(held)}"
+                f"broker id {broker_id} is held by another process, {_holder(held)}"
             ) from None
 
 
@@ -377,7 +377,7 @@ async def _give_up(lease: Lease) -> None:
         await lease.revoke()
 
 
-async def _released(store: MetadataStore, held: KeyValue) -> None:
+async def _until_released(store: MetadataStore, held: KeyValue) -> None:
     """Return once `held` is deleted or created again."""
     async with aclosing(store.watch(held.key)) as changes:
         async for change in changes:
@@ -400,7 +400,7 @@ async def retry_while_unavailable(call: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(UNAVAILABLE_PAUSE_S)
 
 
-def _described(held: KeyValue) -> str:
+def _holder(held: KeyValue) -> str:
     value = msgspec.json.decode(held.value, type=BrokerValue)
     where = ", ".join(f"{each.name}://{each.host}:{each.port}" for each in value.listeners)
     return f"incarnation {value.incarnation} at {where or 'no address'}"

@@ -82,7 +82,7 @@ class RecordedControl:
         topic = image.topic_by_id(uuids.from_text(uuid))
         before = image.partition(topic.id, int(index)) if topic else None
         if topic is None or before is None:
-            return  # it is new
+            return  # the partition is new
         after = msgspec.json.decode(write.value, type=PartitionValue)
         isr = [before.isr_ids, [broker_id for broker_id, _ in after.isr]]
         elr = {"elr": [before.elr, after.elr]} if before.elr or after.elr else {}

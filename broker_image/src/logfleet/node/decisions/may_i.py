@@ -12,11 +12,11 @@ NAMED_MAX: Final = 20
 """Partitions that an answer names; all are counted."""
 
 
-class WrongQuestion(ValueError):
+class WrongMayIRequest(ValueError):
     """The request names brokers or a zone that do not exist. The text says which exist."""
 
 
-class Named(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+class NamedPartition(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     """A partition. rule: the objection; can_heal: whether waiting may help (see Objection)."""
 
     topic: str
@@ -34,22 +34,22 @@ class MayIAnswer(msgspec.Struct, frozen=True):
 
     may: bool
     brokers: list[int]
-    forbidden: list[Named]
+    forbidden: list[NamedPartition]
     forbidden_count: int
     curable_count: int
-    under_replicated: list[Named]
+    under_replicated: list[NamedPartition]
     under_replicated_count: int
 
 
 def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> MayIAnswer:
-    """About the brokers that `stop` names and all in `zones` together. Raises WrongQuestion.
+    """About the brokers that `stop` names and all in `zones` together. Raises WrongMayIRequest.
 
     Takes milliseconds per thousand partitions.
     """
     brokers = _brokers(image, stop, zones)
     forbidden = sorted(
         (
-            Named(each.topic, each.index, each.rule, each.can_heal)
+            NamedPartition(each.topic, each.index, each.rule, each.can_heal)
             for each in objections(image, brokers)
         ),
         key=lambda each: (not each.can_heal, each),
@@ -61,7 +61,7 @@ def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> Ma
         forbidden=forbidden[:NAMED_MAX],
         forbidden_count=len(forbidden),
         curable_count=sum(each.can_heal is True for each in forbidden),
-        under_replicated=[Named(*each) for each in touched[:NAMED_MAX]],
+        under_replicated=[NamedPartition(*each) for each in touched[:NAMED_MAX]],
         under_replicated_count=len(touched),
     )
 
@@ -71,14 +71,14 @@ def _brokers(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> 
     for text in stop:
         if not text.isdecimal() or int(text) not in image.brokers:
             there = ", ".join(map(str, sorted(image.brokers)))
-            raise WrongQuestion(f"no broker {text} is registered; there are {there}")
+            raise WrongMayIRequest(f"no broker {text} is registered; there are {there}")
         found.add(int(text))
     for zone in zones:
         inside = {broker.id for broker in image.brokers.values() if broker.rack == zone}
         if not inside:
             there = ", ".join(sorted({each.rack for each in image.brokers.values() if each.rack}))
-            raise WrongQuestion(f"no broker is in zone {zone}; there are {there or 'no zones'}")
+            raise WrongMayIRequest(f"no broker is in zone {zone}; there are {there or 'no zones'}")
         found |= inside
     if not found:
-        raise WrongQuestion("name the brokers to go down: stop=ID or lose-zone=ZONE")
+        raise WrongMayIRequest("name the brokers to go down: stop=ID or lose-zone=ZONE")
     return found

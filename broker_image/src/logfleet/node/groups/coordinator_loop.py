@@ -283,7 +283,7 @@ class CoordinatorLoop:
         while True:
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
             for shard in self.shards():
-                shard.remove_due_topics()  # if that failed before
+                shard.remove_due_topics()  # retries what could not be written before
                 is_unfinished = True
                 while is_unfinished:
                     is_unfinished = shard.expire_offsets()

@@ -62,7 +62,7 @@ def _log_end(
     broker: PartitionHost, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> _Row | None:
     """A leaderless replica's answer to a debug consumer; None if there is no such replica here."""
-    replica = broker.partitions.without_leader(topic, wanted.partition)
+    replica = broker.partitions.leaderless_replica(topic, wanted.partition)
     if replica is None:
         return None
     log = replica.log

@@ -113,7 +113,7 @@ class FetchRead:
         topic, index = key
         found: LeaderPartition | FollowerPartition | ErrorCode = self.find(topic, index)
         if found is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            found = self._at_follower(key, wanted.current_leader_epoch)
+            found = self._find_at_follower(key, wanted.current_leader_epoch)
         if not isinstance(found, ErrorCode):
             self.rows.append((key, self._read_partition(found, wanted)))
             return found
@@ -131,10 +131,10 @@ class FetchRead:
         found = self.find(*key)
         if not isinstance(found, ErrorCode):
             return found
-        followed = self._at_follower(key, NO_EPOCH)
+        followed = self._find_at_follower(key, NO_EPOCH)
         return None if isinstance(followed, ErrorCode) else followed
 
-    def _at_follower(self, key: Key, epoch: int) -> FollowerPartition | ErrorCode:
+    def _find_at_follower(self, key: Key, epoch: int) -> FollowerPartition | ErrorCode:
         """The partition if this client may read it here from a follower, else the error.
 
         epoch: the leader epoch that the client sent.
@@ -189,7 +189,7 @@ class FetchRead:
         self, partition: LeaderPartition | FollowerPartition, wanted: FetchRequest.FetchPartition
     ) -> _Row:
         epoch = wanted.current_leader_epoch
-        if epoch != partition.leader_epoch and epoch >= 0:  # a negative one is none
+        if epoch != partition.leader_epoch and epoch >= 0:  # a negative one means none
             code = leader_epoch_error(epoch, partition.leader_epoch)
             return self._refused(partition.index, code, partition.topic_id)
         if isinstance(partition, LeaderPartition) and self._is_no_replica(partition):

@@ -59,7 +59,7 @@ class FollowerFetch(SessionFetchCall):
         FetchCall.__init__(self, broker, request, context, {})
         self._body_at = body_at
         self._deadline_s = inf
-        self._alarm = Alarm(self._ring)
+        self._alarm = Alarm(self._on_alarm)
 
     def __call__(self, frame: memoryview) -> "FollowerFetch | None":
         """The request, waiting; None if it has to be decoded instead."""
@@ -115,7 +115,7 @@ class FollowerFetch(SessionFetchCall):
             self._deadline_s = deadline_s
             self._alarm.set(deadline_s)
 
-    def _ring(self, now_s: float) -> float | None:
+    def _on_alarm(self, now_s: float) -> float | None:
         if now_s < self._deadline_s < inf:
             return self._deadline_s
         self.end()

@@ -135,7 +135,7 @@ def _offset_for(partition: LeaderPartition, timestamp: int) -> Found | ErrorCode
         return Found(partition.high_watermark, leader_epoch=partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return Found(log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset))
-    if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:  # nothing is tiered
+    if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:  # there is no tiered storage
         return Found()
     return _Search(partition, timestamp)
 

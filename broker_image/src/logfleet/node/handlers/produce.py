@@ -228,10 +228,10 @@ class _ProduceCall:
         table, listener = self._broker.partitions, self._context.listener
         version = self._context.api_version
         if version >= TOPIC_IDS_SINCE:
-            error = table.why_not_by_id(topic.topic_id, index)
+            error = table.error_for_id(topic.topic_id, index)
             leader = table.leader_by_id(topic.topic_id, index, listener)
         else:
-            error = table.why_not(topic.name, index)
+            error = table.error_for(topic.name, index)
             leader = table.leader_by_name(topic.name, index, listener)
         if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._sender.acks not in ACKS:
             error = ErrorCode.INVALID_REQUIRED_ACKS  # this error comes first

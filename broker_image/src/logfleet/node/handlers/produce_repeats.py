@@ -261,5 +261,5 @@ class _Waiting(ParkedRequest):
         self.result = result
         self.end_offset = result.last_offset + 1
 
-    def over(self, error: ErrorCode) -> None:
+    def ended(self, error: ErrorCode) -> None:
         self.reply(self.repeat.waited, self, error)

@@ -1,12 +1,12 @@
 """Refuses the batch that follows a refused one, even if it could be appended by now.
 
 An idempotent producer has up to five requests in flight. Say the first is refused because this
-broker does not lead the partition yet, has not seen a new partition, or too few replicas are in sync, and
-that ends before the second is handled. Apache Kafka finds the second out of order, or, if it has
-not seen the producer yet, lets it start with the second. librdkafka reacts to the former by a new
-producer epoch, for all of its partitions, and may send again under that what is written already:
-records stand there twice (its issue 4953; rd_kafka_handle_idempotent_Produce_error). After a
-temporary refusal librdkafka and the Java client send the batches again, in order.
+broker does not lead the partition yet, has not seen a new partition, or too few replicas are in
+sync, and that ends before the second is handled. Apache Kafka finds the second out of order, or, if
+it has not seen the producer yet, lets it start with the second. librdkafka reacts to the former by
+a new producer epoch, for all of its partitions, and may send again under that epoch what is written
+already: records stand there twice (its issue 4953; rd_kafka_handle_idempotent_Produce_error). After
+a temporary refusal librdkafka and the Java client send the batches again, in order.
 
 A batch is refused for this reason once. If it comes again and the one before it has not, the log
 decides: the gap is real.

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.decisions.may_i import WrongQuestion, answer
+from logfleet.node.decisions.may_i import WrongMayIRequest, answer
 from logfleet.telemetry.decisions import Decisions, Query
 from logfleet.telemetry.exposition import CONTENT_TYPE
 from logfleet.telemetry.flows import Flow
@@ -113,7 +113,7 @@ class AdminHttp:
         stop, zones = (request.query.getall(name, []) for name in ("stop", "lose-zone"))
         try:
             found = await asyncio.to_thread(answer, self._image(), stop, zones)
-        except WrongQuestion as error:
+        except WrongMayIRequest as error:
             return web.Response(status=400, text=f"{error}\n")
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 

@@ -33,7 +33,7 @@ class AckWait(Protocol):
     timeout_s: float | None
     deadline_s: float
 
-    def over(self, error: ErrorCode) -> None:
+    def ended(self, error: ErrorCode) -> None:
         """The wait has ended. Called once, in a later step of the loop than `AckQueue.add`."""
 
 
@@ -49,12 +49,12 @@ class AwaitedAck:
         self.deadline_s = 0.0
         self.outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
-    def over(self, error: ErrorCode) -> None:
+    def ended(self, error: ErrorCode) -> None:
         if not self.outcome.done():  # else the waiting task was cancelled
             self.outcome.set_result(error)
 
 
-class Acknowledging(Protocol):
+class AckPartition(Protocol):
     """What the queue needs of its partition."""
 
     @property
@@ -73,25 +73,25 @@ class Acknowledging(Protocol):
 class AckQueue:
     """The waits of one partition. count: those whose end has not been reported yet."""
 
-    __slots__ = ("_alarm", "_following", "_over", "_own", "_partition", "count")
+    __slots__ = ("_alarm", "_ended", "_following", "_own", "_partition", "count")
 
-    def __init__(self, partition: Acknowledging) -> None:
+    def __init__(self, partition: AckPartition) -> None:
         self._partition = partition
-        # waits for this broker's own part, and for the followers; both are sorted by end offset
+        # waits for this broker itself, and for the followers; both are sorted by end offset
         self._own: list[AckWait] = []
         self._following: list[AckWait] = []
-        self._over: list[AckWait] = []  # their `over` is called in the next step of the loop
+        self._ended: list[AckWait] = []  # their `ended` is called in the next step of the loop
         self._alarm = Alarm(self._time_out)
         self.count = 0
 
     def add(self, wait: AckWait) -> None:
-        """Call `wait.over` once the wait has ended, however it ends."""
+        """Call `wait.ended` once the wait has ended, however it ends."""
         self.count += 1
         partition = self._partition
         if partition.is_leading and wait.end_offset > partition.own_end_offset:
             insort(self._own, wait, key=_END_OFFSET)
         else:
-            self._own_part_is_done(wait)
+            self._own_part_done(wait)
 
     def check(self) -> None:
         """End the waits that are over: the partition has moved on, or its leadership has ended."""
@@ -99,14 +99,14 @@ class AckQueue:
         is_over = not partition.is_leading
         if self._own:
             for wait in _taken(self._own, None if is_over else partition.own_end_offset):
-                self._own_part_is_done(wait)
+                self._own_part_done(wait)
         if self._following:
             for wait in _taken(self._following, None if is_over else partition.high_watermark):
                 self._end(wait)
         if is_over:
             self._alarm.cancel()
 
-    def _own_part_is_done(self, wait: AckWait) -> None:
+    def _own_part_done(self, wait: AckWait) -> None:
         """This broker's own part is done: acks=all goes on to wait for the followers."""
         partition = self._partition
         if (
@@ -135,16 +135,16 @@ class AckQueue:
         return next_s
 
     def _end(self, wait: AckWait) -> None:
-        if not self._over:
-            asyncio.get_running_loop().call_soon(self._call)
-        self._over.append(wait)
+        if not self._ended:
+            asyncio.get_running_loop().call_soon(self._call_ended)
+        self._ended.append(wait)
 
-    def _call(self) -> None:
-        """Call `over` of all waits that ended in this step: it may append to the partition."""
-        over, self._over = self._over, []
-        self.count -= len(over)
-        for wait in over:
-            wait.over(self._error_of(wait))
+    def _call_ended(self) -> None:
+        """Call `ended` of all waits that ended in this step: it may append to the partition."""
+        ended, self._ended = self._ended, []
+        self.count -= len(ended)
+        for wait in ended:
+            wait.ended(self._error_of(wait))
 
     def _error_of(self, wait: AckWait) -> ErrorCode:
         """Why the records are not acknowledged; NONE if they are."""

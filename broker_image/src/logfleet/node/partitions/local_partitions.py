@@ -70,7 +70,7 @@ class LocalPartitions:
         self._on_disk_failure = on_disk_failure
         self._slices = Slices()
         self._subscription: Subscription | None = None
-        self._pending: PendingWork  # while it runs
+        self._pending: PendingWork  # set while `run` runs
         self._will_try = False
         self._undeleted: set[Key] = set()  # moved away, but their logs could not be deleted yet
         self._seen_epoch: int | None = None
@@ -188,7 +188,7 @@ class LocalPartitions:
         if may_create:
             await self._make_logs(image, topics)
         for topic, starting, moved in topics:
-            # may_create is False if the registration by which it has them is over
+            # without a present registration only the moved ones: their logs are to be deleted
             await self._want(image, topic, starting | moved if may_create else moved)
             if self._missing.is_refused:
                 self._table.unstarted |= {(topic.id, index) for index in starting}

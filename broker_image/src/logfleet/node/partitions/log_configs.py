@@ -68,7 +68,8 @@ class LogConfigs:
             self._latest = None
         existing = image.topic(topic)
         overrides = existing.configs if existing else {}
-        # Logs are opened in the order of their topics, and a topic may have a thousand partitions.
+        # A cache of one: logs are opened topic by topic, and a topic may have a thousand
+        # partitions.
         if self._latest is None or self._latest[0] != overrides:
             usable = _usable(topic, overrides)
             self._latest = overrides, log_config(topic_values(usable, self._defaults))

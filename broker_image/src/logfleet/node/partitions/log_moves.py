@@ -88,7 +88,7 @@ class LogMoves:
         if self._wanted.get(name) not in {None, target}:
             del self._wanted[name]
         if self._replica(name) is None:
-            error = self._table.why_not(name.topic, name.partition)
+            error = self._table.error_for(name.topic, name.partition)
             if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._log_dirs.prefer(name, target)
                 return ErrorCode.REPLICA_NOT_AVAILABLE

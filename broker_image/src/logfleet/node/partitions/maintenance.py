@@ -132,10 +132,11 @@ class Maintenance:
             if self._is_due(partition_log):
                 async with self._slots:
                     await self._flusher.until_idle(partition_log)
-                    if log_dir.logs.get(name) is partition_log:  # else another may be there now
+                    if log_dir.logs.get(name) is partition_log:  # else another log has its name now
                         await self._flush(name, partition_log)
                 self._moved.add(log_dir.path)
-            high_watermark = self._table.high_watermark_of(name)  # followers move it after a flush
+            # it may have moved since the flush, by followers
+            high_watermark = self._table.high_watermark_of(name)
             if (
                 partition_log.recovery_point > partition_log.checkpointed_point
                 or high_watermark not in {None, log_dir.high_watermarks.get(name)}
@@ -190,10 +191,10 @@ class Maintenance:
         """
         for replica in self._table:
             await self._slices.breathe()
-            while replica.is_current and await self._removed_some(replica):
+            while replica.is_current and await self._retention_step(replica):
                 await self._slices.breathe()
 
-    async def _removed_some(self, replica: Replica) -> bool:
+    async def _retention_step(self, replica: Replica) -> bool:
         """One step of a replica's retention; whether there may be another."""
         try:
             await learn_oldest_times(replica.log, self._flusher.run)

@@ -57,7 +57,7 @@ class MissingDirectories:
         missing = self._record.missing(image)
         if missing:
             lost = {each for each in self._find_lost(image, None) if each is not None}
-            self._become(lost, missing)
+            self._set_lost(lost, missing)
 
     async def follow(self, image: ClusterImage, changes: Changes, broker_epoch: int | None) -> bool:
         """Take offline what a missing directory may hold; return whether logs may be made.
@@ -77,7 +77,7 @@ class MissingDirectories:
                 if each is not None:
                     lost.add(each)
                 await self._slices.breathe()
-            self._become(lost, missing)
+            self._set_lost(lost, missing)
             self._are_lost_current = is_current
             if is_current and not lost:
                 forgotten = missing
@@ -87,7 +87,7 @@ class MissingDirectories:
             log.info("log_directories_forgotten", directories=sorted(forgotten))
         return await self._record.keep(image, broker_epoch, forgotten)
 
-    def _become(self, lost: set[tuple[bytes, int]], missing: frozenset[str]) -> None:
+    def _set_lost(self, lost: set[tuple[bytes, int]], missing: frozenset[str]) -> None:
         if no_more := self._lost - lost:
             log.info("lost_partitions_fewer", partitions=len(no_more), left=len(lost))
             self._offline.remove(no_more)

@@ -26,15 +26,15 @@ class OfflinePartitions:
         return len(self._all)
 
     def add(self, partitions: Iterable[tuple[bytes, int]]) -> None:
-        self._become(self._all.union(partitions))
+        self._set(self._all.union(partitions))
 
     def remove(self, partitions: Iterable[tuple[bytes, int]]) -> None:
         """These partitions can be served again."""
-        self._become(self._all.difference(partitions))
+        self._set(self._all.difference(partitions))
 
     def remove_topic(self, topic_id: bytes) -> None:
         """The topic was deleted."""
-        self._become(frozenset(each for each in self._all if each[0] != topic_id))
+        self._set(frozenset(each for each in self._all if each[0] != topic_id))
 
     def by_topic(self) -> dict[str, tuple[int, ...]]:
         """The partitions as a broker reports them (BrokerValue), no more than one key can hold."""
@@ -43,7 +43,7 @@ class OfflinePartitions:
             found.setdefault(uuids.to_text(topic_id), []).append(index)
         return {uuid: tuple(indexes) for uuid, indexes in found.items()}
 
-    def _become(self, partitions: frozenset[tuple[bytes, int]]) -> None:
+    def _set(self, partitions: frozenset[tuple[bytes, int]]) -> None:
         if partitions != self._all:
             self._all = partitions
             self.on_change()

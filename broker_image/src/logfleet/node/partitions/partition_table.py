@@ -143,9 +143,9 @@ class PartitionTable:
         hosted = self.by_name.get(topic)
         if hosted is not None and (partition := hosted.partitions.get(index)) is not None:
             return partition
-        return self.why_not(topic, index)
+        return self.error_for(topic, index)
 
-    def without_leader(self, topic: str, index: int) -> Replica | None:
+    def leaderless_replica(self, topic: str, index: int) -> Replica | None:
         """The replica by its topic's name, if its role is neither leader nor follower."""
         hosted = self.by_name.get(topic)
         replica = None if hosted is None else hosted.replicas.get(index)
@@ -169,17 +169,19 @@ class PartitionTable:
         hosted = self.by_id.get(topic_id)
         if hosted is not None and (partition := hosted.partitions.get(index)) is not None:
             return partition
-        return self.why_not_by_id(topic_id, index)
+        return self.error_for_id(topic_id, index)
 
-    def why_not(self, topic: str, index: int) -> ErrorCode:
+    def error_for(self, topic: str, index: int) -> ErrorCode:
         """The error for a partition that this broker does not serve."""
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return self._why_not(self._image().topic(topic), index, unknown)
+        return self._error_for(self._image().topic(topic), index, unknown)
 
-    def why_not_by_id(self, topic_id: bytes, index: int) -> ErrorCode:
-        return self._why_not(self._image().topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
+    def error_for_id(self, topic_id: bytes, index: int) -> ErrorCode:
+        return self._error_for(
+            self._image().topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID
+        )
 
-    def _why_not(self, topic: Topic | None, index: int, unknown: ErrorCode) -> ErrorCode:
+    def _error_for(self, topic: Topic | None, index: int, unknown: ErrorCode) -> ErrorCode:
         if topic is None:
             return unknown
         if not 0 <= index < len(topic.partitions):

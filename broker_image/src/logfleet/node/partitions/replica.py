@@ -150,7 +150,7 @@ class FollowerPartition(Replica):
             for waiter in tuple(self._waiters):
                 waiter.committed(size)
 
-    def cut(self) -> None:
+    def truncated(self) -> None:
         """The log was truncated, or starts elsewhere."""
         self._uncommitted.clear()
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)

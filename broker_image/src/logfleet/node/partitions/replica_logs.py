@@ -74,7 +74,7 @@ class ReplicaLogs:
             # A truncation that began in its last role is completed first: its end is uncertain
             # until then.
             await self._flusher.until_idle(replica.log)
-        return self._table.replica(topic.id, index)  # it may have ended its role meanwhile
+        return self._table.replica(topic.id, index)  # its role may have ended meanwhile
 
     async def log_for(
         self,

@@ -132,7 +132,7 @@ class IsrWriter:
             if change is not None:
                 key = keys.partition(uuids.to_text(partition.topic_id), partition.index)
                 leaving = {
-                    member[0]: _why_it_leaves(partition.replicas_state, member, now_ms)
+                    member[0]: _leaving_reason(partition.replicas_state, member, now_ms)
                     for member in before
                     if member not in change.state.isr
                 }
@@ -200,7 +200,7 @@ class IsrWriter:
             )
 
 
-def _why_it_leaves(replicas: LeaderReplicas, member: Member, now_ms: int) -> str:
+def _leaving_reason(replicas: LeaderReplicas, member: Member, now_ms: int) -> str:
     broker_id, broker_epoch = member
     follower = replicas.followers[broker_id]
     if follower.broker_epoch != broker_epoch:

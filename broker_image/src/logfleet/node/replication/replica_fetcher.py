@@ -72,7 +72,7 @@ class ReplicaFetcher:
         self._paused: dict[Key, float] = {}  # when it is fetched again, in the loop's time
         self._wanted = asyncio.Event()
         self._slices = Slices()
-        self._cuts: set[asyncio.Task[None]] = set()
+        self._truncations: set[asyncio.Task[None]] = set()
         self._pause_s = RECONNECT_S_MIN
         self._connected_to: LeaderAt | None = None
         # ends the connection, or the attempt to connect
@@ -108,7 +108,7 @@ class ReplicaFetcher:
                 await asyncio.sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, RECONNECT_S_MAX)
         finally:
-            for task in self._cuts:
+            for task in self._truncations:
                 task.cancel()
 
     async def _connect_and_follow(self) -> None:
@@ -231,7 +231,7 @@ class ReplicaFetcher:
                 self._append(key, followed, row)
             case Action.TRUNCATE | Action.RESET:
                 self._stop(key, followed)
-                self._start(self._cut(key, followed, decision))
+                self._start(self._truncate(key, followed, decision))
             case Action.FETCH_ON:
                 self._want(key)
             case Action.WAIT:
@@ -303,7 +303,7 @@ class ReplicaFetcher:
         ) and error.first_offset < end_offset <= error.last_offset:
             self._stop(key, followed)
             begin = FollowerStep(Action.RESET, error.first_offset)
-            self._start(self._cut(key, followed, begin, row))
+            self._start(self._truncate(key, followed, begin, row))
         else:
             self._failed(key, followed, error)
 
@@ -401,10 +401,10 @@ class ReplicaFetcher:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._cuts.add(task)
-        task.add_done_callback(self._cuts.discard)
+        self._truncations.add(task)
+        task.add_done_callback(self._truncations.discard)
 
-    async def _cut(
+    async def _truncate(
         self, key: Key, followed: Followed, decision: FollowerStep, row: Row | None = None
     ) -> None:
         """Truncate the log, append the row if there is one, and fetch on.
@@ -424,16 +424,16 @@ class ReplicaFetcher:
             anew=is_reset,
         )
         truncater = self._host.truncater
-        cut = truncater.reset_to if is_reset else truncater.truncate
-        is_cut = await cut(partition.log, offset, lambda: self._followed.get(key) is followed)
-        if is_cut and partition.log.log_end_offset != end_offset:
+        work = truncater.reset_to if is_reset else truncater.truncate
+        is_done = await work(partition.log, offset, lambda: self._followed.get(key) is followed)
+        if is_done and partition.log.log_end_offset != end_offset:
             self._record_truncation(partition, end_offset, is_reset=is_reset)
         if self._followed.get(key) is not followed:
             return
-        if not is_cut:
+        if not is_done:
             self._pause(key, followed)
             return
-        partition.cut()
+        partition.truncated()
         if row is None:
             self._want(key)
         else:

@@ -127,7 +127,7 @@ async def _is_there(
         )
     existing = {item.key for item in (await store.range(keys.TOPIC_IDS)).items}
     held_ids = {log.topic_id for directory in directories for log in directory.logs}
-    for topic in adoption.topics:  # one without directories was deleted since
+    for topic in adoption.topics:  # a topic without directories was deleted since
         if topic.id in held_ids and keys.topic_id(topic.id) not in existing:
             raise AdoptionRefused(
                 f"the directories were adopted before, and Kafka has created topic {topic.name} "

@@ -94,7 +94,7 @@ class LocalFleet:
         """
         with self._locked(), self._ports:
             self._check_ports()
-            life = asyncio.ensure_future(self._live())
+            life = asyncio.ensure_future(self._run_processes())
             stopping = asyncio.ensure_future(stop.wait())
             try:
                 await asyncio.wait([life, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -113,7 +113,7 @@ class LocalFleet:
         for child in self._children:
             child.kill()
 
-    async def _live(self) -> None:
+    async def _run_processes(self) -> None:
         """Start everything; restart brokers that were ended from outside, until a process fails.
 
         That always raises FleetError.
@@ -129,7 +129,8 @@ class LocalFleet:
             for child in brokers:
                 if child.has_ended and child.ended.result() <= 0:
                     self._print_line(
-                        f"{child.name} ended {_manner(child.ended.result())} and is started again"
+                        f"{child.name} ended {_exit_text(child.ended.result())} and is started "
+                        "again"
                     )
                     await child.start()
             self._check_alive()
@@ -219,7 +220,7 @@ class LocalFleet:
         for child in self._children:
             if child.has_ended:
                 raise FleetError(
-                    f"{child.name} ended {_manner(child.ended.result())}; the end of "
+                    f"{child.name} ended {_exit_text(child.ended.result())}; the end of "
                     f"{child.log}:\n{child.last_words()}"
                 )
 
@@ -268,5 +269,5 @@ async def _get(port: int, path: str) -> tuple[int, str]:
     return (int(fields[1]), body) if len(fields) > 1 and fields[1].isdecimal() else (0, "")
 
 
-def _manner(exit_code: int) -> str:
+def _exit_text(exit_code: int) -> str:
     return f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"

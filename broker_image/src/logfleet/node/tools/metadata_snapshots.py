@@ -10,8 +10,8 @@ from logfleet.metadata import keys
 from logfleet.metadata.snapshot_file import SnapshotHead, decode, encode, restored
 from logfleet.metadata.store import MetadataStore, Txn, absent
 
-MOMENT: Final = re.compile(r"\d{8}T\d{6}Z-r\d+\.snapshot")
-PUTS: Final = 50
+NAME_END: Final = re.compile(r"\d{8}T\d{6}Z-r\d+\.snapshot")
+PUTS_PER_WRITE: Final = 50
 """Keys per store write: far below etcd's limit."""
 
 
@@ -55,7 +55,7 @@ def snapshots(directory: Path, cluster: str) -> list[Path]:
     return [
         path
         for path in directory.iterdir()
-        if path.name.startswith(prefix) and MOMENT.fullmatch(path.name.removeprefix(prefix))
+        if path.name.startswith(prefix) and NAME_END.fullmatch(path.name.removeprefix(prefix))
     ]
 
 
@@ -80,8 +80,8 @@ async def restore(store: MetadataStore, items: dict[str, bytes]) -> int:
         )
     puts = list(restored(items))
     is_empty = absent(keys.CLUSTER_ID)
-    for first in range(0, len(puts), PUTS):
-        result = await store.txn(Txn((is_empty,), tuple(puts[first : first + PUTS])))
+    for first in range(0, len(puts), PUTS_PER_WRITE):
+        result = await store.txn(Txn((is_empty,), tuple(puts[first : first + PUTS_PER_WRITE])))
         if not result.succeeded:
             raise NotEmpty("another process wrote a cluster into the store meanwhile")
     return len(puts)

@@ -6,7 +6,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Put, Txn
-from logfleet.node.decisions.may_i import NAMED_MAX, WrongQuestion, answer
+from logfleet.node.decisions.may_i import NAMED_MAX, WrongMayIRequest, answer
 from logfleet.wire import uuids
 
 
@@ -92,5 +92,5 @@ def test_a_zone_is_all_its_brokers() -> None:
 def test_a_request_without_brokers_lists_those_that_exist(
     stop: list[str], zones: list[str], words: str
 ) -> None:
-    with pytest.raises(WrongQuestion, match=words):
+    with pytest.raises(WrongMayIRequest, match=words):
         answer(image(), stop, zones)

@@ -123,7 +123,7 @@ class Rig:
 
     def cut(self, offset: int) -> None:
         truncate(self.log, offset)
-        self.partition.cut()
+        self.partition.truncated()
         self.standby.truncated(self.log, self.log.log_end_offset)
 
     @property

@@ -290,13 +290,13 @@ async def test_a_time_limit_of_an_earlier_request_does_not_end_a_later_one(
     assert isinstance(fetch, FollowerFetch)
     reply = leader.send(("topic", 2))
     now_s = asyncio.get_running_loop().time()
-    next_s = fetch._ring(now_s + HIGH_WATERMARK_S / 2)
+    next_s = fetch._on_alarm(now_s + HIGH_WATERMARK_S / 2)
     assert next_s is not None
     await asyncio.sleep(0)
     assert not leader.link.has_answered
-    fetch._ring(next_s)
+    fetch._on_alarm(next_s)
     await leader.link.wait(reply)
-    assert fetch._ring(next_s) is None
+    assert fetch._on_alarm(next_s) is None
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ async def test_the_brokers_own_part_is_waited_for_as_long_as_it_takes(rig: Any, 
     assert await outcome is ErrorCode.NONE
 
 
-async def test_the_followers_time_begins_when_the_brokers_own_part_is_done(rig: Any) -> None:
+async def test_the_followers_time_begins_when_the_brokers_own_part_done(rig: Any) -> None:
     partition = LeaderPartition(
         "topic", TOPIC_ID, 0, rig.open(), 5, rule=Held(), replicas_state=replicated()
     )
@@ -220,10 +220,10 @@ async def test_what_an_answer_leads_to_may_append_and_wait_again(
     """An answer lets a connection's next request in, within the same step."""
 
     class Again(AwaitedAck):
-        def over(self, error: ErrorCode) -> None:
+        def ended(self, error: ErrorCode) -> None:
             append(partition)
             self.next = add(partition, 3)
-            super().over(error)
+            super().ended(error)
 
     first, other = Again(1, -1, LONG_S), add(partition, 2)
     partition.ack_queue.add(first)

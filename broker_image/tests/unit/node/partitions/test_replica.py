@@ -75,7 +75,7 @@ def test_what_is_cut_off_a_follower_is_not_committed(rig: Any) -> None:
     followed.advance_high_watermark(1)
     followed.appended(70)
     log.log_end_offset = 0
-    followed.cut()
+    followed.truncated()
     assert followed.high_watermark == 0
     followed.advance_high_watermark(1)
     assert waiting.told == []
