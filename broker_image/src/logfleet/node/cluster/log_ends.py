@@ -30,7 +30,7 @@ A broker that has just started serves a moment after it was admitted.
 AGAIN_S: Final = 0.1
 """Pause before a broker is asked again that refused a connection, or still sees a leader."""
 PARTITIONS_MAX: Final = 1_000
-"""In a request: the broker answers it in one step of its loop, within a few milliseconds."""
+"""Partitions in a request: the broker answers it in one step of its loop, in a few milliseconds."""
 DEBUGGING_REPLICA_ID: Final = -2
 """Kafka: OffsetsForLeaderEpochRequest.DEBUGGING_REPLICA_ID."""
 NEWEST_EPOCH: Final = 2**31 - 1

@@ -10,7 +10,7 @@ from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.store import MetadataStore, StoreRefused
 
 EMBEDDED_FILE: Final = "logfleet-metadata.db"
-"""In the first log directory: data and its metadata move together."""
+"""Its name, in the first log directory: data and its metadata move together."""
 
 
 def embedded_file(config: BrokerConfig) -> Path | None:

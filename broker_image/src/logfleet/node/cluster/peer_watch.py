@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 CONNECT_S_MAX: Final = 1.0
 PAUSE_S: Final = 0.05
-"""Before a peer is tried again that refused, or closed at once."""
+"""Pause before a peer is tried again that refused, or closed at once."""
 PROBE_AGAIN_S: Final = 0.1
 """Pause if the probe of a reported broker succeeded, or this broker is becoming the controller."""
 _OWN_TROUBLE: Final = frozenset(

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 TAKE_S_MAX: Final = 5.0
 """How long a producer waits for a block; then it has to try again."""
 RESERVE_PAUSE_S: Final = 1.0
-"""Before the store is asked again for a block in reserve."""
+"""Pause before the store is asked again for a block in reserve."""
 
 
 class ProducerIds:

@@ -216,8 +216,8 @@ async def register(
 async def _claim(store: MetadataStore, key: str, value: BrokerValue, lease: Lease) -> KeyValue:
     """The registration as it is now; it is this broker's if it has our lease.
 
-    The same write checks the cluster's feature level: it is one that this broker supports, and it
-    is not raised without it (`feature_level`). Raises LevelTooHigh, LeaseNotFound.
+    The same write checks the cluster's feature level: this broker supports it, and no raise of it
+    can miss this broker (`feature_level`). Raises LevelTooHigh, LeaseNotFound.
     """
     encoded = keys.encode(value)
     while True:

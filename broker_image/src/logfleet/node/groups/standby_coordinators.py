@@ -25,9 +25,9 @@ from logfleet.wire.errors import MalformedMessage
 log = structlog.get_logger(__name__)
 
 ROUND_S: Final = 0.1
-"""Between two checks for new commits: one read then takes many of them."""
+"""Pause between two checks for new commits: one read then takes many of them."""
 REST_S: Final = 4 * SLICE_S
-"""After each slice of reading."""
+"""Pause after each slice of reading."""
 
 Key = tuple[bytes, int]
 

@@ -20,7 +20,7 @@ from logfleet.wire.messages import (
 DISABLED: Final = ErrorCode.SECURITY_DISABLED
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 UNKNOWN: Final = 0
-"""Of a resource type, a pattern type, an operation or a permission."""
+"""The unknown value of a resource type, pattern type, operation or permission."""
 
 
 def describe_acls(

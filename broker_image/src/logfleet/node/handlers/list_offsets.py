@@ -34,7 +34,10 @@ SPECIAL_SINCE = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 CONSUMER = -1
-"""As replica id; all others see a log up to its end (KafkaApis.handleListOffsetRequest)."""
+"""The replica id of a consumer; all others see a log up to its end.
+
+Source: KafkaApis.handleListOffsetRequest.
+"""
 NO_EPOCH = -1
 LEADER_EPOCH_SINCE = 4
 NOT_AVAILABLE_SINCE = 5  # KIP-207

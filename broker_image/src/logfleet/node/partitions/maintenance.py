@@ -147,7 +147,7 @@ class Maintenance:
 
     @staticmethod
     def _is_due(partition_log: PartitionLog) -> bool:
-        """Whether there is something to flush, and flush.ms has passed since the last flush."""
+        """Whether there is something to flush; if flush.ms is set, it must have passed too."""
         if not partition_log.unflushed:
             return False
         flush_ms = partition_log.config.flush_ms

@@ -48,7 +48,7 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 _Changes = dict[str, _Change]
-"""By the partition's key in the store."""
+"""Changes by the partition's key in the store."""
 
 
 class IsrWriter:
@@ -78,7 +78,7 @@ class IsrWriter:
         self._slices = Slices()
 
     def check(self, partition: LeaderPartition) -> None:
-        """A broker may have to join or leave the partition's ISR."""
+        """Check the partition soon: a broker may have to join or leave its ISR."""
         self._due.add(partition)
         self._is_due.set()
 

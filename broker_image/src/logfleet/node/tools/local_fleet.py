@@ -1,9 +1,9 @@
 """A whole fleet on this machine for trials: one etcd and N brokers as processes.
 
-It starts in order (etcd, then the brokers) and stops in the reverse order. A broker that ends by a
-signal or a stop is started again, as a StatefulSet would; if a process fails, or etcd ends, the
-others are stopped too. The processes are tethered to this one, in sessions of their own: its end,
-even by SIGKILL, ends them.
+It starts in order (etcd, then the brokers) and stops in the reverse order. A broker that is killed
+or stopped by a signal is started again, as a StatefulSet would; if a process fails, or etcd ends,
+the others are stopped too. The processes are tethered to this one, in sessions of their own: its
+end, even by SIGKILL, ends them.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from logfleet.node.tools.loopback_ports import LoopbackPorts, is_taken
 
 START_S_MAX: Final = 60.0
 REPLICAS_MAX: Final = 3
-"""Of topics created without a number of replicas; min.insync.replicas is one less."""
+"""Replicas of topics created without a number; min.insync.replicas is one less."""
 BROKER_STOP_S_MAX: Final = 30.0
 """A broker that stops in order flushes and fsyncs its logs."""
 ETCD_STOP_S_MAX: Final = 10.0
