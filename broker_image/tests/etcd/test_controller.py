@@ -61,7 +61,7 @@ async def test_a_topic_that_was_made_as_the_lease_ended_is_answered_as_made(
         ControllerValue(1, "incarnation"),
         {},
         Decisions(1, now_ms),
-        ask_log_ends=nobody_answers,
+        query_log_ends=nobody_answers,
     )
     await write(late, Put(keys.broker(1), keys.encode(BrokerValue("incarnation", ()))))
     tasks = [asyncio.ensure_future(follower.run()), asyncio.ensure_future(loop.run())]

@@ -111,7 +111,7 @@ async def test_a_broker_stands_for_controller_until_there_is_room(
         ControllerValue(1, "incarnation"),
         {},
         Decisions(1, now_ms),
-        ask_log_ends=nobody_answers,
+        query_log_ends=nobody_answers,
     )
     await write(store, Put(keys.CLUSTER_ID, b"id"))
     following = asyncio.ensure_future(follower.run())

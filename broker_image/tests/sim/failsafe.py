@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from logfleet.node.cluster.failsafe import (
     CHECK_S,
+    CONFIRMED_MS,
     EXTENSION_S,
     SETTLING_MS,
     SILENT_SHARE,
-    VOUCHED_MS,
 )
 from logfleet.node.cluster.silent_peers import is_majority
 
@@ -63,7 +63,7 @@ class Failsafe:
             return
         if now - self._counted_from_ms < SETTLING_MS:
             return
-        self._judge(max(now - VOUCHED_MS, self._counted_from_ms))
+        self._judge(max(now - CONFIRMED_MS, self._counted_from_ms))
         node.extended_ms = now + int(1_000 * EXTENSION_S)
 
     def _judge(self, since_ms: int) -> None:

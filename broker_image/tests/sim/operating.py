@@ -236,7 +236,7 @@ class Operating:
             ids = [str(self._numbered(each).id) for each in brokers]
             try:
                 answer = brokers_word.answer(image, ids, [])
-            except brokers_word.WrongQuestion:
+            except brokers_word.WrongMayIRequest:
                 continue
             self._answered.append(image)
             return msgspec.convert(msgspec.to_builtins(answer), may_i.MayIAnswer)

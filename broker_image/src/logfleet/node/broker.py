@@ -1,6 +1,6 @@
-"""One broker: everything composed, started in order, stopped in the reverse order.
+"""One broker: composes everything, starts it in order, and stops it in the reverse order.
 
-Handlers get the Broker as their first argument; what of it they use is in `node.handlers.host`.
+Handlers get the Broker as their first argument; `node.handlers.host` lists what they use of it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.failsafe import Failsafe
-from logfleet.node.cluster.log_ends import LogEndQuestion
+from logfleet.node.cluster.log_ends import LogEndsClient
 from logfleet.node.cluster.membership import Membership
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.metadata_store import open_store
@@ -92,9 +92,9 @@ T = TypeVar("T")
 
 # How long requests in progress may take after SIGTERM before their connections are cut.
 STOP_GRACE_S: Final = 10.0
-# Threads for what releases the interpreter lock: compression, reading ahead, looking for offsets by time.
+# Threads for work that releases the interpreter lock: compression, reading ahead, offsets by time.
 COMPUTE_THREADS: Final = 2
-# How long the start waits for the controller to give this broker its partitions, before it serves none the less.
+# How long the start waits until this broker leads its partitions, before it serves without them.
 LEADING_S_MAX: Final = 10.0
 
 
@@ -105,9 +105,9 @@ class StartError(Exception):
 class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
-    config: as it was started, and with the admin port that was free. partitions: its replicas. timers: for parked requests. fetch_sessions: of its readers.
-    decisions: what it decided and why. timer: kills the process, for one that is only this broker.
-    failure: why it ended by itself, else None. What is only annotated below is there once it has started.
+    config: with the actual admin port. partitions: its replicas. timers: for parked requests.
+    timer: kills the process, if only this broker runs in it. decisions: what it decided, and why.
+    failure: why it ended by itself. Attributes that are only annotated here: set at the start.
     """
 
     cluster_id: str = ""
@@ -137,7 +137,7 @@ class Broker:
         self.parked = Parked()
         self.fetch_sessions = SessionCache(
             config.max_incremental_fetch_session_cache_slots,
-            # not to be guessed from others': a session is whoever knows its id
+            # not to be guessed: a client that sends a session's id may use the session
             partial(random.SystemRandom().randrange, 1, 2**31),
         )
         self.follower_fetches = FollowerFetches()
@@ -160,7 +160,7 @@ class Broker:
         failure = DiskFailure(
             self._log_dirs,
             self.disk_space,
-            take_offline=lambda logs: self.local.take_offline(logs),  # noqa: PLW0108  it comes later
+            take_offline=lambda logs: self.local.take_offline(logs),  # noqa: PLW0108  set later
             fail=self._fail,
         )
         self._disk_failed = RecordedDisks(self.decisions, failure, self._log_dirs, self.disk_space)
@@ -187,7 +187,7 @@ class Broker:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it."""
+        """This broker's image of the cluster."""
         return self.follower.image
 
     @property
@@ -208,7 +208,7 @@ class Broker:
     # --- life
 
     async def __aenter__(self) -> Self:
-        """Start. Raises StartError; nothing is left behind then."""
+        """Start. Raises StartError; then nothing is left behind."""
         try:
             await self._start()
         except BaseException as error:
@@ -219,7 +219,7 @@ class Broker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop: hand over what others can take, answer what is in progress, make everything durable, unregister."""
+        """Stop: hand over partitions, answer open requests, make everything durable, unregister."""
         if self.failure is None:
             await self.membership.leave()
         self._state = "stopping"
@@ -259,7 +259,7 @@ class Broker:
         await self._disks.open(self.cluster_id, self._stack)
         await self.journal.open(self._log_dirs.dirs[0].path)
         self._stack.push_async_callback(self.journal.close)
-        self._spawn("decisions", self.journal.run(self._disk_failed.look))
+        self._spawn("decisions", self.journal.run(self._disk_failed.check))
         self._spawn("metadata", self.follower.run())
         image = await self.follower.until(lambda image: image.revision > 0)
         threads = self._configs.recovery_threads(image)
@@ -283,13 +283,13 @@ class Broker:
         await self._serve()
 
     def not_ready(self) -> str | None:
-        """Why clients may not be sent here, None if they may: it serves, is registered, and the controller lets it lead."""
+        """Why clients may not be sent here; None if it serves, is registered, and may lead."""
         if self._state != "serving":
             return self._state
         return self.membership.not_ready()
 
     async def _bind(self) -> tuple[Address, ...]:
-        """Take the ports; the addresses that clients are told."""
+        """Take the ports; return the addresses that clients get."""
         ports = {}
         for address in self.config.listeners:
             listener = listener_of(
@@ -346,7 +346,7 @@ class Broker:
         self._spawn("failsafe", self.failsafe.run())
 
     def _start_replication(self) -> None:
-        """Copying what others lead, and saying who is in sync with what this broker leads."""
+        """Copy from leaders, and write the ISRs of what this broker leads."""
         self._truncater = Truncater(
             self._log_dirs, self._flusher, self.checkpointer, self._disk_failed
         )
@@ -357,11 +357,11 @@ class Broker:
         self._spawn("isr", self.isr_writer.run())
 
     def _start_control(self) -> None:
-        """The controller, should this broker be elected, and the ways to whoever is."""
+        """The controller, if this broker is elected, and the access to the controller."""
         me = ControllerValue(self.node_id, self.incarnation)
-        ask = LogEndQuestion(self.config).ask
+        query = LogEndsClient(self.config).query
         self.controller = ControllerLoop(
-            self.store, self.follower, me, self.config.static, self.decisions, ask_log_ends=ask
+            self.store, self.follower, me, self.config.static, self.decisions, query_log_ends=query
         )
         self._spawn("controller", self.controller.run())
         until = self.local.until_applied
@@ -382,9 +382,9 @@ class Broker:
             storage_failed=self.storage_failed,
             is_hosted=lambda *key: self.partitions.replica(*key) is not None,
         )
-        warm = self.coordinators.warm
-        self.following.on_followed.append(warm.followed)
-        self._truncater.on_truncated = warm.truncated
+        standby = self.coordinators.standby
+        self.following.on_followed.append(standby.followed)
+        self._truncater.on_truncated = standby.truncated
         self.leadership.on_led.append(self.coordinators.led)
         self.leadership.on_lost.append(self.coordinators.lost)
         self._spawn("coordinators", self.coordinators.run(self.follower.subscribe()))
@@ -415,7 +415,7 @@ class Broker:
         )
         self._is_member = True
         offline = self.partitions.offline
-        offline.on_change = lambda: self.membership.tell(offline=offline.by_topic())
+        offline.on_change = lambda: self.membership.update(offline=offline.by_topic())
         self.membership.start(self._spawn)
 
     def _registered(self, registration: Registration) -> None:
@@ -432,12 +432,12 @@ class Broker:
             await self.membership.unregister()
 
     async def _start_dynamic_config(self, maintenance: Maintenance) -> None:
-        tell = {
+        updates = {
             Piece.CONNECTIONS: self._connection_rules.update,
             Piece.PRODUCERS: maintenance.update,
             Piece.REPLICATION: self.replication_throttle.update,
         }
-        dynamic = DynamicConfig(BrokerLayers(self.config.static), self.node_id, tell)
+        dynamic = DynamicConfig(BrokerLayers(self.config.static), self.node_id, updates)
         subscription = self.follower.subscribe()
         await self._connection_rules.update(dynamic.layers)
         await self.replication_throttle.update(dynamic.layers)
@@ -463,7 +463,7 @@ class Broker:
             self.leadership.on_lost.append(tasks.cleaner.lost)
             self.following.on_unfollowed.append(tasks.cleaner.lost)
         tasks.start(self._spawn)
-        self._observation.tell_all(tasks.cleaner)
+        self._observation.report_all(tasks.cleaner)
         self._spawn("observation", self._observation.run())
         return tasks.maintenance
 
@@ -483,7 +483,7 @@ class Broker:
             descriptors=msgspec.structs.asdict(self._descriptors),
         )
 
-    # --- what goes wrong
+    # --- failures
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run something for as long as the broker lives; the broker cannot go on without it."""

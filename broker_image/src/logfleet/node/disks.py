@@ -13,7 +13,11 @@ from logfleet.storage.log_dirs import LogDirs
 
 
 class Disks:
-    """recovery_threads: how many logs of a directory are closed at a time. on_failure: called with why a directory could not be closed."""
+    """Opens a broker's log directories, and closes them in order.
+
+    recovery_threads: how many logs of a directory are closed in parallel. on_failure: called with
+    the reason if a directory could not be closed.
+    """
 
     def __init__(
         self,
@@ -36,25 +40,28 @@ class Disks:
         self._high_watermarks: Mapping[TopicPartition, int] = {}
 
     async def open(self, cluster_id: str, stack: AsyncExitStack) -> None:
-        """Closed with the stack. Raises LogDirRefused."""
+        """Open the directories; the stack closes them. Raises LogDirRefused."""
         opened = self._log_dirs.open_each(self._config.log_dirs, cluster_id, self._config.node_id)
         for log_dir in opened:
             stack.push_async_callback(self._close, log_dir)
             await self._disk_space.look(log_dir.path)
 
     async def settle(self, broker_epoch: int) -> None:
-        """The registration of this epoch is active; the next start finds it in the directories."""
+        """The registration of this epoch is active; record it for the next start."""
         self._log_dirs.settle(broker_epoch)
         await self._flusher.run(self._log_dirs.note_running)
 
     def remember(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """These are checkpointed when the directories are closed: nothing is committed any more."""
+        """Keep the high watermarks for the checkpoints at the close.
+
+        Nothing is committed any more.
+        """
         self._high_watermarks = high_watermarks()
 
     async def _close(self, log_dir: LogDir) -> None:
         self._disk_space.give_up(log_dir.path)
         if log_dir not in self._log_dirs.dirs:
-            return  # it failed
+            return  # the directory has failed
         if not log_dir.is_loaded:
             log_dir.abandon()
             return

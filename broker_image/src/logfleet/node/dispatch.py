@@ -1,15 +1,16 @@
-"""From a frame to its handler and back: decode, call, encode.
+"""Takes a request from its frame to its handler and back: decode, call, encode.
 
-A handler is called on the loop and mostly answers at once: no task, no future, no timer per request.
-It returns the response; None (Produce with acks=0); an awaitable of either; or a `ParkedRequest`, which
-answers by a call in a later step of the loop and needs no task either. A handler that answers later may
-also encode the response itself.
+A handler is called on the loop and mostly answers at once: no task, no future, no timer per
+request. It returns the response; None (Produce with acks=0); an awaitable of either; or a
+`ParkedRequest`, which answers by a call in a later step of the loop and needs no task either. A
+handler that answers later may also encode the response itself.
 
-Where Kafka closes the connection, so does this: a frame that is no request, an API that is not served,
-a version of it that is not served (ApiVersions itself excepted, KIP-511), and a bug of ours.
+The connection is closed where Kafka closes it: a frame that is no request, an API or a version that
+is not served (ApiVersions itself excepted, KIP-511), and a bug of ours.
 
-A broker that was stopped for longer than its lease lasts believes for some steps of the loop that it still leads. So the answer to
-a request that came in under a lease is handed out before the lease's deadline or not at all (`answered_at`), however it came about.
+A broker that was stopped for longer than its lease lasts still takes itself for a leader for some
+steps of the loop. So the answer to a request that arrived under a lease is sent before the lease's
+deadline or not at all (`answered_at`), however it was made.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -49,7 +50,7 @@ API_KEY_BYTES = 2
 
 
 class RequestContext(msgspec.Struct, frozen=True, gc=False):
-    """What a handler knows of a request besides its body. client_id is None if the client gave none.
+    """What a handler gets of a request besides its body. client_id is None if the client sent none.
 
     usage: what is measured of the request while any client has a quota, else None.
     """
@@ -62,7 +63,7 @@ class RequestContext(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def listener(self) -> str:
-        """Name of the listener that the request came in by."""
+        """Name of the listener on which the request arrived."""
         return self.peer.listener
 
 
@@ -72,11 +73,11 @@ Handlers = Mapping[type[msgspec.Struct], Handler[B]]
 
 
 class Tenure(Protocol):
-    """For how long a registration may answer as a leader (`logfleet.node.cluster.failsafe`)."""
+    """How long a registration may answer as a leader (`logfleet.node.cluster.failsafe`)."""
 
     @property
     def deadline_s(self) -> float:
-        """Until then, by boot_s."""
+        """The time by boot_s until which it may answer."""
         ...
 
 
@@ -84,8 +85,8 @@ def answered_at(lease: Tenure | None) -> float:
     """The time (boot_s), for an answer that is ready.
 
     Raises CloseConnection if others may lead by now what this broker leads by the lease. Before the
-    deadline nobody else can: it is counted from when the last answered keepalive was sent, and the
-    store counts from when that came. So whatever is done by now was done by the leader. If the
+    deadline no other broker can: it counts from when the last answered keepalive was sent, and the
+    store counts from when that arrived. So all that is done by now was done by the leader. If the
     process is stopped after this reading of the clock and before the answer is sent, the effect is
     that of a slow network.
     """
@@ -128,7 +129,7 @@ class _Version:
     def answer(
         self, correlation_id: int, response: msgspec.Struct | EncodedRows
     ) -> bytes | list[Part]:
-        """The whole answer; its errors are counted."""
+        """The whole encoded answer; its errors are counted."""
         body: Sequence[Buffer | Sized]
         errors: Sequence[int]
         if isinstance(response, EncodedRows):
@@ -160,7 +161,7 @@ class _Version:
 
 
 class _Route:
-    """An API with its handler; its versions are prepared when they are first asked for."""
+    """An API with its handler; a version is prepared at its first request."""
 
     __slots__ = ("api", "handler", "is_fenced", "stats", "versions")
 
@@ -173,7 +174,7 @@ class _Route:
 
 
 class ParkedRequest:
-    """A request that is answered in a later step of the loop than the one in which it came.
+    """A request that is answered in a later step of the loop than the one in which it arrived.
 
     A handler returns an instance of a subclass for a request that waits without a task. The code
     that ends the wait calls `reply`, once.
@@ -200,7 +201,7 @@ class ParkedRequest:
         correlation_id: int,
         started: float,
     ) -> None:
-        """The wait begins. The dispatcher calls this. started: when the request came (boot_s)."""
+        """Start to wait. The dispatcher calls this. started: when the request arrived (boot_s)."""
         self._dispatcher = dispatcher
         self._served = served
         self._peer = peer
@@ -217,7 +218,7 @@ class ParkedRequest:
         self._dispatcher.waiting_memory += memory
 
     def release(self) -> None:
-        """Count no more for it."""
+        """Stop counting the request's memory."""
         if self._memory:
             self._dispatcher.waiting_memory -= self._memory
 
@@ -227,14 +228,14 @@ class ParkedRequest:
         usage.pause()
 
     def measured(self, work: Awaitable[Response]) -> Awaitable[Response]:
-        """What comes of `work`, charged for while the client is measured."""
+        """The result of `work`, charged for while the client is measured."""
         return work if self._usage is None else charged(work, self._measured, self._usage)
 
     def reply(self, made: Callable[..., Response | bytes | list[Part]], *args: object) -> None:
         """Send what `made` returns for these: the response, or the whole answer as it is sent.
 
-        Closes the connection instead if `made` raises, as if the handler had, or if the broker may
-        not answer any more (`answered_at`).
+        Closes the connection instead if `made` raises, as for a handler, or if the broker may not
+        answer any more (`answered_at`).
         """
         ready, usage = boot_s(), self._usage
         self.release()
@@ -247,13 +248,16 @@ class ParkedRequest:
                 assert not isinstance(response, bytes | list | EncodedRows), "it is charged for"
                 usage.charge(self._measured, response)
             answer = self.answer(response, ready)
-        except Exception as error:  # noqa: BLE001  the supervisor of what answers later
+        except Exception as error:  # noqa: BLE001  the supervisor of later answers
             self._peer.refuse(str(self.failed(error)))
         else:
             self._peer.answer(answer)
 
     def answer(self, response: Response | bytes | list[Part], ready: float) -> Answer:
-        """The encoded answer. ready: when the wait was over. Raises CloseConnection; see `answered_at`."""
+        """The encoded answer. Raises CloseConnection; see `answered_at`.
+
+        ready: when the wait was over.
+        """
         served, usage = self._served, self._usage
         answer: Answer = None
         if isinstance(response, (bytes, list)):
@@ -267,7 +271,7 @@ class ParkedRequest:
         return answer
 
     def failed(self, error: Exception) -> CloseConnection:
-        """Why there is no answer."""
+        """Why the connection is closed instead of an answer."""
         if self._served.counts(error):
             parked = self._parked
             self._served.stats.waited(parked - self._started, boot_s() - parked)
@@ -277,11 +281,11 @@ class ParkedRequest:
 class Dispatcher(Generic[B]):
     """The service behind all listeners of a broker.
 
-    handlers: request class -> handler; together they are what ApiVersions advertises.
-    unfenced: requests whose answers hold whoever leads by then; any other's rests on the lease.
-    lease: by which this broker leads; None while it leads nothing.
-    quotas: what clients are measured by; None, which costs next to nothing, while none has a quota.
-    waiting_memory: bytes that were counted for large requests whose answer is not there yet.
+    handlers: request class -> handler; together they are what ApiVersions advertises. unfenced:
+    requests whose answers hold whoever leads by then; every other answer depends on the lease.
+    lease: by which this broker leads; None while it leads nothing. quotas: measure clients; None,
+    which costs almost nothing, while no client has a quota. waiting_memory: bytes counted for large
+    requests that are not answered yet.
     """
 
     def __init__(
@@ -302,7 +306,7 @@ class Dispatcher(Generic[B]):
             self._routes[api.key] = _Route(api, handler, is_fenced=request not in unfenced)
 
     def measure(self, quotas: ClientQuotas | None) -> None:
-        """What clients are measured by from now on."""
+        """Measure clients by these quotas from now on."""
         self.quotas = quotas
 
     @property
@@ -312,7 +316,7 @@ class Dispatcher(Generic[B]):
 
     @property
     def stats(self) -> dict[str, RequestStats]:
-        """Counters by API name."""
+        """Request counters by API name."""
         return {route.api.name: route.stats for route in self._routes.values()}
 
     def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer] | Parked:
@@ -388,15 +392,15 @@ class Dispatcher(Generic[B]):
     def _repeated(
         self, repeat: Repeat, peer: Peer, frame: memoryview, started: float
     ) -> bytes | Parked | None:
-        """The answer to a request that is known by its bytes, None if it must be decoded.
+        """The answer to a request that a template recognises; None if it must be decoded.
 
-        What `__call__` does for every request is done here as well.
+        It does what `__call__` does for every request.
         """
         route = self._routes[repeat.api_key]
         try:
             answer = repeat(frame)
         except MalformedMessage:
-            return None  # decoding says why
+            return None  # decoding finds the reason
         except Exception as error:  # noqa: BLE001  as above
             raise self.failed(route, error) from None
         if type(answer) is bytes:
@@ -411,13 +415,13 @@ class Dispatcher(Generic[B]):
         return PARKED
 
     def _queued(self, frame: memoryview, waited_s: float) -> None:
-        """The request waited until others of its connection had had their turn."""
+        """The request waited for earlier ones of its connection."""
         route = self._routes.get(int.from_bytes(frame[:API_KEY_BYTES], "big"))
         if route is not None:
             route.stats.queue.observe(waited_s)
 
     def _prepare(self, header: RequestHeader) -> _Version | None:
-        """The first request of a version; None for a version of ApiVersions that nobody knows."""
+        """Prepare a version at its first request; None for an unknown version of ApiVersions."""
         route = self._routes.get(header.api_key)
         if route is None:
             raise CloseConnection(f"API {header.api_key} is not served")

@@ -1,4 +1,4 @@
-"""Follows what is set for this broker while it runs, and tells the pieces of it that a change concerns."""
+"""Follows this broker's dynamic configuration, and updates the parts that a change concerns."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
@@ -13,17 +13,20 @@ from logfleet.node.cluster.metadata_loader import Subscription
 
 log = structlog.get_logger(__name__)
 
-Told: TypeAlias = Callable[[BrokerLayers], Awaitable[None]]
+Update: TypeAlias = Callable[[BrokerLayers], Awaitable[None]]
 
 
 class DynamicConfig:
-    """layers: where the values that hold now come from. tell: by piece, what it is told with when it has to change."""
+    """Applies the broker's configuration in the store as it changes.
 
-    def __init__(self, layers: BrokerLayers, node_id: int, tell: Mapping[Piece, Told]) -> None:
+    layers: the present values, by source. updates: by piece, called when its values have changed.
+    """
+
+    def __init__(self, layers: BrokerLayers, node_id: int, updates: Mapping[Piece, Update]) -> None:
         self.layers = layers
         self._node_id = node_id
-        self._tell = tell
-        self._told: frozenset[str] = frozenset()
+        self._updates = updates
+        self._reported: frozenset[str] = frozenset()
 
     async def run(self, subscription: Subscription) -> None:
         """Follow the image until cancelled."""
@@ -33,19 +36,19 @@ class DynamicConfig:
                 await self.update(image)
 
     async def update(self, image: ClusterImage) -> None:
-        """Obey what the image says, from now on."""
+        """Apply the image's configuration."""
         old = self.layers
         self.layers, problems = in_force(layers_of(old.static, image, self._node_id))
-        self._tell_problems(problems)
+        self._report_problems(problems)
         for piece in sorted(pieces_to_tell(old, self.layers), key=lambda piece: piece.value):
             log.info("config_changed", piece=piece.value)
-            if piece in self._tell:
-                await self._tell[piece](self.layers)
+            if piece in self._updates:
+                await self._updates[piece](self.layers)
 
-    def _tell_problems(self, problems: Iterable[ConfigError]) -> None:
-        """Say of stored values that they are not obeyed: once, until they are others."""
+    def _report_problems(self, problems: Iterable[ConfigError]) -> None:
+        """Log stored values that cannot be applied: once, until they change."""
         reasons = {problem.message: problem.key for problem in problems}
         for reason, key in reasons.items():
-            if reason not in self._told:
+            if reason not in self._reported:
                 log.error("config_not_applied", key=key, reason=reason)
-        self._told = frozenset(reasons)
+        self._reported = frozenset(reasons)

@@ -1,4 +1,4 @@
-"""The listeners that a broker's configuration names, and the addresses that clients are told."""
+"""The listeners that a broker's configuration names, and their advertised addresses."""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from logfleet.net.listener import Listener
 
 
 class CannotListen(Exception):
-    """A port is taken, or an address is not this machine's. The text is one line that says which."""
+    """A port is taken, or an address is not this machine's. The text is one line that says it."""
 
     def __init__(self, what: str, address: Address, error: OSError) -> None:
         reason = error.strerror or str(error)
@@ -44,7 +44,7 @@ def listener_of(
 
 
 async def bind(listener: Listener, address: Address) -> int:
-    """Take the port; returns which. Raises CannotListen."""
+    """Take the port; return it. Raises CannotListen."""
     try:
         return await listener.bind(address.host, address.port)
     except OSError as error:
@@ -52,7 +52,10 @@ async def bind(listener: Listener, address: Address) -> int:
 
 
 def advertised(config: BrokerConfig, ports: Mapping[str, int]) -> tuple[Address, ...]:
-    """What clients are told (advertised.listeners); where it leaves out host or port, this machine's name and the port of `ports` that was bound."""
+    """The addresses that clients get (advertised.listeners).
+
+    A missing host is this machine's name, a missing port the bound one of `ports`.
+    """
     return tuple(
         Address(
             each.name,

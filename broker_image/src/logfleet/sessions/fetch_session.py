@@ -33,9 +33,9 @@ class Source(Protocol):
 
     @property
     def log_end_offset(self) -> int: ...
-    def wait(self, waiter: "SessionPartition", /) -> None: ...
-    def wait_for_appends(self, waiter: "SessionPartition", /) -> None: ...
-    def forget(self, waiter: "SessionPartition", /) -> None: ...
+    def add_waiter(self, waiter: "SessionPartition", /) -> None: ...
+    def add_append_waiter(self, waiter: "SessionPartition", /) -> None: ...
+    def remove_waiter(self, waiter: "SessionPartition", /) -> None: ...
 
 
 class Parked(Protocol):
@@ -79,12 +79,12 @@ class SessionPartition:
         if source is self.source or self._session.is_closed:
             return
         if self.source is not None:
-            self.source.forget(self)
+            self.source.remove_waiter(self)
         self.source = source
         if source is not None:
-            source.wait(self)
+            source.add_waiter(self)
             if self._session.privileged:
-                source.wait_for_appends(self)
+                source.add_append_waiter(self)
 
     def committed(self, size: int) -> None:
         """Records of `size` bytes were committed: what a consumer waits for. A follower has read them, and is to hear that they are."""

@@ -52,7 +52,7 @@ async def create_topic(broker: Broker, name: str, partitions: int = 1) -> None:
 
 
 def registered_again(broker: Broker) -> None:
-    """It may lead what it led before, as if the controller had given it everything in new leader epochs."""
+    """The broker may lead what it led before, as if elected again in new leader epochs."""
     for replica in broker.partitions:
         replica.led_epoch = -1
     broker.local.registered(broker.image.brokers[1].epoch)

@@ -1,4 +1,4 @@
-"""The connection of a peer without a socket: what a dispatcher answers in a later step of the loop."""
+"""A peer's connection without a socket, for answers in a later step of the loop."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -34,7 +34,10 @@ class FakeLink:
         return not self._answers.empty()
 
     async def wait(self, given: Any) -> Any:
-        """The answer, however it comes. given: what the dispatcher returned. Raises CloseConnection."""
+        """The answer, whenever it comes. given: what the dispatcher returned.
+
+        Raises CloseConnection.
+        """
         if isinstance(given, Awaitable):
             return await given
         if given is not PARKED:

@@ -1,4 +1,4 @@
-"""A whole broker in this process: starts, serves a connection, refuses what it must, stops in order."""
+"""A whole broker in this process: starts, serves, refuses what it must, stops in order."""
 
 import asyncio
 import errno
@@ -109,7 +109,7 @@ async def test_however_late_it_is_active_what_it_lacked_before_does_not_count_an
         assert broker.image.brokers[1].value.unclean, "its directory was empty"
         assert broker.image.brokers[1].is_new
         controller.admits = True
-        broker.membership.tell(rack="moved")
+        broker.membership.update(rack="moved")
         await until(lambda: not broker.image.brokers[1].value.unclean)
         assert broker.image.brokers[1].is_active
     marker = (tmp_path / "data" / ".kafka_cleanshutdown").read_text()
@@ -141,7 +141,7 @@ async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
             ).__aenter__()
 
 
-async def test_brokers_of_one_machine_have_an_admin_port_each_without_being_told_to(
+async def test_brokers_of_one_machine_have_an_admin_port_each_without_configuration(
     tmp_path: Path,
 ) -> None:
     def plain(name: str) -> BrokerConfig:
@@ -265,10 +265,10 @@ async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> No
     assert leader_epochs == [{0}, {2}], "the old registration is fenced, the new one elected"
 
 
-async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(
+async def test_a_log_on_a_failed_directory_is_never_made_again_on_another(
     tmp_path: Path, until: Any
 ) -> None:
-    """Also if it was not led at the moment its directory failed: an empty log would be a wrong answer."""
+    """Even if it was not led when its directory failed: an empty log would give wrong answers."""
     dirs = [tmp_path / "one", tmp_path / "two"]
     log_dirs = ",".join(map(str, dirs))
     async with Broker(config(tmp_path, **{"log.dirs": log_dirs})) as broker:
@@ -294,7 +294,7 @@ async def test_a_log_on_a_failed_directory_never_begins_anew_on_another(
 
 
 async def test_a_log_without_a_topic_id_of_its_own_fails_with_its_directory(tmp_path: Path) -> None:
-    """Directories from before Kafka 2.8 have no partition.metadata; it is the topic's that has its name then."""
+    """Logs from before Kafka 2.8 have no partition.metadata: they go to the topic of that name."""
     async with Broker(config(tmp_path)) as broker:
         (listener,) = broker._listeners
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
@@ -308,7 +308,7 @@ async def test_a_log_without_a_topic_id_of_its_own_fails_with_its_directory(tmp_
 
 
 class FailingFiles(PosixFiles):
-    """Fails to make the directories, or the leader epoch files, of the topic t as often as it is told to."""
+    """Fails to make directories, or leader epoch files, of topic t as often as configured."""
 
     def __init__(self, error: int, times: int, *, at_flush: bool = False) -> None:
         self.error, self.times, self.at_flush = error, times, at_flush

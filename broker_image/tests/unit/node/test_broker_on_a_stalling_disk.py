@@ -1,4 +1,4 @@
-"""A whole broker of which one disk takes writes only now and then: what is on the other disk, and what is read, goes on."""
+"""A broker with one disk that takes writes only now and then: the rest goes on."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A whole broker in a process that may open no more files for a while: nothing is given up, nothing is lost."""
+"""A broker that may open no more files for a while: it fails nothing and loses nothing."""
 
 import errno
 import time

@@ -367,7 +367,7 @@ class HeldLease:
 
 @pytest.mark.parametrize("is_later", [False, True])
 def test_what_is_done_while_the_lease_runs_out_is_not_acknowledged(*, is_later: bool) -> None:
-    """Stopped between the append and the answer, or with the request in its socket: another may lead by the time it goes on."""
+    """The process was stopped before the append or before the answer: another may lead by then."""
     lease = HeldLease(60)
 
     def at_once(*_: object) -> ProduceResponse:
@@ -401,7 +401,7 @@ def test_a_lease_runs_out_while_the_machine_is_suspended(monkeypatch: pytest.Mon
 
 
 def test_what_came_in_under_a_lease_is_not_acknowledged_under_the_next() -> None:
-    """What was decided on before the loop heard of the loss may be said only after that."""
+    """What was decided on before the loop saw the loss may be sent only after that."""
 
     async def main() -> None:
         decided = asyncio.get_running_loop().create_future()
@@ -417,7 +417,7 @@ def test_what_came_in_under_a_lease_is_not_acknowledged_under_the_next() -> None
     asyncio.run(main())
 
 
-def test_what_the_store_has_decided_is_told_though_the_lease_has_run_out() -> None:
+def test_what_the_store_has_decided_is_reported_though_the_lease_has_run_out() -> None:
     async def later(*_: object) -> ListGroupsResponse:
         return ListGroupsResponse()
 

@@ -18,7 +18,7 @@ def image_with(values: dict[str, str]) -> ClusterImage:
     return builder.build(1)[0]
 
 
-async def test_a_stored_value_that_cannot_be_used_is_told_once_and_left_out():
+async def test_a_stored_value_that_cannot_be_used_is_reported_once_and_left_out():
     told: list[BrokerLayers] = []
 
     async def connections(layers: BrokerLayers) -> None:

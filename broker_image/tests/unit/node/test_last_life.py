@@ -1,4 +1,4 @@
-"""How far a life of a broker came and how it ended: whether its disk is believed when it registers next (KIP-966)."""
+"""How a broker's last run ended, and whether the next registration trusts its disk (KIP-966)."""
 
 import pytest
 from logfleet.log.config import LogConfig

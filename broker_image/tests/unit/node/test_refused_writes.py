@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class RefusingStore(SqliteStore):
-    """Refuses what the broker, not the controller, writes under `prefix`. attempts: how often it did."""
+    """Refuses the broker's writes under `prefix`, not the controller's. attempts: how many."""
 
     prefix = ""
     attempts = 0
@@ -102,7 +102,7 @@ async def test_pauses_between_attempts_grow() -> None:
     assert refused.refused("another", error) == 1
     assert refused.is_waiting("one")
     assert not refused.is_waiting("a third")
-    refused.taken("one")
+    refused.accepted("one")
     assert not refused.is_waiting("one")
     assert refused.refused("one", error) == 1
     assert refused.count == 10

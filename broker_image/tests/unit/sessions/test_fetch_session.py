@@ -17,13 +17,13 @@ class Source:
         self.listeners: list[Any] = []
         self.followers: list[Any] = []
 
-    def wait_for_appends(self, waiter: Any) -> None:
+    def add_append_waiter(self, waiter: Any) -> None:
         self.followers.append(waiter)
 
-    def wait(self, waiter: Any) -> None:
+    def add_waiter(self, waiter: Any) -> None:
         self.listeners.append(waiter)
 
-    def forget(self, waiter: Any) -> None:
+    def remove_waiter(self, waiter: Any) -> None:
         self.listeners.remove(waiter)
 
 

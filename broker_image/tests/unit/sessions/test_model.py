@@ -27,13 +27,13 @@ class Log:
     def log_end_offset(self) -> int:
         return self.end
 
-    def wait(self, waiter: Any) -> None:
+    def add_waiter(self, waiter: Any) -> None:
         self.listeners.append(waiter)
 
-    def wait_for_appends(self, _waiter: Any) -> None:
+    def add_append_waiter(self, _waiter: Any) -> None:
         raise AssertionError("a consumer's session waits for what is committed")
 
-    def forget(self, waiter: Any) -> None:
+    def remove_waiter(self, waiter: Any) -> None:
         self.listeners.remove(waiter)
 
 

@@ -1,1 +1,1 @@
-"""Agreement with the other brokers: registration, control, following the metadata store."""
+"""The broker in its cluster: registration, image, controller."""

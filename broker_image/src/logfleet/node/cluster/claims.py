@@ -1,4 +1,4 @@
-"""Writes whose outcome must be known before life goes on, and keys that one process at a time may hold."""
+"""Writes whose outcome must be known, and keys that one process at a time may hold."""
 
 import asyncio
 from typing import Final
@@ -26,23 +26,27 @@ PAUSE_S_MAX: Final = 2.0
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """unanswered: an earlier attempt may have been done; what a failed compare found may be its work."""
+    """The definite result of a store write.
+
+    unanswered: an earlier attempt may have been applied; a failed compare may be due to it.
+    """
 
     result: TxnResult
     unanswered: bool
 
 
 async def settle(store: MetadataStore, txn: Txn) -> TxnResult:
-    """As `settle_or_recognise`, for transactions of which `failure` reads all that is to be known."""
+    """As `settle_or_recognise`, for writes whose `failure` reads show whether they were applied."""
     return (await settle_or_recognise(store, txn)).result
 
 
 async def settle_or_recognise(store: MetadataStore, txn: Txn) -> Settled:
-    """Commit `txn` until the answer is definite, however long the store is away. Bound it by asyncio.timeout.
+    """Commit `txn` until the answer is definite, however long the store is away.
 
-    For transactions whose compares stop holding once they have succeeded: where an unanswered attempt may have been done, the
-    answer is a failed compare, and what `failure` reads tells whose write it was (see logfleet.metadata.store).
-    After a cancellation or a time out the outcome is unknown. Raises StoreRefused, StoreReplaced, LeaseNotFound.
+    Bound it by asyncio.timeout. For writes whose compares fail once they have succeeded: if an
+    unanswered attempt was applied, the answer is a failed compare, and the `failure` reads show
+    whose write it was (see logfleet.metadata.store). After a cancellation or a timeout the outcome
+    is unknown. Raises StoreRefused, StoreReplaced, LeaseNotFound.
     """
     pause_s = PAUSE_S_MIN
     unanswered = False
@@ -57,10 +61,11 @@ async def settle_or_recognise(store: MetadataStore, txn: Txn) -> Settled:
 
 
 async def claim(store: MetadataStore, key: str, value: bytes, lease: Lease) -> KeyValue:
-    """Create `key` with `lease` unless it is there; the key as it is now. It is ours if it has our lease.
+    """Create `key` with `lease` unless it exists; return the key as it is now.
 
-    Its create_revision is then the epoch that everything written by right of this key must compare.
-    Raises LeaseNotFound if the lease has ended, StoreRefused, StoreReplaced.
+    This process holds it if it has our lease. Its create_revision is then the epoch that every
+    write made in this role must compare. Raises LeaseNotFound if the lease has ended, StoreRefused,
+    StoreReplaced.
     """
     txn = Txn([absent(key)], [Put(key, value, lease.id)], [Get(key)])
     result = await settle(store, txn)
@@ -72,7 +77,10 @@ async def claim(store: MetadataStore, key: str, value: bytes, lease: Lease) -> K
 
 
 async def create_once(store: MetadataStore, key: str, value: bytes, *others: Put) -> bytes:
-    """The value of `key`, created with `value`, and the others with it, if nobody has before. Raises StoreRefused, StoreReplaced."""
+    """Create `key` with `value`, and the others with it, unless it exists; return its value.
+
+    Raises StoreRefused, StoreReplaced.
+    """
     result = await settle(store, Txn([absent(key)], [*others, Put(key, value)], [Get(key)]))
     if result.succeeded:
         return value

@@ -1,9 +1,10 @@
-"""The way to the controller, wherever it is: administrative changes reach any broker, one of them makes them.
+"""Sends administrative requests to the controller, wherever it is.
 
-The controller's own broker makes a change itself; any other forwards the request, as it arrived, in an Envelope over the
-inter-broker listener (KIP-590). Envelope is not advertised, is taken on the inter-broker listener only, and carries nothing but
-the requests that have a `ControllerWork`. Until brokers authenticate themselves, whoever reaches that listener can send one,
-and gains nothing that sending the request itself would not give.
+Any broker takes such a request; the controller makes the change. The controller's own broker does
+it directly; any other forwards the request, as it arrived, in an Envelope over the inter-broker
+listener (KIP-590). Envelope is not advertised, is accepted on the inter-broker listener only, and
+carries only requests that have a `ControllerWork`. Until brokers authenticate, every client that
+reaches that listener can send one, and gains nothing that the request itself would not give.
 """
 
 import asyncio
@@ -35,33 +36,35 @@ log = structlog.get_logger()
 
 ENVELOPE: Final = API_BY_NAME["Envelope"]
 ANSWER_S: Final = 5.0
-"""What a forwarded request may take longer than it asked for: then it still gets the controller's own words."""
+"""How much longer than its own timeout a forwarded request may take.
+
+So it still gets the controller's own error.
+"""
 AGAIN_S: Final = 0.05
-"""Pause before the controller is looked for anew: an election takes longer than that."""
+"""Pause before the controller is looked up again: an election takes longer than that."""
 SEEN_S_MAX: Final = 2.0
-"""How long an answer waits until this broker's image shows what was done, and until it has been done to what this broker hosts."""
+"""How long an answer waits until this broker's image shows the change and it is applied here."""
 
 UntilApplied = Callable[[int, int], Awaitable[None]]
 """See `node.partitions.local_partitions.LocalPartitions.until_applied`."""
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Where an answer has a row for each resource of its request, each done for itself.
+    """Splits answers that have a row per resource, each done on its own.
 
-    A controller that is replaced in the midst of them answers NOT_CONTROLLER for what it did not come to; that, and no more, is
-    asked of the next one.
-
-    name: of the list in the answer. rest: the request without what has no row among those given.
+    A controller that is replaced before it is done answers NOT_CONTROLLER for the rest; only this
+    rest is sent to the next one. name: of the list in the answer. rest: reduces the request to the
+    given rows.
     """
 
     name: str
     rest: Callable[[Any, list[Any]], msgspec.Struct]
 
-    def left(self, answer: msgspec.Struct) -> list[Any]:
+    def undone(self, answer: msgspec.Struct) -> list[Any]:
         return [row for row in self._of(answer) if row.error_code == ErrorCode.NOT_CONTROLLER]
 
     def joined(self, earlier: msgspec.Struct, later: msgspec.Struct) -> msgspec.Struct:
-        """One answer of two: the later one is to what the earlier one left."""
+        """Joins two answers: the later one is about what the earlier one left undone."""
         done = [row for row in self._of(earlier) if row.error_code != ErrorCode.NOT_CONTROLLER]
         changes: dict[str, Any] = {self.name: [*done, *self._of(later)]}
         changes["throttle_time_ms"] = max(
@@ -78,10 +81,11 @@ class Rows(msgspec.Struct, frozen=True):
 class ControllerWork(msgspec.Struct, frozen=True):
     """How one administrative request is done.
 
-    serve: on the controller; raises NotControllerError. refuse: an answer that refuses all of a request.
-    timeout_ms: how long it may take, None for request.timeout.ms. seen: whether an image shows what an answer says was done.
-    serve_within: `serve` for clients with a quota of changes to topics (KIP-599), which is strict from version strict_since on.
-    rows: None for what can be asked of the next controller as a whole.
+    serve: on the controller; raises NotControllerError. refuse: an answer that refuses all of a
+    request. timeout_ms: how long it may take, None for request.timeout.ms. seen: whether an image
+    shows what the answer confirms. serve_within: `serve` for clients with a quota of changes to
+    topics (KIP-599), which is strict since version strict_since. rows: None for a request that can
+    be sent to the next controller as a whole.
     """
 
     serve: Callable[["ControllerAccess", Any, int], Awaitable[msgspec.Struct]]
@@ -97,7 +101,7 @@ class ControllerWork(msgspec.Struct, frozen=True):
     async def run(
         self, access: "ControllerAccess", request: msgspec.Struct, origin: "Origin"
     ) -> msgspec.Struct:
-        """Do it, on the controller, within the quota of whoever asks. Raises NotControllerError."""
+        """Do it, on the controller, within the client's quota. Raises NotControllerError."""
         if self.serve_within is not None:
             budget = access.mutations.of_request(
                 origin.client_id, strict=origin.version >= self.strict_since
@@ -110,7 +114,7 @@ class ControllerWork(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Who sent a request, for the broker it is forwarded to."""
+    """The client that sent a request, for the broker it is forwarded to."""
 
     version: int
     client_id: str | None = None
@@ -143,37 +147,37 @@ class ControllerAccess:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker sees it."""
+        """This broker's image of the cluster."""
         return self._follower.image
 
     @property
     def layers(self) -> BrokerLayers:
-        """Defaults of the cluster, as this broker sees them."""
+        """The cluster's defaults, by this broker's image."""
         cluster = self._follower.image.configs_of_broker(None)
         return BrokerLayers(self.config.static, cluster.values)
 
     async def perform(
         self, work: ControllerWork, request: msgspec.Struct, origin: Origin
     ) -> msgspec.Struct:
-        """The controller's answer; one that refuses all of the request if it could not be had in time."""
-        known = self._follower.image.revision
+        """The controller's answer; a refusal of the whole request if there is none in time."""
+        before = self._follower.image.revision
         wait_ms = self.config.request_timeout_ms
         if work.timeout_ms is not None:
             wait_ms = max(work.timeout_ms(request), 0)
         attempt = _Attempt(work, request, origin)
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                answer = attempt.whole(await self._try(attempt))
+                answer = attempt.complete(await self._try(attempt))
                 while answer is None:
                     await asyncio.sleep(AGAIN_S)
-                    answer = attempt.whole(await self._try(attempt))
+                    answer = attempt.complete(await self._try(attempt))
         except TimeoutError:
             return attempt.joined(attempt.refuse(attempt.error_of_silence))
-        await self._until_seen(work, request, answer, known)
+        await self._until_seen(work, request, answer, before)
         return answer
 
     async def _try(self, attempt: "_Attempt") -> msgspec.Struct | None:
-        """The answer; None if there is no controller, or what was taken for it is none."""
+        """The answer; None if there is no controller, or the broker that was asked is none."""
         if self.controller.is_controller:
             attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
             try:
@@ -197,7 +201,7 @@ class ControllerAccess:
                 attempt.envelope(), EnvelopeResponse, timeout_ms=int(remaining_ms)
             )
         except ClientError as error:
-            # It may have been done; sending it again could refuse what was our own success.
+            # It may have been done; if sent again, it could be refused because of its own success.
             log.warning("forwarding_failed", api=attempt.api.name, reason=str(error))
             return attempt.refuse(ErrorCode.REQUEST_TIMED_OUT)
         if answer.error_code == ErrorCode.NOT_CONTROLLER:
@@ -205,9 +209,12 @@ class ControllerAccess:
         return attempt.opened(answer)
 
     async def _connected(self) -> Connection | None:
-        """A connection to the controller, None if no other broker is it. Raises ClientError."""
+        """A connection to the controller, None if there is none or it is this broker.
+
+        Raises ClientError.
+        """
         async with self._connecting:
-            # Not before: waiting here may have taken longer than the election of another one.
+            # Only now: this may have waited longer than the election of another controller takes.
             address = _controller_address(
                 self._follower.image, self.config.node_id, self.config.inter_broker_listener_name
             )
@@ -227,12 +234,12 @@ class ControllerAccess:
             return connection
 
     async def _until_seen(
-        self, work: ControllerWork, request: msgspec.Struct, answer: msgspec.Struct, known: int
+        self, work: ControllerWork, request: msgspec.Struct, answer: msgspec.Struct, before: int
     ) -> None:
-        """Wait until this broker has done what the request changed.
+        """Wait until this broker has applied what the request changed.
 
         Clients ask the same broker next: records for a topic whose retention they just lifted must
-        not meet the old one. known: revision of the image when the request came.
+        not meet the old one. before: revision of the image when the request arrived.
         """
 
         def seen(image: ClusterImage) -> bool:
@@ -241,40 +248,41 @@ class ControllerAccess:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SEEN_S_MAX):
                 image = await self._follower.until(seen)
-                await self._until_applied(image.revision, known)
+                await self._until_applied(image.revision, before)
 
 
 class _Attempt:
-    """A request on its way. error_of_silence: what to answer if no answer comes, by whether it was sent to anybody.
+    """A request in progress.
 
-    request: what is still to be asked of a controller.
+    error_of_silence: the error if no answer comes, which depends on whether it was sent. request:
+    the part of it that no controller has done yet.
     """
 
     def __init__(self, work: ControllerWork, request: msgspec.Struct, origin: Origin) -> None:
         self.work = work
         self.request = request
         self.origin = origin
-        self._had: msgspec.Struct | None = None
+        self._earlier: msgspec.Struct | None = None
         self.api: Api = api_of(type(request))
         self.error_of_silence = ErrorCode.NOT_CONTROLLER
         self.wait_s = 0.0 if work.timeout_ms is None else work.timeout_ms(request) / 1000
 
-    def whole(self, answer: msgspec.Struct | None) -> msgspec.Struct | None:
-        """The answer to all of the request, with what was answered before; None while some of it is left."""
+    def complete(self, answer: msgspec.Struct | None) -> msgspec.Struct | None:
+        """The answer to the whole request, with earlier answers; None while some of it is left."""
         if answer is None:
             return None
         answer = self.joined(answer)
         rows = self.work.rows
-        if rows is None or not (left := rows.left(answer)):
+        if rows is None or not (undone := rows.undone(answer)):
             return answer
-        self._had, self.request = answer, rows.rest(self.request, left)
+        self._earlier, self.request = answer, rows.rest(self.request, undone)
         return None
 
     def joined(self, answer: msgspec.Struct) -> msgspec.Struct:
-        """With what was answered before."""
-        if self._had is None or self.work.rows is None:
+        """This answer, joined with the answers of earlier controllers."""
+        if self._earlier is None or self.work.rows is None:
             return answer
-        return self.work.rows.joined(self._had, answer)
+        return self.work.rows.joined(self._earlier, answer)
 
     def refuse(self, error: ErrorCode) -> msgspec.Struct:
         if error is ErrorCode.NOT_CONTROLLER:
@@ -302,7 +310,7 @@ class _Attempt:
 
 
 def _controller_address(image: ClusterImage, node_id: int, listener: str) -> Endpoint | None:
-    """Where another broker that is controller listens for brokers."""
+    """The controller's address for brokers; None if there is none or it is this broker."""
     if image.controller is None or image.controller.broker == node_id:
         return None
     broker = image.brokers.get(image.controller.broker)
@@ -310,7 +318,7 @@ def _controller_address(image: ClusterImage, node_id: int, listener: str) -> End
 
 
 def _packed(host: str) -> bytes:
-    """The bytes of an IP address; those of "any address" for what is none (a Unix socket has no peer)."""
+    """The bytes of an IP address; of "any address" if it is none (a Unix socket has no peer)."""
     try:
         return ipaddress.ip_address(host).packed
     except ValueError:

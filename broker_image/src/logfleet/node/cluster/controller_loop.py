@@ -1,7 +1,8 @@
-"""Election of the controller: every broker stands for it, one wins, the others wait for its key to go.
+"""Election of the controller: every broker campaigns, one wins, the others wait for its key to go.
 
-The key `ctl` lives on a lease; its create revision is the controller epoch that all writes of a term compare. The lease
-only says when to try again: that a controller is alone is ensured by the compares, not by time.
+The key `ctl` lives under a lease; its create revision is the controller epoch that all writes of a
+term compare. The lease only tells when to try again: the compares, not time, ensure that there is
+one controller.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from logfleet.node.cluster.controller_term import (
     Term,
     TermDecision,
 )
-from logfleet.node.cluster.log_ends import AskLogEnds
+from logfleet.node.cluster.log_ends import QueryLogEnds
 from logfleet.node.cluster.longest_logs import LongestLogs
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.decisions.control import RecordedControl
@@ -47,15 +48,21 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 LEASE_TTL_S: Final = 3
-"""How long a dead controller is waited for; brokers' registrations live as long."""
+"""How long the key of a dead controller lives; brokers' registrations live as long."""
 HISTORY_S: Final = 600.0
-"""Revisions older than this are compacted by the controller: a broker that was away for longer reads everything anew."""
+"""The controller compacts revisions that are older.
+
+A broker that was away for longer reads everything again.
+"""
 BALANCED_AT_ONCE: Final = 50
-"""Partitions given back to their preferred replicas in one turn of the controller; Kafka's are up to 1,000."""
+"""Partitions given back to their preferred leaders in one operation; Kafka's limit is 1,000."""
 BALANCED: Final = "preferred replicas lead again"
 FAILED_PAUSE_S_MAX: Final = 60.0
-"""Longest pause after a term that failed; the first is PAUSE_S_MAX, and each one twice the one before (as Kubernetes' crash loop
-back-off) until a term has converged, or ended otherwise. Other brokers stand meanwhile."""
+"""Longest pause after a failed term.
+
+The first is PAUSE_S_MAX, and each is twice as long as the one before (as Kubernetes' crash loop
+back-off), until a term has converged, or ended otherwise. Other brokers campaign meanwhile.
+"""
 
 
 class _TermFailedError(Exception):
@@ -63,11 +70,12 @@ class _TermFailedError(Exception):
 
 
 class ControllerLoop:
-    """Stands for controller and, once elected, controls.
+    """Campaigns for controller and, once elected, runs a term.
 
     incarnation: this process, as in its broker registration. static: its server.properties.
-    ask_log_ends: how it learns how far replicas' logs reach.
-    failed_terms: count of terms that ended by a fault of the controller, not by the store. noted: what it has written.
+    query_log_ends: asks brokers how far their replicas' logs reach. failed_terms: count of terms
+    that ended by a fault of the controller, not of the store. recorder: records what it has
+    written.
     """
 
     def __init__(
@@ -78,7 +86,7 @@ class ControllerLoop:
         static: Mapping[str, str],
         decisions: Decisions,
         *,
-        ask_log_ends: AskLogEnds,
+        query_log_ends: QueryLogEnds,
         ttl_s: int = LEASE_TTL_S,
         history_s: float = HISTORY_S,
         settled_s: float = SETTLED_MS / 1000,
@@ -90,10 +98,10 @@ class ControllerLoop:
         self._ttl_s = ttl_s
         self._history_s = history_s
         self._settled_s = settled_s
-        self.ask_log_ends = ask_log_ends
+        self.query_log_ends = query_log_ends
         self._term: Term | None = None
         self.failed_terms = 0
-        self.noted = RecordedControl(decisions)
+        self.recorder = RecordedControl(decisions)
         self._failed_pause_s = PAUSE_S_MAX
 
     @property
@@ -101,25 +109,29 @@ class ControllerLoop:
         return self._term is not None
 
     async def submit(self, operation: Operation[T]) -> T | Refusal:
-        """The answer of an operation that this broker, being the controller, has committed. Raises NotControllerError."""
+        """Commit an operation as the controller, and return its answer.
+
+        Raises NotControllerError.
+        """
         if self._term is None:
             raise NotControllerError
         return await self._term.submit(operation)
 
     async def run(self) -> None:
-        """Stand, control, stand again. Raises StoreReplaced. Cancelled, it gives up control.
+        """Campaign, run a term, campaign again. Raises StoreReplaced. Cancelled, it resigns.
 
-        What the store refuses to a controller, another broker may be allowed, and nobody needs in order to serve records; so it is
-        with data that a controller fails at: brokers that ended by it would do so one after the other.
+        What the store refuses to a controller, another broker may be allowed, and serving records
+        needs no controller. The same holds for data that makes a controller fail: if brokers ended
+        by it, they would do so one after the other.
         """
         while True:
             try:
-                await self._resign_if_idle(await self._follower.until(self._may_stand))
+                await self._resign_if_idle(await self._follower.until(self._may_campaign))
                 lease = await self._store.grant_lease(self._ttl_s)
                 try:
-                    await self._stand(lease)
+                    await self._campaign(lease)
                 finally:
-                    with contextlib.suppress(StoreUnavailable):  # then it ends by itself
+                    with contextlib.suppress(StoreUnavailable):  # then it expires
                         await lease.revoke()
             except (StoreUnavailable, StoreRefused) as error:
                 log.warning("controller_election_delayed", reason=str(error))
@@ -128,14 +140,17 @@ class ControllerLoop:
                 await asyncio.sleep(self._failed_pause_s)
                 self._failed_pause_s = min(2 * self._failed_pause_s, FAILED_PAUSE_S_MAX)
 
-    def _may_stand(self, image: ClusterImage) -> bool:
+    def _may_campaign(self, image: ClusterImage) -> bool:
         return bool(image.revision) and (image.controller is None or self._is_me(image.controller))
 
     def _is_me(self, controller: Controller) -> bool:
         return controller.incarnation == self._value.incarnation
 
     async def _resign_if_idle(self, image: ClusterImage) -> None:
-        """An election won by a write whose answer was lost, noticed by nobody: nothing would ever be done (KAFKA-13407)."""
+        """Give up an election that was won by a write whose answer was lost (KAFKA-13407).
+
+        Nobody would act on it.
+        """
         if image.controller is not None:
             log.warning("idle_controller_resigns", epoch=image.controller.epoch)
             held = (created_at(keys.CONTROLLER, image.controller.epoch),)
@@ -145,7 +160,7 @@ class ControllerLoop:
                 lambda later: later.controller is None or later.controller.epoch != epoch
             )
 
-    async def _stand(self, lease: Lease) -> None:
+    async def _campaign(self, lease: Lease) -> None:
         try:
             held = await claim(self._store, keys.CONTROLLER, keys.encode(self._value), lease)
         except LeaseNotFound:  # the store was away for longer than the lease lives
@@ -157,16 +172,16 @@ class ControllerLoop:
 
     async def _control(self, epoch: int, lease: Lease) -> None:
         log.info("controller_elected", broker=self._value.broker, epoch=epoch)
-        self.noted.began(self._value.broker, epoch)
+        self.recorder.began(self._value.broker, epoch)
         term = self._term = Term(
             self._store,
             self._follower,
             epoch,
             self._value.broker,
             self._static,
-            noted=self.noted,
+            recorder=self.recorder,
         )
-        longest_logs = LongestLogs(term, self._follower, self._static, self.ask_log_ends)
+        longest_logs = LongestLogs(term, self._follower, self._static, self.query_log_ends)
         try:
             reason = await _first(
                 _ends(term.run(), "another controller was elected"),
@@ -181,21 +196,21 @@ class ControllerLoop:
             self._term = None
             await term.finish()
         except (StoreUnavailable, StoreRefused, StoreReplaced) as error:
-            self.noted.ended(self._value.broker, epoch, str(error))
+            self.recorder.ended(self._value.broker, epoch, str(error))
             raise
         except Exception as error:
-            self._tell_failure(term, error)
+            self._report_failure(term, error)
             raise _TermFailedError from error
         finally:
             self._term = None
             await term.close()
         self._failed_pause_s = PAUSE_S_MAX
         log.warning("controller_resigned", broker=self._value.broker, epoch=epoch, reason=reason)
-        self.noted.ended(self._value.broker, epoch, reason)
+        self.recorder.ended(self._value.broker, epoch, reason)
 
-    def _tell_failure(self, term: Term, error: Exception) -> None:
+    def _report_failure(self, term: Term, error: Exception) -> None:
         self.failed_terms += 1
-        self.noted.ended(self._value.broker, term.epoch, f"it failed: {error}")
+        self.recorder.ended(self._value.broker, term.epoch, f"it failed: {error}")
         if term.has_converged:
             self._failed_pause_s = PAUSE_S_MAX
         log.critical(
@@ -216,9 +231,10 @@ class ControllerLoop:
                 log.warning("metadata_compaction_delayed", reason=str(error))
 
     async def _balance_leaders(self, term: Term) -> None:
-        """Give leadership back to preferred replicas from time to time (Kafka: ReplicationControlManager.maybeBalancePartitionLeaders).
+        """Give leadership back to preferred leaders periodically.
 
-        One that is looked at twice, and could have led both times, is taken to have been in sync meanwhile.
+        A preferred replica that could lead in two checks counts as in sync in between. Source:
+        ReplicationControlManager.maybeBalancePartitionLeaders.
         """
         layers = BrokerLayers(self._static)
         key = "auto.leader.rebalance.enable"
@@ -239,12 +255,12 @@ class ControllerLoop:
     async def _imbalances(self) -> dict[Imbalance, None]:
         image = self._follower.image
         found: dict[Imbalance, None] = {}
-        looked_at = 0
+        checked = 0
         for topic in image.topics():
             found.update(dict.fromkeys(imbalances(image, topic)))
-            looked_at += len(topic.partitions)
-            if looked_at >= ELECTION_PARTITIONS:
-                looked_at = 0
+            checked += len(topic.partitions)
+            if checked >= ELECTION_PARTITIONS:
+                checked = 0
                 await asyncio.sleep(0)
         return found
 
@@ -259,7 +275,7 @@ def _balance(settled: Sequence[Imbalance]) -> Operation[None]:
 
 
 def _replaced(image: ClusterImage, epoch: int) -> bool:
-    """Whether the image, if it is not older than the term, shows another controller or none."""
+    """Whether the image, if not older than the term, shows another controller or none."""
     return image.revision >= epoch and (image.controller is None or image.controller.epoch != epoch)
 
 
@@ -270,7 +286,7 @@ async def _ends(what: Coroutine[Any, Any, object], reason: str) -> str:
 
 
 async def _first(*coroutines: Coroutine[Any, Any, str]) -> str:
-    """The result, or the error, of whichever ends first; the others are cancelled and waited for."""
+    """The result, or the error, of the first to end; the others are cancelled and awaited."""
     tasks = [asyncio.ensure_future(each) for each in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,8 +1,9 @@
-"""One term of control: what a broker does from its election as controller until it is replaced.
+"""One term: a broker's work from its election as controller until it is replaced.
 
-One worker brings the cluster to rest (fences, elections, half-made topics) whenever the image has changed, and between that runs
-the admin operations one at a time, each decided on an image that holds everything written before. Every write compares
-the controller epoch, so a term that is over without knowing it changes nothing.
+Whenever the image has changed, one worker converges the cluster (fences, elections, half-made
+topics); in between it runs the admin operations one at a time, each decided on an image that holds
+everything written before. Every write compares the controller epoch, so a term that has ended
+without noticing changes nothing.
 """
 
 import asyncio
@@ -30,9 +31,9 @@ from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.packing import Step
 from logfleet.metadata.receipts import SLOTS, Receipts, check_with_receipt
 from logfleet.metadata.store import MetadataStore, StoreRefused, Txn
-from logfleet.node.cluster.at_once import AtOnce
 from logfleet.node.cluster.claims import settle_or_recognise
 from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.node.cluster.task_limit import TaskLimit
 from logfleet.node.decisions.control import RecordedControl
 from logfleet.wire.errors import ErrorCode
 
@@ -40,11 +41,11 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 ATTEMPTS_MAX: Final = 10
-"""Times an operation is decided anew because the cluster changed under it."""
+"""How often an operation is decided again because the cluster changed meanwhile."""
 CATCH_UP_S_MAX: Final = 2.0
-"""Longest wait for the image to show what made a decision come too late."""
+"""Longest wait for the image to show the change that a decision conflicted with."""
 ELECTION_PARTITIONS: Final = 100
-"""Partitions looked at without letting the loop do something else: 0.1 ms, up to 3 ms with the transaction if all of them change."""
+"""Partitions handled in one step of the loop: 0.1 ms, up to 3 ms if all of them change."""
 OUTCOME_UNKNOWN: Final = Refusal(
     ErrorCode.REQUEST_TIMED_OUT,
     "The controller stopped before the metadata store had answered; the change may have been made.",
@@ -52,15 +53,21 @@ OUTCOME_UNKNOWN: Final = Refusal(
 
 
 class NotControllerError(Exception):
-    """This broker is not the controller, or ceased to be it before the operation was done (Kafka: NOT_CONTROLLER)."""
+    """This broker is not the controller, or lost that role before the operation was done.
+
+    Kafka: NOT_CONTROLLER.
+    """
 
 
 class _ConflictError(Exception):
-    """A transaction's compares failed: it was decided on something that is no longer so."""
+    """A write's compares failed: it was decided on an outdated image."""
 
 
 class TermDecision(msgspec.Struct, Generic[T], frozen=True):
-    """What to commit, in this order or in any, and the answer once that is done. cause: why leaders change by it, if it is not plain to see."""
+    """What to commit, in this order or in any, and the answer once that is done.
+
+    cause: why leaders change by it, if that is not obvious.
+    """
 
     txns: tuple[Txn, ...]
     answer: T
@@ -69,15 +76,18 @@ class TermDecision(msgspec.Struct, Generic[T], frozen=True):
 
 
 Operation = Callable[[ClusterImage, int, BrokerLayers], TermDecision[T] | Refusal]
-"""Decides on an image, for a controller epoch, with the cluster's configuration. Decided anew if it came too late."""
+"""Decides on an image, for a controller epoch, with the cluster's configuration.
+
+It is decided again if the image was outdated.
+"""
 
 
 class Term:
-    """The term of broker `broker_id` that began with the create revision `epoch` of the controller's key. Runs until cancelled.
+    """The term of broker `broker_id`, begun by the create revision `epoch` of the controller's key.
 
-    static: this broker's server.properties, the last word on defaults that the cluster does not set.
-    has_converged: it has brought the cluster to where nothing was left to do, once at least.
-    noted: told all that is committed.
+    Runs until cancelled. static: this broker's server.properties, for defaults that the cluster
+    does not set. has_converged: the cluster was at least once in a state where nothing was left to
+    do. recorder: gets all that is committed.
     """
 
     def __init__(
@@ -88,20 +98,20 @@ class Term:
         broker_id: int,
         static: Mapping[str, str],
         *,
-        noted: RecordedControl,
+        recorder: RecordedControl,
     ) -> None:
         self.epoch = epoch
         self._broker_id = broker_id
         self._receipts = Receipts(epoch, broker_id, ())
         self.has_converged = False
-        self._noted = noted
-        self._kept: dict[int, Objection] = {}
+        self._recorder = recorder
+        self._objections: dict[int, Objection] = {}
         self._store = store
         self._follower = follower
         self._static = static
         self._wake = asyncio.Event()
         self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
-        self._begun: asyncio.Task[None] | None = None
+        self._current: asyncio.Task[None] | None = None
         self._subscription = follower.subscribe(self._wake)
         self._due = Changes(everything=True)
         self._hold: Hold | None = None
@@ -114,10 +124,11 @@ class Term:
         return await future
 
     async def run(self) -> None:
-        """Work until cancelled. Raises NotControllerError, StoreUnavailable, StoreRefused, StoreReplaced.
+        """Work until cancelled.
 
-        An operation that fails, or that the store refuses, is refused; the term goes on. Whatever else it raises, a rule met what
-        it was not made for in the cluster itself: the term has failed.
+        Raises NotControllerError, StoreUnavailable, StoreRefused, StoreReplaced. An operation that
+        fails, or that the store refuses, is refused; the term goes on. Any other error comes from
+        the cluster's own state, which a rule was not made for: the term has failed.
         """
         await self._follower.until_revision(self.epoch)
         held = await self._store.range(keys.receipts(self._broker_id))
@@ -132,25 +143,29 @@ class Term:
                 await self._wake.wait()
 
     async def finish(self) -> None:
-        """After `run` was cancelled: come to know whether the operation it was at is done, and answer what it has not come to.
+        """After `run` was cancelled: complete the current operation, and refuse the waiting ones.
 
-        Its transaction may be done already; asked of the next controller, our own success would be refused. Nothing is written
-        that a new controller does not expect: this goes on comparing the epoch. Raises what `run` does.
+        The current one's write may be applied already; sent to the next controller, it would be
+        refused because of its own success. Nothing is written that a new controller does not
+        expect: the writes still compare the epoch. Raises what `run` does.
         """
-        self._leave_waiting()
-        if self._begun is not None:
-            with contextlib.suppress(NotControllerError):  # answered
-                await self._begun
+        self._refuse_waiting()
+        if self._current is not None:
+            with contextlib.suppress(NotControllerError):  # `_answer` has refused the operation
+                await self._current
 
     async def close(self) -> None:
-        """Answer what was not done with NotControllerError, what may have been with OUTCOME_UNKNOWN. To be called once `run` has ended."""
-        self._follower.unsubscribe(self._subscription)
-        self._leave_waiting()
-        if self._begun is not None and not self._begun.done():
-            self._begun.cancel()
-            await asyncio.wait([self._begun])
+        """Answer waiting operations with NotControllerError, the current one with OUTCOME_UNKNOWN.
 
-    def _leave_waiting(self) -> None:
+        Call it once `run` has ended.
+        """
+        self._follower.unsubscribe(self._subscription)
+        self._refuse_waiting()
+        if self._current is not None and not self._current.done():
+            self._current.cancel()
+            await asyncio.wait([self._current])
+
+    def _refuse_waiting(self) -> None:
         while self._waiting:
             _, future = self._waiting.popleft()
             if not future.done():
@@ -159,8 +174,8 @@ class Term:
     async def _run_next(self) -> None:
         operation, future = self._waiting.popleft()
         if not future.done():
-            self._begun = asyncio.ensure_future(self._answer(operation, future))
-            await asyncio.shield(self._begun)  # see finish
+            self._current = asyncio.ensure_future(self._answer(operation, future))
+            await asyncio.shield(self._current)  # see finish
         self._wake.set()
 
     async def _answer(self, operation: Operation[T], future: "asyncio.Future[T | Refusal]") -> None:
@@ -204,7 +219,10 @@ class Term:
         )
 
     def _decide(self, operation: Operation[T], image: ClusterImage) -> TermDecision[T] | Refusal:
-        """A refusal too if deciding fails, or nobody could commit it: every controller after this one would fail alike."""
+        """The decision, or a refusal if deciding fails or no controller could commit it.
+
+        Every controller after this one would fail in the same way.
+        """
         try:
             decision = operation(image, self.epoch, self._layers(image))
             if isinstance(decision, TermDecision):
@@ -217,7 +235,7 @@ class Term:
         return decision
 
     async def _converge(self) -> None:
-        """Bring the cluster to where nothing is left to do, by the newest image."""
+        """By the newest image, bring the cluster into a state where nothing is left to do."""
         while True:
             image, changes = self._subscription.take()
             self._due.add(changes)
@@ -230,26 +248,26 @@ class Term:
                 await self._catch_up(image)
 
     def _is_held(self, image: ClusterImage) -> bool:
-        """Whether elections wait for brokers that vanished to register again; what is due stays so."""
+        """Whether elections wait for vanished brokers to register again; the work stays due."""
         now, before = monotonic_ms(), self._hold
         recent = self._follower.recent_brokers.within(now)
         self._hold = hold(before, recent, image.brokers, now)
         if self._hold is not None and before is None:
             log.warning("elections_held", reason=self._hold.why, epoch=self.epoch)
-            self._noted.held(self._hold.why)
+            self._recorder.held(self._hold.why)
             asyncio.get_running_loop().call_later((HELD_MS_MAX + 1) / 1000, self._wake.set)
         return self._hold is not None and now < self._hold.until_ms
 
     async def _converge_once(self, image: ClusterImage) -> bool:
-        """Fence who is gone, take them out of all partitions, let in who is new (logfleet.control.brokers.fencing).
+        """Fence brokers that are gone, remove them from all partitions, admit new ones.
 
-        Whether that is all. If not, others have vanished meanwhile, so that elections wait; or there are
-        newcomers and partitions were changed: only an image in which nothing is left to change lets
-        newcomers in.
+        See logfleet.control.brokers.fencing. Returns whether that is all. If not, more brokers have
+        vanished meanwhile, so that elections wait; or there are newcomers and partitions were
+        changed: only an image in which nothing is left to change admits newcomers.
         """
         due = self._due
         await self._commit_all(pack(self.epoch, fence_steps(image)))
-        # An election compares the fence, so it has to know the revision that wrote it.
+        # An election compares the fence, so it needs the revision that wrote it.
         image = self._follower.image
         if self._is_held(image):
             return False
@@ -277,26 +295,26 @@ class Term:
             log.info("internal_topics_raised", partitions=len(steps), epoch=self.epoch)
 
     async def _let_leave(self, image: ClusterImage) -> None:
-        """What who may leave has is given to others as soon as the image shows it."""
+        """Let brokers leave that may; others get their partitions as soon as the image shows it."""
         kept: dict[int, Objection] = {}
         for broker_id, answer in leaving.decide(image):
             if isinstance(answer, Objection):
                 kept[broker_id] = answer
-                if self._kept.get(broker_id) != answer:
+                if self._objections.get(broker_id) != answer:
                     log.info("broker_kept", broker=broker_id, reason=str(answer))
-                    self._noted.kept(broker_id, answer)
+                    self._recorder.kept(broker_id, answer)
             else:
                 await self._commit_all(pack(self.epoch, [answer]))
                 log.info("broker_draining", broker=broker_id, epoch=self.epoch)
-        self._kept = kept
+        self._objections = kept
 
     async def _elect(self, image: ClusterImage, topic_ids: Iterable[bytes]) -> int:
-        """How many partitions were changed."""
+        """Run the elections of these topics; return how many partitions were changed."""
         layers, may_be_unclean = self._layers(image), not newcomers(image)
         preferred = preferences(image, now_ms())
         steps: list[Step] = []
-        looked_at = elected = 0
-        async with AtOnce(SLOTS) as commits:
+        checked = elected = 0
+        async with TaskLimit(SLOTS) as commits:
             for topic, indexes in _slices(image, topic_ids):
                 steps += election_steps(
                     image,
@@ -306,9 +324,9 @@ class Term:
                     may_be_unclean=may_be_unclean,
                     preferred=preferred,
                 )
-                looked_at += len(indexes)
-                if looked_at >= ELECTION_PARTITIONS:
-                    looked_at = 0
+                checked += len(indexes)
+                if checked >= ELECTION_PARTITIONS:
+                    checked = 0
                     elected += len(steps)
                     for txn in pack(self.epoch, steps):
                         await commits.start(self._commit(txn))
@@ -322,16 +340,17 @@ class Term:
         return elected
 
     async def _commit_all(self, txns: Sequence[Txn], cause: str | None = None) -> None:
-        """Commit what may be done in any order. All that was begun has got its answer when this ends or raises, as `_commit` does."""
-        async with AtOnce(SLOTS) as commits:
+        """Commit in any order; errors as in `_commit`. When it ends, no write is in flight."""
+        async with TaskLimit(SLOTS) as commits:
             for txn in txns:
                 await commits.start(self._commit(txn, cause))
 
     async def _commit(self, txn: Txn, cause: str | None = None) -> None:
-        """Commit it, note it, and see it in the image. Raises NotControllerError; _ConflictError if it has to be decided again.
+        """Commit, record it, and wait until the image shows it. Raises NotControllerError.
 
-        An attempt without an answer may have been applied; its receipt tells (`logfleet.metadata.receipts`). That holds
-        whatever others have written since, and if the controller has been replaced since.
+        Raises _ConflictError if it has to be decided again. An attempt without an answer may have
+        been applied; its receipt shows it (`logfleet.metadata.receipts`), whatever others have
+        written since, and even if the controller was replaced since.
         """
         image, receipt = self._follower.image, self._receipts.take()
         try:
@@ -344,11 +363,11 @@ class Term:
             control, _ = settled.result.reads
             is_mine = control is not None and control.create_revision == self.epoch
             raise _ConflictError if is_mine else NotControllerError
-        self._noted.written(image, txn, cause)
+        self._recorder.written(image, txn, cause)
         await self._follower.until_revision(revision)
 
     async def _catch_up(self, decided_on: ClusterImage) -> None:
-        """Wait until the image has moved on from the one that was too old, but not for ever: it may have already."""
+        """Wait, within a limit, until the image is newer than the outdated one."""
         log.info("decision_repeated", revision=decided_on.revision, epoch=self.epoch)
         if self._follower.image.revision > decided_on.revision:
             return
@@ -363,7 +382,7 @@ class Term:
 
 
 def _slices(image: ClusterImage, topic_ids: Iterable[bytes]) -> Iterator[tuple[Topic, range]]:
-    """ELECTION_PARTITIONS at most of each topic at a time."""
+    """At most ELECTION_PARTITIONS of a topic at a time."""
     for topic_id in topic_ids:
         topic = image.topic_by_id(topic_id)
         if topic is not None:

@@ -1,4 +1,7 @@
-"""Keeps the record of this broker's log directories in the metadata store (`control.log_directories` says what for)."""
+"""Keeps the record of this broker's log directories in the metadata store.
+
+`control.log_directories` gives the reasons.
+"""
 
 import asyncio
 from collections.abc import Collection
@@ -28,7 +31,10 @@ SETTLE_S_MAX: Final = 5.0
 
 
 class DirectoryRecord:
-    """Of one broker. local: as its start found them. refused: as the store does not take it; no logs are made until it does."""
+    """The record of one broker. local: the directories that its start found.
+
+    is_refused: the store refused the record; no logs are made until it accepts it.
+    """
 
     def __init__(self, store: MetadataStore, broker_id: int, local: LogDirectories) -> None:
         self._store = store
@@ -44,10 +50,10 @@ class DirectoryRecord:
     async def keep(
         self, image: ClusterImage, broker_epoch: int, forgotten: Collection[str]
     ) -> bool:
-        """Have it name the directories that are there, and `forgotten` no more; True: logs may be made there.
+        """Record the directories that are there, without `forgotten`. True: logs may be made there.
 
-        False: the registration of that epoch is over, or the store refuses or does not answer (`is_refused`).
-        Raises StoreReplaced.
+        False: the registration of that epoch has ended, or the store refuses or does not answer
+        (`is_refused`). Raises StoreReplaced.
         """
         registration, key = keys.broker(self._broker_id), keys.directories(self._broker_id)
         recorded = image.directories.get(self._broker_id)
@@ -76,7 +82,7 @@ class DirectoryRecord:
                 recorded = Directories(frozenset(ids), held.mod_revision)
 
     async def _settled(self, txn: Txn) -> TxnResult | None:
-        """None if the store refuses, or has refused and is not to be asked yet."""
+        """Commit; None if the store refuses, or has refused before and the pause is not over."""
         key = keys.directories(self._broker_id)
         self.is_refused = self.refused.is_waiting(key)
         if self.is_refused:
@@ -84,12 +90,12 @@ class DirectoryRecord:
         try:
             async with asyncio.timeout(SETTLE_S_MAX):
                 result = await settle(self._store, txn)
-        except TimeoutError:  # the same write is tried again with a later image
+        except TimeoutError:  # a later image tries the same write again
             self.is_refused = True
             return None
         except StoreRefused as error:
             self.is_refused = True
             self.refused.refused(key, error)
             return None
-        self.refused.taken(key)
+        self.refused.accepted(key)
         return result

@@ -1,19 +1,24 @@
 """Lets this broker go on leading while the metadata store does not answer.
 
-A lease says that nobody else leads what this broker leads, until its deadline. While the store is away no keepalive is
-answered and the deadline passes, though nothing else is wrong: without the store nobody is elected either. Kafka's brokers go on
-without their controllers, and Patroni's primaries without their store if the other members agree ("DCS failsafe mode").
+Until its lease's deadline, no other broker leads what this one leads. While the store is away no
+keepalive is answered and the deadline passes, though nothing else is wrong: without the store no
+broker is elected either. Kafka's brokers go on without their controllers, and Patroni's primaries
+without their store if the other members agree ("DCS failsafe mode").
 
-Past the deadline this broker goes on leading a partition if somebody else vouches for it, within the last VOUCHED_MS:
-- more than half of the other active brokers answer that the store does not answer them either (`silent_peers`): then nobody can
-  be elected; or
-- every other member of the ISR fetches from it in this leader epoch: a clean election takes one of them, and a broker stops fetching
-  from its former leader before it leads. acks=all would be safe without this rule, as the high watermark needs these
-  fetches. The rule bounds how old what consumers, group members and acks=1 get may be.
-All others are suspended: partitions whose ISR is this broker alone, and coordinators that can commit nothing.
+Past the deadline this broker goes on leading a partition if others confirmed it within the last
+CONFIRMED_MS, in one of two ways:
+- More than half of the other active brokers answer that the store does not answer them either
+  (`silent_peers`): then no broker can be elected.
+- Every other member of the ISR fetches from it in this leader epoch: a clean election takes one of
+  them, and a broker stops fetching from its former leader before it leads. acks=all would be safe
+  without this rule, as the high watermark needs these fetches. The rule bounds how old the data is
+  that consumers, group members and acks=1 get.
+All others are suspended: partitions whose ISR is this broker alone, and coordinators that can
+commit nothing.
 
-If the store answers again and the registration still stands (`io.etcd.lease`), what was suspended goes on in the same leader epoch, and the broker
-keeps its broker epoch. If the registration has ended, the broker leads nothing until it has registered again.
+If the store answers again and the registration still stands (`io.etcd.lease`), suspended partitions
+go on in the same leader epoch, and the broker keeps its broker epoch. If the registration has
+ended, the broker leads nothing until it has registered again.
 """
 
 import asyncio
@@ -34,22 +39,32 @@ from logfleet.telemetry.decisions import Decisions, Kind
 
 log = structlog.get_logger(__name__)
 
-VOUCHED_MS: Final = 2_000
-"""How old a follower's fetch or a peer's answer may be. Followers fetch every replica.fetch.wait.max.ms (0.5 s) at least."""
+CONFIRMED_MS: Final = 2_000
+"""How old a follower's fetch or a peer's answer may be.
+
+Followers fetch at least every replica.fetch.wait.max.ms (0.5 s).
+"""
 CHECK_S: Final = 0.25
 EXTENSION_S: Final = 1.0
-"""How long a check lets this broker answer past its lease's deadline: some checks may come late."""
+"""How long a check lets this broker answer past its lease's deadline: some checks may be late."""
 SETTLING_MS: Final = 1_750
-"""After this process did not run for a while: followers have connected and fetched again (they pause for up to 1 s), and peers have answered
-again, by then."""
+"""How long to wait after this process was stopped for a while.
+
+By then followers have connected and fetched again (they pause for up to 1 s), and peers have
+answered again.
+"""
 SILENT_SHARE: Final = 0.5
-"""Of the lease's time: without an answered keepalive for so long, the store counts as silent. Keepalives are sent after a third of it."""
+"""Share of the lease's time without an answered keepalive after which the store counts as silent.
+
+Keepalives are sent after a third of it.
+"""
 
 
 class Tenure:
-    """For how long one registration may answer as a leader: until its lease's deadline, or until `extended_s` (boot_s).
+    """How long one registration may answer as a leader: until its lease's deadline or `extended_s`.
 
-    Requests that wait keep the tenure under which they came: a later registration does not answer them.
+    extended_s: by boot_s. Parked requests keep the tenure under which they arrived: a later
+    registration does not answer them.
     """
 
     __slots__ = ("extended_s", "is_over", "lease")
@@ -65,9 +80,9 @@ class Tenure:
 
 
 class Failsafe:
-    """Extends this broker's tenure while the store is silent; `run` keeps that up.
+    """Extends this broker's tenure while the store is silent; `run` does so periodically.
 
-    followers: what fetches this broker as a follower.
+    followers: what followers fetch from this broker.
     """
 
     def __init__(
@@ -90,13 +105,15 @@ class Failsafe:
         self._is_active = False
         self._checked_s = 0.0
         self._counted_from_ms = (
-            0  # what came before may have waited in a socket while this process did not run
+            # messages that arrived before may have waited in a socket while this process was
+            # stopped
+            0
         )
         self._slices = Slices()
 
     @property
     def silent_s(self) -> float:
-        """For how long the store has not answered keepalives, 0 as long as that is usual."""
+        """How long the store has not answered keepalives, 0 while that is normal."""
         if self._tenure is None:
             return 0.0
         lease = self._tenure.lease
@@ -109,19 +126,19 @@ class Failsafe:
         return self._is_active
 
     def registered(self, lease: Lease) -> Tenure:
-        """This broker is registered by this lease."""
+        """This broker is registered under this lease."""
         self._tenure = Tenure(lease)
         return self._tenure
 
     def unregistered(self) -> None:
-        """The registration has ended, and with it all leading."""
+        """The registration has ended, and with it all leadership."""
         if self._tenure is not None:
             self._tenure.is_over = True
         self._tenure = None
         self._is_active = False
 
     async def run(self) -> None:
-        """Check every CHECK_S, until cancelled."""
+        """Check the registration's tenure every CHECK_S, until cancelled."""
         try:
             while True:
                 await asyncio.sleep(CHECK_S)
@@ -145,8 +162,8 @@ class Failsafe:
             return
         self._begin()
         if monotonic_ms() - self._counted_from_ms < SETTLING_MS:
-            return  # nothing that came since says much, and nothing is answered meanwhile
-        await self._suspend_what_nobody_vouches_for()
+            return  # too little has arrived since, and nothing is answered meanwhile
+        await self._suspend_unconfirmed()
         tenure.extended_s = now_s + EXTENSION_S
 
     def _begin(self) -> None:
@@ -154,7 +171,7 @@ class Failsafe:
             return
         self._is_active = True
         cause = (
-            "the metadata store does not answer: it leads what followers or most brokers vouch for"
+            "the metadata store does not answer: it leads what followers or most brokers confirm"
         )
         log.warning("failsafe_began", silent_s=round(self.silent_s, 1))
         self._decisions.note(Kind.FAILSAFE_BEGAN, cause)
@@ -168,10 +185,10 @@ class Failsafe:
         if self._leadership.suspended:
             self._local.resume(lambda *_: True)
 
-    async def _suspend_what_nobody_vouches_for(self) -> None:
-        """And lead again what somebody vouches for again."""
-        since_ms = max(monotonic_ms() - VOUCHED_MS, self._counted_from_ms)
-        if self._peers.agree(since_ms):
+    async def _suspend_unconfirmed(self) -> None:
+        """Suspend what others do not confirm; resume what they confirm again."""
+        since_ms = max(monotonic_ms() - CONFIRMED_MS, self._counted_from_ms)
+        if self._peers.is_majority_silent(since_ms):
             self._local.resume(lambda *_: True)
             return
         suspended = 0
@@ -189,7 +206,10 @@ class Failsafe:
             self._local.resume(lambda key, kept: self._is_followed(key, kept, since_ms))
 
     def _is_followed(self, key: Key, replicas: LeaderReplicas, since_ms: int) -> bool:
-        """Whether all that could be elected cleanly follow this leader. False if there is none."""
+        """Whether all brokers that a clean election could take follow this leader.
+
+        False if none could.
+        """
         if replicas.has_eligible:
             return False
         others, leader_epoch = replicas.others_in_sync(), replicas.state.leader_epoch

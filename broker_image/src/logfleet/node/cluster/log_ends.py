@@ -1,7 +1,7 @@
-"""The controller asks brokers how far the logs of their replicas reach, before it elects one that may lack records.
+"""Asks brokers how far their replicas' logs reach, before an election that may lose records.
 
-It asks by OffsetForLeaderEpoch as a "debug" consumer, which a replica without a leader answers
-(`node.handlers.epochs`): one connection to each broker, for all the partitions that it is asked about.
+It uses OffsetForLeaderEpoch as a "debug" consumer, which a replica without a leader answers
+(`node.handlers.epochs`): one connection to each broker, for all its partitions.
 """
 
 import asyncio
@@ -23,32 +23,36 @@ from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderE
 log = structlog.get_logger(__name__)
 
 ASK_S_MAX: Final = 2.0
-"""Who has not answered by then is taken for silent. A broker that has just started serves a moment after it was let in."""
+"""A broker that has not answered by then counts as silent.
+
+A broker that has just started serves a moment after it was admitted.
+"""
 AGAIN_S: Final = 0.1
-"""Pause before a broker is asked again that refused a connection, or takes a partition for led still."""
+"""Pause before a broker is asked again that refused a connection, or still sees a leader."""
 PARTITIONS_MAX: Final = 1_000
-"""In a request: the broker answers it in one step of its loop, within a few milliseconds."""
+"""Partitions in a request: the broker answers it in one step of its loop, in a few milliseconds."""
 DEBUGGING_REPLICA_ID: Final = -2
 """Kafka: OffsetsForLeaderEpochRequest.DEBUGGING_REPLICA_ID."""
 NEWEST_EPOCH: Final = 2**31 - 1
-"""Above every leader epoch, also where the metadata store was restored with older ones than the logs have."""
+"""Above every leader epoch, even if the metadata store was restored with older ones than the logs'.
+"""
 
-AskLogEnds = Callable[[ClusterImage, Asked], Awaitable[Answered]]
-"""How far logs reach: of each partition every replica that was asked, SILENT if it did not answer in time."""
+QueryLogEnds = Callable[[ClusterImage, Asked], Awaitable[Answered]]
+"""How far logs reach: by partition, of each replica that was asked; SILENT: no answer in time."""
 
 _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 _Partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 
 
-class LogEndQuestion:
-    """config: of the broker that asks."""
+class LogEndsClient:
+    """Asks brokers how far their replicas' logs reach. config: of the asking broker."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._listener_name = config.inter_broker_listener_name
         self._client_id = f"logfleet-broker-{config.node_id}"
 
-    async def ask(self, image: ClusterImage, asked: Asked) -> Answered:
-        """See AskLogEnds. Takes ASK_S_MAX at most."""
+    async def query(self, image: ClusterImage, asked: Asked) -> Answered:
+        """See QueryLogEnds. Takes ASK_S_MAX at most."""
         found: dict[PartitionId, dict[Member, EpochEnd]] = {}
         by_broker: dict[int, list[PartitionId]] = {}
         for place, brokers in asked.items():
@@ -74,7 +78,7 @@ class LogEndQuestion:
         places: list[PartitionId],
         found: dict[PartitionId, dict[Member, EpochEnd]],
     ) -> None:
-        """Ask a broker until it has answered for all of them, and put each answer into `found`."""
+        """Ask a broker until it has answered for all partitions; put its answers into `found`."""
         address = broker.listener(self._listener_name)
         if address is None:
             return
@@ -90,7 +94,7 @@ class LogEndQuestion:
                 finally:
                     connection.close()
             except ClientError as error:
-                log.debug("log_ends_not_told", broker=broker.id, reason=str(error))
+                log.debug("log_ends_not_answered", broker=broker.id, reason=str(error))
             left = [place for place in left if found[place][member] == SILENT]
             if not left:
                 return
@@ -100,14 +104,14 @@ class LogEndQuestion:
 async def _answers(
     connection: Connection, image: ClusterImage, places: Sequence[PartitionId]
 ) -> list[tuple[PartitionId, EpochEnd]]:
-    """Of those partitions that the broker can tell of. Raises ClientError."""
+    """The log ends that the broker returns. Raises ClientError."""
     names: dict[str, bytes] = {}
     topics: dict[str, _Topic] = {}
     for topic_id, index in places:
-        known = image.topic_by_id(topic_id)
-        assert known is not None, "it was found in this image"
-        names[known.name] = topic_id
-        topic = topics.setdefault(known.name, _Topic(topic=known.name))
+        existing = image.topic_by_id(topic_id)
+        assert existing is not None, "it was found in this image"
+        names[existing.name] = topic_id
+        topic = topics.setdefault(existing.name, _Topic(topic=existing.name))
         topic.partitions.append(_Partition(partition=index, leader_epoch=NEWEST_EPOCH))
     request = OffsetForLeaderEpochRequest(
         replica_id=DEBUGGING_REPLICA_ID, topics=list(topics.values())

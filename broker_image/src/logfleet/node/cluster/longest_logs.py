@@ -1,6 +1,7 @@
-"""Elections that have to know how far logs reach: a controller asks the replicas, and elects the one with the longest log.
+"""Elects, where no replica is sure to hold every record, the one with the longest log.
 
-They run beside the term's own work: nothing else waits while brokers are asked (`replication.longest_log` has the rule).
+These elections run beside the term's other work: nothing waits while brokers are asked
+(`replication.longest_log` has the rule).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,48 +24,48 @@ from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.packing import Step
 from logfleet.node.cluster.controller_term import Operation, Term, TermDecision
-from logfleet.node.cluster.log_ends import AskLogEnds
+from logfleet.node.cluster.log_ends import QueryLogEnds
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 
 log = structlog.get_logger(__name__)
 
 AGAIN_S: Final = 1.0
-"""Pause before brokers are asked again: who is needed did not answer, or the cluster changed meanwhile."""
-CAUSE: Final = "nobody is known to hold every record, and its log reaches furthest"
+"""Pause before brokers are asked again: a needed one did not answer, or the cluster changed."""
+CAUSE: Final = "no replica is sure to hold every record, and its log reaches furthest"
 
 
 class LongestLogs:
-    """Of one term. static: server.properties of the broker that controls."""
+    """The elections of one term. static: server.properties of the controller's broker."""
 
     def __init__(
-        self, term: Term, follower: MetadataLoader, static: Mapping[str, str], ask: AskLogEnds
+        self, term: Term, follower: MetadataLoader, static: Mapping[str, str], query: QueryLogEnds
     ) -> None:
         self._term = term
         self._follower = follower
         self._static = static
-        self._ask = ask
+        self._query = query
         self._leaderless: set[bytes] = set()
         self._slices = Slices()
 
     async def run(self) -> None:
-        """Until cancelled. Raises NotControllerError."""
+        """Work until cancelled. Raises NotControllerError."""
         subscription = self._follower.subscribe()
         pause_s: float | None = None
         try:
             while True:
                 image, changes = await subscription.next_within(pause_s)
-                await self._look(image, changes)
-                asked = self._asked(image)
+                await self._track_leaderless(image, changes)
+                asked = self._to_query(image)
                 pause_s = AGAIN_S if asked else None
                 if asked:
                     log.info("log_ends_asked", partitions=len(asked), epoch=self._term.epoch)
-                    answered = await self._ask(image, asked)
+                    answered = await self._query(image, asked)
                     await self._term.submit(_election(answered))
         finally:
             self._follower.unsubscribe(subscription)
 
-    async def _look(self, image: ClusterImage, changes: Changes) -> None:
-        """Keep in mind which topics have partitions without a leader."""
+    async def _track_leaderless(self, image: ClusterImage, changes: Changes) -> None:
+        """Keep track of topics that have partitions without a leader."""
         changed = {topic.id for topic in image.topics()} if changes.everything else changes.topics
         for topic_id in changed:
             topic = image.topic_by_id(topic_id)
@@ -74,8 +75,8 @@ class LongestLogs:
                 self._leaderless.discard(topic_id)
             await self._slices.breathe()
 
-    def _asked(self, image: ClusterImage) -> Asked:
-        """Nobody while there are newcomers, of whom one may have the longest log: they are about to be let in."""
+    def _to_query(self, image: ClusterImage) -> Asked:
+        """The replicas to ask; none while newcomers, whose logs may be longer, are not admitted."""
         found: dict[PartitionId, Sequence[Broker]] = {}
         if not newcomers(image):
             layers = BrokerLayers(self._static, image.configs_of_broker(None).values)

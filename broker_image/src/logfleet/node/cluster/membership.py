@@ -1,8 +1,9 @@
-"""This broker's membership in the fleet: registered and watched by others while it runs, let go before it stops.
+"""This broker's membership in the fleet: registers it, watches peers, and leaves before a stop.
 
-It leaves as Kafka does in a controlled shutdown: it says that it would (`logfleet.control.brokers.leaving`), goes on serving while the controller
-gives to others what it leads, and stops when nothing is left, or after LEAVING_S_MAX. Where every broker that is there would
-leave there is nobody to hand over to, and all stop at once.
+It leaves as Kafka does in a controlled shutdown: it announces it
+(`logfleet.control.brokers.leaving`), goes on serving while the controller moves its leaderships
+elsewhere, and stops when none is left, or after LEAVING_S_MAX. If every broker is leaving, there is
+none to hand over to, and all stop at once.
 """
 
 import asyncio
@@ -29,16 +30,18 @@ from logfleet.telemetry.decisions import Decisions, Kind
 log = structlog.get_logger(__name__)
 
 LEAVING_S_MAX: Final = 55.0
-"""Kubernetes kills after terminationGracePeriodSeconds, of which flushing needs the rest."""
+"""Kubernetes kills after terminationGracePeriodSeconds; flushing needs the rest of it."""
 
 Spawn = Callable[[str, Coroutine[Any, Any, None]], None]
 
 
 class Membership:
-    """value: what this broker registers with; `tell` replaces it. on_registered, on_lost: as Registrar calls them.
+    """Keeps this broker registered, and announces when it leaves.
 
-    on_active: called with the broker epoch when the controller has made a registration of this
-    process active. By then the broker is in no ISR and no eligible leader by what it may lack.
+    value: what this broker registers with; `update` replaces it. on_registered, on_lost: as
+    Registrar calls them. on_active: called with the broker epoch when the controller has made a
+    registration of this process active. By then no partition has the broker in its ISR, or as an
+    eligible leader, for records that it may lack.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class Membership:
         self._on_lost = on_lost
         self._on_active = on_active
         self._changed = asyncio.Event()
-        self._epochs: set[int] = set()  # of this process, behind the last one that was active
+        self._epochs: set[int] = set()  # of this process, after the last one that was active
         self._own = OwnReplicas(config.node_id)
         self._broker_epoch = 0
         self._registrar = Registrar(
@@ -91,18 +94,19 @@ class Membership:
 
     @property
     def registration(self) -> Registration | None:
-        """None while this broker is not registered."""
+        """The present registration, None while there is none."""
         return self._registrar.registration
 
     @property
     def refused(self) -> RefusedWrites:
-        """What this broker says of itself, and the store does not take."""
+        """Updates of the registration that the store refused."""
         return self._registrar.refused
 
     async def _follow_active(self) -> None:
-        """Whenever it happens: the controller may be away for long, and registrations may end early.
+        """Call on_active whenever a registration of this process becomes active.
 
-        `fence/ID` names a broker epoch only after the controller has made that registration active.
+        The controller may be away for long, and registrations may end early. `fence/ID` names a
+        broker epoch only after the controller has made that registration active.
         """
         subscription = self._follower.subscribe(self._changed)
         while True:
@@ -111,16 +115,16 @@ class Membership:
             if fence is not None and fence.broker_epoch in self._epochs:
                 epoch = fence.broker_epoch
                 self._epochs = {each for each in self._epochs if each > epoch}
-                self.tell(unclean=False, previous_epoch=epoch)
+                self.update(unclean=False, previous_epoch=epoch)
                 await self._on_active(epoch)
 
-    def tell(self, **changes: Any) -> None:
-        """Fields of BrokerValue that are different from now on."""
+    def update(self, **changes: Any) -> None:
+        """Change these fields of BrokerValue from now on."""
         self._value = msgspec.structs.replace(self._value, **changes)
-        self._registrar.tell(self._value)
+        self._registrar.update(self._value)
 
     def not_ready(self) -> str | None:
-        """Why it is not a full member, None if it is."""
+        """Why this broker is not a full member of the fleet, None if it is."""
         broker = self._own.image.brokers.get(self._node_id)
         return not_ready(broker, self._broker_epoch, self._own.missing)
 
@@ -128,7 +132,7 @@ class Membership:
         """Hand over what others can take; the registration stands until `unregister`."""
         if self.registration is None or self._is_last(self._follower.image):
             return
-        self.tell(leaving=True)
+        self.update(leaving=True)
         log.info("broker_leaving", broker=self._node_id)
         try:
             async with asyncio.timeout(seconds_max):
@@ -136,21 +140,21 @@ class Membership:
                     lambda image: may_exit(image, self._node_id) or self._is_last(image)
                 )
         except TimeoutError:
-            cause = f"others did not take over what it has within {seconds_max:.0f} s"
+            cause = f"others did not take over its partitions within {seconds_max:.0f} s"
         else:
-            cause = "it hands over nothing more"
+            cause = "it has nothing more to hand over"
         self._decisions.note(Kind.LEFT, cause, broker=self._node_id)
         log.info("broker_left", broker=self._node_id, reason=cause)
 
     def _is_last(self, image: ClusterImage) -> bool:
-        """Whether nobody stays: of those who are there all would leave."""
+        """Whether no broker stays: all that are there are leaving."""
         return all(
             broker.id == self._node_id or broker.value.leaving or broker.is_fenced
             for broker in image.brokers.values()
         )
 
     async def unregister(self) -> None:
-        """To the others, this broker has stopped."""
+        """Remove the registration: for the others, this broker has stopped."""
         await self._registrar.leave()
 
     def _registered(self, registration: Registration) -> None:

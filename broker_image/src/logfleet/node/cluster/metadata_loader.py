@@ -1,8 +1,9 @@
 """Keeps this broker's image of the cluster up to date by one watch on the whole metadata store.
 
-One stream only: watches are not ordered among each other, so what one stream shows is a consistent past of everything.
-Images are published at revision boundaries. A reader takes `image` and keeps it for as long as it decides on it; a task that
-must act on every change takes a `Subscription`; a request that needs a change to have arrived waits for it.
+There is only one stream: watches are not ordered among each other, so what one stream shows is a
+consistent past of everything. Images are published at revision boundaries. Code that decides takes
+`image` once and keeps it until it has decided; a task that must act on every change takes a
+`Subscription`; a request that needs a change waits for it.
 """
 
 import asyncio
@@ -23,13 +24,14 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 SLICE_KEYS: Final = 1_000
-"""Keys of a snapshot read without letting the loop do something else: about 2 ms."""
+"""Keys of a snapshot that are read in one step of the loop: about 2 ms."""
 
 
 class Subscription:
-    """Collects what changed since the last look; an idle subscriber costs one set of topic ids, not a queue.
+    """Collects the changes since the last `take`: a set of topic ids, not a queue.
 
-    changed: set whenever there is something to take; a subscriber that also waits for other things brings its own.
+    changed: set whenever there is something to take; a subscriber that also waits for other things
+    passes its own.
     """
 
     def __init__(self, changed: asyncio.Event | None = None) -> None:
@@ -43,20 +45,20 @@ class Subscription:
         return self._image
 
     async def next(self) -> tuple[ClusterImage, Changes]:
-        """The newest image and everything that may differ from the one returned before; waits for a change."""
+        """Wait for a change; return the newest image and all that may differ from the last one."""
         await self._changed.wait()
         self._changed.clear()
         return self.take()
 
     async def next_within(self, seconds: float | None) -> tuple[ClusterImage, Changes]:
-        """As `next`; after that time without a change, if there is a limit."""
+        """As `next`, but return after `seconds` without a change too; None: no limit."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return await self.next()
         return self.take()
 
     def take(self) -> tuple[ClusterImage, Changes]:
-        """As `next`, without waiting: there may be no change at all."""
+        """As `next`, without waiting: there may be no change."""
         changes, self._changes = self._changes, Changes()
         return self._image, changes
 
@@ -67,7 +69,10 @@ class Subscription:
 
 
 class MetadataLoader:
-    """`image` is revision 0 and empty until the first snapshot has been read. recent_brokers: by `monotonic_ms`."""
+    """`image` has revision 0 and is empty until the first snapshot has been read.
+
+    recent_brokers: by `monotonic_ms`.
+    """
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -81,7 +86,7 @@ class MetadataLoader:
         return self._image
 
     def subscribe(self, changed: asyncio.Event | None = None) -> Subscription:
-        """A subscription whose first `next` brings the present image as one change of everything."""
+        """A subscription whose first `next` returns the present image, with everything changed."""
         subscription = Subscription(changed)
         if self._image.revision:
             subscription.publish(self._image, Changes(everything=True))
@@ -92,7 +97,10 @@ class MetadataLoader:
         self._subscriptions.remove(subscription)
 
     async def until(self, holds: Callable[[ClusterImage], bool]) -> ClusterImage:
-        """The first image, from the present one on, of which `holds` is true. Bound it by asyncio.timeout."""
+        """The first image, from the present one on, for which `holds` is true.
+
+        Bound it by asyncio.timeout.
+        """
         while not holds(self._image):
             waiter = asyncio.get_running_loop().create_future()
             self._waiters[waiter] = holds
@@ -103,16 +111,18 @@ class MetadataLoader:
         return self._image
 
     async def until_revision(self, revision: int) -> ClusterImage:
-        """The first image that holds everything up to `revision`, which has to be one that changed a key of this store.
+        """The first image that holds everything up to `revision`.
 
-        Others may write to the same etcd. The image may never reach a revision that is not known to be ours.
+        `revision` must have changed a key of this store: others may write to the same etcd, and the
+        image may never reach a revision of theirs.
         """
         return await self.until(lambda image: image.revision >= revision)
 
     async def run(self) -> None:
-        """Follow until the store is closed. Raises StoreRefused, StoreReplaced and CorruptMetadataError.
+        """Follow until the store is closed.
 
-        After any of them the image is worth nothing: the broker must not go on serving from it.
+        Raises StoreRefused, StoreReplaced and CorruptMetadataError; after that the image is
+        invalid, and the broker must not go on serving from it.
         """
         async with aclosing(self._store.watch()) as stream:
             async for item in stream:

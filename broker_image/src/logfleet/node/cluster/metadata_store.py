@@ -10,30 +10,30 @@ from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.store import MetadataStore, StoreRefused
 
 EMBEDDED_FILE: Final = "logfleet-metadata.db"
-"""In the first log directory: data and the metadata that it belongs to move together."""
+"""Its name, in the first log directory: data and its metadata move together."""
 
 
 def embedded_file(config: BrokerConfig) -> Path | None:
-    """Where the embedded store is or will be; None if the metadata is elsewhere."""
+    """The path of the embedded store; None if the metadata is elsewhere."""
     if config.logfleet_metadata_store == "sqlite":
         return Path(config.log_dirs[0]) / EMBEDDED_FILE
     return None
 
 
 async def open_store(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> MetadataStore:
-    """The store, on the running loop. etcd is not spoken to yet.
+    """The store, on the running loop. No request is sent to etcd yet.
 
     timer: set while leases of etcd are held (see `io.etcd.lease`); the embedded store needs none.
 
-    Raises StoreLocked (the embedded store is open elsewhere) and StoreRefused (not a store; endpoints or TLS files that
-    cannot be used; Python runs without assertions).
+    Raises StoreLocked (another process has the embedded store open) and StoreRefused (not a store;
+    endpoints or TLS files that cannot be used; Python runs without assertions).
     """
     if NO_ASSERTIONS:
-        raise StoreRefused(NO_ASSERTIONS)  # here, as no broker begins without it
+        raise StoreRefused(NO_ASSERTIONS)  # here, as every broker passes here at its start
     path = embedded_file(config)
     if path is not None:
         return await SqliteStore.open(path)
-    # Costs 0.3 s and 25 MB, which a single node saves.
+    # costs 0.3 s and 25 MB, which a broker with an embedded store saves
     from logfleet.io.etcd.endpoints import Addresses, TlsFiles
     from logfleet.io.etcd.store import EtcdStore
 

@@ -1,8 +1,8 @@
-"""Whether the data in a broker's log directories is its own: asked before anything is written.
+"""Checks that the data in a broker's log directories is its own, before anything is written.
 
-Each of identity (meta.properties), logs and metadata store may be there, gone, or another's; docs/log-directories.md has what
-follows of each. Data without an identity is never given a new one: the store has the ids of this broker's directories on record, and
-would miss its logs for ever.
+Each of identity (meta.properties), logs and metadata store may be there, missing, or another's;
+docs/log-directories.md lists what follows. Data without an identity never gets a new one: the store
+has the ids of this broker's directories on record, and would miss its logs for ever.
 """
 
 import shlex
@@ -18,12 +18,16 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import DirectoriesValue
 from logfleet.metadata.store import MetadataStore
 from logfleet.node.cluster.metadata_store import embedded_file
-from logfleet.node.cluster.registration import RegistrationError, WrongCluster, patiently
+from logfleet.node.cluster.registration import (
+    RegistrationError,
+    WrongCluster,
+    retry_while_unavailable,
+)
 from logfleet.storage.log_dir import Identity
 from logfleet.storage.log_dirs import OnDisk
 
 NAMED_MAX: Final = 3
-"""Partitions that a sentence names."""
+"""Partitions that a message names."""
 
 
 class DataWithoutIdentity(RegistrationError):
@@ -31,48 +35,57 @@ class DataWithoutIdentity(RegistrationError):
 
 
 def refuse_data_without_store(config: BrokerConfig, on_disk: OnDisk) -> None:
-    """Raises RegistrationError if there is data and its embedded store is gone: none is made then."""
+    """Raise RegistrationError if there is data and its embedded store is missing.
+
+    A new store is not made then.
+    """
     path = embedded_file(config)
     if path is None or config.log_dirs[0] in on_disk.unreadable or path.exists():
-        return  # what cannot be read the store tells of when it is opened
+        return  # an unreadable store raises its own error when it is opened
     if on_disk.cluster_id is None and not on_disk.nameless:
         return
     for other in config.log_dirs[1:]:
         if other not in on_disk.unreadable and (Path(other) / path.name).exists():
             raise WrongCluster(
-                f"{path} is not there, and {other}/{path.name} is: the metadata store lies in the first of log.dirs, so name {other} "
-                "first, as before. Nothing was changed"
+                f"{path} is not there, and {other}/{path.name} is: the metadata store lies in the "
+                f"first of log.dirs, so name {other} first, as before. Nothing was changed"
             )
     if on_disk.cluster_id is not None:
         raise WrongCluster(f"{data_without_store(on_disk.cluster_id, path)}. Nothing was changed")
     raise DataWithoutIdentity(
-        f"{data_without_identity(on_disk.nameless)}, and {path} is not there either: bring both back from a copy of the "
-        "directory, or name an empty directory. Nothing was changed"
+        f"{data_without_identity(on_disk.nameless)}, and {path} is not there either: bring both "
+        "back from a copy of the directory, or name an empty directory. Nothing was changed"
     )
 
 
 def data_without_store(cluster_id: str, path: Path) -> str:
     return (
-        f"the data is of cluster {cluster_id} and {path} is not there: what Apache Kafka wrote is taken over by "
-        "`logfleet adopt`; else bring the file back from a copy of the directory, or by `logfleet metadata restore`"
+        f"the data is of cluster {cluster_id} and {path} is not there: what Apache Kafka wrote is "
+        "taken over by `logfleet adopt`; else bring the file back from a copy of the directory, or "
+        "by `logfleet metadata restore`"
     )
 
 
 def data_without_identity(nameless: Mapping[str, tuple[str, ...]]) -> str:
-    """nameless: partitions by directory."""
+    """Names directories with logs but without meta.properties. nameless: their partitions."""
     return " and ".join(
         f"{path} holds {len(logs)} partition{'s' * (len(logs) > 1)} "
-        f"({', '.join(logs[:NAMED_MAX])}{', ...' * (len(logs) > NAMED_MAX)}) but no {META_PROPERTIES}, which says whose they are"
+        f"({', '.join(logs[:NAMED_MAX])}{', ...' * (len(logs) > NAMED_MAX)}) "
+        f"but no {META_PROPERTIES}, which says whose they are"
         for path, logs in nameless.items()
     )
 
 
 async def refuse_data_without_identity(store: MetadataStore, node_id: int, on_disk: OnDisk) -> None:
-    """Raises DataWithoutIdentity, with what the store has on record of this broker's directories. Waits as long as the store is away."""
+    """Raise DataWithoutIdentity if a directory holds data without an identity.
+
+    The message has what the store has recorded of this broker's directories. Waits as long as the
+    store is away.
+    """
     if not on_disk.nameless:
         return
-    cluster = await patiently(lambda: store.get(keys.CLUSTER_ID))
-    held = await patiently(lambda: store.get(keys.directories(node_id)))
+    cluster = await retry_while_unavailable(lambda: store.get(keys.CLUSTER_ID))
+    held = await retry_while_unavailable(lambda: store.get(keys.directories(node_id)))
     recorded = () if held is None else msgspec.json.decode(held.value, type=DirectoriesValue).ids
     cluster_id = None if cluster is None else cluster.value.decode()
     advice = what_to_do(on_disk, node_id, cluster_id, sorted({*recorded} - on_disk.directory_ids))
@@ -82,29 +95,35 @@ async def refuse_data_without_identity(store: MetadataStore, node_id: int, on_di
 
 
 def what_to_do(on_disk: OnDisk, node_id: int, cluster_id: str | None, missing: list[str]) -> str:
-    """missing: ids of directories that are on record for this broker, and are not there."""
+    """The advice for directories with logs but without meta.properties.
+
+    missing: ids of directories that are recorded for this broker, and are not there.
+    """
     if cluster_id is None or not missing:
-        known = "knows no cluster" if cluster_id is None else f"is of cluster {cluster_id}"
+        cluster = "knows no cluster" if cluster_id is None else f"is of cluster {cluster_id}"
         return (
-            f"The metadata store {known} and misses no directory of broker {node_id}: bring {META_PROPERTIES} back from a copy "
-            "of the directory, or name an empty directory in log.dirs"
+            f"The metadata store {cluster} and misses no directory of broker {node_id}: bring "
+            f"{META_PROPERTIES} back from a copy of the directory, or name an empty directory in "
+            "log.dirs"
         )
     if len(missing) != len(on_disk.nameless):
         return (
-            f"The metadata store misses the directories {', '.join(missing)} of broker {node_id} of cluster {cluster_id}: "
-            f"bring {META_PROPERTIES} back from a copy, or write it with cluster.id, node.id and the right directory.id"
+            f"The metadata store misses the directories {', '.join(missing)} of broker {node_id} "
+            f"of cluster {cluster_id}: bring {META_PROPERTIES} back from a copy, or write it with "
+            "cluster.id, node.id and the right directory.id"
         )
     commands = " && ".join(
         command(path, Identity(cluster_id, node_id, directory_id))
         for path, directory_id in zip(on_disk.nameless, missing, strict=True)
     )
     return (
-        f"If they are of broker {node_id} of cluster {cluster_id}, of which the metadata store misses the "
-        f"director{'y' if len(missing) == 1 else 'ies'} {', '.join(missing)}, write it back: {commands}"
+        f"If they are of broker {node_id} of cluster {cluster_id}, of which the metadata store "
+        f"misses the director{'y' if len(missing) == 1 else 'ies'} {', '.join(missing)}, "
+        f"write it back: {commands}"
     )
 
 
 def command(path: str, identity: Identity) -> str:
-    """For a shell: writes the file. Without a backslash, so that it is the same in a log of JSON."""
+    """A shell command that writes the file; without a backslash, to be the same in a JSON log."""
     lines = "; ".join(f"echo {key}={value}" for key, value in identity.as_properties().items())
     return f"({lines}) > {shlex.quote(f'{path}/{META_PROPERTIES}')}"

@@ -1,4 +1,7 @@
-"""How many replicas of this broker are out of sync, kept by what changes: a probe asks every two seconds, of up to 10,000 partitions."""
+"""Counts this broker's replicas that are out of sync, updated by changes.
+
+A probe asks every two seconds, with up to 10,000 partitions.
+"""
 
 import asyncio
 from typing import Final
@@ -10,11 +13,17 @@ from logfleet.metadata.image_builder import Changes
 from logfleet.node.cluster.metadata_loader import Subscription
 
 GATHERING_S: Final = 0.1
-"""How long changes are gathered: when thousands of partitions change, each of the revisions that does it would have whole topics looked through."""
+"""How long changes are gathered.
+
+When thousands of partitions change, each revision that does it would count whole topics again.
+"""
 
 
 class OwnReplicas:
-    """image: the last one that was looked through. missing: replicas that were out of sync in it."""
+    """The count of this broker's replicas that are out of sync.
+
+    image: the last one that was counted. missing: the count in it.
+    """
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
@@ -28,10 +37,10 @@ class OwnReplicas:
 
     async def run(self, subscription: Subscription) -> None:
         while True:
-            await self.look(*await subscription.next())
+            await self.update(*await subscription.next())
             await asyncio.sleep(GATHERING_S)
 
-    async def look(self, image: ClusterImage, changes: Changes) -> None:
+    async def update(self, image: ClusterImage, changes: Changes) -> None:
         found = {} if changes.everything else dict(self._by_topic)
         topic_ids = (topic.id for topic in image.topics()) if changes.everything else changes.topics
         for topic_id in topic_ids:

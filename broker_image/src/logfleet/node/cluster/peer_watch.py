@@ -1,9 +1,11 @@
-"""Finds out within moments that the process of another broker is gone; a lease takes seconds.
+"""Notices within moments that the process of another broker has ended; a lease takes seconds.
 
-Each broker keeps an idle connection to some others (`control.brokers.suspects`). The kernel closes it when the process ends, however it
-ends. Who is refused then where it had been connected reports that in the metadata store, and takes the controller's key away
-if that was the controller: it stays without effect if it was wrong, as each write of a controller compares its key. The controller
-probes whom others report, and fences it if that fails, too. A machine that is cut off refuses nothing: there the lease decides.
+Each broker keeps an idle connection to some others (`control.brokers.suspects`). The kernel closes
+it when the process ends, however it ends. A broker that is then refused a new connection reports
+the peer in the metadata store, and deletes the controller's key if the peer was the controller: a
+mistake does no harm, as each write of a controller compares its key. The controller probes the
+reported brokers, and fences those whose probe fails too. A machine that is cut off refuses nothing:
+there the lease decides.
 """
 
 import asyncio
@@ -41,9 +43,9 @@ log = structlog.get_logger(__name__)
 
 CONNECT_S_MAX: Final = 1.0
 PAUSE_S: Final = 0.05
-"""Before a peer is tried again that refused, or closed at once."""
+"""Pause before a peer is tried again that refused, or closed at once."""
 PROBE_AGAIN_S: Final = 0.1
-"""Reported by others, and the probe did not fail; or this broker is about to become the controller."""
+"""Pause if the probe of a reported broker succeeded, or this broker is becoming the controller."""
 _OWN_TROUBLE: Final = frozenset(
     {
         errno.EMFILE,
@@ -56,14 +58,20 @@ _OWN_TROUBLE: Final = frozenset(
         socket.EAI_FAIL,
     }
 )
-"""Nobody refused: this broker has no descriptor, network or name server. While a name server is away that holds of all brokers, and none is gone."""
+"""No peer refused: this broker lacks a descriptor, a network or a name server.
+
+While a name server is away, all brokers look the same, and none has ended.
+"""
 
 Registration = tuple[int, int]
 """Broker id and broker epoch."""
 
 
 class PeerWatch:
-    """lease: of this broker's registration, on which its reports lie; None while it has none."""
+    """Watches the processes of some other brokers.
+
+    lease: of this broker's registration, which holds its reports; None while it has none.
+    """
 
     def __init__(
         self,
@@ -93,8 +101,8 @@ class PeerWatch:
             while True:
                 image, _ = await subscription.next()
                 wanted = set(watched_by(image, self._node_id).items())
-                for gone in watching.keys() - wanted:
-                    watching.pop(gone).cancel()
+                for former in watching.keys() - wanted:
+                    watching.pop(former).cancel()
                 for peer in wanted - watching.keys():
                     watching[peer] = tasks.create_task(self._watch(peer))
 
@@ -103,7 +111,7 @@ class PeerWatch:
         return None if broker is None else broker.listener(self._listener_name)
 
     async def _watch(self, peer: Registration) -> None:
-        """Stay connected to a registered broker; one to which no connection ever came about may not serve yet."""
+        """Stay connected to a registered broker; one that never accepted may not serve yet."""
         was_connected = has_reported = False
         while True:
             address = self._address(peer[0])
@@ -127,7 +135,7 @@ class PeerWatch:
             await asyncio.sleep(PAUSE_S)
 
     async def _report(self, peer: Registration, reason: str) -> bool:
-        """Whether the store has taken it."""
+        """Report the peer as a suspect; whether the store has accepted it."""
         lease = self._lease()
         if lease is None:
             return False
@@ -146,7 +154,7 @@ class PeerWatch:
         return await self._written(Txn((), (Delete(keys.suspect(peer[0], self._node_id)),)))
 
     async def _depose(self, broker_id: int) -> None:
-        """Let another controller be elected, if it was this one."""
+        """If that broker is the controller, let another one be elected."""
         controller = self._follower.image.controller
         if controller is not None and controller.broker == broker_id:
             log.warning("controller_gone", broker=broker_id, epoch=controller.epoch)
@@ -170,11 +178,11 @@ class PeerWatch:
             image = await self._follower.until(lambda image: bool(to_be_probed(image)))
             if self._controller.is_controller:
                 for peer in to_be_probed(image).items():
-                    if await self._is_gone(peer[0]):
+                    if await self._refuses_connections(peer[0]):
                         await self._fence(*peer)
-            await self._until_reported_anew(image)
+            await self._until_suspects_change(image)
 
-    async def _until_reported_anew(self, image: ClusterImage) -> None:
+    async def _until_suspects_change(self, image: ClusterImage) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_AGAIN_S):
                 await self._follower.until(
@@ -183,7 +191,7 @@ class PeerWatch:
                     )
                 )
 
-    async def _is_gone(self, broker_id: int) -> bool:
+    async def _refuses_connections(self, broker_id: int) -> bool:
         address = self._address(broker_id)
         if address is None:
             return False
@@ -206,7 +214,10 @@ class PeerWatch:
 
 
 async def _connect(address: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Raises OSError; TimeoutError if nobody refused. A former address of the peer proves nothing."""
+    """Connect to a peer. Raises OSError if it refused, TimeoutError for any other failure.
+
+    Former addresses of the peer are not tried: a refusal there proves nothing.
+    """
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
             return await HOST_NAMES.first(
@@ -214,7 +225,7 @@ async def _connect(address: Endpoint) -> tuple[asyncio.StreamReader, asyncio.Str
                 lambda host: asyncio.open_connection(host, address.port),
                 only_current=True,
             )
-    except UnicodeError as error:  # from IDNA, which getaddrinfo writes names in
+    except UnicodeError as error:  # from IDNA, in which getaddrinfo writes names
         raise TimeoutError(f"{address.host!r} is not a name of a host") from error
     except OSError as error:
         if error.errno in _OWN_TROUBLE:
@@ -223,7 +234,7 @@ async def _connect(address: Endpoint) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 async def _until_closed(reader: asyncio.StreamReader) -> None:
-    """A connection that ends at once is not tried again at once."""
+    """Wait for its end; after a connection that ended at once, pause before the next."""
     began_s = asyncio.get_running_loop().time()
     with contextlib.suppress(OSError):
         while await reader.read(1):

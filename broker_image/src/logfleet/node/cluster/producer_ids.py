@@ -1,6 +1,6 @@
-"""Producer ids that no other producer has: each broker takes blocks of them from the metadata store and gives them out alone.
+"""Producer ids that no other producer has: each broker takes blocks of them from the store.
 
-A block is kept in reserve, so that new producers get their ids while the store does not answer.
+It keeps a block in reserve, so that new producers get ids while the store does not answer.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from logfleet.node.cluster.claims import settle
 log = structlog.get_logger()
 
 TAKE_S_MAX: Final = 5.0
-"""How long a producer waits for a block; then it is asked to try again."""
+"""How long a producer waits for a block; then it has to try again."""
 RESERVE_PAUSE_S: Final = 1.0
-"""Before the store is asked again for a block in reserve."""
+"""Pause before the store is asked again for a block in reserve."""
 
 
 class ProducerIds:
-    """The ids this broker may give out. What is left of its blocks when it stops is lost."""
+    """The ids this broker may give out. The rest of its blocks is lost when it stops."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

@@ -1,7 +1,8 @@
-"""Writes that the metadata store refuses: for want of a permission, or as etcd is set up to take less than we send.
+"""Writes that the metadata store refuses: a permission is missing, or etcd's limits are too low.
 
-Such a write is not made, and no more follows from it: the broker goes on with all else. It tries again after a pause that
-grows, as somebody may mend it. What a broker cannot be without is its watch of the store and the lease of its registration.
+Such a write is not made, and the broker goes on with everything else. It tries again after a pause
+that grows, as an operator may fix the cause. A broker cannot do without its watch of the store and
+the lease of its registration.
 """
 
 import asyncio
@@ -20,14 +21,17 @@ PAUSE_S_MAX: Final = 60.0
 
 
 class RefusedWrites:
-    """Of one part of a broker. count: attempts that were refused."""
+    """The refused writes of one part of a broker. count: attempts that were refused."""
 
     def __init__(self) -> None:
         self.count = 0
         self._waiting: dict[str, tuple[float, float]] = {}  # write -> pause, and when it ends
 
     def refused(self, write: str, error: StoreRefused) -> float:
-        """How many seconds to wait before the write is tried again. It is logged the first time."""
+        """Count a refusal; return how many seconds to wait before the next attempt.
+
+        It is logged the first time.
+        """
         self.count += 1
         pause_s, _ = self._waiting.get(write, (0.0, 0.0))
         if not pause_s:
@@ -37,25 +41,28 @@ class RefusedWrites:
         return pause_s
 
     def is_waiting(self, write: str) -> bool:
-        """Whether it was refused, and is not to be tried again yet."""
+        """Whether it was refused, and its pause is not over."""
         _, until_s = self._waiting.get(write, (0.0, 0.0))
         return clock.monotonic_ms() / 1000 < until_s
 
-    def taken(self, write: str) -> None:
-        """The store has answered it."""
+    def accepted(self, write: str) -> None:
+        """The store has taken the write: end its pauses."""
         if self._waiting.pop(write, None) is not None:
-            log.info("metadata_write_taken", write=write)
+            log.info("metadata_write_accepted", write=write)
 
 
-async def settle_when_taken(
+async def settle_when_accepted(
     store: MetadataStore, txn: Txn, refused: RefusedWrites, write: str
 ) -> TxnResult:
-    """As `settle`, and again for as long as the store refuses. write: what the log calls it. Raises StoreReplaced, LeaseNotFound."""
+    """As `settle`, but repeat the write for as long as the store refuses it.
+
+    write: its name in the log. Raises StoreReplaced, LeaseNotFound.
+    """
     while True:
         try:
             result = await settle(store, txn)
         except StoreRefused as error:
             await asyncio.sleep(refused.refused(write, error))
         else:
-            refused.taken(write)
+            refused.accepted(write)
             return result

@@ -1,12 +1,13 @@
-"""This broker's place in the fleet: the cluster it belongs to, and its registration, held by a lease.
+"""This broker's place in the fleet: the cluster it belongs to, and its registration under a lease.
 
-The registration `broker/ID` is created if absent, never over another's: two living processes with one id must be impossible (KAFKA-14885:
-an isolated old broker and its replacement lost data). Its create revision is the broker epoch (KIP-380), by which every
-other rule recognises this very registration. Whoever finds the id taken waits until the holder's lease has ended.
+The registration `broker/ID` is created if absent, never over another's: two living processes with
+one id must be impossible (KAFKA-14885: an isolated old broker and its replacement lost data). Its
+create revision is the broker epoch (KIP-380), which every other rule compares. A process that finds
+the id taken waits until the holder's lease has ended.
 
-A registration is over when its lease is, or when the cluster says so: the key gone or made by another, or fenced by
-the controller (etcd before 3.4.38, 3.5.23 and 3.6.5 may confirm keepalives of a revoked lease). Then this
-broker leads nothing until it has registered anew.
+A registration ends with its lease, or when the cluster ends it: the key is gone or made by another,
+or fenced by the controller (etcd before 3.4.38, 3.5.23 and 3.6.5 may confirm keepalives of a
+revoked lease). Then this broker leads nothing until it has registered again.
 """
 
 import asyncio
@@ -42,17 +43,20 @@ from logfleet.metadata.store import (
 )
 from logfleet.node.cluster.claims import create_once, settle
 from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_taken
+from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_accepted
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
 LEASE_TTL_S: Final = 3
-"""Failure detection: how long a dead broker counts as alive. Kafka's broker.session.timeout.ms is 9 s."""
+"""How long a dead broker counts as alive. Kafka's broker.session.timeout.ms is 9 s."""
 TAKEN_S_MAX: Final = 60.0
-"""How long a start waits for an id that another process holds (Kafka: initial.broker.registration.timeout.ms)."""
+"""How long a start waits for an id that another process holds.
+
+Kafka: initial.broker.registration.timeout.ms.
+"""
 UNAVAILABLE_PAUSE_S: Final = 0.2
-"""Short: a store that says it is unavailable has tried for seconds."""
+"""Short: a store that is unavailable has already tried for seconds."""
 
 
 class RegistrationError(Exception):
@@ -89,7 +93,7 @@ class Registration(msgspec.Struct, frozen=True):
     lease: Lease
 
     def ended_in(self, image: ClusterImage) -> str:
-        """Why this registration does not count any more by `image`; empty if it does or the image is older than it."""
+        """Why this registration has ended by `image`; empty if it stands or the image is older."""
         if image.revision < self.epoch:
             return ""
         broker = image.brokers.get(self.broker_id)
@@ -117,43 +121,49 @@ async def join_cluster(
     unreadable: Mapping[str, OSError] | None = None,
     level: int = LEVEL_MIN,
 ) -> str:
-    """The cluster's id; the first broker of a new cluster makes it. Nothing is written to disk here.
+    """The cluster's id; the first broker of a new cluster makes it. Nothing is written to disk.
 
-    on_disk: cluster.id of this broker's meta.properties, None if it holds no data. unreadable: log directories that may hold it, and why not.
-    level: the highest feature level that this broker can do; a new cluster begins with it, as there is no version before to go back to. Raises LevelTooHigh.
-    Raises WrongCluster if it holds data of another cluster, or the store has lost its own: a store that was wiped or
-    mistaken must not make brokers drop their logs. Raises NoCluster where a new one may be an old one whose disks are away. Waits as long as the store is away.
+    on_disk: cluster.id of this broker's meta.properties, None if it holds no data. unreadable: log
+    directories that may hold data, with their errors. level: the highest feature level that this
+    broker supports; a new cluster starts with it, as there is no older version to return to. Raises
+    LevelTooHigh. Raises WrongCluster if this broker holds data of another cluster, or the store has
+    lost its own: a store that was wiped or mistaken must not make brokers drop their logs. Raises
+    NoCluster if an unreadable directory may hold data of an older cluster. Waits as long as the
+    store is away.
     """
     if on_disk is None and not unreadable:
         features = Put(keys.FEATURES, keys.encode(FeaturesValue(level, __version__)))
         made = await create_once(store, keys.CLUSTER_ID, new_cluster_id().encode(), features)
         cluster_id = made.decode()
     else:
-        cluster_id = await _known_cluster(store, on_disk, unreadable or {})
+        cluster_id = await _existing_cluster(store, on_disk, unreadable or {})
     await _features(store, level)
     return cluster_id
 
 
-async def _known_cluster(
+async def _existing_cluster(
     store: MetadataStore, on_disk: str | None, unreadable: Mapping[str, OSError]
 ) -> str:
-    held = await patiently(lambda: store.get(keys.CLUSTER_ID))
+    held = await retry_while_unavailable(lambda: store.get(keys.CLUSTER_ID))
     if on_disk is None:
         if held is None:
             reasons = ", ".join(f"{path}: {error}" for path, error in unreadable.items())
             raise NoCluster(
-                f"no new cluster is begun while a log directory cannot be read, as it may hold one ({reasons})"
+                "no new cluster is created while a log directory cannot be read, as it may belong "
+                f"to one ({reasons})"
             )
         return held.value.decode()
     if held is None:
         raise WrongCluster(
-            f"the data here belongs to cluster {on_disk}, but the metadata store knows no cluster: what Apache Kafka wrote is "
-            "taken over by `logfleet adopt`; else the store was wiped, or the configuration names another one"
+            f"the data here belongs to cluster {on_disk}, but the metadata store knows no cluster: "
+            "what Apache Kafka wrote is taken over by `logfleet adopt`; else the store was wiped, "
+            "or the configuration names another one"
         )
     if held.value.decode() != on_disk:
         raise WrongCluster(
-            f"the data here belongs to cluster {on_disk}, the metadata store to {held.value.decode()}: configure the log.dirs "
-            "and the store that belong together; meta.properties is right, leave it as it is"
+            f"the data here belongs to cluster {on_disk}, the metadata store to "
+            f"{held.value.decode()}: configure the log.dirs and the store that belong together; "
+            "meta.properties is right, leave it as it is"
         )
     return on_disk
 
@@ -167,16 +177,16 @@ async def register(
     taken_s_max: float = TAKEN_S_MAX,
     former: Registration | None = None,
 ) -> Registration:
-    """Registered, under a lease of its own. Waits as long as the store is away.
+    """Register under a new lease. Waits as long as the store is away.
 
-    former: this process's last registration. It may still stand, since etcd grants all leases anew after a restart or an election
-    of its own; then it is ended first.
-    Raises LevelTooHigh; IdTaken if another process holds the id for `taken_s_max` from when it was first seen.
+    former: this process's last registration. It may still stand, since etcd renews all leases after
+    a restart or an election of its own; then it is ended first. Raises LevelTooHigh; IdTaken if
+    another process holds the id for `taken_s_max` from when that was first seen.
     """
     taken_at_s: float | None = None
     loop = asyncio.get_running_loop()
     while True:
-        lease = await patiently(lambda: store.grant_lease(ttl_s))
+        lease = await retry_while_unavailable(lambda: store.grant_lease(ttl_s))
         try:
             held = await _claim(store, keys.broker(broker_id), value, lease)
         except LeaseNotFound:  # the store was away for longer than the lease lives
@@ -189,24 +199,25 @@ async def register(
             return Registration(broker_id, held.create_revision, lease)
         await _give_up(lease)
         if former is not None and held.lease == former.lease.id:
-            await patiently(former.lease.revoke)
+            await retry_while_unavailable(former.lease.revoke)
             continue
         if taken_at_s is None:
             taken_at_s = loop.time()
-            log.warning("broker_id_taken", broker=broker_id, holder=_described(held))
+            log.warning("broker_id_taken", broker=broker_id, holder=_holder(held))
         try:
             async with asyncio.timeout_at(taken_at_s + taken_s_max):
-                await _released(store, held)
+                await _until_released(store, held)
         except TimeoutError:
             raise IdTaken(
-                f"broker id {broker_id} is held by another process, {_described(held)}"
+                f"broker id {broker_id} is held by another process, {_holder(held)}"
             ) from None
 
 
 async def _claim(store: MetadataStore, key: str, value: BrokerValue, lease: Lease) -> KeyValue:
-    """The registration as it is now; ours if it has our lease. The cluster's level is one that this broker can do then, and none was raised without it (`feature_level`).
+    """The registration as it is now; it is this broker's if it has our lease.
 
-    Raises LevelTooHigh, LeaseNotFound.
+    The same write checks the cluster's feature level: this broker supports it, and no raise of it
+    can miss this broker (`feature_level`). Raises LevelTooHigh, LeaseNotFound.
     """
     encoded = keys.encode(value)
     while True:
@@ -221,8 +232,8 @@ async def _claim(store: MetadataStore, key: str, value: BrokerValue, lease: Leas
 
 
 async def _features(store: MetadataStore, level: int) -> tuple[KeyValue | None, bytes]:
-    """The key, and what to write to leave the level as it is. Raises LevelTooHigh."""
-    held = await patiently(lambda: store.get(keys.FEATURES))
+    """The key, and the value that leaves the level as it is. Raises LevelTooHigh."""
+    held = await retry_while_unavailable(lambda: store.get(keys.FEATURES))
     encoded = keys.encode(FeaturesValue()) if held is None else held.value
     reason = cannot_join(msgspec.json.decode(encoded, type=FeaturesValue), level)
     if reason:
@@ -233,8 +244,9 @@ async def _features(store: MetadataStore, level: int) -> tuple[KeyValue | None, 
 class Registrar:
     """Keeps one broker registered for as long as `run` runs.
 
-    on_registered, on_lost: called on the loop, in turns; between on_lost and the next on_registered the broker must lead nothing.
-    They must not raise. refused: what this broker says of itself, and the store does not take.
+    on_registered, on_lost: called on the loop, in turns; between on_lost and the next on_registered
+    the broker must lead nothing. They must not raise. refused: updates of the registration that the
+    store refused.
     """
 
     def __init__(
@@ -258,25 +270,28 @@ class Registrar:
         self._ttl_s = ttl_s
         self._taken_s_max = taken_s_max
         self.refused = RefusedWrites()
-        self._told = asyncio.Event()
+        self._updated = asyncio.Event()
         self._registration: Registration | None = None
-        self._lease: Lease | None = None  # of the last registration, until it is given up
+        self._lease: Lease | None = None  # of the last registration, until it is revoked
 
-    def tell(self, value: BrokerValue) -> None:
-        """Register with this value from now on. A registration that stands is rewritten and keeps its epoch.
+    def update(self, value: BrokerValue) -> None:
+        """Register with this value from now on. A standing registration is rewritten, same epoch.
 
         Not for a change of `previous_epoch` alone, which matters to the next registration only.
         """
         self._value = value
-        self._told.set()
+        self._updated.set()
 
     @property
     def registration(self) -> Registration | None:
-        """None while this broker is not registered."""
+        """The present registration, None while there is none."""
         return self._registration
 
     async def run(self) -> None:
-        """Register, and again whenever the registration is lost. Ends by IdTaken, LevelTooHigh, StoreRefused, StoreReplaced only."""
+        """Register, and again whenever the registration is lost.
+
+        Ends only by IdTaken, LevelTooHigh, StoreRefused, StoreReplaced.
+        """
         former: Registration | None = None
         while True:
             value = self._value
@@ -299,17 +314,21 @@ class Registrar:
             former = registration
 
     async def leave(self) -> None:
-        """Unregister now, not when the lease ends. After `run` was cancelled; nothing happens if not registered.
+        """Unregister now, not when the lease ends. Call it after `run` was cancelled.
 
-        A registration that was lost as the broker stopped counts too: its key may still be there.
+        Nothing happens if not registered. A registration that was lost as the broker stopped counts
+        too: its key may still be there.
         """
         lease, self._lease, self._registration = self._lease, None, None
         if lease is not None:
             await _give_up(lease)
 
     async def _lost(self, registration: Registration, value: BrokerValue) -> str:
-        """Return why, once the registration has ended; what is told until then is written into it. value: as it was made."""
-        writing = asyncio.ensure_future(self._write_told(registration, value))
+        """Return why the registration has ended; write updates into it until then.
+
+        value: as it was registered.
+        """
+        writing = asyncio.ensure_future(self._write_updates(registration, value))
         expired = asyncio.ensure_future(registration.lease.lost())
         seen = asyncio.ensure_future(
             self._follower.until(lambda image: bool(registration.ended_in(image)))
@@ -324,19 +343,22 @@ class Registrar:
                 task.cancel()
             await asyncio.wait([expired, seen, writing])
 
-    async def _write_told(self, registration: Registration, written: BrokerValue) -> str:
-        """Return why, should it find the registration ended. Raises StoreReplaced."""
+    async def _write_updates(self, registration: Registration, written: BrokerValue) -> str:
+        """Write each update; return why the registration has ended if a write finds that.
+
+        Raises StoreReplaced.
+        """
         key, revision = keys.broker(self._broker_id), registration.epoch
         while True:
             value = self._value
             if value == msgspec.structs.replace(written, previous_epoch=value.previous_epoch):
-                self._told.clear()
-                await self._told.wait()
+                self._updated.clear()
+                await self._updated.wait()
                 continue
             put = Put(key, keys.encode(value), registration.lease.id)
             try:
                 txn = Txn((modified_at(key, revision),), (put,), (Get(key),))
-                result = await settle_when_taken(self._store, txn, self.refused, key)
+                result = await settle_when_accepted(self._store, txn, self.refused, key)
             except LeaseNotFound:
                 return "the lease has ended"
             if result.succeeded:
@@ -345,18 +367,18 @@ class Registrar:
             held = result.reads[0]
             if held is None or held.create_revision != registration.epoch:
                 return "the registration is gone"
-            # an attempt that was not answered has been done
+            # an unanswered attempt was applied
             revision, written = held.mod_revision, msgspec.json.decode(held.value, type=BrokerValue)
 
 
 async def _give_up(lease: Lease) -> None:
-    """Revoke it if the store can be told; else it ends by itself."""
+    """Revoke it if the store is reachable; else it expires."""
     with contextlib.suppress(StoreUnavailable):
         await lease.revoke()
 
 
-async def _released(store: MetadataStore, held: KeyValue) -> None:
-    """Return once `held` is gone or made anew."""
+async def _until_released(store: MetadataStore, held: KeyValue) -> None:
+    """Return once `held` is deleted or created again."""
     async with aclosing(store.watch(held.key)) as changes:
         async for change in changes:
             events = change.items if isinstance(change, Snapshot) else change.events
@@ -368,8 +390,8 @@ async def _released(store: MetadataStore, held: KeyValue) -> None:
                     return
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
-    """What the call gives, tried again for as long as the store is away."""
+async def retry_while_unavailable(call: Callable[[], Awaitable[T]]) -> T:
+    """Call until the store is available; return the result."""
     while True:
         try:
             return await call()
@@ -378,7 +400,7 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(UNAVAILABLE_PAUSE_S)
 
 
-def _described(held: KeyValue) -> str:
+def _holder(held: KeyValue) -> str:
     value = msgspec.json.decode(held.value, type=BrokerValue)
     where = ", ".join(f"{each.name}://{each.host}:{each.port}" for each in value.listeners)
     return f"incarnation {value.incarnation} at {where or 'no address'}"

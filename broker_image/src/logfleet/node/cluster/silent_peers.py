@@ -1,10 +1,12 @@
-"""Asks the other brokers whether the metadata store answers them, while it does not answer this one.
+"""Asks the other brokers whether the store answers them, while it does not answer this one.
 
-They say so by DescribeCluster (KIP-700, KIP-1073): a broker whose own keepalives get no answer names no controller, and itself as
-fenced. No Kafka API asks just this; Patroni's members answer the same question by its "failsafe" endpoint.
+They answer by DescribeCluster (KIP-700, KIP-1073): a broker whose own keepalives get no answer
+names no controller, and itself as fenced. No Kafka API asks just this; Patroni's members answer the
+same question by their "failsafe" endpoint.
 
-An answer counts only if it still lists the broker that asks, and not as fenced. A broker that was cut off first, and replaced, before
-the store went away for all would otherwise take the silence of now for a proof that nobody was elected before.
+An answer counts only if it still lists the asking broker as unfenced. A broker that was cut off
+first, and replaced, before the store went away for all would otherwise take the silence of now for
+a proof that no broker was elected before.
 """
 
 import asyncio
@@ -29,12 +31,18 @@ ANSWER_MS_MAX: Final = 1_000
 
 
 def is_majority(silent: Collection[int], peers: Collection[int]) -> bool:
-    """Whether more than half of the peers are among `silent`. Of no peers there is no majority: nobody can confirm anything."""
+    """Whether more than half of the peers are among `silent`.
+
+    Without peers there is no majority: none can confirm anything.
+    """
     return 2 * len(set(silent) & set(peers)) > len(peers)
 
 
 def confirms(answer: DescribeClusterResponse, peer: int, asker: int) -> bool:
-    """Whether `peer` answers that the store does not answer it, and that the registration of `asker` stood when the store last did."""
+    """Whether `peer` reports that the store is silent, and does not list `asker` as fenced.
+
+    So the registration of `asker` stood when the store last answered.
+    """
     fenced = {broker.broker_id: broker.is_fenced for broker in answer.brokers}
     is_silent = answer.controller_id == NO_CONTROLLER and fenced.get(peer, False)
     return is_silent and not fenced.get(asker, True)
@@ -51,15 +59,15 @@ class SilentPeers:
         self._listener_name = listener_name
         self._image = image
         self._asking: dict[int, asyncio.Task[None]] = {}
-        self._silent_ms: dict[int, int] = {}  # when each last answered that it is
+        self._silent_ms: dict[int, int] = {}  # when each last reported that the store is silent
 
     def start(self) -> None:
-        """Ask from now on, until `stop`. Nothing happens if it does already."""
+        """Ask until `stop`. Nothing happens if it was started already."""
         for broker_id in self._peers() - self._asking.keys():
             self._asking[broker_id] = asyncio.ensure_future(self._ask(broker_id))
 
     async def stop(self) -> None:
-        """Ask no more, and forget what was answered."""
+        """Stop asking, and drop the answers."""
         if not self._asking:
             return
         tasks = list(self._asking.values())
@@ -69,8 +77,8 @@ class SilentPeers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def agree(self, since_ms: int) -> bool:
-        """Whether more than half of the other active brokers have answered since then (monotonic) that the store does not answer them."""
+    def is_majority_silent(self, since_ms: int) -> bool:
+        """Whether most other active brokers reported a silent store since then (monotonic)."""
         silent = [each for each, at_ms in self._silent_ms.items() if at_ms >= since_ms]
         return is_majority(silent, self._peers())
 
@@ -86,7 +94,7 @@ class SilentPeers:
             await asyncio.sleep(ASK_S)
 
     async def _ask_by_one_connection(self, broker_id: int) -> None:
-        """Raises ClientError once the connection ends, or none can be had."""
+        """Ask every ASK_S. Raises ClientError once the connection ends, or cannot be made."""
         broker = self._image().brokers.get(broker_id)
         address = None if broker is None else broker.listener(self._listener_name)
         if address is None:

@@ -1,1 +1,1 @@
-"""Why a broker did what it did: where its decisions are kept, and what happens to it that is noted among them."""
+"""Why a broker did what it did: the journal of its decisions, and what is recorded in it."""

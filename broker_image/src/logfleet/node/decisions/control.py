@@ -1,7 +1,8 @@
-"""What the controller writes, among the decisions: who leads, who is in sync, who is fenced, let in, or may leave.
+"""Records the controller's writes as decisions: elections, ISRs, fences, admissions, leaving.
 
-A write is looked at once it is committed, beside the image that it was decided on: so nothing is missed, whoever asked for it, and what came
-too late is not told. Causes are what that image shows.
+A write is inspected once it is committed, beside the image that it was decided on: so none is
+missed, whatever caused it, and writes that lost a conflict are left out. Causes are what that image
+shows.
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,10 @@ _KINDS: Final[Mapping[str, Kind]] = {
 
 
 class RecordedControl:
-    """elections: leaders that were elected; unclean_elections: those of them that may lack records."""
+    """Records what the controller writes.
+
+    elections: leaders that were elected; unclean_elections: those that may lack records.
+    """
 
     def __init__(self, decisions: Decisions) -> None:
         self.elections = 0
@@ -39,26 +43,30 @@ class RecordedControl:
         self._decisions = decisions
 
     def began(self, broker_id: int, epoch: int) -> None:
-        """This broker controls."""
-        cause = "nobody was controller, and it was the first to stand"
+        """Record that this broker is the controller now."""
+        cause = "there was no controller, and it was the first to campaign"
         self._decisions.note(Kind.CONTROLLER_ELECTED, cause, broker=broker_id, epoch=epoch)
 
     def ended(self, broker_id: int, epoch: int, reason: str) -> None:
-        """It does no more."""
+        """Record that this broker is not the controller any more."""
         self._decisions.note(Kind.CONTROLLER_RESIGNED, reason, broker=broker_id, epoch=epoch)
 
     def held(self, why: str) -> None:
-        """Elections wait."""
+        """Record that elections wait."""
         self._decisions.note(Kind.ELECTIONS_HELD, why)
 
     def kept(self, broker_id: int, objection: Objection) -> None:
-        """A broker that would leave is not let go yet."""
+        """Record that a broker that wants to leave must stay for now."""
         cause = f"it may not leave yet: {objection}"
         topic, index = objection.topic, objection.index
         self._decisions.note(Kind.REFUSAL, cause, topic=topic, partition=index, broker=broker_id)
 
     def written(self, image: ClusterImage, txn: Txn, cause: str | None = None) -> None:
-        """The transaction is committed. image: an earlier one, on which it rests. cause: why, where the image does not say so."""
+        """Record a write that was committed.
+
+        image: an earlier one, on which it was decided. cause: the reason, if the image does not
+        show it.
+        """
         unclean = self.unclean_elections
         for write in txn.success:
             if isinstance(write, Put) and write.key.startswith(keys.PARTITIONS):
@@ -74,12 +82,12 @@ class RecordedControl:
         topic = image.topic_by_id(uuids.from_text(uuid))
         before = image.partition(topic.id, int(index)) if topic else None
         if topic is None or before is None:
-            return  # it is new
+            return  # the partition is new
         after = msgspec.json.decode(write.value, type=PartitionValue)
         isr = [before.isr_ids, [broker_id for broker_id, _ in after.isr]]
         elr = {"elr": [before.elr, after.elr]} if before.elr or after.elr else {}
-        gone = {
-            broker_id: _why_gone(image, topic.id, int(index), broker_id, epoch)
+        excluded = {
+            broker_id: _why_excluded(image, topic.id, int(index), broker_id, epoch)
             for broker_id, epoch in before.isr
         }
         if (after.replicas, after.removing) != (before.replicas, before.removing):
@@ -88,7 +96,7 @@ class RecordedControl:
             unclean = is_unclean(before, after)
             self.elections += after.leader != NO_LEADER
             self.unclean_elections += unclean
-            why = cause or gone.get(before.leader) or "nobody leads"
+            why = cause or excluded.get(before.leader) or "nobody leads"
             self._decisions.note(
                 Kind.UNCLEAN_ELECTION if unclean else Kind.ELECTION,
                 f"{why}: {_who_leads(image, before, after)}",
@@ -104,7 +112,7 @@ class RecordedControl:
         for broker_id in set(isr[0]) - set(isr[1]):
             self._decisions.note(
                 Kind.ISR_SHRINK,
-                gone[broker_id],
+                excluded[broker_id],
                 topic=topic.name,
                 partition=int(index),
                 broker=broker_id,
@@ -115,13 +123,12 @@ class RecordedControl:
     def _reassigned(
         self, topic: str, index: int, before: Partition, after: PartitionValue, cause: str | None
     ) -> None:
-        """A reassignment begins, has another target, is cancelled, or is done."""
+        """A reassignment begins, gets another target, is cancelled, or is done."""
         if not is_reassigning(after) and after.replicas == target(before):
-            cause = "all replicas that were to be are in sync"
+            cause = "all replicas of the target are in sync"
         self._decisions.note(
             Kind.REASSIGNMENT,
-            cause
-            or "an internal topic has as many replicas as are wanted, or as there are brokers",
+            cause or "an internal topic gets its configured replicas, as far as there are brokers",
             topic=topic,
             partition=index,
             replicas=[before.replicas, after.replicas],
@@ -134,9 +141,9 @@ class RecordedControl:
         value = msgspec.json.decode(write.value, type=FenceValue)
         former = image.fences.get(broker_id)
         if value.state == keys.DRAINING:
-            cause = "it would leave, and all partitions can spare it"
+            cause = "it wants to leave, and all partitions can spare it"
         elif value.state == keys.ACTIVE:
-            cause = "it is registered, and no partition rests on an earlier registration of it"
+            cause = "it is registered, and no partition depends on an earlier registration of it"
         elif broker_id in image.brokers:
             who = ", ".join(map(str, sorted(reporters(image, image.brokers[broker_id]))))
             cause = (
@@ -145,20 +152,22 @@ class RecordedControl:
         elif former is not None and former.state == keys.DRAINING:
             cause = "it has left"
         else:
-            cause = "its registration is over: its lease ended, or it gave it up"
+            cause = "its registration has ended: its lease expired, or it gave it up"
         state = [former.state if former else None, value.state]
         self._decisions.note(
             _KINDS[value.state], cause, broker=broker_id, epoch=value.broker_epoch, state=state
         )
 
 
-def _why_gone(image: ClusterImage, topic_id: bytes, index: int, broker_id: int, epoch: int) -> str:
-    """Why that registration may not lead the partition, or stay in sync with it; empty if it may."""
+def _why_excluded(
+    image: ClusterImage, topic_id: bytes, index: int, broker_id: int, epoch: int
+) -> str:
+    """Why that registration may not lead the partition, or be in its ISR; empty if it may."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         return f"broker {broker_id} is not registered any more"
     if broker.epoch != epoch:
-        return f"broker {broker_id} has registered anew"
+        return f"broker {broker_id} has registered again"
     if broker.is_fenced:
         return f"broker {broker_id} is fenced"
     if image.is_offline(broker_id, topic_id, index):
@@ -167,7 +176,7 @@ def _why_gone(image: ClusterImage, topic_id: bytes, index: int, broker_id: int, 
 
 
 def _who_leads(image: ClusterImage, before: Partition, after: PartitionValue) -> str:
-    """And by which right; see `logfleet.replication.election`."""
+    """The new leader, and by which rule; see `logfleet.replication.election`."""
     leader = after.leader
     if leader == NO_LEADER:
         return "nobody else may lead"

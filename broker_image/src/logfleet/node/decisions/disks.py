@@ -1,4 +1,4 @@
-"""Disks that fail, fill up or stall, among the decisions: leadership may move because of them."""
+"""Records disks that fail, fill up or stall as decisions: leadership may move because of them."""
 
 from logfleet.log.names import TopicPartition
 from logfleet.storage.disk_failure import DiskFailure
@@ -8,7 +8,7 @@ from logfleet.telemetry.decisions import Decisions, Kind
 
 
 class RecordedDisks:
-    """A DiskFailure that notes what it decides; `look`, called now and then, finds the rest."""
+    """A DiskFailure that records what it decides; periodic calls of `check` find the rest."""
 
     def __init__(
         self, decisions: Decisions, failure: DiskFailure, log_dirs: LogDirs, disk_space: DiskSpace
@@ -24,19 +24,22 @@ class RecordedDisks:
     def __call__(self, name: TopicPartition, error: OSError) -> None:
         """See DiskFailure."""
         self._failure(name, error)
-        self.look(str(error))
+        self.check(str(error))
 
     def write_failed(self, path: str, error: OSError) -> None:
         """See DiskFailure."""
         self._failure.write_failed(path, error)
-        self.look(str(error))
+        self.check(str(error))
 
-    def look(self, reason: str = "it cannot be used at the start") -> None:
-        """Note what has changed since the last look. reason: why a directory failed, if one did."""
-        note = self._decisions.note
+    def check(self, reason: str = "it cannot be used at the start") -> None:
+        """Record what has changed since the last check.
+
+        reason: why a directory failed, if one did.
+        """
+        record = self._decisions.note
         failed = self._log_dirs.failed
         for path in failed[self._failed :]:
-            note(
+            record(
                 Kind.DIRECTORY_FAILED,
                 f"log directory {path} is given up: {reason}",
                 path=path,
@@ -45,14 +48,14 @@ class RecordedDisks:
         self._failed = len(failed)
         full = frozenset(self._disk_space.full)
         for path in full - self._full:
-            note(Kind.REFUSAL, f"the disk of {path} is full: records are refused", path=path)
+            record(Kind.REFUSAL, f"the disk of {path} is full: records are refused", path=path)
         for path in self._full - full:
-            note(Kind.REFUSAL, f"{path} is not full any more: records are taken again", path=path)
+            record(Kind.REFUSAL, f"{path} is not full any more: records are taken again", path=path)
         self._full = full
         disk = self._log_dirs.open_files.disk
         held_up = frozenset(each.path for each in self._log_dirs if disk(each.path).is_held_up)
         for path in held_up - self._held_up:
-            note(Kind.STALL, f"the disk of {path} is slow: a thread writes to it", path=path)
+            record(Kind.STALL, f"the disk of {path} is slow: a thread writes to it", path=path)
         for path in self._held_up - held_up:
-            note(Kind.STALL, f"{path} is not written by a thread any more", path=path)
+            record(Kind.STALL, f"{path} is not written by a thread any more", path=path)
         self._held_up = held_up

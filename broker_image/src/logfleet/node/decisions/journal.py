@@ -1,8 +1,9 @@
-"""A broker's decisions over its restarts: two files of JSON lines in a log directory, written in turns.
+"""Keeps a broker's decisions over restarts: two files of JSON lines in a log directory, in turns.
 
-A thread of its own writes, once a second and at the end: a disk that hangs holds up nobody but it. What cannot be written, as the disk is
-full or has failed, is told by the running broker all the same, and counted. A write is not made durable: a process that is killed loses the
-last second of it, a machine that loses power somewhat more.
+A thread of its own writes, once a second and at the end: a disk that hangs delays nothing else.
+What cannot be written, as the disk is full or has failed, is still reported by the running broker,
+and counted. Writes are not flushed: a process that is killed loses the last second of decisions, a
+machine that loses power somewhat more.
 """
 
 import asyncio
@@ -20,12 +21,12 @@ FORMER_NAME: Final = "logfleet-decisions.1.jsonl"
 FILE_BYTES_MAX: Final = 1024 * 1024
 PERIOD_S: Final = 1.0
 STOP_S_MAX: Final = 2.0
-"""How long the end waits for a disk that may hang."""
+"""How long a stop waits for a disk that may hang."""
 END: Final = b""
 
 
 class Journal:
-    """decisions: what to write, and where to put what was written before."""
+    """Writes decisions to disk. decisions: where they come from, and where earlier ones go."""
 
     def __init__(self, decisions: Decisions, files: Files) -> None:
         self._decisions = decisions
@@ -37,26 +38,33 @@ class Journal:
 
     @property
     def dropped(self) -> int:
-        """Decisions that a restart will not know of."""
+        """Decisions that will be lost at a restart."""
         return self._decisions.dropped + self._lost
 
     async def open(self, directory: str) -> None:
-        """Take back what is written there, and write there from now on. A file that cannot be read is as good as none."""
+        """Restore the decisions that are written there, and write there from now on.
+
+        A file that cannot be read counts as empty.
+        """
         self._path, self._former = f"{directory}/{NAME}", f"{directory}/{FORMER_NAME}"
         self._decisions.take_back(await asyncio.to_thread(self._read_all))
         self._thread.start()
 
-    async def run(self, look: Callable[[], None]) -> None:
-        """Hand over what is noted, until cancelled; `look`: called before, to note what tells nobody that it happens."""
+    async def run(self, check: Callable[[], None]) -> None:
+        """Hand over recorded decisions, until cancelled.
+
+        check: called before each time, to record what no event reports.
+        """
         while True:
             await asyncio.sleep(PERIOD_S)
-            look()
+            check()
             self._decisions.settle()
-            if self._batches.empty():  # else the disk is slow, and they wait where they are bounded
+            # else the disk is slow, and they wait in `Decisions`, which is bounded
+            if self._batches.empty():
                 self._hand_over()
 
     async def close(self) -> None:
-        """Write the rest, unless the disk hangs."""
+        """Write the remaining decisions, unless the disk hangs."""
         self._hand_over()
         self._batches.put(END)
         await asyncio.to_thread(self._thread.join, STOP_S_MAX)

@@ -1,4 +1,4 @@
-"""May these brokers go down now? The question as it comes over HTTP, and its answer as JSON."""
+"""May these brokers go down now? The request comes over HTTP, the answer is JSON."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,15 +9,15 @@ from logfleet.control.brokers.may_i import may_i, objections
 from logfleet.metadata.image import ClusterImage
 
 NAMED_MAX: Final = 20
-"""Partitions that are named in an answer; all are counted."""
+"""Partitions that an answer names; all are counted."""
 
 
-class WrongQuestion(ValueError):
-    """It names brokers or a zone that are not there. The text is one line that says what is."""
+class WrongMayIRequest(ValueError):
+    """The request names brokers or a zone that do not exist. The text says which exist."""
 
 
-class Named(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
-    """A partition. rule: why it speaks against it; can_heal: waiting may help (see Objection)."""
+class NamedPartition(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
+    """A partition. rule: the objection; can_heal: whether waiting may help (see Objection)."""
 
     topic: str
     partition: int
@@ -26,23 +26,30 @@ class Named(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
 
 
 class MayIAnswer(msgspec.Struct, frozen=True):
-    """may: yes. brokers: whom it is about. forbidden: what speaks against it, first that which waiting may cure (curable_count); under_replicated: what would lack replicas, in any case."""
+    """Whether the brokers may go down now. may: yes. brokers: those it is about.
+
+    forbidden: the partitions that object, first those that waiting may cure (curable_count).
+    under_replicated: those that would lack replicas, whether they object or not.
+    """
 
     may: bool
     brokers: list[int]
-    forbidden: list[Named]
+    forbidden: list[NamedPartition]
     forbidden_count: int
     curable_count: int
-    under_replicated: list[Named]
+    under_replicated: list[NamedPartition]
     under_replicated_count: int
 
 
 def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> MayIAnswer:
-    """About the brokers that `stop` names and all in `zones` together. Takes milliseconds per thousand partitions. Raises WrongQuestion."""
-    brokers = _asked_for(image, stop, zones)
+    """About the brokers that `stop` names and all in `zones` together. Raises WrongMayIRequest.
+
+    Takes milliseconds per thousand partitions.
+    """
+    brokers = _brokers(image, stop, zones)
     forbidden = sorted(
         (
-            Named(each.topic, each.index, each.rule, each.can_heal)
+            NamedPartition(each.topic, each.index, each.rule, each.can_heal)
             for each in objections(image, brokers)
         ),
         key=lambda each: (not each.can_heal, each),
@@ -54,24 +61,24 @@ def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> Ma
         forbidden=forbidden[:NAMED_MAX],
         forbidden_count=len(forbidden),
         curable_count=sum(each.can_heal is True for each in forbidden),
-        under_replicated=[Named(*each) for each in touched[:NAMED_MAX]],
+        under_replicated=[NamedPartition(*each) for each in touched[:NAMED_MAX]],
         under_replicated_count=len(touched),
     )
 
 
-def _asked_for(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> set[int]:
+def _brokers(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> set[int]:
     found = set()
     for text in stop:
         if not text.isdecimal() or int(text) not in image.brokers:
             there = ", ".join(map(str, sorted(image.brokers)))
-            raise WrongQuestion(f"no broker {text} is registered; there are {there}")
+            raise WrongMayIRequest(f"no broker {text} is registered; there are {there}")
         found.add(int(text))
     for zone in zones:
         inside = {broker.id for broker in image.brokers.values() if broker.rack == zone}
         if not inside:
             there = ", ".join(sorted({each.rack for each in image.brokers.values() if each.rack}))
-            raise WrongQuestion(f"no broker is in zone {zone}; there are {there or 'no zones'}")
+            raise WrongMayIRequest(f"no broker is in zone {zone}; there are {there or 'no zones'}")
         found |= inside
     if not found:
-        raise WrongQuestion("say who shall go down: stop=ID or lose-zone=ZONE")
+        raise WrongMayIRequest("name the brokers to go down: stop=ID or lose-zone=ZONE")
     return found

@@ -1,1 +1,1 @@
-"""Coordinating groups: the shell around logfleet.groups."""
+"""Group coordinators on the leaders of `__consumer_offsets`: loading, running, standing by."""

@@ -1,9 +1,11 @@
-"""Coordinates the groups of those partitions of `__consumer_offsets` that this broker leads.
+"""Coordinates the groups of the `__consumer_offsets` partitions that this broker leads.
 
-Of a partition that it begins to lead it reads what it has not read as a follower (`standby_coordinators`), one partition after the other and in slices. Its groups are taken
-up once all that was there at the election is committed: a commit that nobody has been told of may not be told early, nor forgotten, as it
-may have been acknowledged. Until then requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. A
-partition that it ceases to lead is forgotten at once. All sessions and rebalances share one timer.
+When it starts to lead one, it reads what it has not read as a follower (`standby_coordinators`),
+one partition after the other and in slices. The groups start once all that was in the log at the
+election is committed: until then a commit may be neither shown nor dropped, as it may get lost, or
+the former leader may have acknowledged it. Until then requests for its groups get
+COORDINATOR_LOAD_IN_PROGRESS. When it stops to lead a partition, it drops its groups at once. All
+sessions and rebalances share one timer.
 """
 
 import asyncio
@@ -38,19 +40,20 @@ from logfleet.wire.errors import ErrorCode, MalformedMessage
 log = structlog.get_logger(__name__)
 
 TICK_MS: Final = 5
-"""Deadlines are looked at no more often than this; the shortest session lasts a thousand times as long."""
+"""Deadlines are checked no more often; the shortest session is a thousand times as long."""
 CREATE_AGAIN_S: Final = 1.0
 """How long a refused creation of the offsets topic is not tried again."""
 
 CreateTopic = Callable[[str, int, int, Mapping[str, str]], Awaitable[Refusal | None]]
-"""name, partitions, replication factor, configs: creates a topic through the controller, wherever it is."""
+"""name, partitions, replication factor, configs: creates a topic through the controller."""
 
 
 class CoordinatorLoop:
     """The group coordinators of one broker.
 
-    `led` and `lost` are to be called with every partition that the broker begins and ceases to lead; warm with those that it follows. create_topic: see
-    CreateTopic. storage_failed: takes a partition whose log cannot be read or written out of service.
+    Call `led` and `lost` with every partition that the broker starts and stops leading; `standby`
+    gets those that it follows. create_topic: see CreateTopic. storage_failed: takes a partition
+    whose log cannot be read or written out of service.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class CoordinatorLoop:
         self._storage_failed = storage_failed
         self._shards: dict[int, GroupShard] = {}
         self._to_load: asyncio.Queue[tuple[GroupShard, GroupLog]] = asyncio.Queue()
-        self.warm = StandbyCoordinators(
+        self.standby = StandbyCoordinators(
             self._group_config, run_in_thread=run_in_thread, is_hosted=is_hosted
         )
         self._slices = Slices()
@@ -91,21 +94,24 @@ class CoordinatorLoop:
     # -- what this broker coordinates
 
     def shards(self) -> Iterator[GroupShard]:
-        """The partitions led here, loaded or not."""
+        """The partitions of the offsets topic that are led here, loaded or not."""
         return iter(tuple(self._shards.values()))
 
     def shard_of(self, group_id: str, partitions: int) -> GroupShard | ErrorCode:
-        """The loaded shard of a group, or why there is none. partitions: of the offsets topic, 0 if it is not there."""
+        """The loaded shard of a group, or the error to answer.
+
+        partitions: of the offsets topic, 0 if it does not exist.
+        """
         shard = self._shards.get(partition_for(group_id, partitions)) if partitions else None
         if shard is None or shard.is_closed:
             return ErrorCode.NOT_COORDINATOR
         return shard if shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def led(self, partition: LeaderPartition) -> None:
-        """Begin to coordinate the groups of a partition, if it is one of the offsets topic."""
+        """Start to coordinate the groups of a partition, if it is one of the offsets topic."""
         if partition.topic != OFFSETS_TOPIC:
             return
-        read = self.warm.take(partition) or GroupLog(partition.log, self._group_config)
+        read = self.standby.take(partition) or GroupLog(partition.log, self._group_config)
         shard = GroupShard(
             partition,
             read.coordinator,
@@ -118,7 +124,7 @@ class CoordinatorLoop:
         self._to_load.put_nowait((shard, read))
 
     def lost(self, partition: LeaderPartition) -> None:
-        """Coordinate the groups of a partition no longer."""
+        """Stop coordinating the groups of a partition."""
         if partition.topic != OFFSETS_TOPIC:
             return
         shard = self._shards.get(partition.index)
@@ -131,7 +137,7 @@ class CoordinatorLoop:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._load_all(subscription))
-                tasks.create_task(self.warm.run())
+                tasks.create_task(self.standby.run())
                 tasks.create_task(self._follow(subscription))
                 tasks.create_task(self._expire_offsets())
                 tasks.create_task(self._supervise())
@@ -172,7 +178,7 @@ class CoordinatorLoop:
             except OSError as error:
                 self._storage_failed(shard.partition, error)
             except (RecordsError, MalformedMessage) as error:
-                # What follows cannot be trusted: better no coordinator than one that forgot commits.
+                # The rest cannot be trusted: no coordinator is better than one that lost commits.
                 log.critical("groups_not_loaded", partition=name, reason=str(error))
                 shard.close()
             else:
@@ -187,26 +193,31 @@ class CoordinatorLoop:
                     seconds=seconds,
                 )
                 if shard.partition.is_high_watermark_behind:
-                    self._spawn(self._take_up_once_committed(shard, read, subscription))
+                    self._spawn(self._start_once_committed(shard, read, subscription))
                 else:
-                    await self._take_up(shard, read, subscription)
+                    await self._start_groups(shard, read, subscription)
 
-    async def _take_up_once_committed(
+    async def _start_once_committed(
         self, shard: GroupShard, read: GroupLog, subscription: Subscription
     ) -> None:
-        """Followers may be long in coming; the other partitions do not wait for them."""
+        """Wait for followers, which may take long; the other partitions do not wait."""
         partition = shard.partition
         with contextlib.suppress(NotLeading):
             await partition.wait_committed(partition.epoch_start_offset)
-            await self._take_up(shard, read, subscription)
+            await self._start_groups(shard, read, subscription)
 
-    async def _take_up(self, shard: GroupShard, read: GroupLog, subscription: Subscription) -> None:
-        self._forget_departed(shard, read, subscription)
-        for _ in shard.take_up():
+    async def _start_groups(
+        self, shard: GroupShard, read: GroupLog, subscription: Subscription
+    ) -> None:
+        self._remove_departed(shard, read, subscription)
+        for _ in shard.start_groups():
             await self._slices.breathe()
 
     async def _load(self, shard: GroupShard, read: GroupLog) -> bool:
-        """Apply all records that were there at the election, and what is committed since; False if leadership ended meanwhile."""
+        """Apply all records from the election, and those committed since.
+
+        False if leadership ended meanwhile.
+        """
         partition = shard.partition
         while True:
             try:
@@ -231,17 +242,18 @@ class CoordinatorLoop:
             )
         return not shard.is_closed
 
-    def _forget_departed(
+    def _remove_departed(
         self, shard: GroupShard, read: GroupLog, subscription: Subscription
     ) -> None:
-        """Have the offsets of topics removed that were deleted while nobody coordinated their groups.
+        """Remove the offsets of topics that were deleted while this broker was not the coordinator.
 
-        Only by an image with the very leadership that began this load: it holds every topic that commits in the log were accepted for.
+        Only by an image that shows the leadership that began this load: it holds every topic that
+        commits in the log were accepted for.
         """
         image, partition = subscription.image, shard.partition
         state = image.partition(partition.topic_id, partition.index)
         if state is not None and state.leader_epoch >= partition.leader_epoch:
-            shard.forget_topics(departed(read.topics, image))
+            shard.remove_topics(departed(read.topics, image))
 
     # -- time
 
@@ -267,11 +279,11 @@ class CoordinatorLoop:
                 self._arm(due_ms)
 
     async def _expire_offsets(self) -> None:
-        """Every offsets.retention.check.interval.ms look for offsets whose retention is over, one short step at a time."""
+        """Every offsets.retention.check.interval.ms, expire offsets, one short step at a time."""
         while True:
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
             for shard in self.shards():
-                shard.remove_forgotten()  # if that failed before
+                shard.remove_due_topics()  # retries what could not be written before
                 is_unfinished = True
                 while is_unfinished:
                     is_unfinished = shard.expire_offsets()
@@ -280,7 +292,10 @@ class CoordinatorLoop:
     # -- deleted topics
 
     async def _follow(self, subscription: Subscription) -> None:
-        """Remove the offsets of topics that are deleted while this broker coordinates (OffsetMetadataManager.onTopicsDeleted)."""
+        """Remove the offsets of topics that are deleted while this broker coordinates.
+
+        Source: OffsetMetadataManager.onTopicsDeleted.
+        """
         before = ClusterImage()
         while True:
             image, changes = await subscription.next()
@@ -289,7 +304,8 @@ class CoordinatorLoop:
                 if changes.everything
                 else filter(None, map(before.topic_by_id, changes.topics))
             )
-            # Ids are never used again: a topic whose id is gone was deleted. Commits without an id were for it, too.
+            # Ids are never used again: a topic whose id is gone was deleted. Commits without an id
+            # were for it too.
             deleted = [
                 (topic.name, topic_id)
                 for topic in candidates
@@ -298,18 +314,21 @@ class CoordinatorLoop:
             ]
             if deleted:
                 for shard in self.shards():
-                    shard.forget_topics(deleted)
+                    shard.remove_topics(deleted)
             before = image
 
     # -- the offsets topic
 
     def partitions(self, image: ClusterImage) -> int:
-        """How many partitions the offsets topic has; 0 if it is not there."""
+        """How many partitions the offsets topic has; 0 if it does not exist."""
         topic = image.topic(OFFSETS_TOPIC)
         return 0 if topic is None else len(topic.partitions)
 
     def want_topic(self, image: ClusterImage) -> None:
-        """Have the offsets topic created, with the replicas that the image has brokers for; who asked will ask again. A refusal is logged, and not repeated for CREATE_AGAIN_S."""
+        """Create the offsets topic, with as many replicas as the image has brokers for.
+
+        The client will ask again. A refusal is logged, and not retried for CREATE_AGAIN_S.
+        """
         now = asyncio.get_running_loop().time()
         if self._creating is None and now >= self._create_again_at:
             self._create_again_at = now + CREATE_AGAIN_S
@@ -341,5 +360,6 @@ class CoordinatorLoop:
                 error=refusal.error.name,
                 reason=refusal.message,
                 replication_factor=replicas,
-                hint="consumer groups need it; set offsets.topic.replication.factor to what the cluster can hold",
+                hint="consumer groups need it; set offsets.topic.replication.factor to what the "
+                "cluster can hold",
             )

@@ -1,7 +1,7 @@
-"""Lag of the groups that this broker coordinates, by partition, from what it has in memory: for metrics.
+"""Lag of the groups that this broker coordinates, by partition, from memory: for metrics.
 
-Only the leader of a partition knows its end, so the lag is told for partitions that this broker leads itself; with one broker
-these are all.
+Only a partition's leader has its end offset, so the lag is known for partitions that this broker
+leads itself; with one broker these are all.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,10 @@ from logfleet.node.partitions.partition_table import PartitionTable
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Where a group stands in a partition. end_offset and lag are None where another broker leads the partition."""
+    """A group's position in a partition.
+
+    end_offset and lag are None where another broker leads the partition.
+    """
 
     group: str
     topic: str
@@ -26,9 +29,10 @@ class PartitionLag:
 
 
 def group_lags(shards: Iterable[GroupShard], partitions: PartitionTable) -> Iterator[PartitionLag]:
-    """Each offset committed with these coordinators (`CoordinatorLoop.shards`) for a topic that is still there, group by group.
+    """Each offset committed with these coordinators for a topic that still exists, group by group.
 
-    Made one by one: who walks over many gives way to other work now and then, and meets what is there then.
+    shards: `CoordinatorLoop.shards`. The rows are made one by one: a caller with many of them lets
+    other work run in between, and gets the state of that moment.
     """
     for shard in shards:
         if not shard.is_loaded or shard.is_closed:

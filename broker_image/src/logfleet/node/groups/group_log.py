@@ -1,6 +1,7 @@
-"""Reads a partition of `__consumer_offsets`: what its log says up to some offset, and reading on from there.
+"""Reads a partition of `__consumer_offsets` up to some offset, and continues from there.
 
-A leader reads to the end of the log, a follower as far as is committed, on and on: what it has read then is what a leader begins with.
+A leader reads to the end of the log; a follower reads up to the high watermark, again and again,
+and a new leader starts with what it has read as a follower.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,15 +21,17 @@ from logfleet.wire.errors import ErrorCode
 log = structlog.get_logger(__name__)
 
 READ_BYTES: Final = 1024 * 1024
-"""Read at once, in a thread: a cold disk does not stop the loop."""
+"""Bytes per read, in a thread: a cold disk does not stop the loop."""
 
 ReadInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
 class GroupLog:
-    """coordinator: knows what the log says below `offset`; nothing of it is taken up. records: how many were applied.
+    """A partition of `__consumer_offsets` as far as it was read.
 
-    topics: name and id of each topic that an offset was ever committed for, ZERO_UUID where no id was told.
+    coordinator: the state of the log below `offset`; its groups are not started. records: how many
+    were applied. topics: name and id of each topic that an offset was ever committed for, ZERO_UUID
+    if the commit had no id.
     """
 
     coordinator: GroupCoordinator
@@ -44,11 +47,11 @@ class GroupLog:
     def _begin(self) -> None:
         self.coordinator = GroupCoordinator(self._config)
         self.topics = set()
-        self._replay = Replay(self._take_over)
+        self._replay = Replay(self._apply)
         self.offset = self.log.log_start_offset
         self.records = 0
 
-    def _take_over(self, record: GroupRecord) -> None:
+    def _apply(self, record: GroupRecord) -> None:
         self.coordinator.apply(record)
         if isinstance(record, OffsetRecord) and record.value is not None:
             self.topics.add((record.key.topic, bytes(record.value.topic_id)))
@@ -59,7 +62,10 @@ class GroupLog:
         return self._replay.pending
 
     def truncated(self, end_offset: int) -> None:
-        """What stood in the log from this offset on is gone. If that was read, all is read again: what it replaced nobody knows any more."""
+        """The log was truncated to this offset. If more was read, read all of it again.
+
+        The state before the removed records is not kept.
+        """
         if end_offset < self.offset:
             self._begin()
 
@@ -71,16 +77,16 @@ class GroupLog:
         run_in_thread: ReadInThread,
         breathe: Callable[[], Awaitable[None]],
     ) -> None:
-        """Apply all records below `end_offset`, which may move meanwhile; stop as soon as `is_over`.
+        """Apply all records below `end_offset`, which may move meanwhile; stop if `is_over`.
 
-        A batch that was begun when it stopped, or when it raised, is applied again by the next call: that changes nothing.
-        Raises OSError, RecordsError, MalformedMessage.
+        If a call stops or raises within a batch, the next one applies the batch again: that changes
+        nothing. Raises OSError, RecordsError, MalformedMessage.
         """
         while not is_over() and self.offset < (end := end_offset()):
             found = self.log.read(self.offset, READ_BYTES, end)
             if found is None:
                 return
-            if isinstance(found, ErrorCode):  # retention was faster: begin where the log begins now
+            if isinstance(found, ErrorCode):  # retention was faster: continue at the log start
                 self.offset = self.log.log_start_offset
                 continue
             replay = self._replay
@@ -99,7 +105,10 @@ class GroupLog:
 
 
 def apply_record(replay: Replay, record: Record, header: BatchHeader) -> None:
-    """Take over one record of the log; kinds that only newer brokers write are left alone. header: of the record's batch."""
+    """Apply one record of the log; skip kinds that only newer brokers write.
+
+    header: of the record's batch.
+    """
     if header.is_control:
         replay.end_transaction(header.producer_id, record.key)
         return

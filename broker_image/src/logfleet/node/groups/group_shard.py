@@ -1,7 +1,8 @@
-"""The shell around one group coordinator: clock, log, commits, and whoever waits for an answer.
+"""The shell around one group coordinator: clock, log, commits and waiting requests.
 
-Does what `logfleet.groups.turn` asks for. Everything runs on the loop; an answer that has to wait for nothing
-is there when `execute` returns, so that a commit with one replica costs no task and no future.
+It does what `logfleet.groups.turn` decides. Everything runs on the loop; an answer that has to wait
+for nothing is there when `execute` returns, so that a commit with one replica costs no task and no
+future.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ R = TypeVar("R")
 
 
 class Waiter(Generic[R]):
-    """Where the answer to one request arrives."""
+    """Receives the answer to one request."""
 
     __slots__ = ("_arrived", "response")
 
@@ -41,7 +42,7 @@ class Waiter(Generic[R]):
         self._arrived: asyncio.Future[None] | None = None
 
     def answer(self, response: R) -> None:
-        """Take the answer; the first counts."""
+        """Set the answer to the request; only the first counts."""
         if self.response is not None:
             return
         self.response = response
@@ -49,11 +50,14 @@ class Waiter(Generic[R]):
             self._arrived.set_result(None)
 
     def result(self, peer: Peer, otherwise: R) -> R | Awaitable[R]:
-        """The answer, or what to await for it. otherwise: the answer if the connection is lost or the broker stops before."""
+        """The answer, or what to await for it.
+
+        otherwise: the answer if the connection is lost or the broker stops first.
+        """
         return self.response if self.response is not None else self.wait(peer, otherwise)
 
     async def wait(self, peer: Peer, otherwise: R) -> R:
-        """The answer, when it has come; see `result`."""
+        """The answer, once it is there; see `result`."""
         if self.response is None:
             self._arrived = asyncio.get_running_loop().create_future()
             peer.on_leave = partial(self.answer, otherwise)
@@ -66,7 +70,7 @@ class Waiter(Generic[R]):
 
 
 class _Pending(msgspec.Struct, frozen=True):
-    """A write that is in the log and not committed. deadline: of the loop's clock, in seconds."""
+    """A write that is in the log and not committed. deadline: by the loop's clock, in seconds."""
 
     end_offset: int
     write: Write
@@ -76,9 +80,10 @@ class _Pending(msgspec.Struct, frozen=True):
 class GroupShard:
     """One partition of `__consumer_offsets` that this broker leads, with its coordinator.
 
-    coordinator: told what the log says.
-    is_loaded: the log has been read, all of it is committed and its groups are taken up; before that nothing may be asked. is_closed: leadership has ended, or loading failed.
-    arm: called with the time (monotonic ms) by which `tick` must be called. spawn: starts a task that lives as long as the broker.
+    coordinator: has the state of the log. is_loaded: the log was read, all of it is committed and
+    its groups have started; before that there are no requests. is_closed: leadership has ended, or
+    loading failed. arm: called with the time (monotonic ms) by which `tick` must be called. spawn:
+    starts a task that lives as long as the broker.
     """
 
     def __init__(
@@ -107,11 +112,11 @@ class GroupShard:
 
     @staticmethod
     def turn() -> Turn:
-        """A turn that begins now."""
+        """A turn (see `logfleet.groups.turn`) that begins now."""
         return Turn(monotonic_ms(), time.time_ns() // 1_000_000)
 
     def execute(self, turn: Turn) -> None:
-        """Do what the turn decided. Only synchronous work stands between a decision and this."""
+        """Do what the turn decided. Nothing may be awaited between a decision and this."""
         for line in turn.log_lines:
             self._log.info(line.event, **line.fields)
         for reply in turn.replies:
@@ -124,13 +129,16 @@ class GroupShard:
             self._arm(due_ms)
 
     def tick(self) -> None:
-        """Let deadlines pass."""
+        """Let the coordinator act on deadlines that have passed."""
         turn = self.turn()
         self.coordinator.tick(turn)
         self.execute(turn)
 
     def expire_offsets(self) -> bool:
-        """Remove offsets whose retention is over, a step of it; False when all groups were looked at, or nothing can be written."""
+        """Remove offsets whose retention is over, one step of it.
+
+        False once all groups were checked, or if nothing can be written.
+        """
         return self._step(self.coordinator.expiry)
 
     def _step(self, walk: OffsetExpiry | TopicRemoval) -> bool:
@@ -143,8 +151,11 @@ class GroupShard:
 
     # -- life
 
-    def take_up(self) -> Iterator[None]:
-        """All records of the log were applied: take up the groups, one per step. After the last requests may come."""
+    def start_groups(self) -> Iterator[None]:
+        """All records of the log were applied: start the groups, one per step.
+
+        After the last step requests may come.
+        """
         self._end_offset = self.partition.log.log_end_offset
         for turn in self.coordinator.take_up(self.turn):
             self.execute(turn)
@@ -152,18 +163,24 @@ class GroupShard:
             if self.is_closed:
                 return
         self.is_loaded = True
-        self.forget_topics(self._deleted_while_loading)
+        self.remove_topics(self._deleted_while_loading)
 
-    def forget_topics(self, deleted: Sequence[tuple[str, bytes]]) -> None:
-        """Topics, by name and id (see TopicRemoval.add), were deleted: their offsets go, after loading if it is not done."""
+    def remove_topics(self, deleted: Sequence[tuple[str, bytes]]) -> None:
+        """Topics were deleted: remove their offsets, once loading is done.
+
+        deleted: names and ids (see TopicRemoval.add).
+        """
         if not self.is_loaded:
             self._deleted_while_loading += deleted
         elif deleted and not self.is_closed:
             self.coordinator.removal.add(self.turn(), deleted)
-            self.remove_forgotten()
+            self.remove_due_topics()
 
-    def remove_forgotten(self) -> None:
-        """Remove what is left of deleted topics, the first step at once; what cannot be written stays for the next call."""
+    def remove_due_topics(self) -> None:
+        """Remove the offsets of deleted topics, the first step now.
+
+        What cannot be written is left for the next call.
+        """
         if not self._is_removing and self.coordinator.removal.is_due:
             self._is_removing = self._step(self.coordinator.removal)
             if self._is_removing:
@@ -175,7 +192,7 @@ class GroupShard:
             self._is_removing = self._step(self.coordinator.removal)
 
     def close(self) -> None:
-        """Leadership has ended, or the log cannot be read: whoever waits is sent elsewhere."""
+        """Leadership has ended, or the log cannot be read: send waiting requests elsewhere."""
         self.is_closed = True
         turn = self.turn()
         self.coordinator.unload(turn)
@@ -199,7 +216,7 @@ class GroupShard:
                 self._spawn(self._await_commits())
 
     def _append(self, records: list[GroupRecord]) -> ErrorCode:
-        """Append and apply. What the coordinator knows is what the log says, at every moment."""
+        """Append and apply. The coordinator's state equals the log at every moment."""
         if self.is_closed or not self.partition.is_leading:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not self.partition.is_at_min_isr:

@@ -1,8 +1,9 @@
-"""Keeps the groups of followed partitions of `__consumer_offsets` decoded, so that a new leader has little left to read.
+"""Keeps the groups of followed `__consumer_offsets` partitions decoded for a quick takeover.
 
-A follower applies what is committed and no more: that is never cut off but by an unclean election, after which it reads the log again. At an
-election the leader takes over what has been read and reads the rest. Reading is done in slices with pauses in between: it takes a fifth
-of the loop at most, as nobody waits for it.
+A follower applies only what is committed: this is never truncated but by an unclean election, after
+which it reads the log again. At an election the leader takes over what has been read and reads the
+rest. Reading is done in slices with pauses in between: it takes at most a fifth of the loop, as
+nothing waits for it.
 """
 
 import asyncio
@@ -24,15 +25,18 @@ from logfleet.wire.errors import MalformedMessage
 log = structlog.get_logger(__name__)
 
 ROUND_S: Final = 0.1
-"""Between two looks at what has been committed: one read then takes many commits."""
+"""Pause between two checks for new commits: one read then takes many of them."""
 REST_S: Final = 4 * SLICE_S
-"""After each slice of reading."""
+"""Pause after each slice of reading."""
 
 Key = tuple[bytes, int]
 
 
-class _Warm:
-    """One partition, as a waiter at whoever of its followers is there. is_due: it may have something to read. is_over: it is read by others, or not at all."""
+class _Standby:
+    """One partition; a waiter of its present follower role.
+
+    is_due: it may have something to read. is_over: the leader has taken it over, or it was dropped.
+    """
 
     __slots__ = ("_wake", "is_due", "is_over", "partition", "state")
 
@@ -44,7 +48,7 @@ class _Warm:
 
     def follow(self, partition: FollowerPartition) -> None:
         self.partition = partition
-        partition.wait(self)
+        partition.add_waiter(self)
         self.committed(0)
 
     def committed(self, size: int) -> None:  # noqa: ARG002  see Waiter
@@ -54,17 +58,18 @@ class _Warm:
     appended = committed
 
     def log_start_moved(self) -> None:
-        """What was read stays: compaction and retention take no state back."""
+        """The state stays: compaction and retention take none of it back."""
 
     def leadership_lost(self) -> None:
-        """What was read stays: this broker may lead next, or follow another."""
+        """The state stays: this broker may lead next, or follow another."""
         self.partition = None
 
 
 class StandbyCoordinators:
-    """`followed` is to be called with each partition that the broker begins to follow, `take` with each that it begins to lead.
+    """The states of all partitions of `__consumer_offsets` that this broker follows.
 
-    is_hosted: whether there is a replica of a partition, by topic id and index.
+    Call `followed` with each partition that the broker starts to follow, `take` with each that it
+    starts to lead. is_hosted: whether there is a replica of a partition, by topic id and index.
     """
 
     def __init__(
@@ -77,67 +82,67 @@ class StandbyCoordinators:
         self._config = config
         self._run_in_thread = run_in_thread
         self._is_hosted = is_hosted
-        self._warm: dict[Key, _Warm] = {}
+        self._standby: dict[Key, _Standby] = {}
         self._wake = asyncio.Event()
         self._slices = Slices(REST_S)
 
     def states(self) -> Iterator[GroupLog]:
-        """What is kept."""
-        return (warm.state for warm in self._warm.values())
+        """The states of all followed partitions."""
+        return (standby.state for standby in self._standby.values())
 
     def followed(self, partition: FollowerPartition) -> None:
-        """Keep its groups from now on, if it has some."""
+        """Keep the state of its groups from now on, if it has some."""
         if partition.topic != OFFSETS_TOPIC:
             return
         key = (partition.topic_id, partition.index)
-        warm = self._warm.get(key)
-        if warm is None or warm.state.log is not partition.log:
-            warm = _Warm(GroupLog(partition.log, self._config), self._wake)
+        standby = self._standby.get(key)
+        if standby is None or standby.state.log is not partition.log:
+            standby = _Standby(GroupLog(partition.log, self._config), self._wake)
             self._drop(key)
-            self._warm[key] = warm
-        warm.follow(partition)
+            self._standby[key] = standby
+        standby.follow(partition)
 
     def truncated(self, partition_log: PartitionLog, end_offset: int) -> None:
-        """What was read from this offset on is no longer there."""
-        for warm in self._warm.values():
-            if warm.state.log is partition_log:
-                warm.state.truncated(end_offset)
-                warm.committed(0)
+        """The log was truncated to this offset: read again what was read beyond it."""
+        for standby in self._standby.values():
+            if standby.state.log is partition_log:
+                standby.state.truncated(end_offset)
+                standby.committed(0)
 
     def take(self, partition: LeaderPartition) -> GroupLog | None:
-        """What has been read of a partition that this broker leads now; it is the caller's from now on."""
-        warm = self._warm.get((partition.topic_id, partition.index))
+        """Hand over the state of a partition that this broker leads now."""
+        standby = self._standby.get((partition.topic_id, partition.index))
         self._drop((partition.topic_id, partition.index))
-        return warm.state if warm is not None and warm.state.log is partition.log else None
+        return standby.state if standby is not None and standby.state.log is partition.log else None
 
     def _drop(self, key: Key) -> None:
-        warm = self._warm.pop(key, None)
-        if warm is not None:
-            warm.is_over = True
+        standby = self._standby.pop(key, None)
+        if standby is not None:
+            standby.is_over = True
 
     async def run(self) -> None:
         """Read on as records are committed, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for key, warm in list(self._warm.items()):
+            for key, standby in list(self._standby.items()):
                 if not self._is_hosted(*key):
                     self._drop(key)
-                elif warm.is_due:
-                    await self._read(key, warm)
+                elif standby.is_due:
+                    await self._read(key, standby)
             await asyncio.sleep(ROUND_S)
 
-    async def _read(self, key: Key, warm: _Warm) -> None:
-        """What cannot be read is not kept: the log's next leader says what is the matter with it."""
-        warm.is_due = False
+    async def _read(self, key: Key, standby: _Standby) -> None:
+        """Read on. A log that cannot be read is dropped: its next leader reports the reason."""
+        standby.is_due = False
         try:
-            await warm.state.read_on(
-                lambda: warm.partition.high_watermark if warm.partition is not None else 0,
-                is_over=lambda: warm.is_over,
+            await standby.state.read_on(
+                lambda: standby.partition.high_watermark if standby.partition is not None else 0,
+                is_over=lambda: standby.is_over,
                 run_in_thread=self._run_in_thread,
                 breathe=self._slices.breathe,
             )
         except (OSError, RecordsError, MalformedMessage) as error:
             log.warning("groups_not_followed", partition=key[1], reason=str(error))
-            if self._warm.get(key) is warm:
+            if self._standby.get(key) is standby:
                 self._drop(key)

@@ -1,11 +1,14 @@
-"""One module per group of APIs; each exports HANDLERS: request class -> handler(broker, request, context)."""
+"""One module per group of APIs.
+
+Each exports HANDLERS: request class -> handler(broker, request, context).
+"""
 
 from logfleet.node.dispatch import Handlers
 from logfleet.node.handlers.host import WholeHost
 
 
 def all_handlers() -> Handlers[WholeHost]:
-    """Every handler that this version has; what ApiVersions advertises follows from it."""
+    """Every handler of this version; what ApiVersions advertises follows from it."""
     from logfleet.node.handlers import (
         acls,
         api_versions,

@@ -1,6 +1,6 @@
-"""DescribeAcls, CreateAcls and DeleteAcls, as Kafka answers them without an authorizer: SECURITY_DISABLED (Kafka: AclApis).
+"""DescribeAcls, CreateAcls and DeleteAcls, as in a Kafka without an authorizer: SECURITY_DISABLED.
 
-What says UNKNOWN of a type closes the connection, as there; other numbers that nobody knows do not.
+An UNKNOWN type closes the connection, as in Kafka (AclApis); other undefined numbers do not.
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ from logfleet.wire.messages import (
 DISABLED: Final = ErrorCode.SECURITY_DISABLED
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 UNKNOWN: Final = 0
-"""Of a resource, a pattern, an operation, a permission."""
+"""The unknown value of a resource type, pattern type, operation or permission."""
 
 
 def describe_acls(

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves, derived from the handlers that are there (KIP-35, KIP-511)."""
+"""ApiVersions: the APIs that this broker serves, by its handlers (KIP-35, KIP-511)."""
 
 import re
 from typing import Any
@@ -18,9 +18,11 @@ _NO_NODE = -1
 def api_versions(
     broker: Host, request: ApiVersionsRequest, context: RequestContext
 ) -> ApiVersionsResponse:
-    """The served row. A client that meant another cluster or broker must bootstrap again (KIP-1242); it tells both or neither.
+    """The served versions of each API.
 
-    Of features only Logfleet's own is told (KIP-584): clients change their behaviour on Kafka's, and none of those is served yet.
+    A client that expects another cluster or broker must bootstrap again (KIP-1242); it sends both
+    ids or neither. Only Logfleet's own feature is reported (KIP-584): clients change their
+    behaviour on Kafka's, and none of those is served yet.
     """
     if context.api_version >= _SOFTWARE_SINCE:
         software = (request.client_software_name, request.client_software_version)

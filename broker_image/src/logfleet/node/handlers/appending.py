@@ -1,6 +1,7 @@
-"""Who may append what where: the one rule for every batch of a Produce request, decoded or known by its bytes (`produce_repeats`).
+"""Checks and appends each batch of a Produce request, for `produce` and `produce_repeats` alike.
 
-Source: Kafka's ProduceRequest.validateRecords, ReplicaManager.appendRecords, AddPartitionsToTxnManager.
+Source: Kafka's ProduceRequest.validateRecords, ReplicaManager.appendRecords,
+AddPartitionsToTxnManager.
 """
 
 from typing import Final
@@ -23,7 +24,10 @@ _ATTRIBUTES_LOW_BYTE: Final = 22
 
 
 class Sender:
-    """What a request says of all its batches. is_plain: nothing of that is a reason to refuse one, whatever it is and wherever it goes."""
+    """What a request says of all its batches.
+
+    is_plain: none of that can be a reason to refuse a batch.
+    """
 
     __slots__ = ("acks", "api_version", "client_id", "is_plain")
 
@@ -41,13 +45,15 @@ def append(
     records: bytearray | memoryview,
     prepared: Prepared | BatchRefusal | None = None,
 ) -> AppendResult | NeedsThread | BatchRefusal | ErrorCode | None:
-    """Append one partition's batch: where it lies, that it takes a thread to prepare it, or why it is refused; None if the partition is not led here.
+    """Append one partition's batch; return where it lies, or why it is not appended.
 
-    records: as they were sent. prepared: what preparing them gave, if that was done.
+    NeedsThread: prepare it in a thread first. None: this broker does not lead the partition.
+    records: as they were sent. prepared: the result of preparing them, if that was done.
     """
     if partition is None or not partition.is_current:
         return None
-    # Every batch of every producer comes through here: first whether anything can be wrong at all, then what it is.
+    # Every batch of every producer comes through here: first a fast test whether anything can be
+    # wrong, then what it is.
     if (
         not sender.is_plain
         or partition.is_internal
@@ -58,7 +64,7 @@ def append(
         if refusal is not None:
             return refusal
     if partition.has_followers and sender.acks == ALL and not partition.is_at_min_isr:
-        _note_refusal(broker, partition)
+        _record_refusal(broker, partition)
         return ErrorCode.NOT_ENOUGH_REPLICAS
     disk_space = broker.disk_space
     if disk_space.full and disk_space.refuses(partition.log):
@@ -73,8 +79,8 @@ def append(
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def _note_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
-    """Once for each state of the partition: producers try again for as long as it lasts."""
+def _record_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
+    """Record it once for each state of the partition: producers retry for as long as it lasts."""
     state = partition.replicas_state.state
     if partition.refused_in == state.partition_epoch:
         return
@@ -92,7 +98,10 @@ def _note_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
 def _refusal(
     partition: LeaderPartition, sender: Sender, records: bytearray | memoryview
 ) -> ErrorCode | BatchRefusal | None:
-    """Why a batch is refused that the log itself might take. What is no batch is told before anything else."""
+    """Why to refuse a batch that the log itself might take.
+
+    A malformed batch gets that error first.
+    """
     if len(records) < HEADER_SIZE:
         return malformed(records) or ErrorCode.INVALID_RECORD
     attributes = records[_ATTRIBUTES_LOW_BYTE]

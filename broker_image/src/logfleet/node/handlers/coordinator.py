@@ -1,7 +1,7 @@
-"""FindCoordinator: which broker coordinates a group, by the leader of its partition of the offsets topic.
+"""FindCoordinator: the coordinator of a group leads the group's partition of the offsets topic.
 
-Asking is what has the offsets topic created. Transactions and share groups have no coordinator in this version; the keys of share groups
-get COORDINATOR_NOT_AVAILABLE, which clients retry.
+A request creates the offsets topic if it is missing. Transactions and share groups have no
+coordinator in this version; share groups get COORDINATOR_NOT_AVAILABLE, which clients retry.
 """
 
 from typing import Any, Final
@@ -22,8 +22,12 @@ BATCHED_SINCE: Final = 4  # KIP-699
 SHARE_SINCE: Final = 6  # KIP-932
 NOT_AVAILABLE_MESSAGE: Final = "The coordinator is not available."
 NO_TRANSACTIONS: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-"""What producers with a transactional id get. Of all errors that librdkafka gives up at (rd_kafka_txn_handle_FindCoordinator; it retries others,
-UNSUPPORTED_VERSION too) the one with which the Java client tells the message of the answer (TransactionManager.FindCoordinatorHandler)."""
+"""The error for producers with a transactional id.
+
+librdkafka gives up at it (rd_kafka_txn_handle_FindCoordinator; it retries others,
+UNSUPPORTED_VERSION too), and of the errors where it does, the Java client reports the message of
+the answer only with this one (TransactionManager.FindCoordinatorHandler).
+"""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -39,7 +43,7 @@ class _Found(msgspec.Struct, frozen=True):
 def find_coordinator(
     broker: GroupHost, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    """One key before version 4, several since."""
+    """Find the coordinators of one key before version 4, of several since."""
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(
             coordinators=[
@@ -88,7 +92,8 @@ def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -
     if leader is None or leader.host is None:
         return _not_available()
     if leader.broker_id == broker.node_id and broker.partitions.get(OFFSETS_TOPIC, index) is None:
-        return _not_available()  # it is about to lead, and would refuse what comes next
+        # it will lead soon; until then it would refuse the client's next request
+        return _not_available()
     return _Found(leader.broker_id, leader.host, leader.port)
 
 

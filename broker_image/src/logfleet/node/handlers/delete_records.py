@@ -1,7 +1,7 @@
-"""DeleteRecords (KIP-107): records before an offset go, for good.
+"""DeleteRecords (KIP-107): deletes records below an offset for good.
 
-Answered when the new log start offsets are durable here and known to all live replicas, so that none of them may show the records again.
-Segments that hold nothing else go with the next retention.
+Answered once the new log start offsets are durable here and all live replicas have them, so that
+none of them shows the records again. Segments that hold nothing else go with the next retention.
 Source: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords, DelayedDeleteRecords.
 """
 
@@ -25,7 +25,7 @@ _Row = DeleteRecordsResponse.DeleteRecordsPartitionResult
 async def delete_records(
     broker: PartitionHost, request: DeleteRecordsRequest, _context: RequestContext
 ) -> DeleteRecordsResponse:
-    """A partition that is named twice: the last offset counts."""
+    """If a partition is named twice, the last offset counts."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
@@ -82,11 +82,11 @@ async def _wait_for_replicas(
     begins: dict[tuple[str, int], int | ErrorCode],
     timeout_ms: int,
 ) -> None:
-    """Put in the low watermark of each partition where records were deleted, or why it is still too low."""
+    """Fill in the low watermark of each partition with deletions, or why it is still too low."""
 
     def is_alive(broker_id: int) -> bool:
-        known = broker.image.brokers.get(broker_id)
-        return known is not None and known.is_active
+        registered = broker.image.brokers.get(broker_id)
+        return registered is not None and registered.is_active
 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(0, timeout_ms) / 1000):

@@ -1,11 +1,11 @@
 """OffsetForLeaderEpoch: where a leader epoch ends, for clients that check their position (KIP-320).
 
-A controller asks replicas by it how far their logs reach before it elects one that may lack records
-(`logfleet.replication.longest_log`). It asks as a "debug" consumer, by which Kafka's protocol means one
-that may see what is not committed. A replica that has no leader answers such a request, and tells of an
-epoch above all that its log knows the last one and the log's end. Kafka's brokers answer
-NOT_LEADER_OR_FOLLOWER there; debug consumers may ask followers by ListOffsets and Fetch only, which do
-not tell the last epoch.
+The controller also uses it before it elects a replica that may lack records: it asks all replicas
+how far their logs reach (`logfleet.replication.longest_log`), as a "debug" consumer, which may see
+uncommitted records in Kafka's protocol. A replica without a leader answers such a request; for an
+epoch above all in its log it returns the last one and the log end offset. Kafka's brokers answer
+NOT_LEADER_OR_FOLLOWER there; their debug consumers may use only ListOffsets and Fetch with
+followers, which do not return the last epoch.
 """
 
 from typing import Any, Final
@@ -17,7 +17,7 @@ from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 DEBUGGING_SINCE: Final = 3
-"""The version from which on requests say who asks. In an older one -2 is only the default."""
+"""The first version in which requests carry a replica id. In older ones -2 is only the default."""
 
 _Row = OffsetForLeaderEpochResponse.EpochEndOffset
 
@@ -25,7 +25,10 @@ _Row = OffsetForLeaderEpochResponse.EpochEndOffset
 def offset_for_leader_epoch(
     broker: PartitionHost, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """The end offset (exclusive) of the largest epoch up to the one asked for; -1 and -1 if none is known."""
+    """The end offset (exclusive) of the largest epoch up to the requested one.
+
+    -1 and -1 if there is none.
+    """
     is_debugging = (
         request.replica_id == DEBUGGING_REPLICA_ID and context.api_version >= DEBUGGING_SINCE
     )
@@ -58,8 +61,8 @@ def _row(
 def _log_end(
     broker: PartitionHost, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> _Row | None:
-    """What a replica without a leader tells a debug consumer; None if this broker has no such replica."""
-    replica = broker.partitions.without_leader(topic, wanted.partition)
+    """A leaderless replica's answer to a debug consumer; None if there is no such replica here."""
+    replica = broker.partitions.leaderless_replica(topic, wanted.partition)
     if replica is None:
         return None
     log = replica.log

@@ -1,17 +1,18 @@
-"""Fetch: whole batches as slices of segments, at once or when enough of them have come.
+"""Fetch: whole batches as slices of segments, at once or when enough of them have arrived.
 
-A request names its partitions, or goes on with a session (KIP-227, `logfleet.sessions`) that knows them. One that asks for more than
-there is waits on the partitions' logs: an append counts towards its min_bytes, nothing polls. What waits in a session is told by the
-session's partitions, which listen for as long as it lives: such a request costs what changed since the last.
-What waits is described in `fetch_turns`; what followers send most is known by its bytes (`follower_fetch`).
+A request names its partitions, or continues a session (KIP-227, `logfleet.sessions`) that has them.
+A request for more than there is waits on the partitions' logs: an append counts towards its
+min_bytes, nothing polls. In a session, the session's partitions stay registered with the logs, so a
+waiting request costs only what changed since the last. `fetch_calls` describes the waiting;
+`follower_fetch` recognises by its bytes what followers send most.
 """
 
 from typing import Any
 
 from logfleet.io.clock import monotonic_ms
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.fetch_calls import FetchCall, SessionFetchCall, Wanted
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, replica_id
-from logfleet.node.handlers.fetch_turns import SessionTurn, Turn, Wanted
 from logfleet.node.handlers.follower_fetch import remember
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.sessions.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSession
@@ -21,8 +22,11 @@ from logfleet.wire.messages import FetchRequest, FetchResponse
 
 def fetch(
     broker: PartitionHost, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Turn:
-    """Read every partition from its offset on; wait up to max_wait_ms if that is all there is and less than min_bytes."""
+) -> FetchResponse | FetchCall:
+    """Read every partition from its offset.
+
+    Wait up to max_wait_ms if there is less than min_bytes.
+    """
     by_id = context.api_version >= TOPIC_IDS_SINCE
     wanted: Wanted = {}
     for topic in request.topics:
@@ -30,13 +34,13 @@ def fetch(
         for row in topic.partitions:
             wanted[name, row.partition] = row
     if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION:
-        turn = Turn(broker, request, context, wanted)
-        reading = turn.read()
-        # the usual case of most clients: nothing to remember, nothing to wait for, no quota
+        call = FetchCall(broker, request, context, wanted)
+        reading = call.read()
+        # the usual case of most clients: no session, no wait, no quota
         if reading.is_enough and context.usage is None:
-            reading.note_sent()
+            reading.record_sent()
             return reading.answer(reading.all_rows())
-        return turn.answer_or_wait(reading)
+        return call.answer_or_wait(reading)
     forgotten = [
         (topic.topic_id if by_id else topic.topic, index)
         for topic in request.forgotten_topics_data
@@ -48,20 +52,20 @@ def fetch(
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)
     if by_id and replica_id(request, context.api_version) >= 0:
-        _note_follower(broker, request, session, wanted)
+        _record_follower(broker, request, session, wanted)
         remember(broker, context)
-    turn = (
-        Turn(broker, request, context, wanted)
+    call = (
+        FetchCall(broker, request, context, wanted)
         if session is None
-        else SessionTurn(broker, request, context, session)
+        else SessionFetchCall(broker, request, context, session)
     )
-    return turn.answer_or_wait(turn.read())
+    return call.answer_or_wait(call.read())
 
 
-def _note_follower(
+def _record_follower(
     broker: PartitionHost, request: FetchRequest, session: FetchSession | None, wanted: Wanted
 ) -> None:
-    """A follower that says its broker epoch (KIP-903) fetches what its session or the request names."""
+    """Record what a follower with a broker epoch (KIP-903) fetches."""
     state = request.replica_state
     if state is not None:
         broker.follower_fetches.fetched(

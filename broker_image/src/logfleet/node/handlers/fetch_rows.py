@@ -1,9 +1,9 @@
-"""One pass over the partitions of a fetch: what each has to say, within the request's limits.
+"""One pass over the partitions of a fetch, within the request's limits.
 
-Rules of what is returned are Kafka's ReplicaManager.readFromLog and KIP-74: the first non-empty partition
-may exceed every limit by one batch, so that a reader always gets on; after it only whole batches that fit.
-Kafka cuts within a batch, so that a reader who is far behind gets as many bytes as it allows; here they are
-fewer by a part of a batch, which is no reason to let it wait for min_bytes.
+The rules are Kafka's (ReplicaManager.readFromLog, KIP-74): the first non-empty partition may exceed
+every limit by one batch, so that a reader always makes progress; after it only whole batches that
+fit. Kafka cuts within a batch, so that a reader that lags far gets as many bytes as it allows; here
+it gets a part of a batch less, and does not wait for min_bytes because of that.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from logfleet.wire.messages import FetchRequest, FetchResponse
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 LEADER_HINTS_SINCE = 16  # KIP-951
-RACKS_SINCE = 11  # KIP-392: who speaks it may read from followers
+RACKS_SINCE = 11  # KIP-392: since this version a consumer may read from followers
 READ_COMMITTED = 1
 NO_BROKER_EPOCH = -1
 
@@ -38,13 +38,15 @@ _HINTED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 
 class FetchRead:
-    """Rows as they are read, in the order of `add`.
+    """The rows of one pass, in the order of `add`.
 
-    find: the partition of a topic's key and an index if this broker leads it, else why it does not serve it. rows, unknown: of partitions that the cluster has, and of others, which stand at the end of an answer and do not end the wait for the
-    rest (KafkaApis.handleFetchRequest): topic ids that nobody knows first. bytes: read so far; min_bytes: those that are waited for, no more than a limit
-    lets through (KafkaApis.handleFetchRequest). is_enough: nothing is gained by waiting: min_bytes are there, a partition has more than its
-    limit, or a row needs the client. partitions: those read, to be waited on.
-    is_first: it is the first look of its request, not that after a wait.
+    find: returns the partition by its topic's key and index if this broker leads it, else the
+    error. rows: of partitions that the cluster has. unknown: of others; these stand at the end of
+    an answer, unknown topic ids first, and do not end the wait for the rest
+    (KafkaApis.handleFetchRequest). bytes: read so far. min_bytes: what to wait for, no more than a
+    limit lets through (KafkaApis.handleFetchRequest). is_enough: waiting gains nothing: min_bytes
+    are there, a partition has more than its limit, or a row needs the client. partitions: those
+    read, to wait on. is_first: the pass is the first of its request, not the one after a wait.
     """
 
     __slots__ = (
@@ -111,7 +113,7 @@ class FetchRead:
         topic, index = key
         found: LeaderPartition | FollowerPartition | ErrorCode = self.find(topic, index)
         if found is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            found = self._at_follower(key, wanted.current_leader_epoch)
+            found = self._find_at_follower(key, wanted.current_leader_epoch)
         if not isinstance(found, ErrorCode):
             self.rows.append((key, self._read_partition(found, wanted)))
             return found
@@ -125,15 +127,18 @@ class FetchRead:
         return None
 
     def source(self, key: Key) -> LeaderPartition | FollowerPartition | None:
-        """What there is to be read of a partition here."""
+        """The log to read of a partition here, if there is one."""
         found = self.find(*key)
         if not isinstance(found, ErrorCode):
             return found
-        followed = self._at_follower(key, NO_EPOCH)
+        followed = self._find_at_follower(key, NO_EPOCH)
         return None if isinstance(followed, ErrorCode) else followed
 
-    def _at_follower(self, key: Key, epoch: int) -> FollowerPartition | ErrorCode:
-        """The partition if this client may read it here though another broker leads it, else what it is told. epoch: the leader's, as it knows it."""
+    def _find_at_follower(self, key: Key, epoch: int) -> FollowerPartition | ErrorCode:
+        """The partition if this client may read it here from a follower, else the error.
+
+        epoch: the leader epoch that the client sent.
+        """
         topic, index = key
         hosted = (self._table.by_id if self._by_id else self._table.by_name).get(topic)
         replica = None if hosted is None else hosted.replicas.get(index)
@@ -145,11 +150,11 @@ class FetchRead:
         return other_epoch or ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def all_rows(self) -> Rows:
-        """In the order of the answer."""
+        """All rows in the order of the answer."""
         return self.rows + self.unknown if self.unknown else self.rows
 
-    def note_sent(self) -> None:
-        """These rows are the answer: what was read goes out of its partitions."""
+    def record_sent(self) -> None:
+        """These rows are the answer: count their bytes as traffic out."""
         if self._replica < 0:
             for partition, size in self._read:
                 partition.bytes_out += size
@@ -162,7 +167,7 @@ class FetchRead:
                 throttle.record(Side.LEADER, partition.topic, partition.index, size)
 
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
-        """An answer with these of the rows; neighbours of one topic stand together."""
+        """An answer with these rows; neighbours of one topic stand together."""
         topics: list[_Topic] = []
         last: Any = None
         for (topic, _), row in rows:
@@ -170,12 +175,12 @@ class FetchRead:
                 topics[-1].partitions.append(row)
             else:
                 last = topic
-                told = _Topic(partitions=[row])
+                response_topic = _Topic(partitions=[row])
                 if self._by_id:
-                    told.topic_id = topic
+                    response_topic.topic_id = topic
                 else:
-                    told.topic = topic
-                topics.append(told)
+                    response_topic.topic = topic
+                topics.append(response_topic)
         return FetchResponse(
             session_id=session_id, responses=topics, node_endpoints=list(self._endpoints.values())
         )
@@ -184,11 +189,12 @@ class FetchRead:
         self, partition: LeaderPartition | FollowerPartition, wanted: FetchRequest.FetchPartition
     ) -> _Row:
         epoch = wanted.current_leader_epoch
-        if epoch != partition.leader_epoch and epoch >= 0:  # a negative one is none
+        if epoch != partition.leader_epoch and epoch >= 0:  # a negative one means none
             code = leader_epoch_error(epoch, partition.leader_epoch)
             return self._refused(partition.index, code, partition.topic_id)
-        if isinstance(partition, LeaderPartition) and self._is_stranger(partition):
-            # who says in which epoch it follows knows of a newer one, perhaps (Partition.followerReplicaOrThrow)
+        if isinstance(partition, LeaderPartition) and self._is_no_replica(partition):
+            # a follower that sends its epoch may know a newer one
+            # (Partition.followerReplicaOrThrow)
             unknown = epoch >= 0
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if unknown else ErrorCode.NOT_LEADER_OR_FOLLOWER
             return self._refused(partition.index, code, partition.topic_id)
@@ -226,12 +232,12 @@ class FetchRead:
             return row
         return self._read_log(partition, wanted, row)
 
-    def _is_stranger(self, partition: LeaderPartition) -> bool:
-        """Whether the request is a follower's that has no replica."""
+    def _is_no_replica(self, partition: LeaderPartition) -> bool:
+        """Whether the request is from a broker that has no replica of the partition."""
         return self._replica >= 0 and self._replica not in partition.replicas_state.followers
 
     def _rack_of(self, broker_id: int) -> str | None:
-        """Of a broker where this client can reach it."""
+        """The broker's rack, None if this client cannot reach it."""
         broker = self._broker.image.brokers.get(broker_id)
         if broker is None or broker.listener(self._listener) is None:
             return None
@@ -254,7 +260,7 @@ class FetchRead:
         if isinstance(records, ErrorCode):
             return self._refused(partition.index, records, partition.topic_id)
         if is_replica and self._is_first and isinstance(partition, LeaderPartition):
-            stale = self._note_progress(partition, wanted)
+            stale = self._record_progress(partition, wanted)
             if stale is not ErrorCode.NONE:
                 return self._refused(partition.index, stale, partition.topic_id)
             row.high_watermark = partition.high_watermark  # this very fetch may have moved it
@@ -270,7 +276,10 @@ class FetchRead:
         return row
 
     def _is_held_back(self, partition: LeaderPartition | FollowerPartition) -> bool:
-        """Whether this follower is to get nothing for now: it is not in sync, throttled, and the rate is used up (ReplicaManager.shouldLeaderThrottle)."""
+        """Whether this follower gets nothing for now, as the leader is throttled.
+
+        It is not in sync, and the rate is used up (ReplicaManager.shouldLeaderThrottle).
+        """
         throttle = self._broker.replication_throttle
         if not throttle.is_limited(Side.LEADER) or not isinstance(partition, LeaderPartition):
             return False
@@ -278,13 +287,16 @@ class FetchRead:
             return False
         return throttle.is_held_back(Side.LEADER, partition.topic, partition.index)
 
-    def _note_progress(
+    def _record_progress(
         self, partition: LeaderPartition, wanted: FetchRequest.FetchPartition
     ) -> ErrorCode:
-        """The follower has everything below its offset: once for each request, as Kafka does (ReplicaManager.readFromLog)."""
+        """The follower has everything below its offset.
+
+        Once for each request, as Kafka does (ReplicaManager.readFromLog).
+        """
         state = self._request.replica_state
         broker_epoch = NO_BROKER_EPOCH if state is None else state.replica_epoch
-        return note_progress(
+        return record_progress(
             self._broker,
             partition,
             (self._replica, broker_epoch),
@@ -293,7 +305,7 @@ class FetchRead:
         )
 
     def _refused(self, index: int, error: ErrorCode, topic_id: bytes) -> _Row:
-        """The row of a partition that the client must do something about: there is nothing to wait for."""
+        """The row of a partition that the client must do something about: waiting gains nothing."""
         self.is_enough = True
         row = _failed(index, error)
         row.aborted_transactions = None
@@ -317,7 +329,7 @@ def _failed(index: int, error: ErrorCode) -> _Row:
     return _Row(partition_index=index, error_code=error, high_watermark=-1, records=b"")
 
 
-def note_progress(
+def record_progress(
     broker: PartitionHost,
     partition: LeaderPartition,
     follower: Member,
@@ -327,7 +339,7 @@ def note_progress(
     """The follower has everything below the offset. After an error nothing has changed."""
     error = partition.fetched(*follower, offset, log_start_offset, now_ms=monotonic_ms())
     if partition.replicas_state.isr_change_due:
-        broker.isr_writer.look_at(partition)
+        broker.isr_writer.check(partition)
     return error
 
 

@@ -1,8 +1,8 @@
-"""A follower's fetches that name one partition, of which it has everything: neither decoded nor encoded whole.
+"""A follower's fetches of one partition that it has completely, without the codec.
 
-With few records a follower sends one of them for each (`logfleet.wire.lone_fetch`), and nearly all wait for
-the next record. They are taken for what `fetch` takes them for, and nothing of the broker's state is
-remembered. Whatever is not the ordinary case is left to `fetch`, and nothing has changed then.
+With few records a follower sends one of them for each record (`logfleet.wire.lone_fetch`), and
+nearly all wait for the next record. They mean the same as to `fetch`, and nothing of the broker's
+state is cached. Every unusual case is left to `fetch`, and then nothing has changed yet.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from logfleet.io.clock import monotonic_ms
 from logfleet.io.timers import Alarm
 from logfleet.net.file_sender import Part
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers.fetch_rows import note_progress
-from logfleet.node.handlers.fetch_turns import SessionTurn, Turn
+from logfleet.node.handlers.fetch_calls import FetchCall, SessionFetchCall
+from logfleet.node.handlers.fetch_rows import record_progress
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.sessions.fetch_session import FetchSession, SessionPartition
@@ -34,7 +34,7 @@ from logfleet.wire.messages import FetchRequest, FetchResponse
 
 
 def remember(broker: PartitionHost, context: RequestContext) -> None:
-    """A follower fetches by this connection: know the next requests like that."""
+    """A follower fetches by this connection: recognise its next requests by their bytes."""
     peer = context.peer
     if peer.repeat_end or context.api_version != VERSION or context.client_id is None:
         return
@@ -43,8 +43,11 @@ def remember(broker: PartitionHost, context: RequestContext) -> None:
     peer.repeat_end = CORRELATION_END + len(client)
 
 
-class FollowerFetch(SessionTurn):
-    """All such requests of one connection, one after the other. The one that waits is its session's parked request."""
+class FollowerFetch(SessionFetchCall):
+    """All such requests of one connection, one after the other.
+
+    A waiting one is its session's parked request.
+    """
 
     api_key = api_of(FetchRequest).key
     api_version = VERSION
@@ -53,13 +56,13 @@ class FollowerFetch(SessionTurn):
         """body_at: where the body of a request begins in its frame."""
         self._replica_state = FetchRequest.ReplicaState()
         request = FetchRequest(replica_state=self._replica_state)
-        Turn.__init__(self, broker, request, context, {})
+        FetchCall.__init__(self, broker, request, context, {})
         self._body_at = body_at
         self._deadline_s = inf
-        self._alarm = Alarm(self._ring)
+        self._alarm = Alarm(self._on_alarm)
 
     def __call__(self, frame: memoryview) -> "FollowerFetch | None":
-        """The request as one that waits; None if it is to be decoded."""
+        """The request, waiting; None if it has to be decoded instead."""
         fetch = decode_lone_fetch(frame, self._body_at)
         if fetch is None or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
             return None
@@ -72,7 +75,7 @@ class FollowerFetch(SessionTurn):
         partition = row.source
         if not isinstance(partition, LeaderPartition) or not _is_at_end(partition, fetch):
             return None
-        error = note_progress(
+        error = record_progress(
             self._broker,
             partition,
             (fetch.replica_id, fetch.replica_epoch),
@@ -87,7 +90,7 @@ class FollowerFetch(SessionTurn):
         return self
 
     def _take(self, fetch: LoneFetch, session: FetchSession, row: SessionPartition) -> None:
-        """Go on with the session by this request."""
+        """Continue the session by this request."""
         broker, request, wanted = self._broker, self._request, row.wanted
         wanted.current_leader_epoch = fetch.current_leader_epoch
         wanted.fetch_offset = fetch.fetch_offset
@@ -112,7 +115,7 @@ class FollowerFetch(SessionTurn):
             self._deadline_s = deadline_s
             self._alarm.set(deadline_s)
 
-    def _ring(self, now_s: float) -> float | None:
+    def _on_alarm(self, now_s: float) -> float | None:
         if now_s < self._deadline_s < inf:
             return self._deadline_s
         self.end()
@@ -123,7 +126,7 @@ class FollowerFetch(SessionTurn):
         return self._lone_answer() or super()._read_again()
 
     def _lone_answer(self) -> list[Part] | None:
-        """The answer if it is about records of the one partition alone, else None."""
+        """The answer if it has records of the one partition alone, else None."""
         broker, session, row = self._broker, self._session, self._row
         partition, wanted = row.source, row.wanted
         if (
@@ -142,25 +145,25 @@ class FollowerFetch(SessionTurn):
         try:
             records = log.read(wanted.fetch_offset, limit, log.written_end_offset)
         except OSError:
-            return None  # to be read again, and to fail where that is dealt with
+            return None  # read again by `_read_again`, which handles the failure
         if records is None or isinstance(records, ErrorCode):
             return None
-        told = FetchResponse.PartitionData(
+        data = FetchResponse.PartitionData(
             partition_index=row.key[1],
             high_watermark=partition.high_watermark,
             log_start_offset=log.log_start_offset,
             records=records,
         )
-        session.tell(row, told)
+        session.tell(row, data)
         size = len(records)
         broker.partitions.replicated.bytes_out += size
         head = encode_lone_row(
             LoneRow(
                 session.id,
                 *row.key,
-                told.high_watermark,
+                data.high_watermark,
                 partition.last_stable_offset,
-                told.log_start_offset,
+                data.log_start_offset,
             ),
             self._correlation_id,
             size,
@@ -169,7 +172,7 @@ class FollowerFetch(SessionTurn):
 
 
 def _is_at_end(partition: LeaderPartition, fetch: LoneFetch) -> bool:
-    """Whether the follower's log is the leader's, and there is nothing to read."""
+    """Whether the follower's log equals the leader's, so that there is nothing to read."""
     log = partition.log
     return (
         partition.is_current

@@ -1,6 +1,8 @@
-"""The classic group APIs: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups.
+"""The classic group APIs.
 
-What they mean is in `logfleet.groups`; here stands what differs by version, and who is asked.
+JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups.
+`logfleet.groups` has the rules; here are the differences between versions, and the lookup of the
+coordinator.
 """
 
 import uuid
@@ -30,13 +32,16 @@ from logfleet.wire.messages import (
 )
 
 NULL_PROTOCOL_SINCE: Final = 7
-"""Before this version of JoinGroup the protocol's name is empty, not null, where there is none."""
+"""Before this version of JoinGroup a missing protocol name is empty, not null."""
 PROTOCOL_REQUIRED_SINCE: Final = 5
-"""From this version on SyncGroup names the protocol (KIP-559)."""
+"""Since this version SyncGroup names the protocol (KIP-559)."""
 LEAVE_MEMBERS_SINCE: Final = 3
-"""Before this version LeaveGroup is about one member, and so is the answer."""
+"""Before this version LeaveGroup and its answer are about one member."""
 GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""What may be done to a group where everything is allowed: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (AclEntry)."""
+"""Bits of the operations on a group, all of them allowed (AclEntry).
+
+READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+"""
 
 _Results = list[DeleteGroupsResponse.DeletableGroupResult]
 _Deleting = list[tuple[list[str], Waiter[_Results]]]
@@ -72,7 +77,7 @@ async def _join_later(
 
 
 def _for_version(response: JoinGroupResponse, api_version: int) -> JoinGroupResponse:
-    """No protocol is null where the version has that, and empty where not (JoinGroupResponse)."""
+    """A missing protocol is null in versions that have null, else empty (JoinGroupResponse)."""
     if not response.protocol_name:
         response.protocol_name = None if api_version >= NULL_PROTOCOL_SINCE else ""
     return response
@@ -91,7 +96,9 @@ def sync_group(
     if isinstance(shard, ErrorCode):
         error = shard if request.group_id else ErrorCode.INVALID_GROUP_ID
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The generation is not known yet; joining again is what helps (GroupCoordinator.handleSyncGroup of Kafka 3; Kafka 4 answers what Java clients take for fatal).
+            # The generation is not loaded yet: let the member join again
+            # (GroupCoordinator.handleSyncGroup of Kafka 3; Java clients take Kafka 4's answer for
+            # fatal).
             error = ErrorCode.REBALANCE_IN_PROGRESS
         return SyncGroupResponse(error_code=error)
     waiter = Waiter[SyncGroupResponse]()
@@ -104,7 +111,7 @@ def sync_group(
 def heartbeat(
     broker: GroupHost, request: HeartbeatRequest, _context: RequestContext
 ) -> HeartbeatResponse:
-    """A group that is being loaded cannot be asked; its members are told that all is well."""
+    """While a group is being loaded, its members get no error."""
     shard = shard_of(broker, request.group_id)
     if isinstance(shard, ErrorCode):
         if not request.group_id:
@@ -144,7 +151,7 @@ async def _leave_later(
 
 
 def _left(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
-    """The answer about one member is its error."""
+    """Before LEAVE_MEMBERS_SINCE, the answer about one member is its error."""
     if api_version < LEAVE_MEMBERS_SINCE and response.members:
         return LeaveGroupResponse(error_code=response.members[0].error_code)
     return response
@@ -171,7 +178,10 @@ def describe_groups(
 def list_groups(
     broker: GroupHost, request: ListGroupsRequest, _context: RequestContext
 ) -> ListGroupsResponse:
-    """The groups that this broker coordinates; nothing at all while some are being loaded, lest they seem to be gone."""
+    """The groups that this broker coordinates.
+
+    An error while any are being loaded: a list without these would look as if they were deleted.
+    """
     groups = []
     for shard in broker.coordinators.shards():
         if shard.is_closed:

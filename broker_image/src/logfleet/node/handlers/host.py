@@ -1,4 +1,7 @@
-"""What handlers need of the broker they run in, by the rooms of the node. A broker is all of it; it knows its handlers, they only this."""
+"""What handlers need of the broker, by the rooms of the node.
+
+A broker implements all of it; handlers import only these protocols.
+"""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -31,7 +34,7 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """Any broker. image: the newest; cluster_id: the cluster's, in Kafka's text form."""
+    """What every handler needs. image: the newest; cluster_id: in Kafka's text form."""
 
     @property
     def node_id(self) -> int: ...
@@ -46,7 +49,7 @@ class Host(Protocol):
 
 
 class PartitionHost(Host, Protocol):
-    """As the handlers of records and their logs see it."""
+    """What the handlers of records and their logs need of the broker."""
 
     @property
     def partitions(self) -> PartitionTable: ...
@@ -74,17 +77,17 @@ class PartitionHost(Host, Protocol):
     def decisions(self) -> Decisions: ...
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """The wall clock."""
 
     async def run_in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Run something that takes long and releases the interpreter lock."""
 
     def storage_failed(self, partition: Replica, error: OSError) -> None:
-        """A log could not be written or read."""
+        """Report that a log could not be written or read."""
 
 
 class GroupHost(Host, Protocol):
-    """As the handlers of groups and their offsets see it."""
+    """What the handlers of groups and their offsets need of the broker."""
 
     @property
     def partitions(self) -> PartitionTable: ...
@@ -93,7 +96,7 @@ class GroupHost(Host, Protocol):
 
 
 class AdminHost(Host, Protocol):
-    """As the handlers of administration and metadata see it."""
+    """What the handlers of administration and metadata need of the broker."""
 
     @property
     def controller_access(self) -> ControllerAccess: ...
@@ -106,7 +109,7 @@ class AdminHost(Host, Protocol):
 
 
 class WholeHost(PartitionHost, GroupHost, AdminHost, Protocol):
-    """As all handlers together see it."""
+    """What all handlers together need of the broker."""
 
 
 def shard_of(broker: GroupHost, group_id: str) -> GroupShard | ErrorCode:

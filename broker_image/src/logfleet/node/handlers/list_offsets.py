@@ -1,7 +1,8 @@
-"""ListOffsets: the ends of a log, and offsets by time. Rules: Kafka's Partition.fetchOffsetForTimestamp.
+"""ListOffsets: the ends of a log, and offsets by time.
 
-The ends are known. For an offset by time indexes and batches have to be read, which may take long: a thread does that, for one
-partition after the other, and the loop goes on with others.
+The rules are Kafka's (Partition.fetchOffsetForTimestamp). The ends are in memory. For an offset by
+time, indexes and batches have to be read, which may take long: a thread does that, one partition
+after the other, while the loop serves others.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
-# First version that knows each of them (ReplicaManager.timestampMinSupportedVersion).
+# First version that has each of them (ReplicaManager.timestampMinSupportedVersion).
 SPECIAL_SINCE = {
     EARLIEST: 1,
     LATEST: 1,
@@ -33,7 +34,10 @@ SPECIAL_SINCE = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 CONSUMER = -1
-"""As replica id; everybody else sees a log to its end (KafkaApis.handleListOffsetRequest)."""
+"""The replica id of a consumer; all others see a log up to its end.
+
+Source: KafkaApis.handleListOffsetRequest.
+"""
 NO_EPOCH = -1
 LEADER_EPOCH_SINCE = 4
 NOT_AVAILABLE_SINCE = 5  # KIP-207
@@ -50,14 +54,14 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """A record of the partition is to be looked for by this time (ms), or MAX_TIMESTAMP."""
+    """A record to look up by time (ms), or by MAX_TIMESTAMP."""
 
     partition: LeaderPartition
     timestamp: int
 
 
 _Topics = dict[str, dict[int, Found | ErrorCode | _Search]]
-"""What is known of each topic's partitions by index, all in the order of the request."""
+"""The results by topic and partition index, in the order of the request."""
 
 
 def list_offsets(
@@ -121,10 +125,11 @@ def _find(
 
 
 def _offset_for(partition: LeaderPartition, timestamp: int) -> Found | ErrorCode | _Search:
-    """The offset that a timestamp (ms), or one of the special values, stands for.
+    """The offset for a timestamp (ms), or for one of the special values.
 
-    High watermark and last stable offset are one, so both isolation levels see the same end. A new leader may know an earlier one than its
-    predecessor has told; it does not say where the log ends then, that would be going back (KIP-207).
+    High watermark and last stable offset are equal, so both isolation levels see the same end. A
+    new leader may have a lower high watermark than its predecessor reported; then it does not
+    report an end, as that would go backwards (KIP-207).
     """
     log = partition.log
     if timestamp == LATEST:
@@ -133,13 +138,13 @@ def _offset_for(partition: LeaderPartition, timestamp: int) -> Found | ErrorCode
         return Found(partition.high_watermark, leader_epoch=partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return Found(log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset))
-    if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:  # nothing is tiered
+    if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:  # there is no tiered storage
         return Found()
     return _Search(partition, timestamp)
 
 
 async def _search(broker: PartitionHost, search: _Search) -> Found | ErrorCode:
-    """Look for one record. While a thread reads, everything may change, leadership too."""
+    """Look up one record. While a thread reads, everything may change, leadership too."""
     partition, log = search.partition, search.partition.log
     await asyncio.sleep(0)  # each partition in a step of its own, also if nothing has to be read
     try:
@@ -148,7 +153,7 @@ async def _search(broker: PartitionHost, search: _Search) -> Found | ErrorCode:
         else:
             record = await first_record_since(log, search.timestamp, broker.run_in_thread)
     except OSError as failure:
-        if not partition.is_leading:  # its files may be on their way out
+        if not partition.is_leading:  # its files may have been deleted
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         broker.storage_failed(partition, failure)
         return ErrorCode.KAFKA_STORAGE_ERROR
@@ -161,7 +166,7 @@ async def _search(broker: PartitionHost, search: _Search) -> Found | ErrorCode:
 
 
 def _row(index: int, found: Found | ErrorCode | _Search, version: int) -> _Row:
-    assert not isinstance(found, _Search), "it is over"
+    assert not isinstance(found, _Search), "searches have ended"
     if isinstance(found, ErrorCode):
         if found is ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_SINCE:
             found = ErrorCode.LEADER_NOT_AVAILABLE

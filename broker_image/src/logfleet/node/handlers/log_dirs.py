@@ -1,6 +1,7 @@
-"""The log directories of the broker that is asked: what lies in them, how much room they have, and where logs are to be (KIP-113, KIP-827).
+"""DescribeLogDirs and AlterReplicaLogDirs: the log directories of this broker (KIP-113, KIP-827).
 
-Source: ReplicaManager.describeLogDirs, alterReplicaLogDirs.
+What lies in them, how much space they have, and where logs are to move. Source:
+ReplicaManager.describeLogDirs, alterReplicaLogDirs.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from logfleet.wire.messages import (
 
 ROOM_SINCE: Final = 4
 LOGS_AT_ONCE: Final = 500
-"""Logs looked at without letting the loop do something else: about 1 ms."""
+"""Logs handled in one step of the loop: about 1 ms."""
 
 _Result = DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
@@ -32,7 +33,7 @@ _AlteredRow = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 async def describe_log_dirs(
     broker: PartitionHost, request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
-    """All partitions, or those that are named and here: led or not, as each directory has them."""
+    """All replicas here, in any role, by directory; or of these the requested ones."""
     wanted = None
     if request.topics is not None:
         wanted = {
@@ -74,7 +75,7 @@ def _add_futures(
     wanted: set[TopicPartition] | None,
     topics: dict[str, _Topic],
 ) -> None:
-    """Copies that are to take the place of logs in other directories."""
+    """Copies that will replace logs in other directories."""
     for future in broker.log_moves.futures(log_dir):
         name = future.partition
         if wanted is None or name in wanted:
@@ -89,7 +90,7 @@ def _add_futures(
 
 
 async def _add_room(broker: PartitionHost, result: _Result, path: str) -> None:
-    """A disk that hangs is asked in a thread."""
+    """Add the disk's size and free space, measured in a thread: a disk may hang."""
     try:
         space = await broker.run_in_thread(broker.log_dirs.open_files.files.space, path)
     except OSError:
@@ -101,7 +102,10 @@ async def _add_room(broker: PartitionHost, result: _Result, path: str) -> None:
 async def alter_replica_log_dirs(
     broker: PartitionHost, request: AlterReplicaLogDirsRequest, _context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Answered at once, the logs are copied afterwards. Of a partition that is named twice the last directory counts."""
+    """Answered at once, the logs are copied afterwards.
+
+    If a partition is named twice, the last directory counts.
+    """
     paths = {
         TopicPartition(topic.name, index): each.path
         for each in request.dirs
@@ -113,7 +117,7 @@ async def alter_replica_log_dirs(
         if number % LOGS_AT_ONCE == LOGS_AT_ONCE - 1:
             await asyncio.sleep(0)
         topic = topics.setdefault(name.topic, _Altered(topic_name=name.topic))
-        error_code = broker.log_moves.ask(name, path)
+        error_code = broker.log_moves.request(name, path)
         topic.partitions.append(_AlteredRow(partition_index=name.partition, error_code=error_code))
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 

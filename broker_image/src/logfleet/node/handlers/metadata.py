@@ -1,8 +1,9 @@
-"""Metadata, DescribeTopicPartitions and DescribeCluster: what this broker's image of the cluster says.
+"""Metadata, DescribeTopicPartitions and DescribeCluster, from this broker's image of the cluster.
 
-Rules: Kafka's KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache and DescribeTopicPartitionsRequestHandler. Different from
-Kafka, `controller_id` is the real controller, not any broker. Brokers are those that are active and have the listener that the
-request came in by; a client can reach no other.
+The rules are Kafka's (KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache,
+DescribeTopicPartitionsRequestHandler). Unlike in Kafka, `controller_id` is the real controller, not
+any broker. Only brokers that are active and have the listener of the request are returned; a client
+can reach no others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,15 +28,16 @@ from logfleet.wire.messages import (
 from logfleet.wire.uuids import ZERO_UUID
 
 NO_ID: Final = -1
-OPERATIONS_NOT_ASKED: Final = -(2**31)
-# Bits of Kafka's AclOperation codes: what may be done to a resource of the kind, while nobody is authorised.
+# Bits of Kafka's AclOperation codes: the operations on such a resource, while there is no
+# authorizer.
 TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 BROKER_ENDPOINT: Final = 1
 CONTROLLER_ENDPOINT: Final = 2
-# Versions that carry topic ids and may not be asked by them (KIP-516).
-IDS_NOT_ASKED: Final = frozenset({10, 11})
-# First versions: of asking for no topic at all, of auto-creation as a flag, of a listener's absence, of topic ids.
+# Versions that carry topic ids but refuse requests by them (KIP-516).
+IDS_REFUSED: Final = frozenset({10, 11})
+# First versions: of requests for no topic at all, of LISTENER_NOT_FOUND, of replicas that are
+# offline.
 NO_TOPICS_SINCE: Final = 1
 LISTENER_NOT_FOUND_SINCE: Final = 6
 ALL_REPLICAS_SINCE: Final = 1
@@ -47,7 +49,7 @@ _DescribedPartition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsRes
 
 
 class _View(msgspec.Struct, frozen=True):
-    """An image as a client of one listener may see it: the brokers that it can reach."""
+    """An image as clients of one listener see it: with the brokers that they can reach."""
 
     image: ClusterImage
     listener: str
@@ -63,22 +65,28 @@ class _View(msgspec.Struct, frozen=True):
         return cls(image, listener, reachable)
 
     def controller_id(self) -> int:
-        """The controller's broker; any other if that cannot be reached, as clients only need one that answers."""
+        """The controller's broker; any other if it cannot be reached.
+
+        Clients only need one that answers.
+        """
         controller = self.image.controller
         if controller is not None and controller.broker in self.reachable:
             return controller.broker
         return min(self.reachable, default=NO_ID)
 
-    def leader_error(self, partition: Partition, *, tells_listener: bool) -> ErrorCode:
+    def leader_error(self, partition: Partition, *, reports_listener: bool) -> ErrorCode:
         if partition.leader in self.reachable:
             return ErrorCode.NONE
         leader = self.image.brokers.get(partition.leader)
-        if tells_listener and leader is not None and not leader.is_fenced:
+        if reports_listener and leader is not None and not leader.is_fenced:
             return ErrorCode.LISTENER_NOT_FOUND
         return ErrorCode.LEADER_NOT_AVAILABLE
 
     def offline(self, topic: Topic, index: int) -> list[int]:
-        """Replicas whose broker cannot be reached, or whose log directory is not there (KRaftMetadataCache.getOfflineReplicas)."""
+        """Replicas whose broker cannot be reached, or whose log directory is offline.
+
+        Source: KRaftMetadataCache.getOfflineReplicas.
+        """
         return [
             broker_id
             for broker_id in topic.partitions[index].replicas
@@ -90,7 +98,7 @@ def metadata(
     host: AdminHost, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse:
     version = context.api_version
-    if version in IDS_NOT_ASKED and any(map(_asks_by_id, request.topics or ())):
+    if version in IDS_REFUSED and any(map(_names_id, request.topics or ())):
         return _invalid(request)
     view = _View.of(host.image, context.listener)
     response = MetadataResponse(
@@ -112,12 +120,12 @@ def metadata(
     return response
 
 
-def _asks_by_id(topic: MetadataRequest.MetadataRequestTopic) -> bool:
+def _names_id(topic: MetadataRequest.MetadataRequestTopic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_UUID
 
 
 def _invalid(request: MetadataRequest) -> MetadataResponse:
-    """Every topic refused, and nothing told of the cluster (MetadataRequest.getErrorResponse)."""
+    """An error for every topic, and nothing of the cluster (MetadataRequest.getErrorResponse)."""
     rows = [
         _Topic(error_code=ErrorCode.INVALID_REQUEST, name=each.name or "", topic_id=each.topic_id)
         for each in request.topics or ()
@@ -185,11 +193,12 @@ def _described(view: _View, topic: Topic, version: int) -> _Topic:
 
 def _partition(view: _View, topic: Topic, index: int, version: int) -> _Partition:
     partition = topic.partitions[index]
-    error = view.leader_error(partition, tells_listener=version >= LISTENER_NOT_FOUND_SINCE)
+    error = view.leader_error(partition, reports_listener=version >= LISTENER_NOT_FOUND_SINCE)
     replicas, isr = list(partition.replicas), partition.isr_ids
     offline = view.offline(topic, index)
     if version < ALL_REPLICAS_SINCE and offline:
-        # The oldest clients cannot tell that a replica is away: they are shown only those that are there.
+        # The oldest clients cannot see that a replica is offline: show them only those that are
+        # online.
         replicas = [broker_id for broker_id in replicas if broker_id not in offline]
         isr = [broker_id for broker_id in isr if broker_id not in offline]
         error = error or ErrorCode.REPLICA_NOT_AVAILABLE
@@ -207,7 +216,7 @@ def _partition(view: _View, topic: Topic, index: int, version: int) -> _Partitio
 def describe_topic_partitions(
     host: AdminHost, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    """Topics in the order of their names, partitions up to a limit, then a cursor to go on from (KIP-966)."""
+    """Topics by name, partitions up to a limit, then a cursor to continue from (KIP-966)."""
     if not _is_cursor_of(request):
         return DescribeTopicPartitionsResponse(
             topics=[
@@ -226,7 +235,7 @@ def describe_topic_partitions(
         if left == 0:
             response.next_cursor = _next(name, start)
             break
-        if topic is None:  # it was asked for by its name
+        if topic is None:  # the request names it
             response.topics.append(_not_described(name))
             continue
         shown = topic.partitions[start : start + left]
@@ -242,7 +251,7 @@ _Cursor = DescribeTopicPartitionsRequest.Cursor
 
 
 def _is_cursor_of(request: DescribeTopicPartitionsRequest) -> bool:
-    """Whether the cursor, if there is one, can have come from an answer to this request."""
+    """Whether the cursor, if there is one, can come from an answer to this request."""
     cursor = request.cursor
     if cursor is None:
         return True
@@ -253,7 +262,7 @@ def _is_cursor_of(request: DescribeTopicPartitionsRequest) -> bool:
 def _names_from(
     image: ClusterImage, request: DescribeTopicPartitionsRequest
 ) -> tuple[Sequence[str], _Cursor | None]:
-    """Names to describe, in their order, from the cursor on; without any named, all there are."""
+    """Sorted names to describe, from the cursor on; all topics if the request names none."""
     cursor = request.cursor
     names = {each.name for each in request.topics} or {topic.name for topic in image.topics()}
     first = "" if cursor is None else cursor.topic_name
@@ -300,18 +309,22 @@ def _page(
 
 
 def _last_known_elr(partition: Partition) -> list[int]:
-    """Whoever led last, once nobody is in sync any more (KIP-966; PartitionChangeBuilder.maybeUpdateLastKnownLeader)."""
-    is_told = not partition.isr and partition.last_leader != NO_LEADER
-    return [partition.last_leader] if is_told else []
+    """The last leader, once nobody is in sync any more (KIP-966).
+
+    Source: PartitionChangeBuilder.maybeUpdateLastKnownLeader.
+    """
+    is_reported = not partition.isr and partition.last_leader != NO_LEADER
+    return [partition.last_leader] if is_reported else []
 
 
 def describe_cluster(
     host: AdminHost, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
-    """The brokers, and those whose registration is not active if they are asked for (KIP-700, KIP-1073).
+    """The active brokers, and the fenced ones if they are requested (KIP-700, KIP-1073).
 
-    While the metadata store does not answer this broker, it names no controller, and itself as fenced if fenced brokers are asked
-    for: other brokers find out by that whether they are alone with it (`logfleet.node.cluster.silent_peers`).
+    While the metadata store does not answer this broker, it names no controller, and itself as
+    fenced if fenced brokers are requested: other brokers learn from that whether they too have lost
+    the store (`logfleet.node.cluster.silent_peers`).
     """
     if request.endpoint_type != BROKER_ENDPOINT:
         error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
@@ -325,14 +338,14 @@ def describe_cluster(
         return DescribeClusterResponse(error_code=error, error_message=message)
     view = _View.of(host.image, context.listener)
     is_silent = bool(host.failsafe.silent_s)
-    doubts_itself = is_silent and request.include_fenced_brokers
+    reports_itself_fenced = is_silent and request.include_fenced_brokers
     brokers = [
         DescribeClusterResponse.DescribeClusterBroker(
             broker_id=broker.id,
             host=address.host,
             port=address.port,
             rack=broker.rack,
-            is_fenced=broker.is_fenced or (doubts_itself and broker.id == host.node_id),
+            is_fenced=broker.is_fenced or (reports_itself_fenced and broker.id == host.node_id),
         )
         for broker in view.image.brokers.values()
         if (address := broker.listener(context.listener)) is not None

@@ -1,4 +1,4 @@
-"""Topics that are created because somebody asked for them (auto.create.topics.enable)."""
+"""Creates topics because clients request their metadata (auto.create.topics.enable)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -15,17 +15,18 @@ from logfleet.wire.errors import ErrorCode
 log = structlog.get_logger()
 
 CREATING_MAX: Final = 100
-"""Topics being created at once by this broker; who asks for more has to ask again."""
+"""Topics that this broker creates at the same time; for more, clients have to ask again."""
 AGAIN_S: Final = 1.0
-"""How long a topic that was refused is not tried again: clients ask for it every 100 ms."""
+"""How long a refused topic is not tried again: clients ask for it every 100 ms."""
 DEFAULT: Final = -1
 
 
 class TopicCreator:
-    """Creates topics through the controller while clients ask again (Kafka: AutoTopicCreationManager).
+    """Creates topics through the controller while clients retry (Kafka: AutoTopicCreationManager).
 
-    Each counts as a CreateTopics of the newest version that the client sent which asked first, and is refused beyond its quota (KIP-599).
-    Internal topics have partitions and configs of their own, and are created by whoever coordinates them. Call `close` to stop.
+    Each counts as a CreateTopics of the newest version, sent by the client that asked first, and is
+    refused beyond its quota (KIP-599). Internal topics have partitions and configs of their own;
+    their coordinators create them. Call `close` to stop.
     """
 
     def __init__(self, access: ControllerAccess) -> None:
@@ -34,7 +35,7 @@ class TopicCreator:
         self._refused_until_s: dict[str, float] = {}
 
     def want(self, names: Iterable[str], *, client_id: str | None, host: str) -> None:
-        """Begin to create those that can be created and are not being created yet."""
+        """Start to create those that can be created and are not being created yet."""
         now_s = asyncio.get_running_loop().time()
         self._refused_until_s = {
             name: until_s for name, until_s in self._refused_until_s.items() if until_s > now_s

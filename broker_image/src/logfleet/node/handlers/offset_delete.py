@@ -1,6 +1,6 @@
-"""OffsetDelete: which topics there are; what the coordinator says of the rest is in `logfleet.groups.offsets`.
+"""OffsetDelete: splits off topics that do not exist; the rest goes to the coordinator.
 
-Source: KafkaApis.handleOffsetDeleteRequest.
+The coordinator's part is in `logfleet.groups.offsets`. Source: KafkaApis.handleOffsetDeleteRequest.
 """
 
 from collections.abc import Awaitable
@@ -37,7 +37,7 @@ def offset_delete(
 
 
 def _take_unknown(image: ClusterImage, request: OffsetDeleteRequest) -> list[_Topic]:
-    """Take what the cluster does not have out of the request; the rows that say so."""
+    """Remove unknown partitions from the request; return their error rows."""
     unknown = []
     for wanted in request.topics:
         topic = image.topic(wanted.name)
@@ -62,7 +62,7 @@ async def _delete_later(
 
 
 def _with_unknown(response: OffsetDeleteResponse, unknown: list[_Topic]) -> OffsetDeleteResponse:
-    """One answer per topic: what is not there before what the coordinator said."""
+    """One row per topic: unknown partitions before the coordinator's."""
     if response.error_code != ErrorCode.NONE or not unknown:
         return response
     merged: dict[str, _Topic] = {}

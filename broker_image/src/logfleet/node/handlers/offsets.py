@@ -1,7 +1,8 @@
-"""OffsetCommit and OffsetFetch: what differs by version, and which topics there are.
+"""OffsetCommit and OffsetFetch: differences between versions, and topics that do not exist.
 
-A commit for a topic or partition that the cluster does not have is refused; fetching one's offset is no error.
-Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest; OffsetFetchResponse.Builder.
+A commit for a topic or partition that the cluster does not have is refused; fetching the offset of
+one is no error. Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest;
+OffsetFetchResponse.Builder.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -57,9 +58,9 @@ def offset_commit(
 def _refuse_unknown(
     image: ClusterImage, request: OffsetCommitRequest, api_version: int
 ) -> list[_CommitAnswer]:
-    """Take what the cluster does not have out of the request, and give the topics of the rest both name and id."""
+    """Remove unknown partitions from the request; give the rest of its topics both name and id."""
     refused: list[_CommitAnswer] = []
-    known: list[_CommitTopic] = []
+    found: list[_CommitTopic] = []
     for wanted in request.topics:
         if api_version >= TOPIC_IDS_SINCE:
             topic = image.topic_by_id(wanted.topic_id)
@@ -79,8 +80,8 @@ def _refuse_unknown(
                 each for each in wanted.partitions if _has(topic, each.partition_index)
             ]
         if wanted.partitions:
-            known.append(wanted)
-    request.topics = known
+            found.append(wanted)
+    request.topics = found
     return refused
 
 
@@ -114,7 +115,7 @@ async def _commit_later(
 def _with_refused(
     response: OffsetCommitResponse, refused: list[_CommitAnswer]
 ) -> OffsetCommitResponse:
-    """One answer per topic: what was refused beside what the coordinator said."""
+    """One row per topic: refused partitions beside the coordinator's."""
     if not refused:
         return response
     topics = {topic.name: topic for topic in refused if topic.name}
@@ -140,7 +141,7 @@ def offset_fetch(
 
 
 class _Fetching:
-    """One OffsetFetch on its way: an answer per group, in the request's order."""
+    """One OffsetFetch in progress: an answer per group, in the request's order."""
 
     def __init__(self, broker: GroupHost, request: OffsetFetchRequest, api_version: int) -> None:
         self._broker = broker
@@ -170,7 +171,7 @@ class _Fetching:
         shard.execute(turn)
 
     def _take_unknown(self, group: _FetchGroup) -> list[_FetchAnswer]:
-        """Give the group's topics both name and id; those whose ids nobody knows are answered here."""
+        """Give the group's topics both name and id; answer unknown ids here."""
         if group.topics is None:
             return []
         if self._version < TOPIC_IDS_SINCE:
@@ -179,15 +180,15 @@ class _Fetching:
                 wanted.topic_id = ZERO_UUID if topic is None else topic.id
             return []
         unknown = []
-        known: list[_FetchTopic] = []
+        found: list[_FetchTopic] = []
         for wanted in group.topics:
             topic = self._image.topic_by_id(wanted.topic_id)
             if topic is None:
                 unknown.append(_no_offsets(wanted, ErrorCode.UNKNOWN_TOPIC_ID))
             else:
                 wanted.name = topic.name
-                known.append(wanted)
-        group.topics = known
+                found.append(wanted)
+        group.topics = found
         return unknown
 
     async def response_later(self, context: RequestContext) -> OffsetFetchResponse:
@@ -212,7 +213,7 @@ class _Fetching:
         return self._single(answers[0])
 
     def _with_ids(self, topics: list[_FetchAnswer]) -> list[_FetchAnswer]:
-        """Topics of a fetch of everything are known by name; what was deleted meanwhile has no id to be called by."""
+        """Give an id to topics of a fetch of everything; drop those that were deleted meanwhile."""
         found = []
         for answer in topics:
             if answer.topic_id == ZERO_UUID:
@@ -224,7 +225,7 @@ class _Fetching:
         return found
 
     def _single(self, answer: _GroupAnswer) -> OffsetFetchResponse:
-        """The answer about one group; in version 1 its error stands at each partition."""
+        """The answer about one group; in version 1 each partition carries its error."""
         topics = answer.topics
         if answer.error_code != ErrorCode.NONE and self._version < GROUP_ERROR_SINCE:
             error = ErrorCode(answer.error_code)
@@ -251,7 +252,7 @@ class _Fetching:
 
 
 def _groups(request: OffsetFetchRequest, api_version: int) -> list[_FetchGroup]:
-    """The request in the form of version 8."""
+    """The groups of the request, in the form of version 8."""
     if api_version >= GROUPS_SINCE:
         return request.groups
     topics = None

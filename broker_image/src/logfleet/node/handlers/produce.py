@@ -1,8 +1,8 @@
-"""Produce: one batch per partition, checked, appended and answered without a task when nothing has to wait.
+"""Produce: one batch per partition; no task is needed when nothing has to wait.
 
-With one replica a batch is committed as soon as it is in the log, or on the disk where the topic wants that.
-Only acks=all waits for followers (`logfleet.node.partitions.ack_queue`). `appending` decides what becomes of each
-batch; per-partition answers follow Kafka's ReplicaManager.appendRecords.
+With one replica a batch is committed as soon as it is in the log, or on the disk where the topic
+wants that. Only acks=all waits for followers (`logfleet.node.partitions.ack_queue`). `appending`
+checks and appends each batch; the answers follow Kafka's ReplicaManager.appendRecords.
 """
 
 from collections.abc import Awaitable
@@ -14,7 +14,7 @@ from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.appending import ACKS, Sender, append
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
-from logfleet.node.handlers.refused_batches import error_behind, note_refused
+from logfleet.node.handlers.refused_batches import error_behind, record_refused
 from logfleet.node.partitions.ack_queue import AwaitedAck
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.errors import ErrorCode
@@ -23,7 +23,7 @@ from logfleet.wire.messages import ProduceRequest, ProduceResponse
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 10  # KIP-951
 
-# Errors with which Kafka does not tell the log's start (ReplicaManager.appendRecordsToLeader).
+# Errors with which Kafka returns no log start offset (ReplicaManager.appendRecordsToLeader).
 _WITHOUT_LOG_START = {
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -34,7 +34,8 @@ _Topic = ProduceResponse.TopicProduceResponse
 _Row = ProduceResponse.PartitionProduceResponse
 _TopicData = ProduceRequest.TopicProduceData
 _PartitionData = ProduceRequest.PartitionProduceData
-# Where a partition's answer goes, its data, and the partition: None where this broker does not lead it.
+# The list for the partition's row, its data, and the partition: None where this broker does not
+# lead it.
 _Work = tuple[list[_Row], _TopicData, _PartitionData, LeaderPartition | None]
 # The row of a batch that is not acknowledged yet, with the batch's end offset.
 _Wait = tuple[_Row, _TopicData, LeaderPartition, int]
@@ -43,7 +44,10 @@ _Wait = tuple[_Row, _TopicData, LeaderPartition, int]
 def produce(
     broker: PartitionHost, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append every partition's batch. With acks=0 there is no answer, and any failure closes the connection."""
+    """Append every partition's batch.
+
+    With acks=0 there is no answer, and any failure closes the connection.
+    """
     table = broker.partitions
     by_id = context.api_version >= TOPIC_IDS_SINCE
     topics: list[_Topic] = []
@@ -62,7 +66,7 @@ def produce(
 
 
 class _ProduceCall:
-    """One Produce request on its way. topics: its answer, whose rows are filled in."""
+    """One Produce request in progress. topics: its answer, whose rows are filled in."""
 
     __slots__ = (
         "_broker",
@@ -94,7 +98,7 @@ class _ProduceCall:
     def append_all(
         self, work: list[_Work]
     ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-        """Fill in all rows; from the first batch on that takes long this waits for a thread."""
+        """Fill in all rows; from the first batch that takes long, this waits for a thread."""
         for number, (rows, topic, data, partition) in enumerate(work):
             row = self._append(topic, data, partition)
             if isinstance(row, NeedsThread):
@@ -145,11 +149,14 @@ class _ProduceCall:
         partition: LeaderPartition | None,
         prepared: Prepared | BatchRefusal | None = None,
     ) -> _Row | NeedsThread:
-        """Append one partition's batch, or refuse it with the one before it. prepared: what preparing it gave, if that was needed."""
+        """Append one partition's batch, or refuse it as the one before it was refused.
+
+        prepared: the result of preparing it, if that was needed.
+        """
         by_id = self._context.api_version >= TOPIC_IDS_SINCE
         key = (topic.topic_id if by_id else topic.name, data.index)
         refused, records = self._context.peer.refused, data.records or b""
-        is_led = partition is not None and partition.is_current  # else it is refused anyway
+        is_led = partition is not None and partition.is_current  # else `append` refuses it
         error = error_behind(refused, key, records) if refused and is_led else None
         row = (
             self._try_append(topic, data, partition, prepared)
@@ -159,7 +166,7 @@ class _ProduceCall:
         if isinstance(row, NeedsThread):
             return row
         if row.error_code:
-            note_refused(refused, key, records, ErrorCode(row.error_code))
+            record_refused(refused, key, records, ErrorCode(row.error_code))
         elif refused:
             refused.pop(key, None)
         return row
@@ -193,7 +200,7 @@ class _ProduceCall:
         if isinstance(result, NeedsThread):
             return result
         if isinstance(result, BatchRefusal):
-            return self._rejected(partition, result)
+            return self._refused_row(partition, result)
         row = self._failure(data.index, result)
         if result is ErrorCode.NOT_ENOUGH_REPLICAS:
             row.log_start_offset = partition.log.log_start_offset
@@ -203,31 +210,31 @@ class _ProduceCall:
         self._failed += 1
         return _Row(index=index, error_code=error, base_offset=-1)
 
-    def _rejected(self, partition: LeaderPartition, rejected: BatchRefusal) -> _Row:
-        row = self._failure(partition.index, rejected.error)
-        row.error_message = rejected.message
+    def _refused_row(self, partition: LeaderPartition, refusal: BatchRefusal) -> _Row:
+        row = self._failure(partition.index, refusal.error)
+        row.error_message = refusal.message
         row.record_errors = [
             ProduceResponse.BatchIndexAndErrorMessage(
                 batch_index=error.index, batch_index_error_message=error.message
             )
-            for error in rejected.records
+            for error in refusal.records
         ]
-        if not rejected.is_malformed and rejected.error not in _WITHOUT_LOG_START:
+        if not refusal.is_malformed and refusal.error not in _WITHOUT_LOG_START:
             row.log_start_offset = partition.log.log_start_offset
         return row
 
     def _not_led(self, topic: _TopicData, index: int) -> _Row:
-        """Why this broker does not serve the partition, and who does if the client can understand that."""
+        """The error of a partition that is not served here, and its leader for newer clients."""
         table, listener = self._broker.partitions, self._context.listener
         version = self._context.api_version
         if version >= TOPIC_IDS_SINCE:
-            error = table.why_not_by_id(topic.topic_id, index)
+            error = table.error_for_id(topic.topic_id, index)
             leader = table.leader_by_id(topic.topic_id, index, listener)
         else:
-            error = table.why_not(topic.name, index)
+            error = table.error_for(topic.name, index)
             leader = table.leader_by_name(topic.name, index, listener)
         if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._sender.acks not in ACKS:
-            error = ErrorCode.INVALID_REQUIRED_ACKS  # is told before who leads
+            error = ErrorCode.INVALID_REQUIRED_ACKS  # this error comes first
         row = self._failure(index, error)
         if (
             leader is None

@@ -1,9 +1,11 @@
-"""A Produce request like an earlier one of its connection in all but correlation id and records: neither decoded nor encoded anew.
+"""Recognises a Produce request that repeats an earlier one but for correlation id and records.
 
-A producer sends such requests all the time: one partition, the same client id, acks and timeout. What is remembered is what their bytes
-around the records mean, and what the answer's bytes look like; nothing of the broker's state. `appending` decides what becomes of the
-batch, as for `produce`, to which whatever is not the ordinary case is left: it finds everything as it was. A request that waits for
-followers is ordinary: the partition's queue answers it (`ack_queue`). One that this broker itself holds back is not.
+A producer sends such requests all the time: one partition, the same client id, acks and timeout.
+They are neither decoded nor encoded again: a template keeps what their bytes around the records
+mean, and the answer's bytes; nothing of the broker's state. `appending` appends the batch, as for
+`produce`, which serves every unusual case: then nothing has changed yet. A request that waits for
+followers is usual: the partition's queue answers it (`ack_queue`). One that this broker itself
+delays is not.
 """
 
 import struct
@@ -13,7 +15,7 @@ from logfleet.log.validation import AppendResult
 from logfleet.node.dispatch import ParkedRequest, RequestContext
 from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.node.handlers.refused_batches import note_refused
+from logfleet.node.handlers.refused_batches import record_refused
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import HostedTopic
 from logfleet.records.batch import HEADER_SIZE
@@ -24,7 +26,7 @@ from logfleet.wire.messages import ProduceRequest, ProduceResponse
 from logfleet.wire.primitives import read_uvarint, uvarint
 
 VERSION_MIN: Final = 7
-"""Before, not every codec is allowed, and answers lack fields."""
+"""Before it, not every codec is allowed, and answers lack fields."""
 
 _HEAD = struct.Struct(">Ii")  # API key and version, correlation id
 _LENGTH = struct.Struct(">i")
@@ -40,7 +42,7 @@ def remember(
     *,
     by_id: bool,
 ) -> None:
-    """The batch of a request with one partition was appended, or `row` says why not: know the next one like it, if it is of the ordinary kind."""
+    """A request with one partition succeeded, unless `row` has an error: keep a template of it."""
     peer = context.peer
     if (
         peer.repeats_left == 0
@@ -55,7 +57,8 @@ def remember(
     if repeat.around in peer.repeats:
         return
     peer.repeats_left -= 1
-    # one length for all, so that one look-up tells: those of a topic with a name as long, at least
+    # one length for all templates of a connection, so that one look-up is enough; they share at
+    # least the length of the topic's name
     if peer.repeat_end in (0, repeat.end):
         peer.repeat_end = repeat.end
         peer.repeats[repeat.around] = repeat
@@ -64,7 +67,8 @@ def remember(
 class ProduceTemplate:
     """Answers requests with the same bytes before and behind the records.
 
-    around: those between correlation id and the records' length, which ends at `end` of a frame.
+    around: the bytes between the correlation id and the records' length, which ends at `end` of a
+    frame.
     """
 
     __slots__ = (
@@ -108,7 +112,7 @@ class ProduceTemplate:
         self._index = data.index
         self._refused = context.peer.refused
         self._is_flexible = api.request_header_version(version) == 2
-        # as the codec writes it: a client that writes it otherwise is not recognised, and decoded each time
+        # as the codec writes it: a client that writes it otherwise is decoded each time
         pieces = encode_request(request, version, 0, context.client_id)
         before, *after = (bytes(piece) for piece in pieces if piece is not data.records)  # type: ignore[arg-type]
         length = uvarint(len(data.records) + 1) if self._is_flexible else bytes(_LENGTH.size)
@@ -124,7 +128,7 @@ class ProduceTemplate:
     def _encoded(
         self, correlation_id: int, *, error: int = 0, base_offset: int = -1, others: int = -1
     ) -> bytes:
-        """A whole answer; others: log append time and log start offset."""
+        """A whole answer. others: log append time and log start offset."""
         name, topic_id = self._names
         answer = ProduceResponse.PartitionProduceResponse(
             index=self._index,
@@ -141,7 +145,7 @@ class ProduceTemplate:
         return b"".join(pieces)  # type: ignore[arg-type]
 
     def _lay_out_answer(self) -> None:
-        """Where offsets stand in the answer, and what else does."""
+        """Find where the offsets stand in the answer; keep the bytes around them."""
         one, other = (self._encoded(0, base_offset=each, others=each) for each in (0, -1))
         at = next(place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
         before, after = one[_ANSWER_HEAD.size : at], one[at + _OFFSETS_BYTES :]
@@ -151,9 +155,9 @@ class ProduceTemplate:
         self._pack = struct.Struct(f">ii{len(before)}sqqq{len(after)}s").pack
 
     def __call__(self, frame: memoryview) -> "bytes | _Waiting | None":
-        """The answer to a request whose bytes before the records' length are known, or the request as one that waits for it.
+        """The answer to a request that fits the template, or the request as one that waits for it.
 
-        None if it is not the ordinary case after all.
+        None if it is unusual after all.
         """
         at = self.end
         if len(frame) < at + HEADER_SIZE:
@@ -183,7 +187,7 @@ class ProduceTemplate:
         if type(result) is not AppendResult:
             if not isinstance(result, ErrorCode):
                 return None
-            note_refused(self._refused, (self._topic, self._index), frame[start:end], result)
+            record_refused(self._refused, (self._topic, self._index), frame[start:end], result)
             return self._failed(correlation_id, result)
         if result.last_offset >= partition.high_watermark:
             assert partition.has_followers, "acknowledged before it is committed"
@@ -227,7 +231,7 @@ class ProduceTemplate:
 
 
 class _Waiting(ParkedRequest):
-    """A request whose batch waits to be acknowledged (an `AckWait`)."""
+    """A request whose batch waits for its acknowledgement (an `AckWait`)."""
 
     __slots__ = (
         "acks",
@@ -257,5 +261,5 @@ class _Waiting(ParkedRequest):
         self.result = result
         self.end_offset = result.last_offset + 1
 
-    def over(self, error: ErrorCode) -> None:
+    def ended(self, error: ErrorCode) -> None:
         self.reply(self.repeat.waited, self, error)

@@ -1,7 +1,7 @@
 """InitProducerId for idempotent producers: an id that no other producer has (KIP-98).
 
-Transactional ids need a transaction coordinator, which this version does not have: they are refused, finally, instead of being
-retried for ever.
+Transactional ids need a transaction coordinator, which this version does not have: the refusal is
+final, so that clients do not retry for ever.
 """
 
 from collections.abc import Awaitable
@@ -20,7 +20,10 @@ NONE: Final = -1
 def init_producer_id(
     host: AdminHost, request: InitProducerIdRequest, _context: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    """A new id with epoch 0, whatever id the producer had before (Kafka: TransactionCoordinator.handleInitProducerId)."""
+    """A new id with epoch 0, whatever id the producer had before.
+
+    Source: TransactionCoordinator.handleInitProducerId.
+    """
     if request.transactional_id is not None:
         return _refused(NO_TRANSACTIONS if request.transactional_id else ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):

@@ -1,12 +1,15 @@
-"""What follows a batch that was refused for now is refused with it, even if it could be taken by the time its turn comes.
+"""Refuses the batch that follows a refused one, even if it could be appended by now.
 
-An idempotent producer has up to five requests on their way. Say the first is refused because this broker does not lead the partition yet,
-does not know a new one, or too few replicas are in sync, and that is over before the second is looked at. Apache Kafka finds the second
-out of order, or, where it does not know the producer yet, lets it begin with the second. librdkafka answers the former by a new producer epoch,
-for all of its partitions, and may send again under that what is written already: records stand there twice (its issue 4953;
-rd_kafka_handle_idempotent_Produce_error). What is refused for now librdkafka and the Java client send again, in order.
+An idempotent producer has up to five requests in flight. Say the first is refused because this
+broker does not lead the partition yet, has not seen a new partition, or too few replicas are in
+sync, and that ends before the second is handled. Apache Kafka finds the second out of order, or, if
+it has not seen the producer yet, lets it start with the second. librdkafka reacts to the former by
+a new producer epoch, for all of its partitions, and may send again under that epoch what is written
+already: records stand there twice (its issue 4953; rd_kafka_handle_idempotent_Produce_error). After
+a temporary refusal librdkafka and the Java client send the batches again, in order.
 
-A batch is refused for this reason once. If it comes again while the one before it has not, the log has the word: the gap is real.
+A batch is refused for this reason once. If it comes again and the one before it has not, the log
+decides: the gap is real.
 """
 
 from collections.abc import Hashable, MutableMapping
@@ -16,7 +19,7 @@ from logfleet.records.batch import HEADER_SIZE, increment_sequence, parse_header
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.primitives import Buffer
 
-FOR_NOW: Final = frozenset(
+TEMPORARY: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -26,19 +29,25 @@ FOR_NOW: Final = frozenset(
     }
 )
 PARTITIONS_MAX: Final = 1_000
-"""Remembered of a connection; their names are the client's. All are forgotten where there are more."""
+"""Partitions that are remembered per connection; clients choose their names.
+
+Beyond it, all are dropped.
+"""
 
 Follower = tuple[int, int, int]
 """Producer id, producer epoch and first sequence of the batch that comes next."""
 RefusedBatches = MutableMapping[Hashable, tuple[Follower, ErrorCode]]
-"""Of one connection: by partition what follows the batch that was refused last, and how that was."""
+"""Of one connection, by partition: the batch after the last refused one, and the error of that."""
 
 
-def note_refused(
+def record_refused(
     refused: RefusedBatches, partition: Hashable, records: Buffer, error: ErrorCode
 ) -> None:
-    """A batch of the partition was refused by `error`; only what is refused for now, of an idempotent producer, matters."""
-    if error not in FOR_NOW or len(records) < HEADER_SIZE:
+    """Record that a batch was refused with `error`.
+
+    Only temporary errors and idempotent producers matter.
+    """
+    if error not in TEMPORARY or len(records) < HEADER_SIZE:
         return
     header = parse_header(records)
     if header.has_producer_id:
@@ -53,11 +62,14 @@ def note_refused(
 
 
 def error_behind(refused: RefusedBatches, partition: Hashable, records: Buffer) -> ErrorCode | None:
-    """How the batch right before this one was refused on this connection, if it was and none was taken since."""
-    known = refused.get(partition)
-    if known is None or len(records) < HEADER_SIZE:
+    """The error of the batch right before this one, if it was refused on this connection.
+
+    None if a batch was appended since.
+    """
+    refused_before = refused.get(partition)
+    if refused_before is None or len(records) < HEADER_SIZE:
         return None
     header = parse_header(records)
-    follower, error = known
+    follower, error = refused_before
     own = (header.producer_id, header.producer_epoch, header.base_sequence)
     return error if own == follower else None

@@ -1,4 +1,7 @@
-"""DescribeUserScramCredentials, as Kafka answers it where no user has any (Kafka: ScramImage.describe): kafka-configs asks for all."""
+"""DescribeUserScramCredentials, as in a Kafka whose users have none; kafka-configs asks for all.
+
+Source: ScramImage.describe.
+"""
 
 from collections import Counter
 from typing import Any
@@ -28,7 +31,8 @@ def describe_scram_credentials(
             else row(
                 user=name,
                 error_code=ErrorCode.DUPLICATE_RESOURCE,
-                error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+                error_message="Cannot describe SCRAM credentials for the same user twice "
+                f"in a single request: {name}",
             )
             for name, count in times.items()
         ],

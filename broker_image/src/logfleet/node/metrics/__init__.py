@@ -1,5 +1,5 @@
-"""What Prometheus sees of a broker.
+"""The metrics that a broker exports to Prometheus.
 
-The hot path counts in plain attributes of the objects that it works on; they are read here when a scrape comes. What is told,
-and what it means, stands in `logfleet.telemetry.table`.
+The hot path counts in plain attributes of the objects that it works on; a scrape reads them here.
+`logfleet.telemetry.table` lists and explains the metrics.
 """

@@ -1,8 +1,10 @@
 """The admin port: /healthz, /readyz, /metrics, /events, /may-i and /traffic over HTTP.
 
-`/events?since=MS&topic=T&partition=N&broker=ID&kind=KIND`: this broker's decisions as lines of JSON, oldest first; any of the parameters may be
-left out, kind may stand there more than once. `/may-i?stop=ID` and `/may-i?lose-zone=ZONE`, once or more: whether these brokers may go down now, as JSON.
-`/traffic`: what went through the partitions that it leads over the last minute, and by whom, as lines of JSON, the busiest first.
+`/events?since=MS&topic=T&partition=N&broker=ID&kind=KIND`: this broker's decisions as lines of
+JSON, oldest first; all parameters are optional, kind may be repeated. `/may-i?stop=ID` and
+`/may-i?lose-zone=ZONE`, once or more: whether these brokers may go down now, as JSON. `/traffic`:
+the traffic of the partitions that it leads over the last minute, with their clients, as lines of
+JSON, the busiest first.
 """
 
 import asyncio
@@ -12,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.decisions.may_i import WrongQuestion, answer
+from logfleet.node.decisions.may_i import WrongMayIRequest, answer
 from logfleet.telemetry.decisions import Decisions, Query
 from logfleet.telemetry.exposition import CONTENT_TYPE
 from logfleet.telemetry.flows import Flow
@@ -22,10 +24,11 @@ SHUTDOWN_GRACE_S = 1.0
 
 
 class AdminHttp:
-    """metrics: makes their text. health and readiness return None if all is well, else the reason in one sentence.
+    """Serves the admin port. metrics: makes their text.
 
-    Healthy: the process works and need not be restarted. Ready: clients may be sent here. decisions: the broker's. image: its newest, once ready.
-    identity: sent with each answer, as IDENTITY_HEADER.
+    health, readiness: None if all is well, else the reason. Healthy: the process works and need not
+    be restarted. Ready: clients may be sent here. decisions: the broker's. image: its newest, once
+    ready. identity: sent with each answer, as IDENTITY_HEADER.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class AdminHttp:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises OSError if it is taken. host "" means all addresses."""
+        """Listen; return the port. Raises OSError if it is taken. host "" means all addresses."""
         app = web.Application()
         app.on_response_prepare.append(self._sign)
         app.router.add_get("/healthz", self._answer_health)
@@ -75,7 +78,7 @@ class AdminHttp:
             self._runner = None
 
     async def _sign(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Who answers: a port of loopback is another broker's on another machine."""
+        """Name the broker that answers: elsewhere the same loopback port is another broker's."""
         del request
         response.headers[IDENTITY_HEADER] = self._identity()
 
@@ -104,13 +107,13 @@ class AdminHttp:
         return web.Response(body=body, content_type="application/jsonl")
 
     async def _answer_may_i(self, request: web.Request) -> web.Response:
-        """Only if ready: what a broker knows that the metadata store has lost may be old, and a yes wrong."""
+        """Answer only if ready: else the image may be out of date, and a yes wrong."""
         if (reason := self._readiness()) is not None:
             return _verdict(reason)
         stop, zones = (request.query.getall(name, []) for name in ("stop", "lose-zone"))
         try:
             found = await asyncio.to_thread(answer, self._image(), stop, zones)
-        except WrongQuestion as error:
+        except WrongMayIRequest as error:
             return web.Response(status=400, text=f"{error}\n")
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 

@@ -1,4 +1,7 @@
-"""The cluster as the controller sees it; brokers that are not the controller tell zeros, as Kafka's do; and how it fares as one."""
+"""The cluster by the controller's image, and this broker's part as the controller.
+
+Brokers that are not the controller report zeros, as Kafka's do.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -10,11 +13,11 @@ from logfleet.telemetry.exposition import Family, Row, single
 
 
 def cluster(image: ClusterImage, controller: ControllerLoop) -> Iterator[Family]:
-    """controller: this broker's part in control."""
+    """Metrics of the cluster and its controller. controller: this broker's controller loop."""
     yield single(table.ACTIVE_CONTROLLER, controller.is_controller)
     yield single(table.FAILED_TERMS, controller.failed_terms)
-    yield single(table.ELECTIONS, controller.noted.elections)
-    yield single(table.UNCLEAN_ELECTIONS, controller.noted.unclean_elections)
+    yield single(table.ELECTIONS, controller.recorder.elections)
+    yield single(table.UNCLEAN_ELECTIONS, controller.recorder.unclean_elections)
     seen = image if controller.is_controller else ClusterImage()
     active = sum(not broker.is_fenced for broker in seen.brokers.values())
     yield single(table.ACTIVE_BROKERS, active)
@@ -34,9 +37,10 @@ def _offline(image: ClusterImage) -> Iterator[Row]:
 
 
 def store(failsafe: Failsafe, suspended: int, refused: int) -> Iterator[Family]:
-    """How this broker fares with the metadata store. suspended: how many partitions it does not serve for want of it.
+    """This broker's access to the metadata store.
 
-    refused: attempts to write that the store refused.
+    suspended: partitions that it does not serve for lack of it. refused: writes that the store
+    refused.
     """
     yield single(table.STORE_WRITES_REFUSED, refused)
     yield single(table.STORE_SILENT_SECONDS, failsafe.silent_s)
@@ -44,5 +48,5 @@ def store(failsafe: Failsafe, suspended: int, refused: int) -> Iterator[Family]:
 
 
 def readiness(reason: Callable[[], str | None]) -> Iterator[Family]:
-    """reason: why clients may not be sent to this broker, None if they may."""
+    """Whether clients may be sent to this broker. reason: why not, None if they may."""
     yield single(table.READY, reason() is None)

@@ -1,4 +1,4 @@
-"""Connections by listener, fetch sessions, and clients that were held for going too fast."""
+"""Connections by listener, fetch sessions, and clients that quotas throttled."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,7 +10,7 @@ from logfleet.telemetry.exposition import Family, labelled, single
 
 
 def connections(listeners: Callable[[], Iterable[Listener]]) -> Iterator[Family]:
-    """Of each listener."""
+    """Metrics of connections, for each listener."""
     all_ = [((each.name,), each) for each in listeners()]
     yield labelled(table.CONNECTIONS, [(name, len(each.connections)) for name, each in all_])
     yield labelled(table.CONNECTIONS_ACCEPTED, [(name, each.accepted) for name, each in all_])
@@ -28,14 +28,14 @@ def connections(listeners: Callable[[], Iterable[Listener]]) -> Iterator[Family]
 
 
 def fetch_sessions(cache: SessionCache) -> Iterator[Family]:
-    """As Kafka's FetchSessionCache tells them."""
+    """Metrics of fetch sessions, as Kafka's FetchSessionCache has them."""
     yield single(table.FETCH_SESSIONS, len(cache))
     yield single(table.FETCH_SESSION_PARTITIONS, cache.partitions)
     yield single(table.FETCH_SESSION_EVICTIONS, cache.evictions)
 
 
 def throttled_clients(quotas: ClientQuotas) -> Iterator[Family]:
-    """By the quota that held them."""
+    """Metrics of throttled clients, by the quota that throttled them."""
     all_ = [
         ((each.key,), each)
         for each in (quotas.produce, quotas.fetch, quotas.request, quotas.mutation)

@@ -1,4 +1,4 @@
-"""Groups that this broker coordinates, and how far each is behind the partitions that it leads too."""
+"""The groups that this broker coordinates, and their lag on partitions that it leads too."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,11 +14,11 @@ from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, labelled, labels_text, single
 
 STEP_ROWS = 50
-"""Offsets looked at before others may have their turn."""
+"""Offsets handled in one step of the loop."""
 
 
 class GroupFigures:
-    """Made anew for each scrape. series_max: offsets that are told one by one."""
+    """One scrape. series_max: up to how many offsets each has a series of its own."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class GroupFigures:
         self._sums: list[tuple[str, int]] = []
 
     def families(self) -> Iterator[Family]:
-        """Groups by state, members, committed offsets, lag; and requests that wait, joining members among them."""
+        """Groups by state, members, committed offsets, lag; and parked requests by kind."""
         yield Family(table.GROUPS, self._count())
         yield single(table.GROUP_MEMBERS, self._members)
         waiting = {
@@ -48,9 +48,9 @@ class GroupFigures:
         }
         yield labelled(table.PURGATORY_SIZE, [((name,), count) for name, count in waiting.items()])
         yield Family(table.GROUP_OFFSETS, self._measure())
-        is_told = self._offsets <= self._series_max
-        yield Family(table.GROUP_COMMITTED_OFFSET, self._committed if is_told else ())
-        yield Family(table.GROUP_PARTITION_LAG, self._lags if is_told else ())
+        is_listed = self._offsets <= self._series_max
+        yield Family(table.GROUP_COMMITTED_OFFSET, self._committed if is_listed else ())
+        yield Family(table.GROUP_PARTITION_LAG, self._lags if is_listed else ())
         yield Family(table.GROUP_LAG, self._sums if len(self._sums) <= self._series_max else ())
         topics = len(self._partitions.by_id)
         kinds = {

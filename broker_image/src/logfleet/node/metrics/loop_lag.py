@@ -1,7 +1,7 @@
 """Measures how long the event loop makes ready work wait.
 
-A timer that is due every PERIOD_S and comes late was held up by a step of the loop that took too long; no
-step may take more than 5 ms, so what shows up above that is a defect or a machine that is too small.
+A timer is due every PERIOD_S; if it is late, a step of the loop took too long. No step may take
+more than 5 ms, so anything above that is a defect or a machine that is too small.
 """
 
 import asyncio
@@ -12,12 +12,15 @@ from logfleet.telemetry.histogram import Histogram
 
 PERIOD_S = 0.1
 STALL_S: Final = 0.5
-"""Longer is among the decisions (`telemetry.decisions`): a sixth of the lease by which a broker lives."""
+"""A longer lag is recorded as a decision (`telemetry.decisions`): a sixth of the broker's lease."""
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class LoopLag:
-    """histogram: of the lags, in seconds. worst_s: the longest since the start. on_stall: told of each beyond STALL_S."""
+    """Measures the lag of the event loop. histogram: of the lags, in seconds.
+
+    worst_s: the longest since the start. on_stall: called with each lag above STALL_S.
+    """
 
     def __init__(self, on_stall: Callable[[float], None] = lambda _: None) -> None:
         self.worst_s = 0.0

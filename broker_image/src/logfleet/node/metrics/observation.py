@@ -1,4 +1,4 @@
-"""What a broker tells of itself on its admin port: metrics, health, readiness."""
+"""What a broker reports on its admin port: metrics, health, readiness."""
 
 import asyncio
 import errno
@@ -53,7 +53,7 @@ log = structlog.get_logger(__name__)
 
 
 class Observed(Protocol):
-    """What of a broker is told. The second half is there once it has started."""
+    """The parts of a broker that are reported. The second half exists once it has started."""
 
     config: BrokerConfig
     cluster_id: str
@@ -83,11 +83,11 @@ class Observed(Protocol):
     def image(self) -> ClusterImage: ...
 
     def not_ready(self) -> str | None:
-        """Why clients may not be sent here."""
+        """Why clients may not be sent to this broker, None if they may."""
 
 
 class Observation:
-    """sources: what `/metrics` tells; more of it once the broker has started.
+    """The broker's metrics and its admin port. sources: the metrics; more after the start.
 
     address: URL of the admin port, None if there is none.
     """
@@ -101,7 +101,7 @@ class Observation:
             broker.replication_throttle, lambda: broker.dispatcher.stats["Produce"]
         )
         self._broker = broker
-        self._lag = LoopLag(self._note_stall)
+        self._lag = LoopLag(self._record_stall)
         self.sources.add(
             lambda: requests(lambda: broker.dispatcher.stats),
             lambda: connections(listeners),
@@ -114,7 +114,7 @@ class Observation:
         )
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Open the admin port, if there shall be one; stack: ends it. Raises CannotListen."""
+        """Open the admin port, if one is configured; `stack` closes it. Raises CannotListen."""
         self._lag.start()
         stack.callback(self._lag.stop)
         address = self._broker.config.logfleet_admin_listener
@@ -129,7 +129,7 @@ class Observation:
             readiness=broker.not_ready,
             decisions=broker.decisions,
             image=lambda: broker.image,
-            traffic=self._traffic.told,
+            traffic=self._traffic.flows,
             identity=lambda: identity(broker.cluster_id, broker.config.node_id),
         )
         stack.push_async_callback(admin.stop)
@@ -140,11 +140,11 @@ class Observation:
             self.address = f"http://{address.host}:{port}"
 
     async def _listen(self, admin: "AdminHttp", address: Address) -> int | None:
-        """Listen; returns the port, None if there is none. Raises CannotListen.
+        """Listen; return the port, None if there is none. Raises CannotListen.
 
-        A default port that is in use, or that a listener of this broker is to have, is replaced by a
-        free one: the second broker on a laptop starts as the first one did. Where no default port can
-        be had, as without 127.0.0.1, there is none. A port that the configuration names is never
+        A default port that is in use, or that a listener of this broker is to have, is replaced by
+        a free one: so a second broker on a laptop starts like the first. If no default port is
+        possible, as without 127.0.0.1, there is none. A port that the configuration names is never
         replaced.
         """
         config = self._broker.config
@@ -162,20 +162,23 @@ class Observation:
         return await admin.start(address.host, 0)
 
     async def run(self) -> None:
-        """Look at what changes, until it is cancelled: traffic, and how producers fare."""
+        """Run the periodic checks until cancelled: traffic, and the times of producers."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._traffic.run())
             if self._broker.config.logfleet_replication_throttle_yields:
                 tasks.create_task(self._yielding.run())
 
-    def _note_stall(self, seconds: float) -> None:
-        cause = f"a step of the loop takes {seconds:.1f} s; meanwhile nobody is answered"
+    def _record_stall(self, seconds: float) -> None:
+        cause = f"a step of the loop takes {seconds:.1f} s; no request is answered meanwhile"
         self._broker.decisions.note(
             Kind.STALL, cause, broker=self._broker.config.node_id, seconds=round(seconds, 3)
         )
 
-    def tell_all(self, cleaner: Cleaner | None) -> None:
-        """The broker has started: tell of its partitions, groups and compaction, and of the cluster. cleaner: None if it is off."""
+    def report_all(self, cleaner: Cleaner | None) -> None:
+        """The broker has started: add the metrics of partitions, groups, compaction and cluster.
+
+        cleaner: None if it is off.
+        """
         broker = self._broker
         series_max = broker.config.logfleet_metrics_series_max
         self.sources.add(

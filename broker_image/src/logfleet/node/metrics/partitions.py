@@ -1,4 +1,4 @@
-"""Topics and partitions of this broker: one by one while there are not too many, and in total."""
+"""Topics and partitions of this broker: each by itself while there are few, and totals."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -15,29 +15,29 @@ from logfleet.telemetry.metric import Metric
 
 
 def topics(partitions: PartitionTable, series_max: int) -> Iterator[Family]:
-    """What went in and out, in total and by topic."""
+    """Traffic in and out, in total and by topic."""
     total = Traffic()
     by_topic: list[tuple[str, Traffic]] = []
     yield Family(table.BYTES_IN, _sum_up(partitions, total, by_topic))
     yield single(table.BYTES_OUT, total.bytes_out)
     yield single(table.MESSAGES_IN, total.messages_in)
-    told = by_topic if len(by_topic) <= series_max else []
+    listed = by_topic if len(by_topic) <= series_max else []
     for metric, of in (
         (table.TOPIC_BYTES_IN, _bytes_in),
         (table.TOPIC_BYTES_OUT, _bytes_out),
         (table.TOPIC_MESSAGES_IN, _messages_in),
     ):
-        yield Family(metric, ((label, of(traffic)) for label, traffic in told))
+        yield Family(metric, ((label, of(traffic)) for label, traffic in listed))
 
 
 def _sum_up(
     partitions: PartitionTable, total: Traffic, by_topic: list[tuple[str, Traffic]]
 ) -> Iterator[Row]:
-    # In one step: a topic that is deleted between the two would be in neither.
-    total.add(partitions.gone)
+    # both in one step: a topic that is deleted in between would be in neither
+    total.add(partitions.former_traffic)
     listed = list(partitions.by_id.values())
     for topic in listed:
-        traffic = topic.gone.copy()
+        traffic = topic.former_traffic.copy()
         for replica in list(topic.replicas.values()):
             traffic.add(replica.traffic)
             yield None
@@ -68,33 +68,35 @@ _OF_PARTITION: dict[Metric, Callable[[Replica], int]] = {
 
 
 def logs(partitions: PartitionTable, series_max: int) -> Iterator[Family]:
-    """The logs of the replicas that are here, led or followed."""
+    """The logs of this broker's replicas, in any role."""
     found: list[tuple[str, Replica]] = []
     state = _State()
-    yield Family(table.PARTITIONS, _look(partitions, found, state))
+    yield Family(table.PARTITIONS, _scan(partitions, found, state))
     yield single(table.PARTITIONS_LED, state.led)
     yield single(table.UNDER_REPLICATED, state.under_replicated)
     yield single(table.UNDER_MIN_ISR, state.under_min_isr)
     yield single(table.AT_MIN_ISR, state.at_min_isr)
     yield single(table.REPLICA_LAG_MAX, state.lag_max)
     yield single(table.PRODUCER_IDS, state.producer_ids)
-    told = found if len(found) <= series_max else []
+    listed = found if len(found) <= series_max else []
     for metric, of in _OF_PARTITION.items():
-        yield Family(metric, ((label, of(replica)) for label, replica in told))
-    yield Family(table.FOLLOWER_LAG, _follower_lags(replica for _, replica in told))
+        yield Family(metric, ((label, of(replica)) for label, replica in listed))
+    yield Family(table.FOLLOWER_LAG, _follower_lags(replica for _, replica in listed))
 
 
 def _follower_lags(replicas: Iterable[Replica]) -> Iterator[Row]:
     for replica in replicas:
         if isinstance(replica, LeaderPartition):
-            known = replica.replicas_state
-            for broker_id, lag in [(each, known.lag(each)) for each in known.followers]:
+            replicas_state = replica.replicas_state
+            for broker_id, lag in [
+                (each, replicas_state.lag(each)) for each in replicas_state.followers
+            ]:
                 names = [replica.topic, replica.index, broker_id]
                 yield labels_text(table.FOLLOWER_LAG.labels, names), lag
 
 
 class _State:
-    """Sums over the partitions."""
+    """Sums over the replicas of this broker."""
 
     def __init__(self) -> None:
         self.led = 0
@@ -105,7 +107,7 @@ class _State:
         self.producer_ids = 0
 
 
-def _look(
+def _scan(
     partitions: PartitionTable,
     found: list[tuple[str, Replica]],
     state: _State,
@@ -116,10 +118,12 @@ def _look(
         state.producer_ids += len(replica.log.producers.states)
         if isinstance(replica, LeaderPartition):
             state.led += 1
-            known = replica.replicas_state
-            state.under_replicated += bool(known.out_of_sync)
-            state.under_min_isr += not known.is_at_min_isr
-            state.at_min_isr += len(known.state.isr) == effective_min_isr(known.state)
+            replicas_state = replica.replicas_state
+            state.under_replicated += bool(replicas_state.out_of_sync)
+            state.under_min_isr += not replicas_state.is_at_min_isr
+            state.at_min_isr += len(replicas_state.state.isr) == effective_min_isr(
+                replicas_state.state
+            )
         elif isinstance(replica, FollowerPartition):
             state.lag_max = max(state.lag_max, replica.lag)
         yield None
@@ -129,7 +133,7 @@ def _look(
 def replication(
     partitions: PartitionTable, isr_writer: IsrWriter, throttle: ReplicationThrottle
 ) -> Iterator[Family]:
-    """What was copied between brokers, and what this one changed in ISRs."""
+    """Bytes copied between brokers, and this broker's changes of ISRs."""
     yield single(table.ISR_SHRINKS, isr_writer.shrinks)
     yield single(table.ISR_EXPANDS, isr_writer.expands)
     yield single(table.ISR_UPDATES_FAILED, isr_writer.failed)

@@ -1,7 +1,8 @@
-"""The process: processor time, memory, descriptors; and how long its loop makes others wait.
+"""The process: processor time, memory, descriptors; and the lag of its loop.
 
-The names are those of prometheus_client's ProcessCollector. That one lists the open files on the event loop, one by one, which with
-some thousand of them takes longer than a step may; Linux tells their number (since 6.2).
+The names are those of prometheus_client's ProcessCollector. That one lists the open files one by
+one on the event loop, which with some thousand of them takes longer than a step may; Linux reports
+their number (since 6.2).
 """
 
 import os
@@ -20,11 +21,11 @@ _PROCESS: Final = Path("/proc/self")
 
 
 def process(lag: LoopLag) -> Iterator[Family]:
-    """Of this process; nothing where there is no /proc."""
+    """Metrics of this process; only the loop's lag where there is no /proc."""
     yield single(table.LOOP_LAG, lag.histogram)
     yield single(table.LOOP_LAG_MAX, lag.worst_s)
     try:
-        # fields of proc_pid_stat(5) from the third, the state, on: the second may hold anything
+        # fields of proc_pid_stat(5) from the third, the state: the second may hold any character
         fields = (_PROCESS / "stat").read_text().rpartition(")")[2].split()
         booted_s = _boot_time_s()
         open_fds = _open_fds()

@@ -9,19 +9,19 @@ from logfleet.wire.errors import ErrorCode
 
 
 def requests(stats: Callable[[], Mapping[str, RequestStats]]) -> Iterator[Family]:
-    """Of every API that was asked for."""
-    asked = [(api, each) for api, each in stats().items() if each.requests or each.failures]
-    yield labelled(table.REQUESTS, [((api,), each.requests) for api, each in asked])
+    """Metrics of every API that had requests."""
+    used = [(api, each) for api, each in stats().items() if each.requests or each.failures]
+    yield labelled(table.REQUESTS, [((api,), each.requests) for api, each in used])
     yield labelled(
         table.REQUEST_ERRORS,
         [
             ((api, ErrorCode(code).name), count)
-            for api, each in asked
+            for api, each in used
             for code, count in each.errors.items()
         ],
     )
-    yield labelled(table.REQUEST_FAILURES, [((api,), each.failures) for api, each in asked])
-    phases = [((api,), each.phases()) for api, each in asked]
+    yield labelled(table.REQUEST_FAILURES, [((api,), each.failures) for api, each in used])
+    phases = [((api,), each.phases()) for api, each in used]
     for metric, phase in (
         (table.REQUEST_SECONDS, "total"),
         (table.REQUEST_QUEUE_SECONDS, "queue"),

@@ -1,4 +1,7 @@
-"""Where the metrics of a broker come from, and their text, made in slices: a scrape of many partitions does not stop the loop."""
+"""Collects a broker's metrics and makes their text in slices.
+
+So a scrape of many partitions does not stop the loop.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -7,18 +10,21 @@ from logfleet.io.slices import Slices
 from logfleet.telemetry.exposition import Family, pieces
 
 Source = Callable[[], Iterable[Family]]
-"""What a part of the broker tells. Its rows are made while they are asked for, between other steps of the loop: they may walk over
-copies only, and what they find may be gone."""
+"""The metrics of one part of the broker.
+
+Its rows are made while they are read, between other steps of the loop: it may iterate over copies
+only, and the objects in them may be deleted by then.
+"""
 
 
 class Sources:
-    """All sources of a broker; pieces of it add theirs as they start."""
+    """All sources of a broker; its parts add theirs as they start."""
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
 
     def add(self, *sources: Source) -> None:
-        """Tell these from now on."""
+        """Report the metrics of these sources from now on."""
         self._sources += sources
 
     def families(self) -> Iterator[Family]:
@@ -26,7 +32,7 @@ class Sources:
         return chain.from_iterable(source() for source in tuple(self._sources))
 
     async def text(self) -> str:
-        """Everything in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         parts = []
         slices = Slices()
         for piece in pieces(self.families()):

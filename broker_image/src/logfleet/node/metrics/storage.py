@@ -12,7 +12,7 @@ from logfleet.telemetry.metric import Metric
 
 
 def disks(disk_space: DiskSpace, log_dirs: LogDirs) -> Iterator[Family]:
-    """As they were last looked at."""
+    """Metrics of the disks, by the last check of each."""
     rooms = [((path,), room) for path, room in disk_space.rooms.items()]
     yield labelled(table.DISK_BYTES, [(path, room.total_bytes) for path, room in rooms])
     yield labelled(
@@ -31,7 +31,7 @@ def disks(disk_space: DiskSpace, log_dirs: LogDirs) -> Iterator[Family]:
 
 
 def compaction(cleaner: Cleaner | None, log_dirs: LogDirs) -> Iterator[Family]:
-    """What Kafka's LogCleaner and LogCleanerManager export, and totals to make rates of."""
+    """What Kafka's LogCleaner and LogCleanerManager export, and totals for rates."""
     if cleaner is None:
         return
     stats = cleaner.stats

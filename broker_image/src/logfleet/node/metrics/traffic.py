@@ -1,4 +1,4 @@
-"""Looks at the traffic of the partitions that this broker leads, so that hot ones can be told with their clients."""
+"""Samples the traffic of partitions led here, to report the busiest and their clients."""
 
 import asyncio
 from typing import Final
@@ -13,23 +13,23 @@ REST_S: Final = 0.01
 
 
 class TrafficWatch:
-    """Runs until it is cancelled."""
+    """Samples traffic periodically until cancelled."""
 
     def __init__(self, partitions: PartitionTable) -> None:
         self._partitions = partitions
         self._flows = Flows()
 
-    def told(self) -> list[Flow]:
-        """Over the last minute, the busiest first."""
+    def flows(self) -> list[Flow]:
+        """The traffic over the last minute, the busiest first."""
         return self._flows.told()
 
     async def run(self) -> None:
         while True:
-            await self.look()
+            await self.sample()
             await asyncio.sleep(PERIOD_S)
 
-    async def look(self) -> None:
-        """Once at every partition, in slices."""
+    async def sample(self) -> None:
+        """Sample every partition once, in slices."""
         slices = Slices(REST_S)
         led = set()
         for partition in list(self._partitions.led()):

@@ -1,1 +1,1 @@
-"""The partitions that this broker hosts: which, by what configuration, what is committed, what is done to them from time to time."""
+"""What a broker hosts: its partitions, their logs and roles, as the image assigns them."""

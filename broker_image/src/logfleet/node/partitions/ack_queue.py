@@ -1,8 +1,8 @@
-"""Who waits for an acknowledgement: one queue for each partition that this broker leads.
+"""Producers that wait for an acknowledgement: one queue for each partition that this broker leads.
 
-A wait has two parts. What this broker itself holds back (a disk, flush.messages) is waited for as long
-as it takes, as within Kafka's append. With acks=all the followers are waited for after that, for as long
-as the request allows. A queue lives for one leader epoch, as its partition does, so a batch is
+A wait has two parts. First comes what this broker itself delays (a disk, flush.messages): that has
+no time limit, as within Kafka's append. With acks=all the followers come next, for as long as the
+request allows. A queue lives for one leader epoch, as its partition does, so a batch is
 acknowledged in the epoch of its append or not at all.
 
 Source: Kafka's DelayedProduce, Partition.checkEnoughReplicasReachOffset.
@@ -17,15 +17,15 @@ from logfleet.io.timers import Alarm
 from logfleet.wire.errors import ErrorCode
 
 ALL: Final = -1
-"""As acks: of all in-sync replicas."""
+"""A value of acks: all in-sync replicas."""
 _END_OFFSET: Final = attrgetter("end_offset")
 
 
 class AckWait(Protocol):
-    """What waits until all records below `end_offset` may be acknowledged.
+    """A wait until all records below `end_offset` may be acknowledged.
 
-    acks: 1 waits for this broker alone, ALL for all in-sync replicas. timeout_s: how long the
-    followers are waited for, None for as long as it takes. deadline_s: set by the queue.
+    acks: 1 waits for this broker alone, ALL for all in-sync replicas. timeout_s: how long to wait
+    for the followers, None for no limit. deadline_s: set by the queue.
     """
 
     end_offset: int
@@ -33,12 +33,12 @@ class AckWait(Protocol):
     timeout_s: float | None
     deadline_s: float
 
-    def over(self, error: ErrorCode) -> None:
+    def ended(self, error: ErrorCode) -> None:
         """The wait has ended. Called once, in a later step of the loop than `AckQueue.add`."""
 
 
 class AwaitedAck:
-    """A wait for a coroutine. outcome: its error, NONE if what was appended is acknowledged."""
+    """A wait for a coroutine. outcome: NONE if the records are acknowledged, else the error."""
 
     __slots__ = ("acks", "deadline_s", "end_offset", "outcome", "timeout_s")
 
@@ -49,13 +49,13 @@ class AwaitedAck:
         self.deadline_s = 0.0
         self.outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
-    def over(self, error: ErrorCode) -> None:
+    def ended(self, error: ErrorCode) -> None:
         if not self.outcome.done():  # else the waiting task was cancelled
             self.outcome.set_result(error)
 
 
-class Acknowledging(Protocol):
-    """The partition, as its queue sees it."""
+class AckPartition(Protocol):
+    """What the queue needs of its partition."""
 
     @property
     def is_leading(self) -> bool: ...
@@ -67,47 +67,47 @@ class Acknowledging(Protocol):
     def high_watermark(self) -> int: ...
 
     def is_acked(self, end_offset: int, acks: int) -> bool:
-        """Whether what was appended below `end_offset` may be acknowledged."""
+        """Whether the records below `end_offset` may be acknowledged."""
 
 
 class AckQueue:
     """The waits of one partition. count: those whose end has not been reported yet."""
 
-    __slots__ = ("_alarm", "_following", "_over", "_own", "_partition", "count")
+    __slots__ = ("_alarm", "_ended", "_following", "_own", "_partition", "count")
 
-    def __init__(self, partition: Acknowledging) -> None:
+    def __init__(self, partition: AckPartition) -> None:
         self._partition = partition
-        # for this broker's part, and for the followers'; both in the order of end offsets
+        # waits for this broker itself, and for the followers; both are sorted by end offset
         self._own: list[AckWait] = []
         self._following: list[AckWait] = []
-        self._over: list[AckWait] = []  # to be told in the next step of the loop
+        self._ended: list[AckWait] = []  # their `ended` is called in the next step of the loop
         self._alarm = Alarm(self._time_out)
         self.count = 0
 
     def add(self, wait: AckWait) -> None:
-        """Call `wait.over` once the wait has ended, however it ends."""
+        """Call `wait.ended` once the wait has ended, however it ends."""
         self.count += 1
         partition = self._partition
         if partition.is_leading and wait.end_offset > partition.own_end_offset:
             insort(self._own, wait, key=_END_OFFSET)
         else:
-            self._own_part_is_done(wait)
+            self._own_part_done(wait)
 
-    def look(self) -> None:
-        """End the waits that are over, as the partition has moved on or its leadership has ended."""
+    def check(self) -> None:
+        """End the waits that are over: the partition has moved on, or its leadership has ended."""
         partition = self._partition
         is_over = not partition.is_leading
         if self._own:
             for wait in _taken(self._own, None if is_over else partition.own_end_offset):
-                self._own_part_is_done(wait)
+                self._own_part_done(wait)
         if self._following:
             for wait in _taken(self._following, None if is_over else partition.high_watermark):
                 self._end(wait)
         if is_over:
             self._alarm.cancel()
 
-    def _own_part_is_done(self, wait: AckWait) -> None:
-        """This broker holds nothing back any more: acks=all goes on to wait for the followers."""
+    def _own_part_done(self, wait: AckWait) -> None:
+        """This broker's own part is done: acks=all goes on to wait for the followers."""
         partition = self._partition
         if (
             wait.acks != ALL
@@ -122,7 +122,7 @@ class AckQueue:
             self._alarm.set(wait.deadline_s)
 
     def _time_out(self, now_s: float) -> float | None:
-        """End the waits whose time is up; the deadline of the next one."""
+        """End the waits whose time is up; return the deadline of the next one."""
         left, self._following = self._following, []
         next_s = None
         for wait in left:
@@ -135,19 +135,19 @@ class AckQueue:
         return next_s
 
     def _end(self, wait: AckWait) -> None:
-        if not self._over:
-            asyncio.get_running_loop().call_soon(self._call)
-        self._over.append(wait)
+        if not self._ended:
+            asyncio.get_running_loop().call_soon(self._call_ended)
+        self._ended.append(wait)
 
-    def _call(self) -> None:
-        """Tell all whose waits ended in one step: what they do then may append to the partition."""
-        over, self._over = self._over, []
-        self.count -= len(over)
-        for wait in over:
-            wait.over(self._error_of(wait))
+    def _call_ended(self) -> None:
+        """Call `ended` of all waits that ended in this step: it may append to the partition."""
+        ended, self._ended = self._ended, []
+        self.count -= len(ended)
+        for wait in ended:
+            wait.ended(self._error_of(wait))
 
     def _error_of(self, wait: AckWait) -> ErrorCode:
-        """Why what was appended is not acknowledged; NONE if it is."""
+        """Why the records are not acknowledged; NONE if they are."""
         partition = self._partition
         if partition.is_acked(wait.end_offset, wait.acks):
             if wait.acks == ALL and partition.is_leading and not partition.is_at_min_isr:
@@ -159,7 +159,7 @@ class AckQueue:
 
 
 def _taken(queue: list[AckWait], end_offset: int | None) -> list[AckWait]:
-    """Take those out of the queue that wait for no more than `end_offset`; None: all."""
+    """Remove and return the waits for `end_offset` or less; None: all of them."""
     count = len(queue) if end_offset is None else bisect_right(queue, end_offset, key=_END_OFFSET)
     taken = queue[:count]
     del queue[:count]

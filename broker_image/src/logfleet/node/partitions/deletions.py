@@ -1,7 +1,10 @@
-"""Topics that were deleted: what this broker has of them goes, and it says so; the cluster forgets a deletion when every broker has.
+"""Deletes the logs of deleted and moved partitions.
 
-Partitions that were moved away: what this broker has of them goes as well, if it sees that while it runs. After a start it is set aside
-(`node.partitions.strays`): a metadata store that was restored from before the move says the same, of logs that are all there is.
+The cluster forgets a deleted topic once every broker has confirmed that its logs are gone.
+
+The log of a partition that was moved away is deleted if this broker is running when it sees the
+move. After a start it is set aside instead (`node.partitions.strays`): a metadata store that was
+restored from before the move looks the same, and then these logs are the only ones.
 """
 
 import asyncio
@@ -22,7 +25,7 @@ CONFIRM_AGAIN_S = 1.0
 
 
 class Deletions:
-    """Of one broker. refused: confirmations that the store does not take."""
+    """The deletions of one broker. refused: confirmations that the store refused."""
 
     def __init__(self, node_id: int, store: MetadataStore, logs: ReplicaLogs) -> None:
         self.refused = RefusedWrites()
@@ -31,11 +34,14 @@ class Deletions:
         self._logs = logs
 
     def due(self, image: ClusterImage) -> list[DeletedTopic]:
-        """Those that this broker has yet to confirm."""
+        """The deleted topics that this broker has yet to confirm."""
         return [each for each in image.deleted.values() if self._node_id in each.brokers]
 
     def moved(self, topic: Topic, indexes: Iterable[int]) -> set[int]:
-        """Those of the topic's partitions that are other brokers' by now. indexes: of which this broker has, or may have, a log."""
+        """The topic's partitions that were moved to other brokers.
+
+        indexes: partitions of which this broker has, or may have, a log.
+        """
         return {
             index
             for index in indexes
@@ -44,14 +50,17 @@ class Deletions:
         }
 
     async def carry_out_moved(self, topic: Topic, index: int) -> None:
-        """Return once the partition's log is gone for good. Raises OSError: then it may be there."""
+        """Return once the partition's log is gone for good.
+
+        Raises OSError: the log may still be there.
+        """
         if await self._logs.delete_one(topic, index):
             log.info("moved_away", topic=topic.name, partition=index)
 
     async def carry_out(self, deleted: DeletedTopic) -> bool:
-        """Delete the logs for good, and confirm it. False: the store refuses the confirmation, carry it out again later.
+        """Delete the logs for good, and confirm it. False: the store refused, call it again later.
 
-        Raises OSError: then nothing is confirmed, as some logs may be there.
+        Raises OSError: then nothing is confirmed, as some logs may still be there.
         """
         uuid = uuids.to_text(deleted.id)
         write = f"deletion of {uuid}"
@@ -70,5 +79,5 @@ class Deletions:
                 self.refused.refused(write, error)
                 return False
             else:
-                self.refused.taken(write)
+                self.refused.accepted(write)
                 return True

@@ -1,8 +1,10 @@
-"""flush.messages and flush.ms: what a topic wants durable sooner than the broker's own schedule makes it.
+"""Obeys flush.messages and flush.ms: topics whose records must be durable early.
 
-As in Kafka's UnifiedLog.append, the record that brings the unflushed ones to flush.messages is not committed, seen or acknowledged
-before they are all on disk. Kafka waits for the disk within each append; here appends that come meanwhile share the next flush. flush.ms
-bounds the age of what is not durable and holds nothing up; Kafka looks for it only every log.flush.scheduler.interval.ms, by default never.
+As in Kafka's UnifiedLog.append, once a record brings the unflushed ones to flush.messages, it is
+not committed, readable or acknowledged before they are all on disk. Kafka waits for the disk within
+each append; here, appends that arrive during a flush share the next one. flush.ms bounds the age of
+what is not durable and delays nothing; Kafka checks it only every log.flush.scheduler.interval.ms,
+by default never.
 """
 
 import asyncio
@@ -18,12 +20,18 @@ from logfleet.storage.disk_failure import Failed
 from logfleet.storage.flusher import Flusher
 
 FLUSH_PERIOD_S: Final = 5.0
-"""Every written log is flushed this often whatever its rules (`logfleet.node.partitions.maintenance`), or as often as the disk has synced them all, some at a
-time. Kafka leaves that to the kernel; a bound on what recovery has to check and a power loss can take costs one fsync per written log and period."""
+"""Every written log is flushed this often, whatever its rules (`node.partitions.maintenance`).
+
+A slow disk takes longer: a few logs are flushed at a time. Kafka leaves that to the kernel; a bound
+on what recovery has to check and a power loss can take costs one fsync per written log and period.
+"""
 
 
 class FlushRules:
-    """on_disk_failure: called when a log cannot be made durable; its partitions are led no more then, or it is tried again."""
+    """Flushes logs early, as their topics want.
+
+    on_disk_failure: called when a flush fails; a full disk is tried again.
+    """
 
     def __init__(self, flusher: Flusher, timers: TimerWheel, on_disk_failure: Failed) -> None:
         self._flusher = flusher
@@ -34,7 +42,10 @@ class FlushRules:
         self._is_closed = False
 
     def hold(self, partition: LeaderPartition) -> bool:
-        """Something was appended: whether it is committed only by `LeaderPartition.commit`, which is called once it is durable."""
+        """After an append: whether it may be committed only once it is durable.
+
+        If True, `LeaderPartition.own_part_done` is called then.
+        """
         if self._is_closed:
             return False
         log = partition.log
@@ -47,7 +58,7 @@ class FlushRules:
         return True
 
     async def close(self) -> None:
-        """Begin no flush any more; one that is under way is completed."""
+        """Start no more flushes; running ones are completed."""
         self._is_closed = True
         running = list(self._running.values())
         if running:
@@ -69,18 +80,18 @@ class FlushRules:
             self._running[partition] = task
 
     async def _flush(self, partition: LeaderPartition) -> None:
-        """Until nothing is held. What is appended in the meantime finds this running and relies on it."""
+        """Flush until nothing is held back. Appends made meanwhile rely on this running task."""
         log = partition.log
         try:
             while await self._flusher.flush_to(
                 log, log.log_end_offset, lambda: partition.is_leading
             ):
-                partition.commit(log.recovery_point)
+                partition.own_part_done(log.recovery_point)
                 if partition.own_end_offset >= log.log_end_offset:
                     return
         except OSError as error:
             self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)
-            if is_shortage(error):  # whoever waits for the flush still does
+            if is_shortage(error):  # the waiters for this flush still wait
                 self._flush_in(TRY_AGAIN_S, partition)
         finally:
             del self._running[partition]

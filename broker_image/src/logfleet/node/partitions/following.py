@@ -1,4 +1,4 @@
-"""What this broker follows: partitions of which it has a replica, where the image says that another broker leads them."""
+"""Follows partitions of which this broker has a replica and another broker is the leader."""
 
 from collections.abc import Callable
 
@@ -14,10 +14,11 @@ log = structlog.get_logger(__name__)
 
 
 class Following:
-    """broker_epoch: of the present registration, by which a follower is known to its leader; None while there is none.
+    """The partitions that this broker follows.
 
-    on_followed and on_unfollowed: called with each partition that this broker begins and ceases to follow. Another leader, or the same in
-    another epoch, is another one to follow.
+    broker_epoch: of the present registration, sent to leaders; None while there is none.
+    on_followed and on_unfollowed: called with each partition that this broker starts and stops
+    following. A new leader, or a new leader epoch, stops one and starts another.
     """
 
     def __init__(self, node_id: int, table: PartitionTable) -> None:
@@ -38,7 +39,10 @@ class Following:
         )
 
     async def follow(self, topic: Topic) -> list[int]:
-        """End what is led elsewhere or in another epoch; the indexes of what is to begin, logs that are to be hosted without a leader too."""
+        """End the roles that the topic's new state ends; return the indexes of those to begin.
+
+        These include partitions that have no leader: their logs are to be hosted too.
+        """
         starting = []
         for index, state in enumerate(topic.partitions):
             replica = self._table.replica(topic.id, index)
@@ -48,7 +52,7 @@ class Following:
                 if not follows or as_it_is != (state.leader, state.leader_epoch):
                     self.end(replica)
                 else:
-                    follows = False  # it does already
+                    follows = False  # it follows already
             is_new = replica is None and self._node_id in state.replicas
             if (follows or is_new) and (topic.id, index) not in self._table.offline:
                 starting.append(index)
@@ -56,7 +60,7 @@ class Following:
         return starting
 
     def begin(self, state: PartitionState, replica: Replica) -> None:
-        """Follow the partition, if the registration stands still and it is not followed so already."""
+        """Follow the partition, if the registration still stands and it is not followed already."""
         if not self.follows(state):
             return
         if isinstance(replica, FollowerPartition):
@@ -78,13 +82,13 @@ class Following:
             callback(followed)
 
     def end(self, followed: FollowerPartition) -> None:
-        """Follow it no more; its log is still hosted."""
+        """Stop following it; its log is still hosted."""
         self._table.add(Replica.of(followed))
         for callback in self.on_unfollowed:
             callback(followed)
 
     def resign(self) -> None:
-        """The registration is over: nothing is followed until there is another."""
+        """The registration has ended: follow nothing until there is another."""
         self.broker_epoch = None
         for replica in self._table:
             if isinstance(replica, FollowerPartition):

@@ -1,8 +1,8 @@
-"""A partition that this broker leads: its log, its leader epoch, its followers, what is committed, who waits for more.
+"""A partition that this broker leads: its log, leader epoch, followers, high watermark and waiters.
 
-Without followers what is appended is committed at once, unless the topic wants it durable first (`logfleet.node.partitions.flush_rules`)
-or its disk is held up, and it is not even written yet (`logfleet.storage.disk`). With them the rules of `logfleet.replication.leader`
-say when.
+Without followers an append is committed at once, with two exceptions: the topic wants it durable
+first (`logfleet.node.partitions.flush_rules`), or the disk is held up, and it is not even written
+(`logfleet.storage.disk`). With followers, `logfleet.replication.leader` decides when.
 """
 
 import asyncio
@@ -31,20 +31,22 @@ class NotLeading(Exception):
 
 
 class CommitRule(Protocol):
-    """What may stand between a record in the log and its being committed."""
+    """May delay the commit of records that are in the log."""
 
     def hold(self, partition: "LeaderPartition", /) -> bool:
-        """Whether what was just appended waits for `LeaderPartition.commit`."""
+        """Whether what was just appended waits for `LeaderPartition.own_part_done`."""
 
 
 class LeaderPartition(Replica):
     """One partition of a topic, from the moment this broker leads it until it stops doing so.
 
-    high_watermark: consumers see no more. is_internal: clients may not write to it.
-    replicas_state: what is known of its replicas. It changes by methods of this class only, as what waits for it must be told.
-    has_followers: whether it has other replicas; is_at_min_isr: whether enough of them are in sync for acks=all.
-    refused_in: the last partition epoch in which acks=all was refused for that. epoch_start_offset: where the log ended when leading began. bytes_in: appended since then; last_writer: the
-    client id of the one who appended last. ack_queue: who waits for an acknowledgement.
+    high_watermark: consumers read nothing beyond it. is_internal: clients may not write to it.
+    replicas_state: the state of all replicas. Change it only by methods of this class: they wake
+    the waiters. has_followers: whether there are other replicas; is_at_min_isr: whether enough of
+    them are in sync for acks=all. refused_in: the last partition epoch in which acks=all was
+    refused for that. epoch_start_offset: the log end offset when this leadership began. bytes_in:
+    appended since then; last_writer: the client id of the last append. ack_queue: producers that
+    wait for an acknowledgement.
     """
 
     __slots__ = (
@@ -99,7 +101,7 @@ class LeaderPartition(Replica):
         self._starts_moved: list[asyncio.Future[None]] = []
         self._waiters: set[Waiter] = set()
         self._append_waiters: set[Waiter] = set()
-        self._look_at_replicas()
+        self._replicas_changed()
         log.on_start_moved = self._log_start_moved
 
     @property
@@ -109,12 +111,12 @@ class LeaderPartition(Replica):
 
     @property
     def own_end_offset(self) -> int:
-        """Below it all is in this broker's log, and on its disk where the topic wants that."""
+        """Everything below it is in this broker's log, and on its disk if the topic wants that."""
         return max(self._own_end, self.high_watermark)
 
     @property
     def appends_at_once(self) -> bool:
-        """Whether this broker holds nothing back, nor will what is appended now: all that it may wait for are followers."""
+        """Whether this broker delays no append: only followers may have to be waited for."""
         log = self.log
         return not (log.has_flush_rules or log.disk.is_held_up) and (
             self.high_watermark == log.log_end_offset
@@ -123,12 +125,15 @@ class LeaderPartition(Replica):
 
     @property
     def is_high_watermark_behind(self) -> bool:
-        """Whether less is known to be committed than there was when leading began, and so perhaps less than the leader before has told (KIP-207)."""
+        """Whether the high watermark is below the log end offset at which leadership began.
+
+        If so, the leader before may have reported a higher one (KIP-207).
+        """
         return self.high_watermark < self.epoch_start_offset
 
     @property
     def traffic(self) -> Traffic:
-        """What went in and out since leading began."""
+        """Bytes and records in and out since leadership began."""
         messages_in = self.log.log_end_offset - self.epoch_start_offset
         return Traffic(self.bytes_in, self.bytes_out, messages_in)
 
@@ -139,7 +144,8 @@ class LeaderPartition(Replica):
     ) -> AppendResult | BatchRefusal | NeedsThread:
         """Append one batch from a client; see PartitionLog.append_as_leader. Raises OSError.
 
-        It is committed if it lies below the high watermark afterwards; else `wait_committed` tells when it is.
+        It is committed if it lies below the high watermark afterwards; else wait by
+        `wait_committed`.
         """
         assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
@@ -163,43 +169,46 @@ class LeaderPartition(Replica):
                 return result
             self.high_watermark = end_offset
             if self._uncommitted or self.ack_queue.count:
-                self.commit(end_offset)
+                self.own_part_done(end_offset)
             if self._waiters:
                 for waiter in tuple(self._waiters):
                     waiter.committed(size)
         return result
 
     def _waits_for_flush(self) -> bool:
-        """Whether what is appended is committed only once it is durable."""
+        """Whether what was appended is committed only once it is durable."""
         return self._rule is not None and self._rule.hold(self)
 
     def _written(self, end_offset: int, size: int) -> None:
-        """A batch that ends at `end_offset` is written, and all before it: followers may have it."""
+        """The batch of `size` bytes that ends at `end_offset` is written: followers may read it."""
         if self.is_current:
             for waiter in tuple(self._append_waiters):
                 waiter.appended(size)
             if not self._waits_for_flush():
-                self.commit(end_offset)
+                self.own_part_done(end_offset)
 
-    def commit(self, end_offset: int) -> None:
-        """For all that this broker does, what was appended below `end_offset` is committed: it is once all others that count have it."""
+    def own_part_done(self, end_offset: int) -> None:
+        """Everything below `end_offset` is written here.
+
+        It is committed once the in-sync followers have it too.
+        """
         self._own_end = max(self.own_end_offset, end_offset)
         self.replicas_state.appended(self._own_end)
         self._committed()
 
     def _committed(self) -> None:
-        """The high watermark, or this broker's own part in it, has moved: whoever waits for that is told."""
+        """The high watermark, or this broker's own end offset, has moved: wake the waiters."""
         before, self.high_watermark = self.high_watermark, self.replicas_state.high_watermark
         size = 0
         if before < min(self.high_watermark, self.epoch_start_offset):
-            # of an earlier leader, and never counted: no less than what is new
+            # The records of an earlier leader were never counted: use an upper bound.
             size = self.log.size
         size += self._uncommitted.take(self.high_watermark)
         if size:
             for waiter in tuple(self._waiters):
                 waiter.committed(size)
         if self.ack_queue.count:
-            self.ack_queue.look()
+            self.ack_queue.check()
 
     # Replicas
 
@@ -212,7 +221,10 @@ class LeaderPartition(Replica):
         *,
         now_ms: int,
     ) -> ErrorCode:
-        """A follower fetches from `offset` on, in this leader epoch and without diverging; see LeaderReplicas.fetched. now_ms: monotonic."""
+        """A follower fetches from `offset`, in this leader epoch; its log does not diverge.
+
+        See LeaderReplicas.fetched. now_ms: monotonic.
+        """
         moved = self.replicas_state.fetched(
             replica, broker_epoch, offset, log_start_offset, now_ms=now_ms
         )
@@ -227,30 +239,30 @@ class LeaderPartition(Replica):
     def isr_change(self, now_ms: int, is_eligible: Callable[[int, int], bool]) -> IsrChange | None:
         """The ISR that should be written; see LeaderReplicas.isr_change."""
         change = self.replicas_state.isr_change(now_ms, is_eligible)
-        self._look_at_replicas()
+        self._replicas_changed()
         return change
 
     def isr_won(self, revision: int) -> None:
-        """The change in flight was written."""
+        """The ISR change in flight was written."""
         self.replicas_state.won(revision)
-        self._look_at_replicas()
+        self._replicas_changed()
 
     def isr_lost(self, state: PartitionValue | None, revision: int) -> bool:
-        """The change in flight was not; see LeaderReplicas.lost."""
+        """The ISR change in flight was not written; see LeaderReplicas.lost."""
         still_leads = self.replicas_state.lost(state, revision)
-        self._look_at_replicas()
+        self._replicas_changed()
         return still_leads
 
     def learned(self, state: PartitionValue, revision: int) -> bool:
         """The image shows this state; see LeaderReplicas.learned."""
-        # without followers it was not told of each append
+        # while there were no followers, appends did not update it
         self.replicas_state.appended(self.own_end_offset)
         still_leads = self.replicas_state.learned(state, revision)
-        self._look_at_replicas()
+        self._replicas_changed()
         return still_leads
 
-    def _look_at_replicas(self) -> None:
-        """Others may count from now on."""
+    def _replicas_changed(self) -> None:
+        """The set of replicas changed: recompute what depends on it."""
         self.has_followers = bool(self.replicas_state.followers)
         self.is_at_min_isr = self.replicas_state.is_at_min_isr
         self._committed()
@@ -259,10 +271,11 @@ class LeaderPartition(Replica):
     # Deleting
 
     def delete_records(self, offset: int) -> int | ErrorCode:
-        """Let the log begin at `offset` (-1: at the high watermark), never before where it began; where it begins then.
+        """Move the log start offset up to `offset` (-1: high watermark); return where it is then.
 
-        Only committed records of a log whose cleanup.policy has delete go: OFFSET_OUT_OF_RANGE, POLICY_VIOLATION. Not yet durable.
-        Source: Partition.deleteRecordsOnLeader (KIP-107).
+        Only committed records of a log whose cleanup.policy has delete can be deleted; else
+        OFFSET_OUT_OF_RANGE or POLICY_VIOLATION. It is not durable yet. Source:
+        Partition.deleteRecordsOnLeader (KIP-107).
         """
         if not self.log.config.deletes:
             return ErrorCode.POLICY_VIOLATION
@@ -274,11 +287,11 @@ class LeaderPartition(Replica):
         return self.log.log_start_offset
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The earliest log start of all live replicas: what lies before it is gone everywhere."""
+        """The lowest log start offset of all live replicas."""
         return self.replicas_state.low_watermark(self.log.log_start_offset, is_alive)
 
     async def wait_deleted(self, offset: int, is_alive: Callable[[int], bool]) -> None:
-        """Return once no live replica begins before `offset`. Raises NotLeading."""
+        """Return once no live replica starts before `offset`. Raises NotLeading."""
         while self.is_current and self.low_watermark(is_alive) < offset:
             moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._starts_moved.append(moved)
@@ -297,7 +310,11 @@ class LeaderPartition(Replica):
     # Waiting
 
     def is_acked(self, end_offset: int, acks: int) -> bool:
-        """Whether what was appended below `end_offset` may be acknowledged: to acks=1 once this broker's part is done, else once it is committed."""
+        """Whether the records below `end_offset` may be acknowledged.
+
+        With acks=1 they may once this broker's own part is done, with acks=all once they are
+        committed.
+        """
         return end_offset <= (self.high_watermark if acks == ALL else self.own_end_offset)
 
     async def wait_committed(self, end_offset: int) -> None:
@@ -312,15 +329,15 @@ class LeaderPartition(Replica):
         if not self.is_current:
             raise NotLeading(f"{self.topic}-{self.index}")
 
-    def wait(self, waiter: Waiter) -> None:
-        """Tell the waiter of all that is committed, and of what else it can hear of, until `forget`."""
+    def add_waiter(self, waiter: Waiter) -> None:
+        """Notify the waiter of commits and other events (`Waiter`), until `remove_waiter`."""
         self._waiters.add(waiter)
 
-    def wait_for_appends(self, waiter: Waiter) -> None:
-        """As `wait`, of what is written: for followers."""
+    def add_append_waiter(self, waiter: Waiter) -> None:
+        """As `add_waiter`, but notify of what is written: for followers."""
         self._append_waiters.add(waiter)
 
-    def forget(self, waiter: Waiter) -> None:
+    def remove_waiter(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
         self._append_waiters.discard(waiter)
 
@@ -328,11 +345,11 @@ class LeaderPartition(Replica):
         return self._waiters | self._append_waiters
 
     def end(self) -> None:
-        """Leadership ended: whoever waits is told."""
+        """Leadership ended: notify all waiters."""
         super().end()
         for waiter in self._all_waiters():
             waiter.leadership_lost()
-        self.ack_queue.look()
+        self.ack_queue.check()
         self._wake_deletions()
 
 

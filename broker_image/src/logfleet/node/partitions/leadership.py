@@ -1,10 +1,11 @@
-"""What this broker leads: a partition only if the image says so for its present registration.
+"""Leads a partition only if the image gives it to this broker's present registration.
 
 It serves the partition once the new leader epoch is on disk (KAFKA-16541).
 
-While the metadata store does not answer, a partition for which nobody vouches is suspended (`logfleet.node.cluster.failsafe`): this broker
-stops leading it, but keeps what it knew of the replicas. If the store answers again and the registration still stands, it goes
-on with that in the same leader epoch.
+While the metadata store does not answer, a partition for which other brokers do not confirm this
+leader is suspended (`logfleet.node.cluster.failsafe`): this broker stops leading it, but keeps the
+state of the replicas. If the store answers again and the registration still stands, it goes on with
+that state in the same leader epoch.
 """
 
 import asyncio
@@ -28,15 +29,17 @@ log = structlog.get_logger(__name__)
 
 Key = tuple[bytes, int]
 """Topic id and index of a partition."""
-# Leader epochs written at the same time in one log directory.
+# Writes of leader epochs in parallel in one log directory.
 EPOCH_WRITES_MAX = 8
 LAG_MAX_MS = 30_000
 
 
 class Leadership:
-    """rule: for all partitions led here. lag_max_ms: replica.lag.time.max.ms. broker_epoch: of the present registration, None while there is none.
+    """The partitions that this broker leads.
 
-    on_led and on_lost: called with each partition that this broker begins and ceases to lead.
+    rule: for all of them. lag_max_ms: replica.lag.time.max.ms. broker_epoch: of the present
+    registration, None while there is none. on_led and on_lost: called with each partition that this
+    broker starts and stops leading.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class Leadership:
 
     @property
     def member(self) -> Member | None:
-        """This very registration, None while there is none."""
+        """The present registration, None while there is none."""
         return None if self.broker_epoch is None else (self._node_id, self.broker_epoch)
 
     def leads(self, state: PartitionState) -> bool:
@@ -76,7 +79,10 @@ class Leadership:
         )
 
     def leads_its_own(self, image: ClusterImage) -> bool:
-        """Whether this broker is active and given all the partitions that nobody else could lead, but for those that are offline."""
+        """Whether this broker is active and leads all partitions of which it has the only replica.
+
+        Those that are offline do not count.
+        """
         broker = image.brokers.get(self._node_id)
         if broker is None or broker.epoch != self.broker_epoch or not broker.is_active:
             return False
@@ -88,7 +94,7 @@ class Leadership:
         )
 
     async def follow(self, topic: Topic) -> list[int]:
-        """End what is led elsewhere or in another epoch; the indexes of what is to begin."""
+        """End the leaderships that the topic's new state ends; return the indexes to begin."""
         starting = []
         for index, state in enumerate(topic.partitions):
             partition = self._table.get_by_id(topic.id, index)
@@ -116,9 +122,9 @@ class Leadership:
         """Lead the partition once its leader epoch is on disk, if it is still to be led in it then.
 
         newest: its state by the newest image, None if it is not hosted here any more. The disk may
-        take long, and images come meanwhile. Raises OSError.
-        No leader epoch is led twice (Kafka: Partition.makeLeader), except by `resume`: an answer of
-        the store may end it sooner than the image does.
+        take long, and images arrive meanwhile. Raises OSError. No leader epoch is led twice (Kafka:
+        Partition.makeLeader), except by `resume`: an answer of the store may end it sooner than the
+        image does.
         """
         key = (replica.topic_id, replica.index)
         if state.leader_epoch <= replica.led_epoch and key not in self._resuming:
@@ -129,7 +135,7 @@ class Leadership:
         self._table.unstarted.discard(key)
         written, now = state.leader_epoch, newest()
         if now is None or now.leader_epoch != written or not self.leads(now):
-            return  # as when the registration ended meanwhile
+            return  # for example, the registration has ended
         state = now
         kept = self._resuming.pop(key, None)
         if kept is not None and kept.learned(state, state.revision):
@@ -138,7 +144,7 @@ class Leadership:
             self._lead(replica, self._new_replicas(state, replica))
 
     def _new_replicas(self, state: PartitionState, replica: Replica) -> LeaderReplicas:
-        """What the leader of a new leader epoch knows: nothing but the image and its own log."""
+        """The state at the start of a leader epoch: only what the image and the own log show."""
         return LeaderReplicas(
             self._node_id,
             state,
@@ -168,7 +174,7 @@ class Leadership:
             callback(partition)
 
     def end(self, partition: LeaderPartition) -> None:
-        """Lead it no more; its log is still hosted."""
+        """Stop leading the partition; its log is still hosted."""
         self._table.add(Replica.of(partition))
         log.debug("no_longer_leading", topic=partition.topic, partition=partition.index)
         for callback in self.on_lost:
@@ -176,22 +182,23 @@ class Leadership:
 
     @property
     def suspended(self) -> int:
-        """How many partitions are suspended."""
+        """The number of suspended partitions."""
         return len(self._suspended)
 
     def suspend(self, partition: LeaderPartition) -> None:
-        """Stop leading the partition for now; after `resume` this broker may go on in the same leader epoch.
+        """Stop leading the partition for now; `resume` may continue it in the same leader epoch.
 
-        What is known of the replicas is kept: a change of the ISR that is in flight may be written at any time, and its
-        members count until that is settled (KIP-497).
+        It keeps the state of the replicas: an ISR change in flight may be written at any time, and
+        its members count until that is settled (KIP-497).
         """
         self._suspended[partition.topic_id, partition.index] = partition.replicas_state
         self.end(partition)
 
     def resume(self, may_lead: Callable[[Key, LeaderReplicas], bool]) -> set[bytes]:
-        """Let suspended partitions begin again; the ids of their topics, to be applied by the present image.
+        """Resume suspended partitions; return the ids of their topics, to apply the image to again.
 
-        may_lead: which of them. Those with a change of the ISR in flight stay suspended until it is settled.
+        may_lead: which to resume. Those with an ISR change in flight stay suspended until it is
+        settled.
         """
         resumed = {
             key: kept
@@ -204,7 +211,7 @@ class Leadership:
         return {topic_id for topic_id, _ in resumed}
 
     def resign(self) -> None:
-        """The registration is over: nothing is led until there is another."""
+        """The registration has ended: lead nothing until there is another."""
         self.broker_epoch = None
         self._suspended.clear()
         self._resuming.clear()

@@ -1,4 +1,4 @@
-"""From a topic's configuration, as it is set in the cluster, to what its logs obey on this broker."""
+"""Turns a topic's configuration in the cluster into the LogConfig of its logs on this broker."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -42,7 +42,10 @@ RECOVERY_THREADS_MAX: Final = 64
 
 
 class LogConfigs:
-    """The LogConfig of each topic. Keeps the defaults until the broker's own configuration changes."""
+    """The LogConfig of each topic.
+
+    Caches the defaults until the broker's own configuration changes.
+    """
 
     def __init__(self, node_id: int, static: Mapping[str, str]) -> None:
         self._node_id = node_id
@@ -52,27 +55,31 @@ class LogConfigs:
         self._latest: tuple[Mapping[str, str], LogConfig] | None = None
 
     def may_differ(self, image: ClusterImage) -> bool:
-        """Whether the defaults of topics that `image` means are other ones than `of` last used."""
+        """Whether `image` gives topics other defaults than those that `of` last used."""
         layers = layers_of(self._static, image, self._node_id)
         return self._layers is None or Piece.LOGS in pieces_to_tell(self._layers, layers)
 
     def of(self, image: ClusterImage, topic: str) -> LogConfig:
-        """What the topic's logs obey by `image`; the broker's defaults if it does not exist there."""
+        """The LogConfig of the topic by `image`; the broker's defaults if it is not there."""
         layers = layers_of(self._static, image, self._node_id)
         if layers != self._layers:
             self._layers = layers
             self._defaults = topic_defaults(in_force(layers)[0])
             self._latest = None
-        known = image.topic(topic)
-        overrides = known.configs if known else {}
-        # Logs are opened in the order of their topics, and a topic may have a thousand partitions.
+        existing = image.topic(topic)
+        overrides = existing.configs if existing else {}
+        # A cache of one: logs are opened topic by topic, and a topic may have a thousand
+        # partitions.
         if self._latest is None or self._latest[0] != overrides:
             usable = _usable(topic, overrides)
             self._latest = overrides, log_config(topic_values(usable, self._defaults))
         return self._latest[1]
 
     def recovery_threads(self, image: ClusterImage) -> int:
-        """How many logs of one directory are opened at the same time, and closed if that is more than otherwise (num.recovery.threads.per.data.dir)."""
+        """How many logs of a directory are opened in parallel (num.recovery.threads.per.data.dir).
+
+        At shutdown as many are closed in parallel, if that is more than by default.
+        """
         layers = in_force(layers_of(self._static, image, self._node_id))[0]
         threads = _RECOVERY_THREADS.parse(layers.effective(_RECOVERY_THREADS.name))
         assert isinstance(threads, int), "it is a number"
@@ -80,7 +87,10 @@ class LogConfigs:
 
 
 def _usable(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Without values that nothing could obey, which nobody can have set through a broker: they count as not set, as a broker's do (`in_force`)."""
+    """The overrides without values that do not parse: these count as not set, as in `in_force`.
+
+    A broker refuses such values: they got into the store some other way.
+    """
     usable = {}
     for name in TOPIC_KEYS.keys() & overrides.keys():
         text = overrides[name]

@@ -1,7 +1,8 @@
-"""Moves of this broker's replicas between its log directories, as they are asked for by AlterReplicaLogDirs (KIP-113).
+"""Moves this broker's replicas between its log directories, by AlterReplicaLogDirs (KIP-113).
 
-One log at a time is moved, the others wait in the order in which they were asked for; Kafka moves as many as it has directories. A move lives as long
-as the broker's process: one that was interrupted by a stop has to be asked for again, where Kafka goes on with the copy it finds.
+One log at a time is moved, the others wait in the order of the requests; Kafka moves as many as it
+has directories. A move ends with the broker's process: after a restart it has to be requested
+again, where Kafka goes on with the copy it finds.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ _ANY_HEX: Final = "0" * 32
 
 
 class Future(msgspec.Struct, frozen=True):
-    """A copy that is being made, or is to be: its bytes, and how many offsets it is behind the log."""
+    """A copy that is being made, or queued: its size in bytes, and how many offsets it lags."""
 
     partition: TopicPartition
     size: int
@@ -40,7 +41,7 @@ class Future(msgspec.Struct, frozen=True):
 
 
 class LogMoves:
-    """on_disk_failure: called when a directory has refused something that a move needed; the move is over then."""
+    """The moves of one broker. on_disk_failure: called when a disk error has ended a move."""
 
     def __init__(
         self,
@@ -67,14 +68,16 @@ class LogMoves:
             disk_space.full.__contains__,
         )
         self._wanted: dict[TopicPartition, LogDir] = {}
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
 
-    def ask(self, name: TopicPartition, path: str) -> ErrorCode:
-        """The replica's log is to be in the log directory at this absolute path; what is under way to another one is given up.
+    def request(self, name: TopicPartition, path: str) -> ErrorCode:
+        """Move the replica's log to the log directory at this absolute path.
 
-        NONE: it is there, or will be. REPLICA_NOT_AVAILABLE: it is not here, and should it come, it is made there. Errors:
-        INVALID_TOPIC_EXCEPTION (the name is too long), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (the directory or the replica is offline),
-        UNKNOWN_TOPIC_OR_PARTITION. Source: ReplicaManager.alterReplicaLogDirs.
+        A move to another one is cancelled. NONE: it is there, or will be. REPLICA_NOT_AVAILABLE:
+        this broker has no such replica; if it gets one, the log is made there. Errors:
+        INVALID_TOPIC_EXCEPTION (the name is too long), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (the
+        directory or the replica is offline), UNKNOWN_TOPIC_OR_PARTITION. Source:
+        ReplicaManager.alterReplicaLogDirs.
         """
         if future_directory(name, _ANY_HEX) is None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -85,18 +88,18 @@ class LogMoves:
         if self._wanted.get(name) not in {None, target}:
             del self._wanted[name]
         if self._replica(name) is None:
-            error = self._table.why_not(name.topic, name.partition)
+            error = self._table.error_for(name.topic, name.partition)
             if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._log_dirs.prefer(name, target)
                 return ErrorCode.REPLICA_NOT_AVAILABLE
             return error
         if self._log_dirs.dir_of(name) is not target:
             self._wanted.setdefault(name, target)
-            self._asked.set()
+            self._requested.set()
         return ErrorCode.NONE
 
     def futures(self, log_dir: LogDir) -> Iterator[Future]:
-        """What is on its way into this directory."""
+        """The moves into this directory that run or wait."""
         for name, target in self._wanted.items():
             replica = self._replica(name)
             if target is not log_dir or replica is None or name in log_dir.logs:
@@ -107,11 +110,11 @@ class LogMoves:
             yield Future(name, size, replica.log.log_end_offset - begin)
 
     async def run(self) -> None:
-        """Move what is asked for until cancelled."""
+        """Carry out the requested moves until cancelled."""
         while True:
             if not self._wanted:
-                self._asked.clear()
-                await self._asked.wait()
+                self._requested.clear()
+                await self._requested.wait()
             name, target = next(iter(self._wanted.items()))
             replica = self._replica(name)
             if replica is not None and self._log_dirs.dir_of(name) is not None:
@@ -141,7 +144,7 @@ class LogMoves:
             log.info("log_moved", partition=str(name), path=target.path, seconds=seconds)
 
     def _require_room(self, partition_log: PartitionLog, target: LogDir) -> None:
-        """What would fill the disk up is not begun. Raises NotMoved."""
+        """Refuse a move that would fill up the disk. Raises NotMoved."""
         room = self._disk_space.rooms.get(target.path)
         if room is not None and partition_log.size > room.free_bytes:
             free = f"{room.free_bytes} bytes are free, its log has {partition_log.size}"

@@ -1,4 +1,7 @@
-"""The work on this broker's logs that goes on beside requests: retention and flushing, room on disks, moves between directories, compaction."""
+"""The background work on this broker's logs.
+
+Retention and flushing, disk space, moves between directories, compaction.
+"""
 
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -21,7 +24,11 @@ from logfleet.storage.log_dirs import LogDirs
 
 
 class LogTasks:
-    """maintenance, log_moves, cleaner: each a task once `start` was called; cleaner is None where log.cleaner.enable is false."""
+    """Makes and starts the background tasks.
+
+    maintenance, log_moves, cleaner: each a task after `start`. cleaner is None where
+    log.cleaner.enable is false.
+    """
 
     def __init__(
         self,
@@ -69,7 +76,7 @@ class LogTasks:
             )
 
     def start(self, spawn: Callable[[str, Coroutine[Any, Any, None]], None]) -> None:
-        """Run each for as long as the broker lives."""
+        """Run each task for as long as the broker lives."""
         spawn("maintenance", self.maintenance.run())
         spawn("disk space", self._disk_space.run())
         spawn("log moves", self.log_moves.run())

@@ -1,4 +1,4 @@
-"""What a broker does with its logs from time to time: retention, flushes, checkpoints, forgotten producers, removals.
+"""Periodic work on a broker's logs: retention, flushes, checkpoints, expiry of producers, removals.
 
 All of it walks over many partitions, so it runs in slices; what waits for the disk runs in the
 flusher's threads.
@@ -34,14 +34,14 @@ log = structlog.get_logger(__name__)
 
 PRODUCER_EXPIRY_PERIOD_S: Final = 600.0
 PRODUCERS_AT_ONCE: Final = 1000
-"""Looked at in one step, which is a fraction of a millisecond."""
+"""Producers that are checked in one step, which takes a fraction of a millisecond."""
 REMOVAL_PERIOD_S: Final = 10.0
 
 
 class Maintenance:
-    """on_disk_failure: called when a log directory can no longer be trusted.
+    """The periodic work of one broker. producer_id_expiration_ms: may change at any time.
 
-    producer_id_expiration_ms: may change at any time.
+    on_disk_failure: called when a log directory can no longer be trusted.
     """
 
     def __init__(
@@ -69,17 +69,20 @@ class Maintenance:
         self._checkpointed_s: dict[str, float] = {}  # when they were last written, monotonic
 
     async def update(self, layers: BrokerLayers) -> None:
-        """What these values mean for it holds from now on."""
+        """Use the configuration's new values from now on."""
         self.producer_id_expiration_ms = int(layers.effective("producer.id.expiration.ms") or 0)
 
     @property
     def flush_period_s(self) -> float:
-        """How often logs are looked at: as log.flush.scheduler.interval.ms says where that is more often than we do by ourselves."""
+        """FLUSH_PERIOD_S, or log.flush.scheduler.interval.ms if that is less."""
         return min(FLUSH_PERIOD_S, max(1, self._config.log_flush_scheduler_interval_ms) / 1000)
 
     @property
     def checkpoint_period_s(self) -> float | None:
-        """How often recovery points are written that flush.messages has moved; None if that is no more often than `flush` does it."""
+        """How often to write the recovery points that flush.messages has moved.
+
+        None if `flush` writes them as often.
+        """
         asked_s = max(1, self._config.log_flush_offset_checkpoint_interval_ms) / 1000
         return asked_s if asked_s < self.flush_period_s else None
 
@@ -101,9 +104,10 @@ class Maintenance:
             await work()
 
     async def flush(self) -> None:
-        """Make durable what was written since the last time, THREADS logs at a time, then write the checkpoints.
+        """Make durable what was written since the last time, then write the checkpoints.
 
-        A pass that takes longer than FLUSH_PERIOD_S writes them in between, too: each tells of what is durable by then.
+        It flushes THREADS logs at a time. A pass that takes longer than FLUSH_PERIOD_S also writes
+        checkpoints in between, of what is durable by then.
         """
         async with asyncio.TaskGroup() as tasks:
             for log_dir in self._log_dirs:
@@ -120,7 +124,7 @@ class Maintenance:
     async def _flush_some(
         self, log_dir: LogDir, rest: Iterator[tuple[TopicPartition, PartitionLog]]
     ) -> None:
-        """Flush those of `rest` that nobody else takes before, until the directory fails."""
+        """Flush the logs of `rest` that no other task takes first, until the directory fails."""
         for name, partition_log in rest:
             await self._slices.breathe()
             if log_dir not in self._log_dirs.dirs:
@@ -128,10 +132,11 @@ class Maintenance:
             if self._is_due(partition_log):
                 async with self._slots:
                     await self._flusher.until_idle(partition_log)
-                    if log_dir.logs.get(name) is partition_log:  # else another may be there now
+                    if log_dir.logs.get(name) is partition_log:  # else another log has its name now
                         await self._flush(name, partition_log)
                 self._moved.add(log_dir.path)
-            high_watermark = self._table.high_watermark_of(name)  # followers move it after a flush
+            # it may have moved since the flush, by followers
+            high_watermark = self._table.high_watermark_of(name)
             if (
                 partition_log.recovery_point > partition_log.checkpointed_point
                 or high_watermark not in {None, log_dir.high_watermarks.get(name)}
@@ -142,7 +147,7 @@ class Maintenance:
 
     @staticmethod
     def _is_due(partition_log: PartitionLog) -> bool:
-        """Whether there is something to flush, and flush.ms, where it is set, is over since the last time."""
+        """Whether there is something to flush; if flush.ms is set, it must have passed too."""
         if not partition_log.unflushed:
             return False
         flush_ms = partition_log.config.flush_ms
@@ -167,7 +172,7 @@ class Maintenance:
             await self._checkpoint(log_dir)
 
     async def _checkpoint(self, log_dir: LogDir) -> None:
-        """Write the checkpoints of a directory that is in use, if what they tell has changed."""
+        """Write the checkpoints of a directory that is in use, if they have changed."""
         if log_dir.path not in self._moved or log_dir not in self._log_dirs.dirs:
             return
         self._moved.discard(log_dir.path)
@@ -180,21 +185,24 @@ class Maintenance:
                 self._on_disk_failure(name, error)
 
     async def apply_retention(self) -> None:
-        """Remove segments that time and size no longer allow, on followers too (Kafka: LogManager.cleanupLogs)."""
+        """Remove segments beyond the limits of time and size (Kafka: LogManager.cleanupLogs).
+
+        Followers do it too.
+        """
         for replica in self._table:
             await self._slices.breathe()
-            while replica.is_current and await self._removed_some(replica):
+            while replica.is_current and await self._retention_step(replica):
                 await self._slices.breathe()
 
-    async def _removed_some(self, replica: Replica) -> bool:
-        """A step of a replica's retention; whether there may be another."""
+    async def _retention_step(self, replica: Replica) -> bool:
+        """One step of a replica's retention; whether there may be another."""
         try:
             await learn_oldest_times(replica.log, self._flusher.run)
             if not replica.is_current:
                 return False
             done = replica.log.apply_retention(now_ms(), replica.high_watermark)
         except OSError as error:
-            if replica.is_current:  # else its files may be gone for a good reason
+            if replica.is_current:  # else its files may have been deleted with the role
                 self._on_disk_failure(TopicPartition(replica.topic, replica.index), error)
             return False
         if done is not None and done.count:
@@ -209,7 +217,7 @@ class Maintenance:
         return done is not None
 
     async def expire_producers(self) -> None:
-        """Forget idempotent producers that wrote nothing for producer.id.expiration.ms."""
+        """Remove idempotent producers that wrote nothing for producer.id.expiration.ms."""
         for replica in self._table:
             await self._slices.breathe()
             states = replica.log.producers.states

@@ -1,4 +1,7 @@
-"""Log directories that are on record and not there: what they may hold is offline (`control.log_directories` says why)."""
+"""Takes partitions offline whose logs may be in a missing log directory.
+
+`control.log_directories` gives the reasons.
+"""
 
 from collections.abc import Iterator
 
@@ -17,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class MissingDirectories:
-    """Of one broker. record: names all that may hold logs of it."""
+    """The missing directories of one broker. record: names all that may hold logs of it."""
 
     def __init__(
         self,
@@ -32,49 +35,50 @@ class MissingDirectories:
         self._offline = offline
         self._slices = Slices()
         self._lost: set[tuple[bytes, int]] = set()
-        self._are_lost_known = False
-        self._are_lost_told = False
+        self._are_lost_current = False
+        self._are_lost_logged = False
 
     @property
     def refused(self) -> RefusedWrites:
-        """Of the record."""
+        """Writes of the record that the store refused."""
         return self._record.refused
 
     @property
     def is_refused(self) -> bool:
-        """Whether `follow` was False because the store refuses the record: it is to be asked again."""
+        """Whether `follow` was False because the store refused the record: call it again later."""
         return self._record.is_refused
 
-    def look_again(self) -> None:
-        """The broker has another registration, by which other partitions are new."""
-        self._are_lost_known = False
+    def registration_changed(self) -> None:
+        """The broker has a new registration, and so other partitions count as new."""
+        self._are_lost_current = False
 
     def take_offline(self, image: ClusterImage) -> None:
-        """After loading, before it is registered: what is in a missing directory is not to be had."""
+        """After loading, before registration: take offline what is in a missing directory."""
         missing = self._record.missing(image)
         if missing:
             lost = {each for each in self._find_lost(image, None) if each is not None}
-            self._become(lost, missing)
+            self._set_lost(lost, missing)
 
     async def follow(self, image: ClusterImage, changes: Changes, broker_epoch: int | None) -> bool:
-        """Take offline what a missing directory may hold; forget one that holds nothing more. Whether logs may be made.
+        """Take offline what a missing directory may hold; return whether logs may be made.
 
-        broker_epoch: of the present registration, None while there is none.
+        A missing directory that holds nothing is removed from the record. broker_epoch: of the
+        present registration, None while there is none.
         """
         deleted = any(image.topic_by_id(topic_id) is None for topic_id in changes.topics)
         if changes.everything or deleted or any(each in changes.topics for each, _ in self._lost):
-            self._are_lost_known = False
+            self._are_lost_current = False
         forgotten: frozenset[str] = frozenset()
         missing = self._record.missing(image)
         is_current = broker_epoch is not None and image.revision >= broker_epoch
-        if missing and not self._are_lost_known:
+        if missing and not self._are_lost_current:
             lost = set()
             for each in self._find_lost(image, broker_epoch):
                 if each is not None:
                     lost.add(each)
                 await self._slices.breathe()
-            self._become(lost, missing)
-            self._are_lost_known = is_current
+            self._set_lost(lost, missing)
+            self._are_lost_current = is_current
             if is_current and not lost:
                 forgotten = missing
         if broker_epoch is None or not is_current:
@@ -83,27 +87,29 @@ class MissingDirectories:
             log.info("log_directories_forgotten", directories=sorted(forgotten))
         return await self._record.keep(image, broker_epoch, forgotten)
 
-    def _become(self, lost: set[tuple[bytes, int]], missing: frozenset[str]) -> None:
+    def _set_lost(self, lost: set[tuple[bytes, int]], missing: frozenset[str]) -> None:
         if no_more := self._lost - lost:
             log.info("lost_partitions_fewer", partitions=len(no_more), left=len(lost))
             self._offline.remove(no_more)
         self._lost = lost
         self._offline.add(lost)
-        if lost and not self._are_lost_told:
-            self._are_lost_told = True
+        if lost and not self._are_lost_logged:
+            self._are_lost_logged = True
             log.error(
                 "log_directories_missing",
                 directories=sorted(missing),
                 partitions=len(lost),
-                note="what nobody else leads stays offline: mount them again at a path of log.dirs and restart, or delete the topics",
+                note="partitions without another leader stay offline: mount the directories at a "
+                "path of log.dirs and restart, or delete the topics",
             )
 
     def _find_lost(
         self, image: ClusterImage, broker_epoch: int | None
     ) -> Iterator[tuple[bytes, int] | None]:
-        """Partitions of this broker that are not new and have no log in the directories that are there; None for any other.
+        """The broker's partitions that are not new and have no log in any present directory.
 
-        Without those that may begin empty: while a directory has failed, which may come back with what it holds, there are none.
+        Yields None for every other partition. Leaves out those that may begin empty: none may while
+        a failed directory could come back with their logs.
         """
         may_begin = broker_epoch is not None and not self._logs.log_dirs.failed
         for topic in image.topics():

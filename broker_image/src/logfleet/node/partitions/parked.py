@@ -2,7 +2,7 @@
 
 
 class Parked:
-    """fetches: wait for records. produces: wait until what they appended is committed."""
+    """The counts. fetches: wait for records. produces: wait until their records are committed."""
 
     __slots__ = ("fetches", "produces")
 

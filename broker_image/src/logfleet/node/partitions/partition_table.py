@@ -1,4 +1,7 @@
-"""The replicas of this broker; of them the partitions that it leads, found by topic name or id; and what to say of those it does not."""
+"""The replicas of this broker and the partitions that it leads, by topic name and by topic id.
+
+For a partition that it does not lead, the table gives the error to answer.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -15,20 +18,26 @@ from logfleet.wire.errors import ErrorCode
 
 
 class HostedTopic:
-    """A topic of which this broker has replicas. partitions: those that it leads. gone: the traffic of roles that are over."""
+    """A topic of which this broker has replicas.
 
-    __slots__ = ("gone", "id", "name", "partitions", "replicas")
+    partitions: those that it leads. former_traffic: the traffic of roles that have ended.
+    """
+
+    __slots__ = ("former_traffic", "id", "name", "partitions", "replicas")
 
     def __init__(self, name: str, topic_id: bytes) -> None:
         self.name = name
         self.id = topic_id
         self.partitions: dict[int, LeaderPartition] = {}
         self.replicas: dict[int, Replica] = {}
-        self.gone = Traffic()
+        self.former_traffic = Traffic()
 
 
 class Leader(msgspec.Struct, frozen=True):
-    """Where a partition is led, as far as this broker knows (KIP-951). host is None if that broker is not there."""
+    """The leader of a partition by the image (KIP-951).
+
+    host is None if that broker is not there.
+    """
 
     broker_id: int
     leader_epoch: int
@@ -38,22 +47,23 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class PartitionTable:
-    """by_name and by_id are read on every produce and fetch; they change only through `add` and `remove`.
+    """by_name and by_id are read on every produce and fetch; only `add` and `remove` change them.
 
-    gone: the traffic of topics of which it had replicas before. replicated: bytes copied from leaders, and sent to followers.
+    former_traffic: the traffic of topics that are hosted no more. replicated: bytes copied from
+    leaders, and sent to followers.
     """
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
         self.by_name: dict[str, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
-        self.gone = Traffic()
+        self.former_traffic = Traffic()
         self.replicated = Traffic()
         self.offline = OfflinePartitions()
-        self.unstarted: set[tuple[bytes, int]] = set()  # of this broker, but no room for their logs
+        self.unstarted: set[tuple[bytes, int]] = set()  # the disk has no space for their logs
 
     def __iter__(self) -> Iterator[Replica]:
-        """All replicas, whoever leads them."""
+        """All replicas, in any role."""
         for topic in list(self.by_id.values()):
             yield from list(topic.replicas.values())
 
@@ -61,18 +71,18 @@ class PartitionTable:
         return sum(len(topic.replicas) for topic in self.by_id.values())
 
     def led(self) -> Iterator[LeaderPartition]:
-        """Of them, those that this broker leads."""
+        """The replicas of which this broker is the leader."""
         for topic in list(self.by_id.values()):
             yield from list(topic.partitions.values())
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """Of all replicas."""
+        """The high watermarks of all replicas."""
         return {
             TopicPartition(replica.topic, replica.index): replica.high_watermark for replica in self
         }
 
     def high_watermark_of(self, name: TopicPartition) -> int | None:
-        """None of a partition of which this broker has no replica."""
+        """The replica's high watermark, None if this broker has no replica."""
         topic = self.by_name.get(name.topic)
         replica = None if topic is None else topic.replicas.get(name.partition)
         return None if replica is None else replica.high_watermark
@@ -83,7 +93,7 @@ class PartitionTable:
         return None if hosted is None else hosted.replicas.get(index)
 
     def add(self, replica: Replica) -> None:
-        """The replica has this role from now on; what it was before is over, and whoever waits on that is told."""
+        """The replica has this role from now on; its former role ends and notifies its waiters."""
         topic = self.by_id.get(replica.topic_id)
         if topic is None:
             topic = HostedTopic(replica.topic, replica.topic_id)
@@ -96,28 +106,26 @@ class PartitionTable:
             topic.partitions[replica.index] = replica
 
     def remove(self, replica: Replica) -> None:
-        """Host it no more, whatever its role is by now."""
+        """Stop hosting it, in whatever role it is by now."""
         topic = self.by_id[replica.topic_id]
         former = topic.replicas.pop(replica.index)
         self._end(topic, former)
         if not topic.replicas:
-            self.gone.add(topic.gone)
+            self.former_traffic.add(topic.former_traffic)
             del self.by_id[topic.id]
-            if (
-                self.by_name.get(topic.name) is topic
-            ):  # a topic of the same name may be there already
+            if self.by_name.get(topic.name) is topic:  # else a new topic has this name already
                 del self.by_name[topic.name]
 
     @staticmethod
     def _end(topic: HostedTopic, former: Replica) -> None:
         if isinstance(former, LeaderPartition):
             del topic.partitions[former.index]
-        topic.gone.add(former.traffic)
+        topic.former_traffic.add(former.traffic)
         former.end()
 
-    def forget_topic(self, topic_id: bytes) -> None:
-        """The topic was deleted: nothing of it is offline or to be started any more."""
-        self.offline.forget_topic(topic_id)
+    def remove_topic(self, topic_id: bytes) -> None:
+        """The topic was deleted: none of its partitions is offline or waits to be started."""
+        self.offline.remove_topic(topic_id)
         self.unstarted = {each for each in self.unstarted if each[0] != topic_id}
 
     def get(self, topic: str, index: int) -> LeaderPartition | None:
@@ -131,20 +139,23 @@ class PartitionTable:
         return None if hosted is None else hosted.partitions.get(index)
 
     def find(self, topic: str, index: int) -> LeaderPartition | ErrorCode:
-        """The partition by its topic's name, or why this broker does not serve it."""
+        """The partition by its topic's name, or the error to answer."""
         hosted = self.by_name.get(topic)
         if hosted is not None and (partition := hosted.partitions.get(index)) is not None:
             return partition
-        return self.why_not(topic, index)
+        return self.error_for(topic, index)
 
-    def without_leader(self, topic: str, index: int) -> Replica | None:
-        """The replica by its topic's name, if it neither leads nor follows."""
+    def leaderless_replica(self, topic: str, index: int) -> Replica | None:
+        """The replica by its topic's name, if its role is neither leader nor follower."""
         hosted = self.by_name.get(topic)
         replica = None if hosted is None else hosted.replicas.get(index)
         return None if isinstance(replica, LeaderPartition | FollowerPartition) else replica
 
     def find_in_epoch(self, topic: str, index: int, epoch: int) -> LeaderPartition | ErrorCode:
-        """As `find`, for a client that holds `epoch` for the leader epoch, or says NO_EPOCH. That it is another also followers tell (Partition.getLocalLog)."""
+        """As `find`, but checks the leader epoch that the client sent (NO_EPOCH: none).
+
+        Followers check it too (Partition.getLocalLog).
+        """
         hosted = self.by_name.get(topic)
         replica = None if hosted is None else hosted.replicas.get(index)
         if isinstance(replica, LeaderPartition | FollowerPartition):
@@ -154,21 +165,23 @@ class PartitionTable:
         return self.find(topic, index)
 
     def find_by_id(self, topic_id: bytes, index: int) -> LeaderPartition | ErrorCode:
-        """The partition by its topic's id, or why this broker does not serve it."""
+        """The partition by its topic's id, or the error to answer."""
         hosted = self.by_id.get(topic_id)
         if hosted is not None and (partition := hosted.partitions.get(index)) is not None:
             return partition
-        return self.why_not_by_id(topic_id, index)
+        return self.error_for_id(topic_id, index)
 
-    def why_not(self, topic: str, index: int) -> ErrorCode:
-        """Why this broker does not serve a partition."""
+    def error_for(self, topic: str, index: int) -> ErrorCode:
+        """The error for a partition that this broker does not serve."""
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return self._why_not(self._image().topic(topic), index, unknown)
+        return self._error_for(self._image().topic(topic), index, unknown)
 
-    def why_not_by_id(self, topic_id: bytes, index: int) -> ErrorCode:
-        return self._why_not(self._image().topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
+    def error_for_id(self, topic_id: bytes, index: int) -> ErrorCode:
+        return self._error_for(
+            self._image().topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID
+        )
 
-    def _why_not(self, topic: Topic | None, index: int, unknown: ErrorCode) -> ErrorCode:
+    def _error_for(self, topic: Topic | None, index: int, unknown: ErrorCode) -> ErrorCode:
         if topic is None:
             return unknown
         if not 0 <= index < len(topic.partitions):
@@ -178,7 +191,10 @@ class PartitionTable:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def leader_of(self, topic: Topic | None, index: int, listener: str) -> Leader | None:
-        """Who leads a partition (NO_LEADER if nobody does), and its address on the listener; None if there is no such partition."""
+        """The partition's leader (NO_LEADER: none) and its address on the listener.
+
+        None if there is no such partition.
+        """
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         state = topic.partitions[index]

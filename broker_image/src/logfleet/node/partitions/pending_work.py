@@ -1,7 +1,7 @@
-"""What images want of partitions here and is not done yet, as it may wait for a disk.
+"""Work that images want of this broker's partitions and that may wait for a disk.
 
-An image is applied without waiting for any of it, so a disk that hangs holds up its own partitions
-and no others.
+An image is applied without waiting for this work, so a disk that hangs delays its own partitions
+only.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.leadership import Key
 
 WHOLE_TOPIC: Final = -1
-"""Stands for the index in the key of work that is about a whole topic."""
+"""Takes the place of the index in the key of work on a whole topic."""
 
 
-class Wish:
+class DesiredState:
     """What one image wants of a partition or topic."""
 
     __slots__ = ("image",)
@@ -25,71 +25,77 @@ class Wish:
 
 
 class _Work:
-    """first, last: revisions of the images that have wanted it. newest: None once it is dropped."""
+    """The work on one key. first, last: revisions of the images that have wanted it.
+
+    newest: what to do, None once it is dropped.
+    """
 
     __slots__ = ("first", "last", "newest", "task")
 
     task: asyncio.Task[None]
 
-    def __init__(self, wish: Wish) -> None:
-        self.newest: Wish | None = wish
-        self.first = self.last = wish.image.revision
+    def __init__(self, desired: DesiredState) -> None:
+        self.newest: DesiredState | None = desired
+        self.first = self.last = desired.image.revision
 
 
 class PendingWork:
-    """One task for each key. What newer images want of a key replaces what is not begun yet.
+    """One task for each key. Newer images replace work on a key that has not begun.
 
-    carry_out: called with a key and a wish; returns the wish that it has fulfilled, which may be a
-    newer one by then. It is called again until that is the newest. tasks: where it runs.
+    carry_out: called with a key and its desired state; returns the one that it has brought about,
+    which may be a newer one by then. It is called again until that is the newest. tasks: where it
+    runs.
     """
 
     def __init__(
-        self, carry_out: Callable[[Key, Wish], Awaitable[Wish]], tasks: asyncio.TaskGroup
+        self,
+        carry_out: Callable[[Key, DesiredState], Awaitable[DesiredState]],
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self._carry_out = carry_out
         self._tasks = tasks
         self._by_topic: dict[bytes, dict[int, _Work]] = {}
 
     def want(self, key: Key, image: ClusterImage) -> None:
-        """Bring it in line with this image, after what is under way for the key."""
+        """Bring the key in line with this image, after the work that runs for it."""
         topic_id, index = key
-        wish = Wish(image)
+        desired = DesiredState(image)
         works = self._by_topic.setdefault(topic_id, {})
         work = works.get(index)
         if work is None:
-            work = works[index] = _Work(wish)
+            work = works[index] = _Work(desired)
             work.task = self._tasks.create_task(self._run(key, work))
         else:
-            work.newest, work.last = wish, image.revision
+            work.newest, work.last = desired, image.revision
 
-    def go_by(self, topic_id: bytes, image: ClusterImage) -> None:
-        """What is under way for the topic's partitions is to fulfil what this image wants of them.
+    def replace_image(self, topic_id: bytes, image: ClusterImage) -> None:
+        """The work that runs for the topic's partitions is to fulfil what this image wants of them.
 
         Call it before anything of the image is applied to the topic: no partition may take a role
         by an older image after that.
         """
         for work in self._by_topic.get(topic_id, {}).values():
             if work.newest is not None:
-                work.newest = Wish(image)
+                work.newest = DesiredState(image)
 
     def drop(self, topic_id: bytes, *, but: set[int]) -> None:
-        """Nothing more is wanted of the topic's partitions, except for these."""
+        """Drop the work on the topic's partitions, except for these."""
         for index, work in self._by_topic.get(topic_id, {}).items():
             if index not in but:
                 work.newest = None
 
-    def newest(self, key: Key) -> Wish | None:
+    def newest(self, key: Key) -> DesiredState | None:
         """What is wanted now; None if nothing is, or it is done."""
         topic_id, index = key
         work = self._by_topic.get(topic_id, {}).get(index)
         return None if work is None else work.newest
 
     def indexes(self, topic_id: bytes) -> set[int]:
-        """Partitions of the topic for which something is under way, dropped or not."""
+        """Partitions of the topic for which work runs, dropped or not."""
         return {index for index in self._by_topic.get(topic_id, {}) if index != WHOLE_TOPIC}
 
     async def until_done(self, revision: int, after: int) -> None:
-        """Return once all is done that images behind revision `after`, up to `revision`, want."""
+        """Return once all work is done that the images in (`after`, `revision`] want."""
         while tasks := [
             work.task for work in self._all() if work.first <= revision and work.last > after
         ]:
@@ -101,8 +107,8 @@ class PendingWork:
 
     async def _run(self, key: Key, work: _Work) -> None:
         topic_id, index = key
-        while (wish := work.newest) is not None:
-            done = await self._carry_out(key, wish)
+        while (desired := work.newest) is not None:
+            done = await self._carry_out(key, desired)
             if work.newest is done:
                 break
         del self._by_topic[topic_id][index]

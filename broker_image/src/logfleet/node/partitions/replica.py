@@ -1,7 +1,8 @@
-"""This broker's copy of a partition, whoever leads it: its log and what it knows to be committed.
+"""This broker's replica of a partition, in any role: its log and its high watermark.
 
-A role (leading, following, neither) is an object of its own for as long as it lasts: whoever holds one of a role that is over sees that.
-What the roles have in common passes on from one to the next.
+A role (leading, following, neither) is an object of its own for as long as it lasts; code that
+still holds the object of an ended role sees it by `is_current`. What the roles share passes from
+one to the next.
 """
 
 from typing import Protocol
@@ -12,11 +13,13 @@ from logfleet.storage.partition_log import PartitionLog
 
 
 class Replica:
-    """A replica that neither leads nor follows; the other roles are kinds of it.
+    """A replica that neither leads nor follows; the other roles are subclasses.
 
-    high_watermark: offset below which every record is committed (exclusive), as far as this broker knows; never outside the log.
-    leader_epoch: of the role, -1 for none; led_epoch: the newest in which this broker led, -1 for none. is_current: False once another role has taken its place, or the log is no longer hosted.
-    bytes_out: sent to consumers in this role; last_reader: the client id of the one that got the last of them.
+    high_watermark: every record below it is committed (exclusive), as far as this broker has
+    learned; never outside the log. leader_epoch: of the role, -1 for none; led_epoch: the newest in
+    which this broker led, -1 for none. is_current: False once another role has taken its place, or
+    the log is no longer hosted. bytes_out: sent to consumers in this role; last_reader: the client
+    id of the consumer that got the last of them.
     """
 
     __slots__ = (
@@ -56,7 +59,7 @@ class Replica:
 
     @staticmethod
     def of(former: "Replica") -> "Replica":
-        """What is left of a role that is over."""
+        """The replica that remains after a role has ended."""
         return Replica(
             former.topic,
             former.topic_id,
@@ -68,26 +71,29 @@ class Replica:
 
     @property
     def log_end_offset(self) -> int:
-        """Offset that the next record gets."""
+        """The offset that the next record gets."""
         return self.log.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Offset below which no transaction is open: none can be, transactions are not served."""
+        """The offset below which no transaction is open.
+
+        Transactions are not served: none is ever open.
+        """
         return self.high_watermark
 
     @property
     def traffic(self) -> Traffic:
-        """What went in and out in this role: in, it is the leader's."""
+        """Traffic in this role; only a leader counts what comes in."""
         return Traffic(bytes_out=self.bytes_out)
 
     def end(self) -> None:
-        """The role is over."""
+        """The role has ended."""
         self.is_current = False
 
 
 class Waiter(Protocol):
-    """A parked request that wants to know when a partition moves on."""
+    """A parked request that waits for news of a partition."""
 
     def committed(self, size: int) -> None:
         """Records of `size` bytes were committed: consumers may read them."""
@@ -96,16 +102,17 @@ class Waiter(Protocol):
         """Records of `size` bytes were written: followers may read them."""
 
     def log_start_moved(self) -> None:
-        """Old records went; the log starts later."""
+        """The log start offset has moved up."""
 
     def leadership_lost(self) -> None:
-        """The partition is led elsewhere, or gone."""
+        """The partition has another leader, or was deleted."""
 
 
 class FollowerPartition(Replica):
-    """A replica of a partition that the broker `leader` leads in `leader_epoch`. Consumers may read what it knows to be committed (KIP-392).
+    """A replica of a partition that the broker `leader` leads in `leader_epoch`.
 
-    lag: committed records that were still missing after the leader's last answer, -1 before the first.
+    Consumers may read below its high watermark (KIP-392). lag: committed records that were still
+    missing after the leader's last answer, -1 before the first.
     """
 
     __slots__ = ("_uncommitted", "_waiters", "lag", "leader")
@@ -128,33 +135,33 @@ class FollowerPartition(Replica):
 
     @property
     def is_following(self) -> bool:
-        """Whether it still is."""
+        """Whether this role still lasts."""
         return self.is_current
 
     def appended(self, size: int) -> None:
-        """What the log ends with now, `size` bytes of it, came from the leader."""
+        """The last `size` bytes of the log came from the leader just now."""
         self._uncommitted.add(self.log.log_end_offset, size)
 
-    def commit(self, high_watermark: int) -> None:
-        """The leader says that everything below is committed."""
+    def advance_high_watermark(self, high_watermark: int) -> None:
+        """The leader reports that everything below is committed."""
         self.high_watermark = high_watermark
         size = self._uncommitted.take(high_watermark)
         if size:
             for waiter in tuple(self._waiters):
                 waiter.committed(size)
 
-    def cut(self) -> None:
-        """The log ends earlier than it did, or begins elsewhere."""
+    def truncated(self) -> None:
+        """The log was truncated, or starts elsewhere."""
         self._uncommitted.clear()
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
-    def wait(self, waiter: Waiter) -> None:
-        """Tell the waiter of all that is committed, and of what else it can hear of, until `forget`."""
+    def add_waiter(self, waiter: Waiter) -> None:
+        """Notify the waiter of commits and other events (`Waiter`), until `remove_waiter`."""
         self._waiters.add(waiter)
 
-    wait_for_appends = wait  # nobody follows a follower
+    add_append_waiter = add_waiter  # nobody follows a follower
 
-    def forget(self, waiter: Waiter) -> None:
+    def remove_waiter(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
 
     def _log_start_moved(self) -> None:
@@ -162,7 +169,7 @@ class FollowerPartition(Replica):
             waiter.log_start_moved()
 
     def end(self) -> None:
-        """Another is followed from now on, or nobody: whoever waits is told."""
+        """This leader is followed no more: notify the waiters."""
         super().end()
         for waiter in tuple(self._waiters):
             waiter.leadership_lost()

@@ -1,7 +1,9 @@
-"""The logs of this broker's replicas, whoever leads them: found, made where none may be elsewhere, deleted.
+"""The logs of this broker's replicas: finds, makes and deletes them.
 
-A log is deleted only when the cluster says that its topic was deleted, never because the topic is not there, or that its partition has been
-moved to other brokers while this one ran; one that belongs to nothing known here is set aside and kept.
+A log is made only where no other directory may have it. It is deleted only if the cluster has
+recorded the topic's deletion, or if the partition was moved to other brokers while this one ran;
+never just because the image lacks the topic. A log that no partition of the image explains is set
+aside and kept.
 """
 
 import asyncio
@@ -23,7 +25,7 @@ from logfleet.wire import uuids
 
 
 class ReplicaLogs:
-    """log_dirs: where they are. table: those that are hosted, and which of them are offline."""
+    """The logs of one broker. log_dirs: where they are. table: hosted and offline replicas."""
 
     def __init__(
         self,
@@ -54,22 +56,25 @@ class ReplicaLogs:
         config: LogConfig,
         is_wanted: Callable[[], bool],
     ) -> Replica | None:
-        """The replica, hosted from now on if it was not. Raises OSError.
+        """The replica; starts to host it if it was not hosted. Raises OSError.
 
         is_wanted: whether it is still to be hosted, and its directory neither failed nor missing.
-        It is asked before a log is made; None if it is not. Ask it again afterwards: the disk may
-        have taken long.
+        It is called before a log is made; None if it is False. Call it again afterwards: the disk
+        may have taken long.
         """
         partition_log = await self.log_for(image, topic, index, config, is_wanted)
         replica = self._table.replica(topic.id, index)
         if replica is None and partition_log is not None and is_wanted():
-            known = self.log_dirs.high_watermark_of(partition_log.partition)
-            replica = Replica(topic.name, topic.id, index, partition_log, high_watermark=known)
+            checkpointed = self.log_dirs.high_watermark_of(partition_log.partition)
+            replica = Replica(
+                topic.name, topic.id, index, partition_log, high_watermark=checkpointed
+            )
             self._table.add(replica)
         elif replica is not None:
-            # what began to cut it in its last role is carried through: until then nobody knows where it ends
+            # A truncation that began in its last role is completed first: its end is uncertain
+            # until then.
             await self._flusher.until_idle(replica.log)
-        return self._table.replica(topic.id, index)  # it may have ended its role meanwhile
+        return self._table.replica(topic.id, index)  # its role may have ended meanwhile
 
     async def log_for(
         self,
@@ -84,9 +89,9 @@ class ReplicaLogs:
         while (found := self.log_dirs.log_of(name)) is not None and found.topic_id != topic_id:
             if not is_wanted():
                 return None
-            await self._make_way(image, name, found, topic_id)
+            await self._clear_name(image, name, found, topic_id)
         if found is not None:
-            found.config = config  # it may have changed while nobody hosted the log
+            found.config = config  # it may have changed while the log was not hosted
             return found
         await self._forget_departed()
         async with self._making:  # one after another, so that it is in slices
@@ -97,8 +102,11 @@ class ReplicaLogs:
                 return None
             return self.log_dirs.log_of(name) or self._make(topic, index, config)
 
-    def make_at_once(self, topic: Topic, index: int, config: LogConfig) -> None:
-        """Make the log if it is not there, and no disk has to be waited for before. Raises OSError."""
+    def make_now(self, topic: Topic, index: int, config: LogConfig) -> None:
+        """Make the log if it is missing, unless a disk has to be waited for first.
+
+        Raises OSError.
+        """
         is_free = self.log_dirs.log_of(TopicPartition(topic.name, index)) is None
         if is_free and not any(log_dir.has_departed for log_dir in self.log_dirs):
             self._make(topic, index, config)
@@ -107,22 +115,25 @@ class ReplicaLogs:
         name = TopicPartition(topic.name, index)
         return self.log_dirs.create(name, uuids.to_text(topic.id), config, now_ms())
 
-    async def _make_way(
+    async def _clear_name(
         self, image: ClusterImage, name: TopicPartition, other: PartitionLog, topic_id: str
     ) -> None:
-        """The log is another topic's of the same name."""
+        """The log is of another topic with the same name: delete it or set it aside."""
         await self._flusher.until_idle(other)
         log_dir = self.log_dirs.dir_of(name)
         if log_dir is None or log_dir.logs[name] is not other:
-            return  # it failed meanwhile, and the other topic's log with it; or that was deleted
+            return  # the directory has failed meanwhile, or the other topic's log was deleted
         if is_deleted(image, self._node_id, other.topic_id):
-            log_dir.delete(name, now_ms())  # it could not be until now
+            log_dir.delete(name, now_ms())  # it could not be deleted until now
         else:
             reason = f"it belongs to topic id {other.topic_id}, not {topic_id}"
             set_aside(log_dir, name, reason)
 
     async def delete(self, topic_id: bytes) -> None:
-        """Return once the topic's logs are gone for good. Raises LogDirError: then some may be there."""
+        """Return once the topic's logs are gone for good.
+
+        Raises LogDirError: some may still be there.
+        """
         uuid = uuids.to_text(topic_id)
         for log_dir in self.log_dirs:
             for partition_log in list(log_dir.logs.values()):
@@ -134,7 +145,7 @@ class ReplicaLogs:
     async def delete_one(self, topic: Topic, index: int) -> bool:
         """Return once the log of one partition is gone for good; whether there was one.
 
-        Raises LogDirError: then it may be there.
+        Raises LogDirError: then it may still be there.
         """
         found = self.log_dirs.log_of(TopicPartition(topic.name, index))
         is_there = found is not None and found.topic_id == uuids.to_text(topic.id)
@@ -148,16 +159,16 @@ class ReplicaLogs:
         name = partition_log.partition
         holder = self.log_dirs.dir_of(name)
         if holder is None or holder.logs[name] is not partition_log:
-            return  # its directory failed meanwhile, or a log of that name is another topic's by now
+            return  # its directory has failed meanwhile, or the name is another topic's log by now
         try:
             holder.delete(name, now_ms())
         except OSError as error:
             raise LogDirError(holder, error) from error
 
     async def _forget_departed(self) -> None:
-        """Return once deleted logs, and those set aside, are gone for good: after a crash neither they nor their offsets are there.
+        """Return once logs that were deleted or set aside are gone for good.
 
-        Raises LogDirError.
+        After a crash neither they nor their offsets come back. Raises LogDirError.
         """
         for log_dir in self.log_dirs:
             try:

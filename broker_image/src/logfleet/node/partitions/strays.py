@@ -1,4 +1,4 @@
-"""Logs that belong to nothing the cluster knows here: they are kept under another name, for a person to look at."""
+"""Strays: logs that no partition of the image explains. They are renamed and kept for a person."""
 
 import structlog
 
@@ -12,17 +12,19 @@ log = structlog.get_logger(__name__)
 
 
 def set_strays_aside(log_dirs: LogDirs, image: ClusterImage, node_id: int) -> None:
-    """After loading: what no topic of the image has here, and no deletion explains, is a stray.
+    """After loading: set aside each log that no topic of the image and no deletion explains.
 
-    A log that does not say whose it is (partition.metadata is missing, or a power loss left it empty) is from here on the topic's that
-    has its name now, and no later one's: it says so durably before this broker leads it, thus before anything is appended. Unlike in
-    Kafka (TopicsImage.isStrayReplica) it may hold records, as before KIP-516 no log had an id.
+    A log without a topic id (partition.metadata is missing, or a power loss left it empty) is from
+    here on the log of the topic that has its name now, and of no later one: the id is made durable
+    before this broker leads it, thus before anything is appended. Unlike in Kafka
+    (TopicsImage.isStrayReplica) it may hold records, as before KIP-516 no log had an id.
 
-    A directory whose disk refuses it has failed (Kafka: LogManager.loadLogs). Raises LogDirRefused if none is left, or if a partition then still has two logs.
+    A directory fails if its disk refuses this (Kafka: LogManager.loadLogs). Raises LogDirRefused if
+    no directory is left, or if a partition then still has two logs.
     """
     for log_dir in log_dirs:
         try:
-            _sift(log_dir, image, node_id)
+            _set_strays_of(log_dir, image, node_id)
         except OSError as error:
             log_dirs.fail_at_start(log_dir, error)
     log_dirs.refuse_none()
@@ -35,16 +37,19 @@ def set_aside(log_dir: LogDir, name: TopicPartition, reason: str) -> None:
 
 
 def is_deleted(image: ClusterImage, node_id: int, topic_id: str | None) -> bool:
-    """Whether the topic was deleted and this broker has yet to say that its logs of it are gone. topic_id: as a log says it."""
+    """Whether the topic was deleted and this broker has not yet confirmed that its logs are gone.
+
+    topic_id: as it stands in the log's partition.metadata.
+    """
     return any(
         uuids.to_text(deleted.id) == topic_id and node_id in deleted.brokers
         for deleted in image.deleted.values()
     )
 
 
-def _sift(log_dir: LogDir, image: ClusterImage, node_id: int) -> None:
+def _set_strays_of(log_dir: LogDir, image: ClusterImage, node_id: int) -> None:
     for name, partition_log in list(log_dir.logs.items()):
-        reason = _why_stray(image, node_id, name, partition_log.topic_id)
+        reason = _stray_reason(image, node_id, name, partition_log.topic_id)
         if reason is not None:
             set_aside(log_dir, name, reason)
         elif partition_log.topic_id is None:
@@ -53,7 +58,7 @@ def _sift(log_dir: LogDir, image: ClusterImage, node_id: int) -> None:
             partition_log.topic_id = uuids.to_text(topic.id)
 
 
-def _why_stray(
+def _stray_reason(
     image: ClusterImage, node_id: int, name: TopicPartition, topic_id: str | None
 ) -> str | None:
     if is_deleted(image, node_id, topic_id):

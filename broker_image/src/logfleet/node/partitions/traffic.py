@@ -1,8 +1,11 @@
-"""What went into the partitions that this broker leads, and out of those that it has replicas of."""
+"""Counts traffic: into partitions that this broker leads, and out of those it has replicas of."""
 
 
 class Traffic:
-    """bytes_in, messages_in: appended, bytes with the headers of batches. bytes_out: answered to consumers."""
+    """Counters.
+
+    bytes_in (with batch headers), messages_in: appended. bytes_out: sent to consumers.
+    """
 
     __slots__ = ("bytes_in", "bytes_out", "messages_in")
 
@@ -12,7 +15,7 @@ class Traffic:
         self.messages_in = messages_in
 
     def add(self, other: "Traffic") -> None:
-        """Count in another's."""
+        """Add another's counts."""
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
         self.messages_in += other.messages_in

@@ -1,12 +1,15 @@
-"""What a replica has that is not committed: how many bytes become visible when the high watermark moves."""
+"""The uncommitted batches of a replica: how many bytes a move of the high watermark commits."""
 
 from collections import deque
 from typing import Final
 
 COUNT_MAX: Final = 1_000
-"""Batches that are counted one by one; more wait only where the high watermark stands still, or far behind."""
+"""Batches that are counted one by one; more wait only if the high watermark stands or lags far."""
 TOGETHER_BYTES: Final = 1024 * 1024
-"""Beyond them so many bytes count as one batch. With acks=1 a producer goes on while too few are in sync, for as long as there is disk."""
+"""Beyond COUNT_MAX, batches are counted together up to this size.
+
+With acks=1 a producer goes on while too few are in sync, for as long as there is disk space.
+"""
 
 
 class Uncommitted:
@@ -21,14 +24,14 @@ class Uncommitted:
         return len(self._batches)
 
     def add(self, end_offset: int, size: int) -> None:
-        """What the log ends with now, `size` bytes of it, is new."""
+        """The log ends at `end_offset` now; its last `size` bytes are new."""
         batches = self._batches
         if len(batches) >= COUNT_MAX and batches[-1][1] < TOGETHER_BYTES:
             size += batches.pop()[1]
         batches.append((end_offset, size))
 
     def take(self, high_watermark: int) -> int:
-        """Forget what lies below; how many bytes that was."""
+        """Remove what lies below, and return its size in bytes."""
         batches, size = self._batches, 0
         while batches and batches[0][0] <= high_watermark:
             size += batches.popleft()[1]

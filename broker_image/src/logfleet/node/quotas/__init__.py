@@ -1,1 +1,1 @@
-"""What clients may use of this broker: measuring, throttling, and the limits that its listeners obey."""
+"""Quotas of clients and of replication, as this broker applies them."""

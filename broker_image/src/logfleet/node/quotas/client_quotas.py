@@ -1,8 +1,8 @@
-"""What this broker has seen of each client that has a quota, and how long it has to hold one that goes too fast.
+"""Measures clients that have quotas, and tells how long to throttle one that exceeds its own.
 
-A client is a user (until there are users everybody is ANONYMOUS) and a client id. Only clients that a quota applies to are measured,
-by what `logfleet.control.quota_rates` says; who has not been seen for an hour is forgotten (as Kafka forgets its sensors), and so is
-whoever was seen longest ago when there are too many.
+A client is a user (until there are users every client is ANONYMOUS) and a client id. Only clients
+with a quota are measured, by `logfleet.control.quota_rates`. A meter that was not used for an hour
+is dropped (as Kafka drops its sensors); if there are too many, the one that was unused longest is.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ def monotonic_ms() -> int:
 
 
 class _Meters(Generic[M]):
-    """Meters by who shares them, the one used longest ago first."""
+    """Meters by the client that they measure, the one used longest ago first."""
 
     def __init__(self, make: Callable[[Windows], M], windows: Windows) -> None:
         self._make: Callable[[Windows], M] = make
@@ -52,16 +52,16 @@ class _Meters(Generic[M]):
     def __len__(self) -> int:
         return len(self._meters)
 
-    def of(self, who: object, now: int) -> M:
+    def of(self, client: object, now: int) -> M:
         meters = self._meters
-        meter = meters.pop(who, None)
+        meter = meters.pop(client, None)
         if meter is None:
             meter = self._make(self._windows)
-            self._forget(now)
-        meters[who] = meter
+            self._evict(now)
+        meters[client] = meter
         return meter
 
-    def _forget(self, now: int) -> None:
+    def _evict(self, now: int) -> None:
         meters = self._meters
         while meters:
             oldest = next(iter(meters))
@@ -71,7 +71,10 @@ class _Meters(Generic[M]):
 
 
 class _Quota:
-    """One kind of quota. limits: by entity. throttled, throttled_ms: how often clients were held, and for how long together."""
+    """One kind of quota. limits: by entity.
+
+    throttled, throttled_ms: how often clients were throttled, and for how long in total.
+    """
 
     def __init__(self, key: str, clock: Clock) -> None:
         self.key = key
@@ -89,13 +92,13 @@ class _Quota:
         return limit_of_client(self.limits, ANONYMOUS, client_id or "")
 
     def count(self, throttle_ms: int) -> None:
-        """A client is held because of this quota."""
+        """A client is throttled because of this quota."""
         self.throttled += 1
         self.throttled_ms += throttle_ms
 
 
 class RateQuota(_Quota):
-    """A limit on something per second. throttle_ms_max: the longest a client is held at a time, None for any time."""
+    """A limit on something per second. throttle_ms_max: the longest throttle, None for no limit."""
 
     def __init__(
         self, key: str, clock: Clock, windows: Windows, throttle_ms_max: int | None = None
@@ -106,7 +109,7 @@ class RateQuota(_Quota):
         self.meters = _Meters(RateMeter, windows)
 
     def charge(self, client_id: str | None, value: float) -> int:
-        """Count `value`; for how many ms the client has to be held."""
+        """Count `value`; return for how many ms to throttle the client."""
         limit = self.limit(client_id)
         if limit is None:
             return 0
@@ -119,14 +122,14 @@ class RateQuota(_Quota):
         return throttle_ms
 
     def take_back(self, client_id: str | None, value: float) -> None:
-        """What was charged for was not done after all."""
+        """Undo a charge: the work was not done."""
         limit = self.limit(client_id)
         if limit is not None:
             now = self._clock()
             self.meters.of((limit.user, limit.client_id), now).record(-value, now)
 
-    def at_once(self, client_id: str | None) -> int | None:
-        """The most that may be used at once without being held in any case; None for no limit."""
+    def burst(self, client_id: str | None) -> int | None:
+        """The most that a client may use at once without any throttle; None for no limit."""
         limit = self.limit(client_id)
         if limit is None:
             return None
@@ -135,7 +138,7 @@ class RateQuota(_Quota):
 
 
 class MutationQuota(_Quota):
-    """The limit on topics' partitions made and deleted per second (KIP-599)."""
+    """The limit on topics' partitions created and deleted per second (KIP-599)."""
 
     def __init__(self, clock: Clock, windows: Windows) -> None:
         super().__init__(CONTROLLER_MUTATION_RATE, clock)
@@ -151,9 +154,10 @@ class MutationQuota(_Quota):
 
 
 class MutationBudget:
-    """What one request may change. A strict one refuses once the tokens are used up, the other only makes the client wait.
+    """What one request may change.
 
-    Which of the two holds depends on the version of the request: older clients do not know how to be refused.
+    A strict one refuses once the tokens are used up, any other only makes the client wait. That
+    depends on the version of the request: older clients do not understand the refusal.
     """
 
     def __init__(self, bucket: TokenBucket, limit: float, clock: Clock, *, strict: bool) -> None:
@@ -164,7 +168,7 @@ class MutationBudget:
         self._is_exceeded = False
 
     def take(self, permits: int) -> bool:
-        """Whether the change may be made; it is counted then."""
+        """Whether the change may be made; if so, it is counted."""
         now = self._clock()
         if self._strict and self._bucket.tokens(self._limit, now) < 0:
             self._is_exceeded = True
@@ -174,12 +178,12 @@ class MutationBudget:
         return True
 
     def throttle_ms(self) -> int:
-        """For how long the client has to be held."""
+        """For how long to throttle the client."""
         return self._bucket.throttle_ms(self._limit, self._clock()) if self._is_exceeded else 0
 
 
 class ConnectionQuota:
-    """The limit on new connections per second and address. throttled: those that were turned away."""
+    """The limit on new connections per second and address. throttled: those that were closed."""
 
     def __init__(self, clock: Clock, windows: Windows) -> None:
         self._clock = clock
@@ -192,7 +196,10 @@ class ConnectionQuota:
         self.limits = limits_of_addresses(quotas)
 
     def charge(self, host: str) -> int:
-        """Count a new connection; for how many ms to keep it before it is closed, 0 if it may stay (KIP-612)."""
+        """Count a new connection; return for how many ms to delay before closing it (KIP-612).
+
+        0 if it may stay.
+        """
         if not self.limits:
             return 0
         address = address_of(host) or host
@@ -222,7 +229,7 @@ class ClientQuotas:
         self.connection = ConnectionQuota(clock, windows)
 
     def update(self, quotas: Mapping[QuotaEntity, Quotas]) -> None:
-        """Take the cluster's quotas. What was measured stays."""
+        """Use the cluster's quotas. The meters stay."""
         for each in (self.produce, self.fetch, self.request, self.mutation, self.connection):
             each.update(quotas)
 
@@ -234,7 +241,11 @@ class ClientQuotas:
     async def follow(
         self, subscription: Subscription, measure: Callable[["ClientQuotas | None"], None]
     ) -> None:
-        """Take the cluster's quotas until cancelled. measure: told to measure requests, from the first quota on until the last one goes."""
+        """Follow the cluster's quotas until cancelled.
+
+        measure: called to start measuring requests with the first quota, and to stop after the
+        last.
+        """
         while True:
             image, changes = await subscription.next()
             if changes.everything or changes.quotas:
@@ -243,7 +254,7 @@ class ClientQuotas:
 
 
 def quotas_of(config: BrokerConfig) -> ClientQuotas:
-    """Of a broker with this configuration, before it has heard of any."""
+    """The quotas of a broker with this configuration, before the image has any."""
     return ClientQuotas(
         Windows(config.quota_window_num, 1_000 * config.quota_window_size_seconds),
         Windows(

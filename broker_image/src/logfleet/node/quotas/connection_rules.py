@@ -1,4 +1,4 @@
-"""From a broker's configuration to the limits that its listeners obey."""
+"""Turns a broker's configuration into the connection limits of its listeners."""
 
 import asyncio
 import socket
@@ -19,7 +19,10 @@ log = structlog.get_logger(__name__)
 
 
 class ConnectionRules:
-    """The limits of one broker. listeners: filled by the broker as it opens them. possible_max: see ConnectionQuotas."""
+    """The limits of one broker. listeners: the broker adds them as it opens them.
+
+    possible_max: see ConnectionQuotas.
+    """
 
     def __init__(
         self, config: BrokerConfig, listeners: Sequence[Listener], possible_max: int
@@ -36,7 +39,7 @@ class ConnectionRules:
         )
 
     async def update(self, layers: BrokerLayers) -> None:
-        """The limits that these values mean hold from now on."""
+        """Apply the connection limits of this configuration from now on."""
         self.quotas.update(await resolved(connection_limits(layers, self._names)))
 
     def _make_room(self, excess: int) -> None:
@@ -45,7 +48,7 @@ class ConnectionRules:
 
 
 async def resolved(limits: ConnectionLimits) -> ConnectionLimits:
-    """With addresses for host names; a name that has none is left out, and logged."""
+    """The limits with addresses for host names; a name that has none is left out, and logged."""
     by_address: dict[str, int] = {}
     loop = asyncio.get_running_loop()
     for host, limit in limits.by_address.items():

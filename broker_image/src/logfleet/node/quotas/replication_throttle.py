@@ -1,4 +1,7 @@
-"""The replication quotas of one broker, as leader, as follower and between its log directories, and what it is told of them while it runs (KIP-73)."""
+"""The replication quotas of one broker, and their use while it runs (KIP-73).
+
+As leader, as follower, and between its log directories.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -12,9 +15,10 @@ from logfleet.metadata.image import ClusterImage
 
 
 class ReplicationThrottle:
-    """Asked by side, LEADER or FOLLOWER: which quota holds for a replica follows from the topic's list and from its reassignment.
+    """The replication quotas of one broker, queried by side, LEADER or FOLLOWER.
 
-    quotas: by side. image: the newest, which has the topics' lists of throttled replicas.
+    The topic's list and its reassignment determine which quota holds for a replica. quotas: by
+    side. image: the newest, which has the topics' lists of throttled replicas.
     """
 
     def __init__(self, config: BrokerConfig, image: Callable[[], ClusterImage]) -> None:
@@ -32,7 +36,7 @@ class ReplicationThrottle:
             )
             for side in Side
         }
-        # every fetch of a follower looks here: members of an Enum are slow as keys
+        # every fetch of a follower reads these: members of an Enum are slow as keys
         self._leader, self._follower = self.quotas[Side.LEADER], self.quotas[Side.FOLLOWER]
         self._added = self.quotas[Side.ADDED]
         self._node_id = config.node_id
@@ -43,34 +47,34 @@ class ReplicationThrottle:
         return (self._leader, self._follower, self._added)
 
     async def update(self, layers: BrokerLayers) -> None:
-        """The rates that these values mean hold from now on."""
+        """Apply the rates of this configuration from now on."""
         for side, quota in self.quotas.items():
             rate = BROKER_KEYS[side.rate_key].parse(layers.effective(side.rate_key))
             assert isinstance(rate, int), side.rate_key
             quota.rate = rate
 
     def is_limited(self, side: Side) -> bool:
-        """Whether anything can be throttled on that side at all: what a hot path asks first."""
+        """Whether anything can be throttled on that side at all: a fast test for hot paths."""
         if side is Side.LEADER:
             return self._leader.is_limited
         return self._follower.is_limited or self._added.is_limited
 
     def concerns(self, side: Side, topic: str, index: int) -> bool:
-        """Whether a rate is set, and this broker's replica of the partition is a throttled one."""
+        """Whether a rate is set, and this broker's replica of the partition is throttled."""
         return self._quota(side, topic, index) is not None
 
     def _quota(self, side: Side, topic: str, index: int) -> ReplicationQuota | None:
-        """The one of those that list it (KIP-73), else that of replicas that are added, if this is one."""
+        """The quota that lists the replica (KIP-73), else that of added replicas, if it is one."""
         if not self.is_limited(side):
             return None
-        known = self._image().topic(topic)
-        if known is None or index >= len(known.partitions):
+        found = self._image().topic(topic)
+        if found is None or index >= len(found.partitions):
             return None
         listed = self._leader if side is Side.LEADER else self._follower
-        if listed.is_limited and listed.concerns(known.configs, index):
+        if listed.is_limited and listed.concerns(found.configs, index):
             return listed
         if side is Side.FOLLOWER and self._added.is_limited:
-            return self._added if self._node_id in known.partitions[index].adding else None
+            return self._added if self._node_id in found.partitions[index].adding else None
         return None
 
     def is_held_back(self, side: Side, topic: str, index: int) -> bool:
@@ -78,7 +82,7 @@ class ReplicationThrottle:
         return bool(self.wait_ms(side, topic, index))
 
     def wait_ms(self, side: Side, topic: str, index: int) -> int:
-        """For how long it has to wait; 0 if it has not."""
+        """For how long the replica has to wait; 0 if it need not."""
         quota = self._quota(side, topic, index)
         return 0 if quota is None else quota.throttle_ms(monotonic_ms())
 
@@ -87,7 +91,8 @@ class ReplicationThrottle:
     ) -> None:
         """Count bytes that were copied, if they are those of a throttled replica.
 
-        caught_up: share of them by which the replica came nearer to its leader. Of one that is added only that counts: it gets in sync however much is written to it meanwhile.
+        caught_up: the share of them that reduced the replica's lag. For an added replica only that
+        share counts: so it gets in sync however much is written to it meanwhile.
         """
         quota = self._quota(side, topic, index)
         if quota is not None:
@@ -99,5 +104,5 @@ class ReplicationThrottle:
         self.quotas[Side.LOG_DIRS].record(size, monotonic_ms())
 
     def move_wait_ms(self) -> int:
-        """For how long copies to other log directories have to wait; 0 if they have not."""
+        """For how long copies to other log directories have to wait; 0 if they need not."""
         return self.quotas[Side.LOG_DIRS].throttle_ms(monotonic_ms())

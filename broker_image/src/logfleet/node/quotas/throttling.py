@@ -1,9 +1,10 @@
-"""One request of a client while there are quotas: what it uses, and for how long its connection is not read afterwards (KIP-219).
+"""Charges one request of a client to its quotas, and throttles its connection (KIP-219).
 
-An answer is sent at once; it says for how long the client is throttled, and for that long no further request of its connection is
-read. With several quotas exceeded the longest time counts. A fetch that exceeds one is answered without records, which then do not
-count. `request_percentage` is a share of the time of the one thread that runs this broker's loop: decoding, the handler's steps and
-encoding, not the waiting between them, and not what the kernel does to send segments.
+An answer is sent at once; it carries the throttle time, and for that long no further request of its
+connection is read. If several quotas are exceeded, the longest time counts. A fetch that exceeds
+one is answered without records, which then do not count. `request_percentage` is a share of the
+time of the one thread that runs this broker's loop: decoding, the handler's steps and encoding, not
+the waiting between them, and not the kernel's work to send segments.
 """
 
 from collections.abc import Awaitable, Generator
@@ -34,9 +35,9 @@ _SIZE_BYTES: Final = 4
 
 
 class Usage:
-    """What one request uses. Made when its frame is there, `started` by boot_s; frame_bytes without the length.
+    """What one request uses; made when its frame has arrived.
 
-    throttle_ms: for how long the client is throttled, once that is known.
+    throttle_ms: for how long the client is throttled, once that is decided.
     """
 
     __slots__ = (
@@ -63,13 +64,16 @@ class Usage:
         self.throttle_ms = 0
 
     def begin(self, request: msgspec.Struct, frame_bytes: int, started: float) -> None:
-        """The request is about to be handled. A consumer gets no more at once than its quota would ever allow."""
+        """The handler is about to run. A consumer gets no more at once than its quota allows.
+
+        started: by boot_s; frame_bytes: without the length field.
+        """
         self._frame_bytes = frame_bytes
         self._resumed = started
         if isinstance(request, FetchRequest):
-            at_once = self._quotas.fetch.at_once(self._client_id)
-            if at_once is not None:
-                request.max_bytes = min(request.max_bytes, at_once)
+            burst = self._quotas.fetch.burst(self._client_id)
+            if burst is not None:
+                request.max_bytes = min(request.max_bytes, burst)
 
     def resume(self) -> None:
         """The loop works on the request again."""
@@ -80,7 +84,7 @@ class Usage:
         self._busy_s += boot_s() - self._resumed
 
     def fetched(self, answer: FetchResponse) -> int:
-        """To be called with what a consumer would be sent: for how many ms to throttle it instead, 0 to send it."""
+        """Charge a consumer's answer; return for how many ms to throttle it, 0 to send it."""
         body = encoder(FetchResponse, self._version)(answer)
         size = _SIZE_BYTES + sum(map(len, body))
         fetch = self._quotas.fetch
@@ -91,12 +95,13 @@ class Usage:
         return throttle_ms
 
     def charge(self, request: msgspec.Struct, answer: msgspec.Struct | None) -> None:
-        """Charge for the request and write into its answer, if it has one, for how long the client is throttled.
+        """Charge for the request, and write the throttle time into its answer, if it has one.
 
-        A time that the handler wrote into it comes from the quota of topics' changes. Without an answer (acks=0) time is not charged.
+        A time that the handler wrote into it comes from the quota of topics' changes. Without an
+        answer (acks=0) time is not charged.
         """
         if isinstance(request, FetchRequest | EnvelopeRequest):
-            return  # charged for by its handler, or another broker's
+            return  # its handler charges it, or the other broker
         quotas = self._quotas
         request_ms = 0 if answer is None else self._charge_time()
         if isinstance(request, ProduceRequest):
@@ -116,7 +121,7 @@ class Usage:
         return self._quotas.request.charge(self._client_id, self._busy_s * _PERCENT)
 
     def _throttle(self, quota: "RateQuota | None", bandwidth_ms: int, request_ms: int) -> int:
-        """The longer of the two times, for which the connection is not read."""
+        """Stop reading the connection for the longer of the two times; return it."""
         throttle_ms = max(bandwidth_ms, request_ms)
         if throttle_ms:
             if request_ms >= bandwidth_ms:
@@ -129,7 +134,7 @@ class Usage:
 
 
 class Timed(Generic[T]):
-    """Awaits `work` and tells `usage` when the loop works on it and when it waits."""
+    """Awaits `work` and reports to `usage` when the loop works on it and when it waits."""
 
     def __init__(self, work: Awaitable[T], usage: Usage) -> None:
         self._work = work
@@ -156,7 +161,7 @@ class Timed(Generic[T]):
 
 
 async def charged(work: Awaitable[A], request: msgspec.Struct, usage: Usage) -> A:
-    """What comes of `work`, charged for. `usage` has been paused."""
+    """The result of `work`, after it was charged for. `usage` has been paused."""
     answer = await Timed(work, usage)
     usage.charge(request, answer.message if isinstance(answer, EncodedRows) else answer)
     return answer

@@ -1,4 +1,4 @@
-"""Looks every second at how producers fare, and lets the replication throttle yield to them."""
+"""Checks every second how slow Produce requests are, and lowers the replication rate for them."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ SHARE: Final = 0.99
 
 
 class YieldingThrottle:
-    """produce: the times of Produce requests so far."""
+    """Adjusts the throttle. produce: the times of Produce requests so far."""
 
     def __init__(self, throttle: ReplicationThrottle, produce: Callable[[], RequestStats]) -> None:
         self._throttle = throttle
@@ -24,13 +24,13 @@ class YieldingThrottle:
         self._copied = 0
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Work until cancelled."""
         while True:
-            self.look()
+            self.adjust()
             await asyncio.sleep(PERIOD_S)
 
-    def look(self) -> None:
-        """A second is over."""
+    def adjust(self) -> None:
+        """Called once a second: adjust the quotas' factor by the last second's requests."""
         stats, quotas = self._produce(), self._throttle.between_brokers
         now = stats.at_once.plus(stats.total)
         new = now.minus(self._before)

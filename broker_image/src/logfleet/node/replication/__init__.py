@@ -1,1 +1,1 @@
-"""Replication: fetching what other brokers lead, and writing who is in sync with what this one leads."""
+"""The broker's part in replication: copying from leaders, and writing ISRs as a leader."""

@@ -1,4 +1,4 @@
-"""One partition that a fetcher copies: what its next fetch says, and how long it pauses if it has to."""
+"""One partition that a fetcher copies: its row in the next fetch, and its pauses."""
 
 from typing import Final
 
@@ -7,16 +7,15 @@ from logfleet.replication.follower import NextFetch, next_fetch
 from logfleet.wire.messages import FetchRequest
 
 PAUSE_S_MIN: Final = 0.05
-"""The first pause of a partition that was refused; the next ones are longer."""
+"""The first pause of a partition after an error; the next ones are longer."""
 
 
 class Followed:
     """A partition that is copied, for as long as it has one leader in one leader epoch.
 
-    asked: the partition as the last request that named it has it. None if no request did; then
-    no answer is about it.
-    pause_s: how long its next pause is.
-    is_ahead: its leader epochs are above its leader's, which was reported.
+    asked: what the last request said of it, None if it named another; then no answer is about it.
+    pause_s: how long its next pause is. is_ahead: its log has leader epochs above its leader's, and
+    that was logged.
     """
 
     __slots__ = ("asked", "is_ahead", "partition", "pause_s", "wanted")
@@ -34,7 +33,7 @@ class Followed:
         )
 
     def ask(self) -> FetchRequest.FetchPartition:
-        """The row of the next request; an answer is held against it."""
+        """The row of the next request; an answer is compared with it."""
         asked = self.asked = self.next()
         wanted = self.wanted
         wanted.fetch_offset = asked.offset
@@ -56,6 +55,6 @@ class Followed:
         return pause_s
 
     def appended(self) -> None:
-        """It got records, so whatever held it back is over."""
+        """It got records, so the cause of its pauses is over."""
         self.pause_s = PAUSE_S_MIN
         self.is_ahead = False

@@ -12,7 +12,10 @@ from logfleet.telemetry.decisions import Decisions
 
 
 class FollowerHost(Protocol):
-    """broker_epoch: of this broker's registration. replicated: counts the bytes that are copied."""
+    """The parts of the broker that a fetcher uses.
+
+    broker_epoch: of this broker's registration. replicated: counts the bytes that are copied.
+    """
 
     @property
     def node_id(self) -> int: ...
@@ -30,7 +33,7 @@ class FollowerHost(Protocol):
     def throttle(self) -> ReplicationThrottle: ...
 
     def broker(self, broker_id: int) -> Broker | None:
-        """A registered broker, as the newest image says."""
+        """The broker as it is registered in the newest image."""
 
     def storage_failed(self, partition: FollowerPartition, error: OSError) -> None:
-        """A log could not be written."""
+        """Report that a log could not be written."""

@@ -1,8 +1,9 @@
-"""Writes into the metadata store who is in sync with the partitions that this broker leads (`logfleet.replication.isr_write`).
+"""Writes the ISRs of the partitions that this broker leads to the store.
 
-What a fetch changes is written soon after it, together with what else changed meanwhile; a follower that no longer fetches is found by
-looking at all partitions now and then. No change is given up before the store's definite answer: until then who would join may be in
-sync already.
+The rules are in `logfleet.replication.isr_write`. A change that a fetch causes is written soon
+after, together with others; a follower that no longer fetches is found by a periodic check of all
+partitions. No change is given up before the store's definite answer: until then a broker that it
+adds may be in the ISR already.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.store import MetadataStore, Put, Txn
 from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_taken
+from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_accepted
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition_table import PartitionTable
@@ -31,11 +32,14 @@ from logfleet.wire import uuids
 log = structlog.get_logger(__name__)
 
 GATHERING_S: Final = 0.05
-"""How long a change waits for others that may go with it: a broker that comes back is in sync with many partitions at about the same time."""
+"""How long a change waits for others to share its write.
+
+A broker that comes back is in sync with many partitions at about the same time.
+"""
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """isr: before it. leaving: of each broker that leaves it, why."""
+    """A change to write. isr: before it. leaving: the reason for each broker that leaves it."""
 
     partition: LeaderPartition
     change: IsrChange
@@ -44,11 +48,14 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 _Changes = dict[str, _Change]
-"""By key of the partition in the store."""
+"""Changes by the partition's key in the store."""
 
 
 class IsrWriter:
-    """shrinks, expands: changes that were written; failed: those that came too late; refused: by the store, and tried again."""
+    """Writes ISR changes. shrinks, expands: written ones; failed: those that lost to another write.
+
+    refused: those that the store refused, which are tried again.
+    """
 
     def __init__(
         self,
@@ -70,16 +77,16 @@ class IsrWriter:
         self._is_due = asyncio.Event()
         self._slices = Slices()
 
-    def look_at(self, partition: LeaderPartition) -> None:
-        """Somebody may have to join or leave its ISR."""
+    def check(self, partition: LeaderPartition) -> None:
+        """Check the partition soon: a broker may have to join or leave its ISR."""
         self._due.add(partition)
         self._is_due.set()
 
     async def run(self) -> None:
-        """Until cancelled. Raises StoreReplaced."""
+        """Work until cancelled. Raises StoreReplaced."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look_at_all_now_and_then())
-            tasks.create_task(self._look_at_all_when_brokers_change())
+            tasks.create_task(self._check_all_periodically())
+            tasks.create_task(self._check_all_when_brokers_change())
             while True:
                 await self._is_due.wait()
                 await asyncio.sleep(GATHERING_S)
@@ -89,27 +96,31 @@ class IsrWriter:
                 if changes:
                     tasks.create_task(self._write(changes))
 
-    async def _look_at_all_now_and_then(self) -> None:
+    async def _check_all_periodically(self) -> None:
         while True:
             await asyncio.sleep(self._period_s)
-            await self._look_at_all()
+            await self._check_all()
 
-    async def _look_at_all_when_brokers_change(self) -> None:
-        """Who had fetched before it was active may join now, and fetches nothing of a partition that has nothing new."""
+    async def _check_all_when_brokers_change(self) -> None:
+        """Check all partitions when a broker becomes active: it may join.
+
+        It does not fetch again while a partition has nothing new, so no fetch would cause the
+        check.
+        """
         subscription = self._follower.subscribe()
         while True:
             _, changes = await subscription.next()
             if changes.brokers or changes.everything:
-                await self._look_at_all()
+                await self._check_all()
 
-    async def _look_at_all(self) -> None:
+    async def _check_all(self) -> None:
         for partition in self._table.led():
             if partition.has_followers:
-                self.look_at(partition)
+                self.check(partition)
             await self._slices.breathe()
 
     async def _changes(self, due: Iterable[LeaderPartition]) -> _Changes:
-        """What is to be written of these partitions."""
+        """The changes to write for these partitions."""
         changes: _Changes = {}
         now_ms = clock.monotonic_ms()
         for partition in due:
@@ -121,7 +132,7 @@ class IsrWriter:
             if change is not None:
                 key = keys.partition(uuids.to_text(partition.topic_id), partition.index)
                 leaving = {
-                    member[0]: _why_it_leaves(partition.replicas_state, member, now_ms)
+                    member[0]: _leaving_reason(partition.replicas_state, member, now_ms)
                     for member in before
                     if member not in change.state.isr
                 }
@@ -129,12 +140,12 @@ class IsrWriter:
         return changes
 
     async def _write(self, changes: _Changes) -> None:
-        """Commit the changes, each until it is won or lost."""
+        """Write the changes; each ends won or lost."""
         image, me = self._follower.image, self._leadership.member
         wanted = {key: each.change for key, each in changes.items()}
         txns = [] if me is None else isr_txns(image, me, wanted)
         sent = {write.key for txn in txns for write in txn.success if isinstance(write, Put)}
-        for key in changes.keys() - sent:  # so nobody can have written it
+        for key in changes.keys() - sent:  # no request contains it: it cannot have been written
             replicas = changes[key].partition.replicas_state
             changes[key].partition.isr_lost(replicas.state, replicas.revision)
         async with asyncio.TaskGroup() as tasks:
@@ -143,31 +154,31 @@ class IsrWriter:
 
     async def _commit(self, txn: Txn, changes: _Changes) -> None:
         first = next(write.key for write in txn.success if isinstance(write, Put))
-        answer = await settle_when_taken(self._store, txn, self.refused, f"ISR of {first}")
+        answer = await settle_when_accepted(self._store, txn, self.refused, f"ISR of {first}")
         wanted = {key: each.change for key, each in changes.items()}
         lost: list[tuple[LeaderPartition, Lost]] = []
         async with asyncio.TaskGroup() as tasks:
-            for key, told in read_answer(txn, answer, wanted).items():
+            for key, outcome in read_answer(txn, answer, wanted).items():
                 change = changes[key]
-                if isinstance(told, Won):
-                    change.partition.isr_won(told.revision)
-                    self._note(change)
-                elif isinstance(told, Alone):
+                if isinstance(outcome, Won):
+                    change.partition.isr_won(outcome.revision)
+                    self._record(change)
+                elif isinstance(outcome, Alone):
                     tasks.create_task(self._write({key: change}))
                 else:
-                    lost.append((change.partition, told))
+                    lost.append((change.partition, outcome))
                 await self._slices.breathe()
         if lost:
-            # made before the image shows why, the same changes would be lost again
+            # until the image shows the cause, the same changes would be lost again
             await self._follower.until(lambda image: is_shown(image, txn, answer))
         if answer.succeeded:
             log.info("isrs_changed", partitions=len(txn.success))
         self.failed += len(lost)
-        for partition, told in lost:
-            if not partition.isr_lost(told.state, told.revision) and partition.is_current:
+        for partition, outcome in lost:
+            if not partition.isr_lost(outcome.state, outcome.revision) and partition.is_current:
                 self._leadership.end(partition)
 
-    def _note(self, change: _Change) -> None:
+    def _record(self, change: _Change) -> None:
         partition, state = change.partition, change.change.state
         self.expands += bool(change.change.added)
         self.shrinks += bool(change.leaving)
@@ -189,11 +200,11 @@ class IsrWriter:
             )
 
 
-def _why_it_leaves(replicas: LeaderReplicas, member: Member, now_ms: int) -> str:
+def _leaving_reason(replicas: LeaderReplicas, member: Member, now_ms: int) -> str:
     broker_id, broker_epoch = member
     follower = replicas.followers[broker_id]
     if follower.broker_epoch != broker_epoch:
-        return f"broker {broker_id} has registered anew"
+        return f"broker {broker_id} has registered again"
     never = follower.caught_up_ms == NEVER_MS
     since = "yet" if never else f"for {now_ms - follower.caught_up_ms} ms"
     lag = replicas.lag(broker_id)
@@ -201,7 +212,7 @@ def _why_it_leaves(replicas: LeaderReplicas, member: Member, now_ms: int) -> str
 
 
 def _eligibility(image: ClusterImage, partition: LeaderPartition) -> Callable[[int, int], bool]:
-    """Who may be in sync with the partition: a registration that the controller lets lead, on a disk that works."""
+    """Which registrations may join the ISR: active ones whose disk works for this partition."""
 
     def is_eligible(broker_id: int, broker_epoch: int) -> bool:
         broker = image.brokers.get(broker_id)

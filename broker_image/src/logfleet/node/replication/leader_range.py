@@ -1,4 +1,4 @@
-"""Where the log of a leader starts and ends, for a follower whose end the leader does not have."""
+"""Start and end of a leader's log, for a follower whose end offset the leader does not have."""
 
 from logfleet.client.connection import Connection
 from logfleet.node.partitions.replica import FollowerPartition
@@ -11,7 +11,7 @@ LATEST = -1
 async def leader_range(
     connection: Connection, partition: FollowerPartition, replica_id: int, timeout_ms: int
 ) -> tuple[int, int] | None:
-    """(start, end) of the leader's log, the end exclusive; None if the leader refuses to answer.
+    """(start, end) of the leader's log, the end exclusive; None if the leader answers an error.
 
     Source: AbstractFetcherThread.fetchOffsetAndTruncate. Raises ClientError.
     """

@@ -1,7 +1,8 @@
-"""Follows one leader: one connection and one fetch session for all partitions that this broker copies from it.
+"""Copies from one leader: one connection and one fetch session for all partitions that it leads.
 
-Records go from the answer's frame into the log as they are. Each row is held against the log as it is then, and only for as long as the
-partition has that leader in that epoch: a leader of the past can neither add to a log nor cut it. Kafka's ReplicaFetcherThread.
+Records go from the answer's frame into the log as they are. Each row of an answer is compared with
+the log as it is then, and applies only while the partition still has that leader in that epoch: a
+former leader can neither add to a log nor truncate it. Kafka's ReplicaFetcherThread.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from logfleet.io import clock
 from logfleet.io.slices import Slices
 from logfleet.log.replicated import UnexpectedAppendOffset
 from logfleet.node.partitions.replica import FollowerPartition
-from logfleet.node.replication.asking import Asking
+from logfleet.node.replication.fetch_requests import FetchRequests
 from logfleet.node.replication.followed import Followed
 from logfleet.node.replication.follower_host import FollowerHost
 from logfleet.node.replication.leader_range import leader_range
@@ -35,13 +36,18 @@ from logfleet.wire.messages import FetchResponse
 log = structlog.get_logger(__name__)
 
 RECONNECT_S_MIN: Final = 0.05
-"""Pause before a leader is tried again (reconnect.backoff.ms); it doubles up to RECONNECT_S_MAX (reconnect.backoff.max.ms)."""
+"""Pause before a leader is tried again (reconnect.backoff.ms).
+
+It doubles up to RECONNECT_S_MAX (reconnect.backoff.max.ms).
+"""
 RECONNECT_S_MAX: Final = 1.0
 THROTTLED_MS_MAX: Final = 1_000
-"""After so long a throttled partition is looked at again: its rate may be another one by then."""
+"""After this time a throttled partition is checked again: its rate may have changed."""
 AHEAD_S_MAX: Final = 30.0
-"""The longest pause of a partition whose leader epochs are above its leader's. Another leader epoch
-ends that, and then it is fetched at once."""
+"""The longest pause of a partition whose log has leader epochs above its leader's.
+
+A new leader epoch ends it, and the partition is fetched at once.
+"""
 
 _SESSION_LOST: Final = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -55,7 +61,7 @@ LeaderAt = tuple[int, str, int]
 
 
 class ReplicaFetcher:
-    """`run` follows `leader_id` until it is cancelled. Partitions come and go at any time."""
+    """`run` copies from `leader_id` until it is cancelled. Partitions come and go at any time."""
 
     def __init__(self, host: FollowerHost, leader_id: int) -> None:
         self.leader_id = leader_id
@@ -63,26 +69,27 @@ class ReplicaFetcher:
         self._config = host.config
         self._followed: dict[Key, Followed] = {}
         self._session = ReaderSession()
-        self._paused: dict[Key, float] = {}  # by when it is fetched again, in the loop's time
+        self._paused: dict[Key, float] = {}  # when it is fetched again, in the loop's time
         self._wanted = asyncio.Event()
         self._slices = Slices()
-        self._cuts: set[asyncio.Task[None]] = set()
+        self._truncations: set[asyncio.Task[None]] = set()
         self._pause_s = RECONNECT_S_MIN
         self._connected_to: LeaderAt | None = None
-        self._attempt: asyncio.Timeout | None = None  # ends the connection, also one not made yet
+        # ends the connection, or the attempt to connect
+        self._attempt: asyncio.Timeout | None = None
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def add(self, partition: FollowerPartition) -> None:
-        """Fetch it from now on."""
+        """Fetch the partition from now on."""
         key = (partition.topic_id, partition.index)
         self._followed[key] = Followed(partition, self._config.replica_fetch_max_bytes)
         self._end_old_connection()
         self._want(key)
 
     def remove(self, partition: FollowerPartition) -> None:
-        """Fetch it no more; what is on its way is dropped."""
+        """Fetch it no more; drop what is on its way."""
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is not None and followed.partition is partition:
@@ -101,14 +108,14 @@ class ReplicaFetcher:
                 await asyncio.sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, RECONNECT_S_MAX)
         finally:
-            for task in self._cuts:
+            for task in self._truncations:
                 task.cancel()
 
     async def _connect_and_follow(self) -> None:
-        """Return once the connection has ended, or none could be had."""
+        """Return once the connection has ended, or could not be made."""
         self._connected_to = self._leader_at()
         if self._connected_to is None:
-            return  # as soon as it is registered it can be tried
+            return  # it is not registered: try again after the pause
         _, host, port = self._connected_to
         name = f"broker-{self._host.node_id}-fetcher-0"
         try:
@@ -125,7 +132,7 @@ class ReplicaFetcher:
             self._attempt = None
 
     def _leader_at(self) -> LeaderAt | None:
-        """Where the leader is, as it is registered now; None if it is not."""
+        """The leader's address by its present registration; None if it has none."""
         leader = self._host.broker(self.leader_id)
         if leader is None:
             return None
@@ -146,13 +153,13 @@ class ReplicaFetcher:
 
     async def _follow(self, connection: Connection) -> None:
         """Fetch until the connection breaks. Raises ClientError."""
-        asking = Asking(self._host, self._session, self._followed, connection)
+        requests = FetchRequests(self._host, self._session, self._followed, connection)
         while True:
             wait_ms = self._resume()
             if not self._session:
                 await self._until_wanted(wait_ms)
                 continue
-            answer = await asking.ask(wait_ms)
+            answer = await requests.send(wait_ms)
             self._slices.begin()
             self._pause_s = RECONNECT_S_MIN
             if answer.error_code:
@@ -163,20 +170,23 @@ class ReplicaFetcher:
                 for row in topic.partitions:
                     await self._apply((topic.topic_id, row.partition_index), row, connection)
 
-    # --- asking
+    # --- requests
 
     def _want(self, key: Key) -> None:
         self._session.want(key)
         self._wanted.set()
 
     async def _until_wanted(self, wait_ms: int) -> None:
-        """Until there is something to fetch, or until a pause may be over."""
+        """Wait until there is something to fetch, or until a pause may be over."""
         self._wanted.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wanted.wait(), wait_ms / 1000 if self._paused else None)
 
     def _resume(self) -> int:
-        """Want again what has paused for long enough; how long the next request may wait for records, at most until the next pause ends."""
+        """Want again what has paused for long enough.
+
+        Returns how long the next request may wait for records: at most until the next pause ends.
+        """
         wait_ms = self._config.replica_fetch_wait_max_ms
         if not self._paused:
             return wait_ms
@@ -193,7 +203,7 @@ class ReplicaFetcher:
             wait_ms = min(wait_ms, left_ms)
         return wait_ms
 
-    # --- what an answer says
+    # --- answers
 
     async def _session_failed(self, error: ErrorCode) -> None:
         self._session.begin_anew()
@@ -202,7 +212,7 @@ class ReplicaFetcher:
             await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
 
     async def _apply(self, key: Key, row: Row, connection: Connection) -> None:
-        """Do what a row says, if the partition is still what was asked about. Raises ClientError."""
+        """Apply a row, if the partition still is what the request named. Raises ClientError."""
         await self._slices.breathe()
         followed = self._followed.get(key)
         if followed is None or followed.asked is None:
@@ -221,7 +231,7 @@ class ReplicaFetcher:
                 self._append(key, followed, row)
             case Action.TRUNCATE | Action.RESET:
                 self._stop(key, followed)
-                self._start(self._cut(key, followed, decision))
+                self._start(self._truncate(key, followed, decision))
             case Action.FETCH_ON:
                 self._want(key)
             case Action.WAIT:
@@ -230,7 +240,7 @@ class ReplicaFetcher:
                 self._pause(key, followed)
 
     def _append(self, key: Key, followed: Followed, row: Row) -> None:
-        """Take over what the leader has: records, high watermark, log start."""
+        """Apply a row's records, high watermark and log start offset."""
         partition = followed.partition
         partition_log = partition.log
         end_before, lag_before, size = partition_log.log_end_offset, partition.lag, 0
@@ -269,7 +279,7 @@ class ReplicaFetcher:
             partition.high_watermark, row.high_watermark, partition_log.written_end_offset
         )
         if high_watermark != partition.high_watermark:
-            partition.commit(high_watermark)
+            partition.advance_high_watermark(high_watermark)
         log_start_offset = partition_log.log_start_offset
         if row.log_start_offset > log_start_offset:
             partition_log.follow_log_start(row.log_start_offset, partition.high_watermark)
@@ -279,9 +289,11 @@ class ReplicaFetcher:
     def _unexpected(
         self, key: Key, followed: Followed, row: Row, error: UnexpectedAppendOffset
     ) -> None:
-        """The leader's log starts within a batch, behind all that this one has: let it begin where the batch does, with that very batch.
+        """The leader's log starts within a batch, beyond the end of this log.
 
-        Asked for it again, from there on, the leader would say that its log starts later (Partition.appendRecordsToFollowerOrFutureReplica).
+        Let this log start at the batch's first offset, with that very batch: asked again from
+        there, the leader would only answer that its log starts later
+        (Partition.appendRecordsToFollowerOrFutureReplica).
         """
         partition_log = followed.partition.log
         end_offset = partition_log.log_end_offset
@@ -291,12 +303,15 @@ class ReplicaFetcher:
         ) and error.first_offset < end_offset <= error.last_offset:
             self._stop(key, followed)
             begin = FollowerStep(Action.RESET, error.first_offset)
-            self._start(self._cut(key, followed, begin, row))
+            self._start(self._truncate(key, followed, begin, row))
         else:
             self._failed(key, followed, error)
 
     def _want_once_written(self, key: Key, followed: Followed) -> None:
-        """What is fetched next says what this broker has: while its disk is held up it has less than it took. One that is throttled pauses."""
+        """Fetch it again, once what it took is written: the fetch reports what this broker has.
+
+        A disk that is held up delays that. A throttled partition pauses.
+        """
         throttle_ms = self._throttle_ms(followed.partition)
         if throttle_ms:
             self._stop(key, followed)
@@ -315,15 +330,19 @@ class ReplicaFetcher:
         partition_log.disk.when_written(written)
 
     def _throttle_ms(self, partition: FollowerPartition) -> int:
-        """How long it is not fetched as it is behind, throttled, and the rate is used up (ReplicaFetcherThread.shouldFollowerThrottle); asked again by then."""
+        """For how many ms to pause the partition: if it lags and the throttled rate is used up.
+
+        At most THROTTLED_MS_MAX. Source: ReplicaFetcherThread.shouldFollowerThrottle.
+        """
         throttle = self._host.throttle
-        if partition.lag <= 0:  # not known: it may be in sync, and the new leader wait for it
+        # -1 is no answer yet: it may be in sync, and the new leader may wait for it
+        if partition.lag <= 0:
             return 0
         wait_ms = throttle.wait_ms(Side.FOLLOWER, partition.topic, partition.index)
         return min(wait_ms, THROTTLED_MS_MAX)
 
     def _stop(self, key: Key, followed: Followed) -> None:
-        """Fetch it no more for now."""
+        """Do not fetch the partition until `_want`."""
         followed.asked = None
         self._session.unwant(key)
 
@@ -331,7 +350,7 @@ class ReplicaFetcher:
         """Fetch it again after a pause, the next time after a longer one.
 
         s_max: seconds of the longest pause, None for replica.fetch.backoff.ms. The usual reason is
-        a leader that does not know yet that it leads.
+        a leader that has not seen yet that it leads.
         """
         self._stop(key, followed)
         if s_max is None:
@@ -340,7 +359,7 @@ class ReplicaFetcher:
         self._paused[key] = asyncio.get_running_loop().time() + pause_s
 
     def _nothing_appended(self, key: Key, followed: Followed, row: Row) -> None:
-        """Records came, and the log took none of them: asked for at once they would come again."""
+        """The log took none of the records: fetched again at once, they would come again."""
         first = next(iterate_headers(cast("memoryview", row.records)), None)
         if first is not None and first[1].leader_epoch > followed.partition.leader_epoch:
             self._pause_ahead(key, followed, first[1].leader_epoch)
@@ -348,9 +367,9 @@ class ReplicaFetcher:
             self._pause(key, followed)
 
     def _pause_ahead(self, key: Key, followed: Followed, log_epoch: int) -> None:
-        """Pause a partition whose records have a leader epoch above its leader's; report it once.
+        """Pause a partition whose records have a leader epoch above its leader's; log it once.
 
-        Then it is unknown whose records are right. The metadata store is older than the logs.
+        It is unknown then whose records are right. The metadata store is older than the logs.
         """
         partition = followed.partition
         if not followed.is_ahead:
@@ -368,29 +387,32 @@ class ReplicaFetcher:
         self._pause(key, followed, AHEAD_S_MAX)
 
     def _failed(self, key: Key, followed: Followed, error: Exception) -> None:
-        """The log did not take it: this partition pauses, the others go on."""
+        """The log did not take the records: this partition pauses, the others go on."""
         partition = followed.partition
         if isinstance(error, OSError):
             self._host.storage_failed(partition, error)
         log.error(
             "not_replicated", topic=partition.topic, partition=partition.index, reason=str(error)
         )
-        if self._followed.get(key) is followed:  # else its log directory is out of use by now
+        if self._followed.get(key) is followed:  # else its log directory has failed
             self._pause(key, followed)
 
-    # --- what takes longer
+    # --- truncation
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._cuts.add(task)
-        task.add_done_callback(self._cuts.discard)
+        self._truncations.add(task)
+        task.add_done_callback(self._truncations.discard)
 
-    async def _cut(
+    async def _truncate(
         self, key: Key, followed: Followed, decision: FollowerStep, row: Row | None = None
     ) -> None:
-        """Cut the log, take over what a row has, if there is one, and fetch on from there. Others are fetched meanwhile."""
+        """Truncate the log, append the row if there is one, and fetch on.
+
+        Other partitions are fetched meanwhile.
+        """
         partition, offset = followed.partition, decision.offset
-        end_offset, is_anew = partition.log.log_end_offset, decision.action is Action.RESET
+        end_offset, is_reset = partition.log.log_end_offset, decision.action is Action.RESET
         log.info(
             "log_cut",
             topic=partition.topic,
@@ -399,27 +421,29 @@ class ReplicaFetcher:
             leader_epoch=partition.leader_epoch,
             end_offset=end_offset,
             to=offset,
-            anew=is_anew,
+            anew=is_reset,
         )
         truncater = self._host.truncater
-        cut = truncater.reset_to if is_anew else truncater.truncate
-        is_cut = await cut(partition.log, offset, lambda: self._followed.get(key) is followed)
-        if is_cut and partition.log.log_end_offset != end_offset:
-            self._note_cut(partition, end_offset, is_anew=is_anew)
+        work = truncater.reset_to if is_reset else truncater.truncate
+        is_done = await work(partition.log, offset, lambda: self._followed.get(key) is followed)
+        if is_done and partition.log.log_end_offset != end_offset:
+            self._record_truncation(partition, end_offset, is_reset=is_reset)
         if self._followed.get(key) is not followed:
             return
-        if not is_cut:
+        if not is_done:
             self._pause(key, followed)
             return
-        partition.cut()
+        partition.truncated()
         if row is None:
             self._want(key)
         else:
             self._append(key, followed, row)
 
-    def _note_cut(self, partition: FollowerPartition, before: int, *, is_anew: bool) -> None:
+    def _record_truncation(
+        self, partition: FollowerPartition, before: int, *, is_reset: bool
+    ) -> None:
         leader = f"broker {self.leader_id}, which leads in epoch {partition.leader_epoch}"
-        if is_anew:
+        if is_reset:
             cause = f"the log of {leader}, does not have the end of this one, which begins anew"
         else:
             cause = f"{leader}, does not have what was behind it"

@@ -1,4 +1,4 @@
-"""Which partition is fetched from which broker: one fetcher for each that leads something of which this broker has a replica."""
+"""Keeps one fetcher for each broker that leads a partition of which this broker has a replica."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from logfleet.telemetry.decisions import Decisions
 
 
 class FetchingHost(Protocol):
-    """What is needed of the broker."""
+    """What the fetchers need of the broker."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -29,13 +29,13 @@ class FetchingHost(Protocol):
     def replication_throttle(self) -> ReplicationThrottle: ...
 
     def storage_failed(self, partition: Replica, error: OSError) -> None:
-        """A log could not be written."""
+        """Report that a log could not be written."""
 
 
 class ReplicaFetchers:
     """All fetchers, and what each needs of the broker it runs in (`follower_host.FollowerHost`).
 
-    spawn: runs something by that name for as long as the broker lives.
+    spawn: runs a task by that name for as long as the broker lives.
     """
 
     def __init__(
@@ -68,14 +68,17 @@ class ReplicaFetchers:
         fetcher.add(partition)
 
     def _unfollow(self, partition: FollowerPartition) -> None:
-        """A fetcher without partitions stays: its leader may lead again soon, and all it costs is a connection."""
+        """A fetcher without partitions stays: its leader may lead again soon.
+
+        It costs one connection.
+        """
         self._fetchers[partition.leader].remove(partition)
 
     # --- for fetchers
 
     @property
     def broker_epoch(self) -> int:
-        """Of this broker's registration; while there is none, nothing is followed."""
+        """The broker epoch of this registration; -1 if there is none, and nothing is followed."""
         epoch = self._following.broker_epoch
         return -1 if epoch is None else epoch
 

@@ -1,1 +1,1 @@
-"""What a person runs beside or instead of a broker: doctor, adopting a Kafka, a fleet on this machine."""
+"""What the command line runs on a machine beside a broker: doctor, adopt, local, snapshots."""

@@ -1,4 +1,7 @@
-"""`logfleet adopt`: reads a stopped Kafka's directories, decides, and writes the metadata store that a broker starts from."""
+"""`logfleet adopt`: turns the directories of a stopped Kafka into those of a broker.
+
+It reads them, decides, and writes the metadata store that a broker starts from.
+"""
 
 import uuid
 from collections.abc import Sequence
@@ -29,7 +32,10 @@ from logfleet.storage.open_files import OpenFiles
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """was_there: the store knew the cluster and its topics before, there was nothing to do. written: the store was."""
+    """The result of `adopt`. was_there: the store had the cluster already, nothing was done.
+
+    written: the store was written.
+    """
 
     adoption: Adoption
     was_there: bool
@@ -39,10 +45,11 @@ class Adopted(msgspec.Struct, frozen=True):
 async def adopt(
     files: Files, config: BrokerConfig, metadata_paths: Sequence[str], *, execute: bool
 ) -> Adopted:
-    """Decide and, if nothing speaks against it and `execute` says so, recover the logs of a Kafka that was killed and write.
+    """Decide and, if there is no problem and `execute` is set, write the metadata store.
 
-    metadata_paths: where else to look for Kafka's metadata log. Without `execute` nothing is written, an embedded store not even made.
-    Raises AdoptionRefused, StoreError, OSError.
+    If Kafka was killed, its logs are recovered first. metadata_paths: other places of Kafka's
+    metadata log. Without `execute` nothing is written, and no embedded store is made. Raises
+    AdoptionRefused, StoreError, OSError.
     """
     with locked(files, config.log_dirs):
         directories = [read_directory(files, path) for path in config.log_dirs]
@@ -76,10 +83,11 @@ async def adopt(
 
 
 def _recover(files: Files, directories: Sequence[FoundDirectory]) -> list[str]:
-    """Do what Kafka's next start would do where it was not stopped in order, by its rule for gaps; what a person should know of it.
+    """Do what Kafka's next start would do after a crash; return what a person should learn of it.
 
-    Each directory is closed in order afterwards. A start of either broker has nothing left to find out, and a later crash of ours is
-    judged by our own rule, from recovery points at the logs' ends. The caller holds the locks.
+    Gaps in logs are treated by Kafka's rule. Each directory is closed in order afterwards: so a
+    start of either broker has nothing left to recover, and a later crash of ours is treated by our
+    own rule, from recovery points at the logs' ends. The caller holds the locks.
     """
     notes = []
     for found in directories:
@@ -92,7 +100,7 @@ def _recover(files: Files, directories: Sequence[FoundDirectory]) -> list[str]:
             found.node_id,
             is_locked=True,
         )
-        # Of a configuration no more counts here than how sparse rebuilt indexes are.
+        # only the sparseness of rebuilt indexes depends on the configuration here
         for log in log_dir.load(lambda _: LogConfig(), now_ms(), by_kafka=True):
             notes += [f"{log.directory}: {note}" for note in log.notes]
         notes += log_dir.notes
@@ -103,35 +111,40 @@ def _recover(files: Files, directories: Sequence[FoundDirectory]) -> list[str]:
 async def _is_there(
     store: MetadataStore, adoption: Adoption, directories: Sequence[FoundDirectory]
 ) -> bool:
-    """Whether it was adopted before. Raises AdoptionRefused if the store is of another cluster, or Kafka has gone on since."""
+    """Whether the directories were adopted before.
+
+    Raises AdoptionRefused if the store is of another cluster, or Kafka has run since.
+    """
     held = await store.get(keys.CLUSTER_ID)
     if held is None:
         return False
     cluster_id = held.value.decode()
     if cluster_id != adoption.cluster_id:
         raise AdoptionRefused(
-            f"the metadata store is of cluster {cluster_id}, the directories of {adoption.cluster_id}: "
-            "name an empty store (another logfleet.cluster.name, or a first log directory without a logfleet-metadata.db)"
+            f"the metadata store is of cluster {cluster_id}, the directories of "
+            f"{adoption.cluster_id}: name an empty store (another logfleet.cluster.name, or a "
+            "first log directory without a logfleet-metadata.db)"
         )
-    known = {item.key for item in (await store.range(keys.TOPIC_IDS)).items}
+    existing = {item.key for item in (await store.range(keys.TOPIC_IDS)).items}
     held_ids = {log.topic_id for directory in directories for log in directory.logs}
-    for topic in adoption.topics:  # one without directories was deleted since
-        if topic.id in held_ids and keys.topic_id(topic.id) not in known:
+    for topic in adoption.topics:  # a topic without directories was deleted since
+        if topic.id in held_ids and keys.topic_id(topic.id) not in existing:
             raise AdoptionRefused(
-                f"the directories were adopted before, and Kafka has made topic {topic.name} since: "
-                "remove what was adopted then (logfleet-metadata.db in the first log directory) and adopt again"
+                f"the directories were adopted before, and Kafka has created topic {topic.name} "
+                "since: remove what was adopted then (logfleet-metadata.db in the first log "
+                "directory) and adopt again"
             )
     return True
 
 
 async def _write(store: MetadataStore, adoption: Adoption) -> None:
-    """Raises AdoptionRefused if a cluster is there by now, also one with this id: somebody else has adopted it too."""
+    """Write the store. Raises AdoptionRefused if it has a cluster by now, even with this id."""
     *before, last = adoption_txns(adoption)
     key = keys.receipt(adoption.node_id, 0)
     held = await store.get(key)
     receipt = Receipt(key, 0 if held is None else held.mod_revision)
     receipt.begin(uuid.uuid4().hex.encode())
-    for txn in before:  # these may be done twice
+    for txn in before:  # these may be applied twice
         if not (await settle(store, txn)).succeeded:
             raise AdoptionRefused(_IN_USE)
     settled = await settle_or_recognise(store, receipt.on(last))

@@ -1,4 +1,4 @@
-"""What `logfleet doctor` finds in one entry of log.dirs: whose it is, who uses it, its disk."""
+"""What `logfleet doctor` checks in one entry of log.dirs: its owner, its lock, its disk."""
 
 import os
 import time
@@ -19,13 +19,16 @@ from logfleet.storage.log_dirs import logs_in
 USED_WARNING: Final = 0.80
 USED_FAILED: Final = 0.95
 FSYNC_MS_MAX: Final = 200
-"""A disk that takes longer to make 4 KiB durable will stall producers now and then."""
+"""A slower disk, by the time to make 4 KiB durable, stalls producers now and then."""
 CLOCK_BEHIND_MS_MAX: Final = 1000
 SAMPLE_BYTES: Final = 4096
 
 
 class DirectoryCheck:
-    """One entry of log.dirs. is_locked: a broker runs on it now. cluster_id, directory_id: of its meta.properties."""
+    """One entry of log.dirs. is_locked: a broker is running on it.
+
+    cluster_id, directory_id: of its meta.properties.
+    """
 
     def __init__(self, files: Files, path: str, config: BrokerConfig) -> None:
         self._files = files
@@ -35,7 +38,7 @@ class DirectoryCheck:
         self.cluster_id: str | None = None
         self.directory_id: str | None = None
 
-    def look(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Finding]:
         path = Path(self._path)
         there = path
         try:
@@ -47,23 +50,24 @@ class DirectoryCheck:
         if there != path:
             yield Finding("log directory", Level.OK, f"{path} will be made at the first start")
         else:
-            yield self._look_at_lock()
-            yield self._look_at_identity()
-            yield from self._look_at_times()
+            yield self._check_lock()
+            yield self._check_identity()
+            yield from self._check_times()
         try:
             taken_ms = _fsync_ms(there)
         except OSError as error:
             yield Finding(
                 "log directory",
                 Level.FAILED,
-                f"{there} cannot be written: {error.strerror}; give it to the user that runs the broker, or mend the disk",
+                f"{there} cannot be written: {error.strerror}; give it to the user that runs the "
+                "broker, or mend the disk",
             )
             return
         yield judge_fsync(str(there), taken_ms)
         space = self._files.space(str(there))
         yield judge_space(self._path, space, self._config.logfleet_disk_reserve_bytes)
 
-    def _look_at_lock(self) -> Finding:
+    def _check_lock(self) -> Finding:
         try:
             if (Path(self._path) / LOCK).exists():
                 self._files.lock(f"{self._path}/{LOCK}", process_name()).release()
@@ -78,11 +82,12 @@ class DirectoryCheck:
             return Finding(
                 "log directory",
                 Level.FAILED,
-                f"{error.filename} cannot be locked: {error.strerror}; give it to the user that runs the broker",
+                f"{error.filename} cannot be locked: {error.strerror}; give it to the user that "
+                "runs the broker",
             )
         return Finding("log directory", Level.OK, f"{self._path} is in use by nobody")
 
-    def _look_at_identity(self) -> Finding:
+    def _check_identity(self) -> Finding:
         name = f"{self._path}/{META_PROPERTIES}"
         try:
             data = read_file(self._files, name)
@@ -90,7 +95,8 @@ class DirectoryCheck:
                 return Finding(
                     "identity",
                     Level.FAILED,
-                    f"{data_without_identity({self._path: logs})}: bring it back from a copy, or start the broker, which says what to write",
+                    f"{data_without_identity({self._path: logs})}: bring it back from a copy, or "
+                    "start the broker, which says what to write",
                 )
             if data is None:
                 return Finding("identity", Level.OK, f"{self._path} holds no data yet")
@@ -107,15 +113,15 @@ class DirectoryCheck:
             return Finding(
                 "identity",
                 Level.FAILED,
-                f"{self._path} is of node {node_id}, node.id is {self._config.node_id}: set node.id={node_id}, "
-                "or name this broker's own directory",
+                f"{self._path} is of node {node_id}, node.id is {self._config.node_id}: set "
+                f"node.id={node_id}, or name this broker's own directory",
             )
         return Finding(
             "identity", Level.OK, f"{self._path} is of node {node_id} of cluster {self.cluster_id}"
         )
 
-    def _look_at_times(self) -> Iterator[Finding]:
-        """A checkpoint from the future: the clock was set back since."""
+    def _check_times(self) -> Iterator[Finding]:
+        """Report a checkpoint from the future: the clock was set back since."""
         now_ms = time.time_ns() // 1_000_000
         for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
             try:
@@ -126,18 +132,20 @@ class DirectoryCheck:
                 yield Finding(
                     "clock",
                     Level.FAILED,
-                    f"{self._path}/{name} was written {(written_ms - now_ms) / 1000:.0f} s from now: set the clock (chrony or "
-                    "systemd-timesyncd), retention by time goes by it",
+                    f"{self._path}/{name} was written {(written_ms - now_ms) / 1000:.0f} s from "
+                    "now: set the clock (chrony or systemd-timesyncd), retention by time goes by "
+                    "it",
                 )
                 return
 
 
 def cannot_be_entered(check: str, path: Path, error: OSError) -> Finding:
-    """Even whether it is there cannot be seen."""
+    """The finding that even the existence of the path cannot be checked."""
     return Finding(
         check,
         Level.FAILED,
-        f"{path} cannot be looked at: {error.strerror}; let the user that runs the broker enter {path.parent} and what is above it",
+        f"{path} cannot be checked: {error.strerror}; let the user that runs the broker enter "
+        f"{path.parent} and what is above it",
     )
 
 
@@ -156,7 +164,7 @@ def _fsync_ms(directory: Path) -> float:
 
 
 def judge_fsync(path: str, taken_ms: float) -> Finding:
-    """taken_ms: for one small write and its fsync."""
+    """Judge a disk by its speed. taken_ms: for one small write and its fsync."""
     measured = f"{path} makes 4 KiB durable in {taken_ms:.1f} ms"
     if taken_ms > FSYNC_MS_MAX:
         return Finding(
@@ -168,7 +176,7 @@ def judge_fsync(path: str, taken_ms: float) -> Finding:
 
 
 def judge_space(path: str, space: Space, reserve_bytes: int) -> Finding:
-    """reserve_bytes: as configured; small disks keep less."""
+    """Judge a disk by its free space. reserve_bytes: as configured; small disks keep less."""
     free = space.usable_bytes / space.total_bytes if space.total_bytes else 1.0
     measured = f"{free:.0%} of the disk of {path} is free"
     if (
@@ -178,7 +186,8 @@ def judge_space(path: str, space: Space, reserve_bytes: int) -> Finding:
         return Finding(
             "disk",
             Level.FAILED,
-            f"{measured}: make room or shorten retention, producing stops when the reserve is reached",
+            f"{measured}: make room or shorten retention, producing stops when the reserve is "
+            "reached",
         )
     if free < 1 - USED_WARNING:
         return Finding(

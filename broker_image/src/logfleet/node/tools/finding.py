@@ -1,4 +1,4 @@
-"""What `logfleet doctor` finds."""
+"""The findings of `logfleet doctor`."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -13,7 +13,10 @@ class Level(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """check: what was looked at, a word or two. message: one sentence; unless level is OK it says what to do."""
+    """A result of one check. check: its name in a word or two. message: one sentence.
+
+    Unless level is OK, the message says what to do.
+    """
 
     check: str
     level: Level
@@ -21,6 +24,6 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def worst(findings: Sequence[Finding]) -> Level:
-    """OK if there are none."""
+    """The worst level of the findings, OK if there are none."""
     order = list(Level)
     return max((each.level for each in findings), key=order.index, default=Level.OK)

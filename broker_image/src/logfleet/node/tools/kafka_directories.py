@@ -1,6 +1,7 @@
-"""Reads what an Apache Kafka node left in its log directories. Nothing is changed; the locks keep it from being started meanwhile.
+"""Reads the log directories of an Apache Kafka node.
 
-Errors: AdoptionRefused (one line for a person: what is wrong and what to do) and OSError (the disk).
+Nothing is changed; the locks keep Kafka from starting meanwhile. Errors: AdoptionRefused (one line
+for a person: what is wrong and what to do) and OSError (the disk).
 """
 
 import contextlib
@@ -52,7 +53,7 @@ class AdoptionRefused(Exception):
 
 @contextlib.contextmanager
 def locked(files: Files, paths: Sequence[str]) -> Iterator[None]:
-    """Nobody else uses the directories in this block. Raises AdoptionRefused, OSError."""
+    """No other process uses the directories in this block. Raises AdoptionRefused, OSError."""
     try:
         refuse_listed_twice(paths)
     except LogDirRefused as error:
@@ -61,7 +62,8 @@ def locked(files: Files, paths: Sequence[str]) -> Iterator[None]:
         for path in paths:
             if read_file(files, f"{path}/{META_PROPERTIES}") is None:
                 raise AdoptionRefused(
-                    f"{path} has no {META_PROPERTIES}: it is no log directory of a Kafka that has run"
+                    f"{path} has no {META_PROPERTIES}: it is no log directory of a Kafka that has "
+                    "run"
                 )
             try:
                 stack.callback(files.lock(f"{path}/{LOCK}", HOLDER).release)
@@ -73,7 +75,7 @@ def locked(files: Files, paths: Sequence[str]) -> Iterator[None]:
 
 
 def read_directory(files: Files, path: str) -> FoundDirectory:
-    """What is in an entry of log.dirs. Raises AdoptionRefused, OSError."""
+    """The contents of an entry of log.dirs. Raises AdoptionRefused, OSError."""
     try:
         properties = parse_properties(read_file(files, f"{path}/{META_PROPERTIES}") or b"")
         cluster_id, node_id, directory_id = (
@@ -82,7 +84,8 @@ def read_directory(files: Files, path: str) -> FoundDirectory:
         number = int(node_id)
     except (CorruptCheckpoint, KeyError, ValueError) as error:
         raise AdoptionRefused(
-            f"{path}/{META_PROPERTIES} is not as Kafka 3.7 or newer writes it in KRaft mode: {error}"
+            f"{path}/{META_PROPERTIES} is not as Kafka 3.7 or newer writes it in KRaft mode: "
+            f"{error}"
         ) from error
     logs, others = [], []
     for entry in sorted(files.list_directory(path), key=lambda entry: entry.name):
@@ -125,7 +128,8 @@ def _read_log(files: Files, path: str, partition: TopicPartition) -> FoundLog:
         has_open = bool(snapshots) and _has_open(files, directory, max(snapshots))
     except (CorruptCheckpoint, CorruptSnapshot) as error:
         raise AdoptionRefused(
-            f"{directory} holds an unreadable file ({error}): start Kafka once more and stop it in order, which mends it"
+            f"{directory} holds an unreadable file ({error}): start Kafka once more and stop it "
+            "in order, which mends it"
         ) from error
     return FoundLog(
         directory=path,
@@ -139,7 +143,10 @@ def _read_log(files: Files, path: str, partition: TopicPartition) -> FoundLog:
 
 
 def _has_open(files: Files, directory: str, offset: int) -> bool:
-    """Whether a transaction had not ended when the newest snapshot was written: at the log's end, if Kafka was stopped in order."""
+    """Whether a transaction was open when the newest snapshot was written.
+
+    That is at the log's end if Kafka was stopped in order.
+    """
     states = ProducerStates.from_snapshot(
         read_file(files, f"{directory}/{offset_file(offset, SNAPSHOT)}") or b""
     )
@@ -150,20 +157,28 @@ def _has_open(files: Files, directory: str, offset: int) -> bool:
 
 
 def format_problems(files: Files, directories: Sequence[FoundDirectory]) -> Iterator[str]:
-    """A sentence for each partition with messages that no broker of ours can read. Takes long: it reads the headers of all batches."""
+    """A sentence for each partition with messages that no broker of ours can read.
+
+    Takes long: it reads the headers of all batches.
+    """
     for directory in directories:
         for log in directory.logs:
             name = _first_of_old_format(files, f"{directory.path}/{log.partition}")
             if name is not None:
                 yield (
-                    f"{directory.path}/{log.partition}/{name} holds messages of format v0 or v1, as Kafka wrote them while "
-                    "message.format.version was below 0.11, and this version could not serve them: start Kafka and wait until "
-                    "retention has removed them, or copy the topic to a new one with Kafka's clients and delete it"
+                    f"{directory.path}/{log.partition}/{name} holds messages of format v0 or v1, "
+                    "as Kafka wrote them while message.format.version was below 0.11, and this "
+                    "version could not serve them: start Kafka and wait until retention has "
+                    "removed them, or copy the topic to a new one with Kafka's clients and "
+                    "delete it"
                 )
 
 
 def _first_of_old_format(files: Files, directory: str) -> str | None:
-    """Name of the first segment with messages of format v0 or v1; also of one that a swap was about to put in place."""
+    """Name of the first segment with messages of format v0 or v1.
+
+    Includes a segment that a swap was about to put in place.
+    """
     for entry in sorted(files.list_directory(directory), key=lambda entry: entry.name):
         parsed = parse_offset_file(entry.name.removesuffix(SWAP))
         if parsed is not None and parsed[1] == LOG:
@@ -174,7 +189,7 @@ def _first_of_old_format(files: Files, directory: str) -> str | None:
 
 
 def read_kraft(files: Files, paths: Sequence[str]) -> KraftMetadata:
-    """Kafka's metadata, of whichever directory holds it. Raises AdoptionRefused, OSError."""
+    """Kafka's metadata, from the directory that holds it. Raises AdoptionRefused, OSError."""
     holders = [
         path
         for path in paths
@@ -182,11 +197,13 @@ def read_kraft(files: Files, paths: Sequence[str]) -> KraftMetadata:
     ]
     if not holders:
         raise AdoptionRefused(
-            f"none of {', '.join(paths)} holds {METADATA_DIRECTORY}: name Kafka's metadata.log.dir with --metadata-dir"
+            f"none of {', '.join(paths)} holds {METADATA_DIRECTORY}: name Kafka's "
+            "metadata.log.dir with --metadata-dir"
         )
     if len(holders) > 1:
         raise AdoptionRefused(
-            f"{' and '.join(holders)} each hold {METADATA_DIRECTORY}: name the one in use with --metadata-dir"
+            f"{' and '.join(holders)} each hold {METADATA_DIRECTORY}: name the one in use with "
+            "--metadata-dir"
         )
     directory = f"{holders[0]}/{METADATA_DIRECTORY}"
     try:
@@ -223,9 +240,10 @@ def _replayed(files: Files, directory: str) -> KraftMetadata:
 def _batches(
     files: Files, path: str, *, may_be_torn: bool
 ) -> Iterator[tuple[BatchHeader, list[tuple[int, bytes]]]]:
-    """Each batch with its records' offsets and values; none of a batch of KRaft's own (leader changes and the like).
+    """Each batch with its records' offsets and values; no records for KRaft's control batches.
 
-    may_be_torn: what follows the last whole batch was never committed, as Kafka would find when it starts.
+    may_be_torn: what follows the last whole batch was never committed, as Kafka finds at its start
+    too.
     """
     file = files.open(path)
     data = file.pread(file.size(), 0)

@@ -1,7 +1,9 @@
-"""A whole fleet on this machine: one etcd and N brokers as processes, for trying things out.
+"""A whole fleet on this machine for trials: one etcd and N brokers as processes.
 
-It starts in order (etcd, then the brokers) and stops in the reverse order. A broker that is killed or told to stop is started again, as a
-StatefulSet would; as soon as a process fails, or etcd ends, the others are stopped too. Processes are tethered to this one, in sessions of their own: whatever ends it, also a SIGKILL, ends them.
+It starts in order (etcd, then the brokers) and stops in the reverse order. A broker that is killed
+or stopped by a signal is started again, as a StatefulSet would; if a process fails, or etcd ends,
+the others are stopped too. The processes are tethered to this one, in sessions of their own: its
+end, even by SIGKILL, ends them.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ from logfleet.node.tools.loopback_ports import LoopbackPorts, is_taken
 
 START_S_MAX: Final = 60.0
 REPLICAS_MAX: Final = 3
-"""Of topics whose creation names no number, and of the brokers' own; min.insync.replicas is one less."""
+"""Replicas of topics created without a number; min.insync.replicas is one less."""
 BROKER_STOP_S_MAX: Final = 30.0
 """A broker that stops in order flushes and fsyncs its logs."""
 ETCD_STOP_S_MAX: Final = 10.0
@@ -34,10 +36,11 @@ class FleetError(Exception):
 
 
 class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """data: directory for everything the fleet writes, found again when it is started anew.
+    """What the fleet is made of. data: directory for all its files; a later start finds it again.
 
-    zones: racks given to the brokers in turns; none for no racks. port: of broker 1, the next ones follow.
-    overrides: Kafka keys for every broker. broker_command: what starts a broker, before its --override options.
+    zones: racks given to the brokers in turns; none for no racks. port: of broker 1, the next ones
+    follow. overrides: Kafka keys for every broker. broker_command: starts a broker; --override
+    options are appended.
     """
 
     etcd: EtcdBinary
@@ -55,7 +58,10 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
         return ",".join(f"127.0.0.1:{port}" for port in self.ports())
 
     def replication(self) -> dict[str, str]:
-        """As many replicas as there may be, and writes that survive the loss of one."""
+        """As many replicas as there are brokers, up to REPLICAS_MAX.
+
+        Writes survive the loss of one broker.
+        """
         replicas = min(self.brokers, REPLICAS_MAX)
         return {
             "default.replication.factor": str(replicas),
@@ -68,26 +74,27 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalFleet:
-    """say: takes a line for the person at the terminal.
+    """Runs the processes. print_line: prints a line for the person at the terminal.
 
-    Runs on asyncio's own loop: uvloop starts programs by a fork that runs Python's fork handlers in the child, and gRPC's where they are not
-    switched off (see io.etcd), which was seen to hang there once gRPC had threads; subprocess, which asyncio uses, runs none.
+    Runs on asyncio's own loop: uvloop starts programs by a fork that runs Python's fork handlers in
+    the child, and gRPC's where they are not switched off (see io.etcd); this was seen to hang once
+    gRPC had threads. subprocess, which asyncio uses, runs none.
     """
 
-    def __init__(self, spec: FleetSpec, say: Callable[[str], None]) -> None:
+    def __init__(self, spec: FleetSpec, print_line: Callable[[str], None]) -> None:
         self._spec = spec
-        self._say = say
+        self._print_line = print_line
         self._ports = LoopbackPorts()
         self._children: list[ChildProcess] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run the fleet until `stop` is set. Nothing of it runs afterwards, also if this is cancelled.
+        """Run the fleet until `stop` is set. None of it runs afterwards, even if this is cancelled.
 
-        Raises FleetError if it cannot start or one of its processes ends before.
+        Raises FleetError if it cannot start or one of its processes ends first.
         """
         with self._locked(), self._ports:
             self._check_ports()
-            life = asyncio.ensure_future(self._live())
+            life = asyncio.ensure_future(self._run_processes())
             stopping = asyncio.ensure_future(stop.wait())
             try:
                 await asyncio.wait([life, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -99,18 +106,21 @@ class LocalFleet:
                 await asyncio.wait([life, stopping])
                 await self._stop_all()
             if stop.is_set() and not life.cancelled():
-                life.exception()  # ended at the same moment: the stop was asked for all the same
+                life.exception()  # it ended at the same moment: the stop was requested all the same
 
     def kill(self) -> None:
         """End every process at once; `run` then returns soon."""
         for child in self._children:
             child.kill()
 
-    async def _live(self) -> None:
-        """Start everything, and brokers that somebody ends again, until a process fails: that is always a FleetError."""
+    async def _run_processes(self) -> None:
+        """Start everything; restart brokers that were ended from outside, until a process fails.
+
+        That always raises FleetError.
+        """
         endpoint = await self._start_etcd()
         await self._start_brokers(endpoint)
-        self._say(f"ready: {self._spec.bootstrap()}")
+        self._print_line(f"ready: {self._spec.bootstrap()}")
         while True:
             await asyncio.wait(
                 [child.ended for child in self._children], return_when=asyncio.FIRST_COMPLETED
@@ -118,8 +128,9 @@ class LocalFleet:
             _, *brokers = self._children
             for child in brokers:
                 if child.has_ended and child.ended.result() <= 0:
-                    self._say(
-                        f"{child.name} ended {_manner(child.ended.result())} and is started again"
+                    self._print_line(
+                        f"{child.name} ended {_exit_text(child.ended.result())} and is started "
+                        "again"
                     )
                     await child.start()
             self._check_alive()
@@ -127,9 +138,9 @@ class LocalFleet:
     async def _start_etcd(self) -> str:
         spec, port, peer_port = self._spec, self._ports.reserve(), self._ports.reserve()
         if not spec.etcd.fit_for_data:
-            self._say(
-                f"warning: etcd {spec.etcd.version_text} has known defects; fit for a trial, not for data "
-                "(put etcd 3.6.5 or newer on PATH)"
+            self._print_line(
+                f"warning: etcd {spec.etcd.version_text} has known defects; fit for a trial, not "
+                "for data (put etcd 3.6.5 or newer on PATH)"
             )
         endpoint, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
         command = [
@@ -147,7 +158,7 @@ class LocalFleet:
         await self._until_ready(
             etcd, port, "/health", lambda body: json.loads(body)["health"] == "true"
         )
-        self._say(f"etcd {spec.etcd.version_text} at 127.0.0.1:{port}")
+        self._print_line(f"etcd {spec.etcd.version_text} at 127.0.0.1:{port}")
         return f"127.0.0.1:{port}"
 
     async def _start_brokers(self, endpoint: str) -> None:
@@ -175,7 +186,7 @@ class LocalFleet:
         for broker_id, (child, admin) in enumerate(started, start=1):
             await self._until_ready(child, admin, "/readyz", lambda _: True)
             zone = spec.zone(broker_id)
-            self._say(
+            self._print_line(
                 f"{child.name} at 127.0.0.1:{spec.port + broker_id - 1}"
                 + (f" in zone {zone}" if zone else "")
             )
@@ -190,7 +201,7 @@ class LocalFleet:
     async def _until_ready(
         self, child: ChildProcess, port: int, path: str, ready: Callable[[str], bool]
     ) -> None:
-        """Ask until the answer is 200 and `ready` likes its body."""
+        """Probe until the answer is 200 and `ready` accepts its body."""
         try:
             async with asyncio.timeout(START_S_MAX):
                 while True:
@@ -201,25 +212,27 @@ class LocalFleet:
                     await asyncio.wait([child.ended], timeout=POLL_S)
         except TimeoutError:
             raise FleetError(
-                f"{child.name} is not ready after {START_S_MAX:.0f} s; the end of {child.log}:\n{child.last_words()}"
+                f"{child.name} is not ready after {START_S_MAX:.0f} s; the end of "
+                f"{child.log}:\n{child.last_words()}"
             ) from None
 
     def _check_alive(self) -> None:
         for child in self._children:
             if child.has_ended:
                 raise FleetError(
-                    f"{child.name} ended {_manner(child.ended.result())}; the end of {child.log}:\n{child.last_words()}"
+                    f"{child.name} ended {_exit_text(child.ended.result())}; the end of "
+                    f"{child.log}:\n{child.last_words()}"
                 )
 
     async def _stop_all(self) -> None:
-        """Brokers together, then etcd, on which they stand."""
+        """First the brokers, then etcd, which they need."""
         etcd, brokers = self._children[:1], self._children[1:]
         await asyncio.gather(*(self._stop(child, BROKER_STOP_S_MAX) for child in brokers))
         await asyncio.gather(*(self._stop(child, ETCD_STOP_S_MAX) for child in etcd))
 
     async def _stop(self, child: ChildProcess, grace_s: float) -> None:
         if not await child.stop(grace_s):
-            self._say(f"{child.name} did not stop within {grace_s:.0f} s and was killed")
+            self._print_line(f"{child.name} did not stop within {grace_s:.0f} s and was killed")
 
     def _check_ports(self) -> None:
         for broker_id, port in enumerate(self._spec.ports(), start=1):
@@ -230,7 +243,7 @@ class LocalFleet:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Two fleets on one directory would write over each other."""
+        """Two fleets in one directory would overwrite each other."""
         self._spec.data.mkdir(parents=True, exist_ok=True)
         with (self._spec.data / "lock").open("w") as lock:
             try:
@@ -256,5 +269,5 @@ async def _get(port: int, path: str) -> tuple[int, str]:
     return (int(fields[1]), body) if len(fields) > 1 and fields[1].isdecimal() else (0, "")
 
 
-def _manner(exit_code: int) -> str:
+def _exit_text(exit_code: int) -> str:
     return f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"

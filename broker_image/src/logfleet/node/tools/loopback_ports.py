@@ -1,8 +1,9 @@
-"""Ports for programs that are yet to be started, with nobody else getting in between.
+"""Reserves ports for programs that are yet to be started.
 
-A port that is free when asked for may be taken a moment later, by another program's listener or by an outgoing connection. So the socket
-that found it stays bound, without listening: the kernel then gives the port to nobody who asks for any, while a program
-that names it may still listen there, as both set SO_REUSEADDR (Linux: a bound socket conflicts only while it listens).
+A port that is free now may be taken a moment later, by another program's listener or by an outgoing
+connection. So the socket that found it stays bound, without listening: the kernel then gives the
+port to no program that asks for any, while a program that names it may still listen there, as both
+set SO_REUSEADDR (Linux: a bound socket conflicts only while it listens).
 """
 
 import socket
@@ -26,19 +27,19 @@ class LoopbackPorts:
         reserved = socket.socket()
         self._sockets.append(reserved)
         reserved.bind(("127.0.0.1", port))
-        # Only now: set before, the bind would also succeed beside another reservation.
+        # only now: if set before, the bind would also succeed beside another reservation
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound: int = reserved.getsockname()[1]
         return bound
 
     def release(self) -> None:
-        """Nothing happens to who listens there."""
+        """Programs that listen on the ports are not affected."""
         while self._sockets:
             self._sockets.pop().close()
 
 
 def is_taken(port: int) -> bool:
-    """Whether somebody listens on this port of loopback, or of all addresses."""
+    """Whether a program listens on this port of loopback, or of all addresses."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -10,9 +10,9 @@ from logfleet.metadata import keys
 from logfleet.metadata.snapshot_file import SnapshotHead, decode, encode, restored
 from logfleet.metadata.store import MetadataStore, Txn, absent
 
-MOMENT: Final = re.compile(r"\d{8}T\d{6}Z-r\d+\.snapshot")
-PUTS: Final = 50
-"""Keys that are written in one transaction: far below what etcd takes."""
+NAME_END: Final = re.compile(r"\d{8}T\d{6}Z-r\d+\.snapshot")
+PUTS_PER_WRITE: Final = 50
+"""Keys per store write: far below etcd's limit."""
 
 
 class NoCluster(Exception):
@@ -24,9 +24,11 @@ class NotEmpty(Exception):
 
 
 async def take(store: MetadataStore, cluster: str, directory: Path, keep: int) -> Path:
-    """A file that is whole and on the disk; afterwards no more than `keep` of this cluster are there, the newest. Raises StoreError, OSError, DamagedSnapshot; NoCluster, as what is empty must take no snapshot's place.
+    """Write a snapshot, whole and durable; then keep only the newest `keep` of this cluster.
 
-    It is written under another name and read again before it gets its own: what ends in the middle leaves nothing that counts, nor takes one away.
+    Raises StoreError, OSError, DamagedSnapshot; NoCluster, as an empty snapshot must not replace
+    others. It is written under another name and read back before it gets its own: an interruption
+    leaves no broken snapshot, and removes none.
     """
     snapshot = await store.range("")
     if not any(item.key == keys.CLUSTER_ID for item in snapshot.items):
@@ -48,12 +50,12 @@ async def take(store: MetadataStore, cluster: str, directory: Path, keep: int) -
 
 
 def snapshots(directory: Path, cluster: str) -> list[Path]:
-    """Those of this cluster: others may have theirs in the same directory."""
+    """The snapshots of this cluster: others may have theirs in the same directory."""
     prefix = _prefix(cluster)
     return [
         path
         for path in directory.iterdir()
-        if path.name.startswith(prefix) and MOMENT.fullmatch(path.name.removeprefix(prefix))
+        if path.name.startswith(prefix) and NAME_END.fullmatch(path.name.removeprefix(prefix))
     ]
 
 
@@ -62,14 +64,15 @@ def _prefix(cluster: str) -> str:
 
 
 def read(path: Path) -> tuple[SnapshotHead, dict[str, bytes]]:
-    """Raises OSError, DamagedSnapshot."""
+    """Read a snapshot file. Raises OSError, DamagedSnapshot."""
     return decode(path.read_bytes())
 
 
 async def restore(store: MetadataStore, items: dict[str, bytes]) -> int:
-    """How many keys were written. Raises NotEmpty, StoreError.
+    """Write the snapshot's keys; return how many. Raises NotEmpty, StoreError.
 
-    What a restoring wrote that was interrupted is written again: without the cluster's id, which comes last, no broker uses it.
+    After an interruption the next call writes all again: without the cluster's id, which comes
+    last, no broker uses the store.
     """
     if await store.get(keys.CLUSTER_ID) is not None:
         raise NotEmpty(
@@ -77,10 +80,10 @@ async def restore(store: MetadataStore, items: dict[str, bytes]) -> int:
         )
     puts = list(restored(items))
     is_empty = absent(keys.CLUSTER_ID)
-    for first in range(0, len(puts), PUTS):
-        result = await store.txn(Txn((is_empty,), tuple(puts[first : first + PUTS])))
+    for first in range(0, len(puts), PUTS_PER_WRITE):
+        result = await store.txn(Txn((is_empty,), tuple(puts[first : first + PUTS_PER_WRITE])))
         if not result.succeeded:
-            raise NotEmpty("somebody else wrote a cluster into the store meanwhile")
+            raise NotEmpty("another process wrote a cluster into the store meanwhile")
     return len(puts)
 
 

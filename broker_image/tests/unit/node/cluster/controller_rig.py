@@ -1,4 +1,4 @@
-"""Brokers that stand for controller, on an embedded store whose answers can get lost, be refused or be late."""
+"""Brokers that campaign for controller, on an embedded store with answers that fail or are late."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,8 +38,7 @@ from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.replication.longest_log import SILENT
-from logfleet.telemetry.decisions import Decision as Noted
-from logfleet.telemetry.decisions import Decisions, Kind, Query, parse
+from logfleet.telemetry.decisions import Decision, Decisions, Kind, Query, parse
 
 PATIENCE_S = 20
 _ODD = "AAECAwQFBgcICQoLDA0ODw"
@@ -49,7 +48,7 @@ WHAT_NO_CONTROLLER_EXPECTS = (
     Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((9,), ((9, 1),), 9, 0, 0, 1))),
     Put(keys.ready(_ODD), keys.encode(ReadyValue(1))),
 )
-"""A configuration that nobody can have set."""
+"""A configuration that no broker accepts."""
 MENDING = (
     Delete(keys.topic("odd")),
     Delete(keys.topic_id(_ODD)),
@@ -71,10 +70,11 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class Store(SqliteStore):
-    """The embedded store, with answers that get lost: `losses` says of each coming txn what happens to it.
+    """The embedded store, with answers that get lost: `losses` has the fate of each coming txn.
 
-    One that begins with "late" is answered once `answering` is set; unanswered: how many have waited for that.
-    answered: transactions that got an answer. others: revisions that others have made in the same etcd, under another prefix.
+    One that begins with "late" is answered once `answering` is set; unanswered: how many have
+    waited for that. answered: transactions that got an answer. others: revisions of other writers
+    in the same etcd, under another prefix.
     """
 
     def __init__(self, *arguments) -> None:
@@ -140,7 +140,7 @@ async def nobody_answers(_image: ClusterImage, asked: Asked) -> Answered:
 
 class Node:
     def __init__(
-        self, store: Store, broker_id: int, static=None, ask_log_ends=nobody_answers, **options
+        self, store: Store, broker_id: int, static=None, query_log_ends=nobody_answers, **options
     ) -> None:
         self.follower = MetadataLoader(store)
         value = ControllerValue(broker_id, f"incarnation-{broker_id}")
@@ -151,7 +151,7 @@ class Node:
             value,
             static or {},
             self.decisions,
-            ask_log_ends=ask_log_ends,
+            query_log_ends=query_log_ends,
             **options,
         )
 
@@ -189,8 +189,8 @@ async def running(store: Store, broker_id: int = 1, **options):
         follow.cancel()
 
 
-def noted(decisions: Decisions, kind: Kind) -> list[Noted]:
-    """What was noted of that kind."""
+def recorded(decisions: Decisions, kind: Kind) -> list[Decision]:
+    """The recorded decisions of that kind."""
     lines = decisions.select(Query(kind=(kind,)))
     return [decision for decision, _ in parse(b"".join(lines))]
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Unsteady(SqliteStore):
-    """Answers the next transactions by the errors in `errors`; an UnknownOutcome was in truth `applied` or not."""
+    """Answers the next transactions by `errors`; for an UnknownOutcome, `applied` is the truth."""
 
     errors: list[tuple[Exception, bool]]
 

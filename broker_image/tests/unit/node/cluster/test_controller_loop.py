@@ -36,7 +36,7 @@ from logfleet.telemetry.decisions import Kind
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,
     Store,
-    noted,
+    recorded,
     running,
     soon,
     start_broker,
@@ -263,7 +263,7 @@ async def test_a_lost_election_answer_is_not_the_end(store):
 
 
 async def test_an_idle_controller_resigns_and_stands_again(store):
-    """KAFKA-13407: the key names this process, but nobody in it knows."""
+    """KAFKA-13407: the key names this process, which does not notice."""
     value = keys.encode(ControllerValue(1, "incarnation-1"))
     idle = await store.write(Put(keys.CONTROLLER, value))
     async with running(store) as node:
@@ -305,7 +305,7 @@ async def test_what_a_lost_controller_left_half_made_is_removed(store):
         ]
 
 
-async def test_an_operation_decided_too_late_is_decided_anew(store):
+async def test_an_operation_decided_too_late_is_decided_again(store):
     seen = []
 
     async with running(store) as node:
@@ -383,7 +383,7 @@ async def test_an_operation_that_the_store_refuses_fails_alone(store):
 async def test_a_controller_whose_store_refuses_its_writes_stands_again(
     store, monkeypatch, refused
 ):
-    """The claim of the controller's key, or the fence of the broker: nobody needs either to serve records."""
+    """The claim of the controller's key, or the broker's fence: serving records needs neither."""
     monkeypatch.setattr("logfleet.node.cluster.controller_loop.PAUSE_S_MAX", 0.001)
     await start_broker(store, 1)
     store.losses = refused
@@ -407,12 +407,12 @@ async def test_an_abandoned_operation_is_skipped(store):
         assert node.follower.image.topic("b") is None
 
 
-async def test_many_partitions_are_looked_at_in_slices(store, monkeypatch):
+async def test_many_partitions_are_handled_in_slices(store, monkeypatch):
     """Between two of them the loop does something else, also where there is nothing to elect."""
     monkeypatch.setattr(controller_term, "ELECTION_PARTITIONS", 4)
     slices: list[list[str]] = [[]]
 
-    def noted(image, topic, layers, **options):
+    def recorded(image, topic, layers, **options):
         if not slices[-1]:
             asyncio.get_running_loop().call_soon(slices.append, [])
         slices[-1].append(topic.name)
@@ -424,7 +424,7 @@ async def test_many_partitions_are_looked_at_in_slices(store, monkeypatch):
         await node.elected()
         for name in names:
             await node.create(name, 2)
-        monkeypatch.setattr(controller_term, "election_steps", noted)
+        monkeypatch.setattr(controller_term, "election_steps", recorded)
         await start_broker(store, 2)
         await until(lambda: {name for each in slices for name in each} == set(names))
         await stop_broker(store, 1)
@@ -439,4 +439,4 @@ async def test_the_controller_compacts_what_is_old_and_lives_on_if_it_cannot(sto
         await node.elected()
         await until(lambda: store.compacted)
         assert node.loop.is_controller
-        assert len(noted(node.decisions, Kind.CONTROLLER_ELECTED)) == 1
+        assert len(recorded(node.decisions, Kind.CONTROLLER_ELECTED)) == 1

@@ -1,4 +1,4 @@
-"""What the controller does with partitions of several replicas as brokers come, go and would leave."""
+"""The controller and partitions of several replicas, as brokers come, vanish and leave."""
 
 import asyncio
 from contextlib import aclosing
@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,
     Store,
-    noted,
+    recorded,
     running,
     soon,
     start_broker,
@@ -65,7 +65,7 @@ async def test_elections_of_a_broker_that_died_do_not_wait_for_one_another(store
 
 
 async def test_an_election_that_came_too_late_holds_up_no_other(store):
-    """A leader has changed one partition meanwhile: what is elected with it is decided anew, the rest is done."""
+    """A leader changed one partition meanwhile: its write is decided again, the others are done."""
 
     async def written(index: int) -> PartitionValue:
         item = await store.get(keys.partition(uuids.to_text(topic.id), index))
@@ -136,7 +136,7 @@ async def test_unclean_elections_are_counted(store):
 
         assert await soon(node.loop.submit(allow))
         await until_leader(node, "t", 2)
-        await until(lambda: node.loop.noted.unclean_elections == 2)
+        await until(lambda: node.loop.recorder.unclean_elections == 2)
 
 
 async def test_a_broker_that_would_leave_hands_over_what_it_leads(store):
@@ -150,7 +150,7 @@ async def test_a_broker_that_would_leave_hands_over_what_it_leads(store):
 
 
 @pytest.mark.parametrize("age_ms, is_preferred", [(2 * SETTLED_MS, True), (0, False)])
-async def test_who_leaves_hands_over_to_whom_a_roll_has_replaced_and_who_has_settled(
+async def test_a_leaving_broker_hands_over_to_replaced_and_settled_ones(
     store, age_ms, is_preferred
 ):
     async with running(store) as node:
@@ -177,17 +177,17 @@ async def test_a_broker_that_is_needed_is_kept_until_others_are_in_sync(store):
             await store.write(Put(keys.broker(1), keys.encode(value)))
             await until(lambda: any(row["event"] == "broker_kept" for row in logs))
         assert node.follower.image.brokers[1].is_active
-        (told,) = noted(node.decisions, Kind.REFUSAL)
-        assert (told.broker, told.topic, told.partition) == (1, "t", 0)
+        (decision,) = recorded(node.decisions, Kind.REFUSAL)
+        assert (decision.broker, decision.topic, decision.partition) == (1, "t", 0)
         topic = node.follower.image.topic("t")
         state, epoch = topic.partitions[0], node.follower.image.brokers[2].epoch
         key = keys.partition(uuids.to_text(topic.id), 0)
         await store.write(Put(key, keys.encode(with_isr(state, [*state.isr, (2, epoch)]))))
         await soon(node.follower.until(lambda image: leaving.may_exit(image, 1)))
         await until_leader(node, "t", 2)
-        assert noted(node.decisions, Kind.DRAINING)[0].broker == 1
-        (told,) = noted(node.decisions, Kind.ELECTION)
-        assert told.cause == "broker 1 leaves: broker 2, which is in sync, leads"
+        assert recorded(node.decisions, Kind.DRAINING)[0].broker == 1
+        (decision,) = recorded(node.decisions, Kind.ELECTION)
+        assert decision.cause == "broker 1 leaves: broker 2, which is in sync, leads"
 
 
 async def _moved_from_preferred(node, store) -> None:
@@ -222,10 +222,10 @@ async def test_preferred_replicas_lead_again_once_they_are_in_sync(store):
         assert {state.leader for state in image.topic("t").partitions} == {1, 2}
         assert all(len(state.isr) == 2 for state in image.topic("t").partitions)
         cause = "preferred replicas lead again: broker 1, which is in sync, leads"
-        assert noted(node.decisions, Kind.ELECTION)[-1].cause == cause
+        assert recorded(node.decisions, Kind.ELECTION)[-1].cause == cause
 
 
-async def test_elections_are_noted_once_also_if_the_answer_of_the_store_was_lost(store):
+async def test_elections_are_recorded_once_also_if_the_answer_of_the_store_was_lost(store):
     async with running(store) as node:
         await _replicated(node, store, 2)
         store.losses = ["", "after"]  # the fence, then the elections
@@ -235,9 +235,9 @@ async def test_elections_are_noted_once_also_if_the_answer_of_the_store_was_lost
                 lambda image: all(each.isr_ids == [1] for each in image.topic("t").partitions)
             )
         )
-        await until(lambda: noted(node.decisions, Kind.ELECTION))
-        assert node.loop.noted.elections == 1, "the other one was led by broker 1 already"
-        assert [each.broker for each in noted(node.decisions, Kind.ISR_SHRINK)] == [2]
+        await until(lambda: recorded(node.decisions, Kind.ELECTION))
+        assert node.loop.recorder.elections == 1, "the other one was led by broker 1 already"
+        assert [each.broker for each in recorded(node.decisions, Kind.ISR_SHRINK)] == [2]
 
 
 async def test_internal_topics_get_replicas_on_brokers_that_come(store):
@@ -258,7 +258,7 @@ async def test_internal_topics_get_replicas_on_brokers_that_come(store):
                 )
             )
         )
-        (first, *_) = noted(node.decisions, Kind.REASSIGNMENT)
+        (first, *_) = recorded(node.decisions, Kind.REASSIGNMENT)
         assert first.topic == "__consumer_offsets"
         before, after = cast("list[list[int]]", first.facts["replicas"])
         assert (before, len(after)) == ([1], 2)

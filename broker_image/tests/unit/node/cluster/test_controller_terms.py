@@ -20,7 +20,7 @@ from broker_image.tests.unit.node.cluster.controller_rig import (
     WHAT_NO_CONTROLLER_EXPECTS,
     Node,
     Store,
-    noted,
+    recorded,
     running,
     soon,
     start_broker,
@@ -45,7 +45,7 @@ def failures(logs: Sequence[Row]) -> list[Row]:
 
 
 async def create(name: str, *nodes: Node) -> object:
-    """The answer of whichever node is the controller, asked again as long as it answers that it is none."""
+    """The answer of whichever node is the controller, retried until there is one."""
     while True:
         await until(lambda: any(node.loop.is_controller for node in nodes))
         controller = next(node for node in nodes if node.loop.is_controller)
@@ -65,7 +65,7 @@ async def test_what_no_controller_can_handle_ends_terms_and_no_broker(store, log
     row = failures(logs)[0]
     assert row["log_level"] == "critical"
     assert isinstance(row["exc_info"], ValueError), "the traceback tells the fault"
-    ended = noted(first.decisions, Kind.CONTROLLER_RESIGNED)[0]
+    ended = recorded(first.decisions, Kind.CONTROLLER_RESIGNED)[0]
     assert ended.cause == f"it failed: {row['exc_info']}"
     counted = first.loop.failed_terms, second.loop.failed_terms
     assert sum(counted) == len(failures(logs))
@@ -123,10 +123,10 @@ async def test_what_is_not_done_as_a_term_ends_is_left_to_the_next(store):
         with pytest.raises(NotControllerError):
             await soon(creating)
         assert isinstance(await create("t", node), TopicCreation)
-        first, second = noted(node.decisions, Kind.CONTROLLER_ELECTED)
+        first, second = recorded(node.decisions, Kind.CONTROLLER_ELECTED)
         assert first.broker == 1
         assert first.facts["epoch"] != second.facts["epoch"]
-        (ended,) = noted(node.decisions, Kind.CONTROLLER_RESIGNED)
+        (ended,) = recorded(node.decisions, Kind.CONTROLLER_RESIGNED)
         assert (ended.cause, ended.facts) == ("it was replaced", first.facts)
 
 

@@ -17,7 +17,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
 from broker_image.tests.unit.node.broker_rig import ask_broker
-from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.cluster.controller_rig import recorded
 from broker_image.tests.unit.node.replication.fleet_rig import Fleet, fleet_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -26,7 +26,7 @@ TTL_S = 3
 
 
 class SilentLease:
-    """A lease whose keepalives get no answer: its deadline has passed, for as long as it is not answered."""
+    """A lease without answered keepalives, whose deadline has passed."""
 
     id = 1
     ttl_s = TTL_S
@@ -98,19 +98,19 @@ async def test_what_was_suspended_goes_on_in_its_leader_epoch_once_the_store_ans
     await until(lambda: serves(leader, "alone"))
     assert leader.partitions.get("alone", 0).leader_epoch == epoch  # type: ignore[union-attr]
     assert (await fleet.produce("alone", b"after")).base_offset == 1
-    assert noted(leader.decisions, Kind.FAILSAFE_BEGAN)
-    assert noted(leader.decisions, Kind.FAILSAFE_ENDED)
+    assert recorded(leader.decisions, Kind.FAILSAFE_BEGAN)
+    assert recorded(leader.decisions, Kind.FAILSAFE_ENDED)
 
 
 async def test_nothing_is_suspended_while_most_brokers_hear_nothing_of_the_store_either(
     fleet: Fleet,
 ) -> None:
-    """So nobody can be elected: the whole fleet goes on, partitions with one replica too."""
+    """So no broker can be elected: the whole fleet goes on, partitions with one replica too."""
     leader = fleet.brokers[1]
     peers = leader.failsafe._peers
     leases = silence(*fleet.brokers.values())
     peers.start()
-    await until(lambda: peers.agree(0) or leader.leadership.suspended == 1)
+    await until(lambda: peers.is_majority_silent(0) or leader.leadership.suspended == 1)
     await until(lambda: serves(leader, "alone"))
     past_s = deadline_s(leader)
     await until(lambda: deadline_s(leader) > past_s + 1)
@@ -122,7 +122,7 @@ async def test_nothing_is_suspended_while_most_brokers_hear_nothing_of_the_store
 
 
 async def test_a_partition_that_its_follower_has_left_is_suspended(fleet: Fleet) -> None:
-    """It may be led elsewhere by now, and nobody tells this broker."""
+    """It may be led elsewhere by now, and this broker does not learn it."""
     leader, follower = fleet.brokers[1], fleet.brokers[2]
     silence(leader)
     await until(lambda: not serves(leader, "alone"))
@@ -149,7 +149,7 @@ async def test_a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_pee
     peers = leader.failsafe._peers
     peers.start()
     await until(lambda: monotonic_ms() > asked_ms + 3_000)
-    assert not peers.agree(0)
+    assert not peers.is_majority_silent(0)
     assert not serves(leader, "alone")
 
 
@@ -191,10 +191,10 @@ async def test_what_waits_is_not_answered_under_a_later_registration(fleet: Flee
     assert before.deadline_s == 0.0
 
 
-async def test_a_process_that_did_not_run_answers_nothing_until_others_vouch_for_it_again(
+async def test_a_process_that_was_stopped_answers_nothing_until_others_confirm_it_again(
     fleet: Fleet,
 ) -> None:
-    """What has waited in its sockets meanwhile is no evidence: it was sent before others may have been elected."""
+    """What waited in its sockets does not count: it may be older than another's election."""
     leader = fleet.brokers[1]
     silence(leader)
     await until(lambda: not serves(leader, "alone"))
@@ -206,7 +206,7 @@ async def test_a_process_that_did_not_run_answers_nothing_until_others_vouch_for
     assert serves(leader, "shared")
 
 
-async def test_a_broker_that_hears_nothing_of_the_store_says_so(fleet: Fleet) -> None:
+async def test_a_broker_that_gets_no_answer_from_the_store_reports_it(fleet: Fleet) -> None:
     async def described() -> DescribeClusterResponse:
         request = DescribeClusterRequest(include_fenced_brokers=True)
         answer = await ask_broker(fleet.brokers[1], request, 2)

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,
     Store,
-    noted,
+    recorded,
     running,
     soon,
     until,
@@ -87,7 +87,7 @@ async def elections(store: Store, after_revision: int, last_revision: int) -> Co
 
 
 async def all_end_and_come_back(node: Node, store: Store) -> Counter[int]:
-    """Two thirds lose their leases first, then the rest; then they register again, one after the other."""
+    """Two thirds lose their leases first, then the rest; then they register one by one."""
     before = await begin(node, store)
     await end(node, store, 1, 2, 4, 5)
     await end(node, store, 3, 6)
@@ -106,8 +106,8 @@ async def test_each_partition_is_elected_once_when_all_lost_their_leases_and_com
         assert led == dict.fromkeys(range(PARTITIONS), 1)
         leaders = Counter(each.leader for each in node.follower.image.topic("t").partitions)
         assert set(leaders) == set(BROKERS), "not all with who was back first"
-        (told,) = noted(node.decisions, Kind.ELECTIONS_HELD)
-        assert told.cause.startswith("4 of 6 brokers lost their registrations in 2 zones")
+        (decision,) = recorded(node.decisions, Kind.ELECTIONS_HELD)
+        assert decision.cause.startswith("4 of 6 brokers lost their registrations in 2 zones")
         assert [row["event"] for row in logs].count("elections_held") == 1
 
 
@@ -124,7 +124,7 @@ async def test_who_does_not_come_back_is_waited_for_only_so_long(store, monkeypa
     async with running(store) as node:
         await begin(node, store)
         await end(node, store, 1, 2, 4, 5)
-        assert noted(node.decisions, Kind.ELECTIONS_HELD)
+        assert recorded(node.decisions, Kind.ELECTIONS_HELD)
         image = await soon(
             node.follower.until(
                 lambda image: all(image.fences[each].state == keys.FENCED for each in (1, 2, 4, 5))
@@ -142,7 +142,7 @@ async def test_the_death_of_a_broker_or_of_a_zone_is_acted_on_at_once(store, gon
     async with running(store) as node:
         await begin(node, store)
         await end(node, store, *gone)
-        assert not noted(node.decisions, Kind.ELECTIONS_HELD)
+        assert not recorded(node.decisions, Kind.ELECTIONS_HELD)
         image = node.follower.image
         assert all(image.fences[each].state == keys.FENCED for each in gone)
         assert all(each.leader not in gone for each in image.topic("t").partitions)

@@ -1,4 +1,4 @@
-"""The question to brokers how far their logs reach, against brokers of a few lines."""
+"""A broker asks others how far their logs reach; those are brokers of a few lines."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -11,7 +11,7 @@ from logfleet.metadata.image import Broker, ClusterImage, Topic
 from logfleet.metadata.keys import ACTIVE, BrokerValue, Endpoint
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.cluster import log_ends
-from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID, LogEndQuestion
+from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID, LogEndsClient
 from logfleet.replication.longest_log import SILENT
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -26,7 +26,7 @@ Place = tuple[str, int]
 
 
 class Replicas(FakeBroker):
-    """ends: (epoch, end offset) of its logs. later: how many requests it takes its partitions for led in."""
+    """ends: (epoch, end offset) of its logs. later: how many requests find its partitions led."""
 
     def __init__(self, ends: dict[Place, tuple[int, int]], later: int = 0) -> None:
         super().__init__()
@@ -93,8 +93,8 @@ NAMES = {T: "t", U: "u"}
 
 
 async def ask(image: ClusterImage, asked: dict[tuple[bytes, int], list[int]]):
-    question = LogEndQuestion(broker_config({"node.id": "9"}))
-    return await question.ask(
+    client = LogEndsClient(broker_config({"node.id": "9"}))
+    return await client.query(
         image, {place: [image.brokers[each] for each in ids] for place, ids in asked.items()}
     )
 

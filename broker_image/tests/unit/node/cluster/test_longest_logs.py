@@ -1,4 +1,4 @@
-"""A controller that has to know how far logs reach before it elects; the test is the brokers that it asks."""
+"""A controller that must learn how far logs reach before it elects; the test plays the brokers."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from logfleet.telemetry.decisions import Kind
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,
     Store,
-    noted,
+    recorded,
     running,
     soon,
     until,
@@ -27,10 +27,7 @@ BROKERS = (1, 2, 3)
 
 
 class Logs:
-    """ends: (epoch, end offset) by broker, of all partitions. asked: brokers, partition by partition.
-
-    Nobody is answered before `answering` is set.
-    """
+    """ends: (epoch, end offset) by broker, of all partitions. asked: brokers by partition."""
 
     def __init__(self, **ends: tuple[int, int]) -> None:
         self.ends = {int(name[1:]): end for name, end in ends.items()}
@@ -79,21 +76,23 @@ async def lose_power(node: Node, store: Store) -> None:
 
 async def test_after_a_power_loss_of_all_the_longest_log_leads(store):
     logs = Logs(b1=(3, 50), b2=(3, 70), b3=(2, 90))
-    async with running(store, ask_log_ends=logs.ask) as node:
+    async with running(store, query_log_ends=logs.ask) as node:
         await begin(node, store)
         assert logs.asked == [], "nobody else is asked"
         await lose_power(node, store)
         state = await until_leader(node, "t", 2)
         assert state.recovering
         assert [sorted(each) for each in logs.asked] == [[1, 2, 3]]
-        (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
-        assert told.cause.startswith("nobody is known to hold every record, and its log reaches")
+        (decision,) = recorded(node.decisions, Kind.UNCLEAN_ELECTION)
+        assert decision.cause.startswith(
+            "no replica is sure to hold every record, and its log reaches"
+        )
 
 
 async def test_what_need_not_ask_waits_for_no_answer(store):
     logs = Logs(b1=(3, 50), b2=(3, 70), b3=(2, 90))
     logs.answering.clear()
-    async with running(store, ask_log_ends=logs.ask) as node:
+    async with running(store, query_log_ends=logs.ask) as node:
         await begin(node, store)
         gone = next(each for each in BROKERS if each != node.partition("t").leader)
         await lose_power(node, store)
@@ -115,7 +114,7 @@ async def test_what_need_not_ask_waits_for_no_answer(store):
 async def test_a_last_leader_that_does_not_answer_is_asked_again(store, monkeypatch):
     monkeypatch.setattr(longest_logs, "AGAIN_S", 0.01)
     logs = Logs(b1=SILENT, b2=SILENT, b3=SILENT)
-    async with running(store, ask_log_ends=logs.ask) as node:
+    async with running(store, query_log_ends=logs.ask) as node:
         await begin(node, store)
         last = node.partition("t").leader
         await lose_power(node, store)
@@ -130,7 +129,7 @@ async def test_a_broker_that_registered_again_meanwhile_is_asked_again(store, mo
     monkeypatch.setattr(longest_logs, "AGAIN_S", 0.01)
     logs = Logs(b1=(3, 50), b2=(3, 70), b3=(3, 60))
     logs.answering.clear()
-    async with running(store, ask_log_ends=logs.ask) as node:
+    async with running(store, query_log_ends=logs.ask) as node:
         await begin(node, store)
         await lose_power(node, store)
         await until(lambda: logs.asked)
@@ -152,7 +151,7 @@ async def test_many_partitions_are_asked_for_at_once_and_all_of_them_led(store):
         asks += 1
         return await logs.ask(image, asked)
 
-    async with running(store, ask_log_ends=counted) as node:
+    async with running(store, query_log_ends=counted) as node:
         await begin(node, store, 250)
         await lose_power(node, store)
         await soon(

@@ -1,4 +1,4 @@
-"""What the controller believes of a transaction whose answer is lost, while leaders write to the same keys."""
+"""Writes of a controller whose answers get lost, while leaders write to the same keys."""
 
 import asyncio
 from contextlib import aclosing
@@ -30,7 +30,10 @@ pytestmark = pytest.mark.asyncio
 
 
 async def _topic_of_three(node: Node, store: Store) -> dict[int, int]:
-    """Topic t: broker 1 leads both partitions, and broker 3 is not in sync with the first. Broker epochs by id."""
+    """Topic t: broker 1 leads both partitions; broker 3 is not in sync with the first.
+
+    Broker epochs by id.
+    """
     epochs = {broker_id: await start_broker(store, broker_id) for broker_id in (1, 2, 3)}
     await node.elected()
     await soon(
@@ -89,10 +92,12 @@ async def images(store: Store) -> list[ClusterImage]:
 async def test_a_leaders_write_of_the_same_bytes_is_not_taken_for_the_controllers_own(
     store, monkeypatch, believes_everything
 ):
-    """believes_everything: the controller takes the attempt for applied; then the next image shows that it was not.
+    """believes_everything: the controller assumes that the attempt was applied.
 
-    Broker 2 returns from a power cut before the sweep, whose first attempt gets no answer and is not applied. Meanwhile
-    the leader takes its old registration out of one of the two partitions by itself, as the controller would have."""
+    Then the next image shows that it was not. Broker 2 returns from a power cut before the sweep,
+    whose first attempt gets no answer and is not applied. Meanwhile the leader removes its old
+    registration from one of the two partitions by itself, as the controller would have.
+    """
     async with running(store) as node:
         await _topic_of_three(node, store)
         if believes_everything:
@@ -120,11 +125,11 @@ async def test_a_leaders_write_of_the_same_bytes_is_not_taken_for_the_controller
         await stop_broker(store, 1)
         await soon(node.follower.until(lambda image: image.topic("t").partitions[1].leader == 3))
         assert node.partition("t", 0).leader == NO_LEADER, "broker 2 has lost records"
-        assert node.loop.noted.unclean_elections == 0
+        assert node.loop.recorder.unclean_elections == 0
 
 
-async def test_nobody_is_let_in_while_a_partition_rests_on_its_last_registration(store):
-    """A transaction of the sweep comes too late for one of its partitions: the leader has changed it meanwhile."""
+async def test_no_broker_is_admitted_while_a_partition_has_its_last_registration(store):
+    """A write of the sweep is too late for one partition: its leader has changed it meanwhile."""
     async with running(store) as node:
         await _topic_of_three(node, store)
         store.flowing.clear()
@@ -187,7 +192,7 @@ async def test_what_was_done_is_known_after_another_broker_has_controlled(store)
 
 
 async def test_what_was_in_a_transaction_that_came_too_late_is_done_by_the_next(store):
-    """Nothing happens to topic v that would have the controller look at it again."""
+    """Nothing happens to topic v that would make the controller check it again."""
     async with running(store) as node:
         await _topic_of_three(node, store)
         for name in ("u", "v"):

@@ -50,7 +50,7 @@ async def test_what_was_there_before_comes_as_one_change_of_everything(store, mo
     assert len(image.broker_configs) == 5
 
 
-async def test_a_subscriber_gets_what_changed_since_it_last_looked(store, follower):
+async def test_a_subscriber_gets_what_changed_since_its_last_check(store, follower):
     subscription = follower.subscribe()
     async with asyncio.timeout(PATIENCE_S):
         await subscription.next()

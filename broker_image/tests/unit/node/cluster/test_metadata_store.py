@@ -47,7 +47,7 @@ async def test_a_fleet_has_its_own_prefix_in_etcd() -> None:
         ),
     ],
 )
-async def test_what_cannot_be_reached_is_said_at_once(keys, why) -> None:
+async def test_what_cannot_be_reached_is_reported_at_once(keys, why) -> None:
     with pytest.raises(StoreRefused, match=why):
         await open_store(broker_config({**ETCD, **keys}))
 

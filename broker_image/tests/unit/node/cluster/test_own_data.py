@@ -1,4 +1,7 @@
-"""The table of docs/log-directories.md: (identity, logs, metadata store) x (one directory, two, a fleet's), each with what follows."""
+"""The table of docs/log-directories.md, with the outcome of each case.
+
+(identity, logs, metadata store) x (one directory, two, a fleet's).
+"""
 
 import contextlib
 import re
@@ -26,7 +29,7 @@ Change = Callable[[Path], None]
 
 @pytest.fixture(params=["one", "several", "fleet"])
 def layout(request, monkeypatch) -> str:
-    """Whether there is one log directory, or two, and whether the metadata is elsewhere, as a fleet's is."""
+    """One log directory or two, and whether the metadata is elsewhere, as a fleet's."""
     if request.param == "fleet":
 
         async def elsewhere(config: BrokerConfig, timer: object = None) -> SqliteStore:
@@ -121,7 +124,7 @@ def of_another(key: str) -> Change:
 
 
 REFUSED = [
-    # what was done to the first directory, and what the refusal says with one directory, with two, in a fleet
+    # change to the first directory; then the refusal with one directory, with two, in a fleet
     (
         without_identity,
         r"write it back: \(echo version=1",
@@ -163,7 +166,7 @@ SERVED = [
     (
         without_logs,
         lambda _: PARTITIONS,
-    ),  # as with Kafka: begun anew, empty, in a directory that is there
+    ),  # as with Kafka: started again, empty, in a directory that is there
     (
         without_identity_and_logs,
         lambda logs: PARTITIONS - logs,

@@ -28,19 +28,19 @@ def image(revision: int, **isr_of: list[int]) -> ClusterImage:
     return ClusterImage(revision, brokers=brokers, entries=entries.updated(topics))
 
 
-async def test_only_what_changed_is_looked_at_again() -> None:
+async def test_only_what_changed_is_checked_again() -> None:
     own = OwnReplicas(1)
-    await own.look(image(1, one=[2], two=[2]), Changes(everything=True))
+    await own.update(image(1, one=[2], two=[2]), Changes(everything=True))
     assert own.missing == 2
-    await own.look(image(2, one=[1, 2], two=[1, 2]), Changes(topics={ONE}))
+    await own.update(image(2, one=[1, 2], two=[1, 2]), Changes(topics={ONE}))
     assert own.missing == 1
     assert own.image.revision == 2
 
 
 async def test_a_topic_that_was_deleted_is_not_missed() -> None:
     own = OwnReplicas(1)
-    await own.look(image(1, one=[2], two=[2]), Changes(everything=True))
-    await own.look(image(2, two=[2]), Changes(topics={ONE}))
+    await own.update(image(1, one=[2], two=[2]), Changes(everything=True))
+    await own.update(image(2, two=[2]), Changes(topics={ONE}))
     assert own.missing == 1
-    await own.look(image(3), Changes(everything=True))
+    await own.update(image(3), Changes(everything=True))
     assert own.missing == 0

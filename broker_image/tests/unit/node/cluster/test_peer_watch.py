@@ -13,7 +13,7 @@ from logfleet.metadata.store import Put
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.telemetry.decisions import Kind
 
-from broker_image.tests.unit.node.cluster.controller_rig import Node, noted, running, soon, until
+from broker_image.tests.unit.node.cluster.controller_rig import Node, recorded, running, soon, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -89,10 +89,10 @@ async def test_a_process_that_is_gone_is_fenced_long_before_its_lease_ends(store
         await soon(first.follower.until(lambda image: image.fences[3].state == FENCED))
         assert asyncio.get_running_loop().time() - began < 2
         assert first.follower.image.brokers.keys() == {1, 2, 3}, "its lease stands"
-        (told,) = noted(first.decisions, Kind.SUSPECTED)
-        assert (told.broker, told.cause.partition(":")[0]) == (3, "it refuses connections")
-        (told,) = noted(first.decisions, Kind.FENCED)
-        assert told.cause.startswith("it refuses connections, as brokers 1, 2 report")
+        (decision,) = recorded(first.decisions, Kind.SUSPECTED)
+        assert (decision.broker, decision.cause.partition(":")[0]) == (3, "it refuses connections")
+        (decision,) = recorded(first.decisions, Kind.FENCED)
+        assert decision.cause.startswith("it refuses connections, as brokers 1, 2 report")
 
 
 async def test_one_that_only_closed_its_connections_is_connected_to_again_and_not_reported(store):
@@ -145,13 +145,13 @@ async def test_who_cannot_connect_for_a_reason_of_its_own_reports_nobody(store, 
                 peer.close_connections()
             await until(lambda: attempts > 12)
         await until(lambda: all(len(peer.connections) == 2 for peer in peers.values()))
-        assert noted(first.decisions, Kind.SUSPECTED) == []
+        assert recorded(first.decisions, Kind.SUSPECTED) == []
         assert first.follower.image.suspects == {}
         assert all(broker.is_active for broker in first.follower.image.brokers.values())
 
 
 async def test_an_address_that_is_none_stops_nobody_from_watching_the_others(store):
-    """`a..b` cannot be looked up at all; it ended the watch of every other broker, and so those brokers."""
+    """The lookup of `a..b` fails; that once ended the watch of every broker, and the brokers."""
     async with fleet(store, 1, 2, 3) as (first, peers):
         misnamed = Peer(store, 4)
         misnamed.host = "a..b"
@@ -164,7 +164,7 @@ async def test_an_address_that_is_none_stops_nobody_from_watching_the_others(sto
 
 
 async def test_a_broker_that_the_controller_still_reaches_is_not_fenced(store):
-    """Two that lost their way to a third report it, and the controller probes it: it is not gone."""
+    """Two brokers that cannot reach a third report it; the controller's probe succeeds."""
     async with fleet(store, 1, 2, 3, 4) as (first, peers):
         accused, image = peers[3], first.follower
         reached = len(accused.connections)
@@ -177,4 +177,4 @@ async def test_a_broker_that_the_controller_still_reaches_is_not_fenced(store):
             lambda: len(accused.connections) > reached + 1 or image.image.brokers[3].is_fenced
         )
         assert image.image.brokers[3].is_active
-        assert noted(first.decisions, Kind.FENCED) == []
+        assert recorded(first.decisions, Kind.FENCED) == []

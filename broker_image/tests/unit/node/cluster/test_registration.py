@@ -131,7 +131,7 @@ async def test_a_new_cluster_begins_with_the_level_of_the_broker_that_makes_it(s
     assert await level(store) == FeaturesValue(2, __version__)
 
 
-async def test_a_cluster_that_does_not_tell_its_level_stays_at_1(store) -> None:
+async def test_a_cluster_that_does_not_report_its_level_stays_at_1(store) -> None:
     await store.txn(Txn((), (Put(keys.CLUSTER_ID, b"mine"),)))
     assert await join_cluster(store, "mine", level=2) == "mine"
     await register(store, 1, msgspec.structs.replace(value(), level=2))
@@ -151,7 +151,7 @@ async def test_a_broker_that_cannot_do_the_level_neither_joins_nor_registers(sto
     assert await level(store) == FeaturesValue(2, __version__)
 
 
-async def test_a_raise_between_look_and_registration_is_not_missed(store, monkeypatch) -> None:
+async def test_a_raise_between_check_and_registration_is_not_missed(store, monkeypatch) -> None:
     await join_cluster(store, None, level=1)
     real, looks = store.get, 0
 
@@ -178,7 +178,7 @@ async def test_each_registration_undoes_a_raise_that_did_not_see_it(store) -> No
     assert not (await store.txn(late)).succeeded
 
 
-async def test_a_registration_says_who_and_where(store) -> None:
+async def test_a_registration_reports_id_and_addresses(store) -> None:
     registered = await register(store, 1, value())
     held = await store.get("broker/1")
     assert held is not None
@@ -231,7 +231,7 @@ async def test_a_store_that_is_away_is_waited_for(store, monkeypatch) -> None:
     assert (await register(store, 1, value())).broker_id == 1
 
 
-async def test_a_lost_lease_is_told_and_followed_by_a_new_registration(store) -> None:
+async def test_a_lost_lease_is_reported_and_followed_by_a_new_registration(store) -> None:
     async with Fleet(store) as fleet:
         first = await fleet.registered()
         assert fleet.registrar.registration is first
@@ -257,7 +257,7 @@ async def test_a_registration_that_vanished_is_lost_though_its_lease_lives(store
         assert (await fleet.registered()).lease.id != first.lease.id
 
 
-async def test_a_fenced_broker_registers_anew(store) -> None:
+async def test_a_fenced_broker_registers_again(store) -> None:
     async with Fleet(store) as fleet:
         first = await fleet.registered()
         stale = keys.encode(FenceValue(first.epoch - 1, keys.FENCED))
@@ -318,12 +318,12 @@ async def test_what_ends_a_registration(store, image: ClusterImage, why: str) ->
     assert bool(ended) == bool(why)
 
 
-async def test_what_is_told_is_written_into_the_registration_that_stands(store, until) -> None:
+async def test_an_update_is_written_into_the_registration_that_stands(store, until) -> None:
     async with Fleet(store) as fleet:
         registered = await fleet.registered()
         for offline in ({A: (0, 1)}, {A: (0, 1), B: (2,)}, {}):
             told = msgspec.structs.replace(value(), offline=offline)
-            fleet.registrar.tell(told)
+            fleet.registrar.update(told)
             await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
             held = await store.get(keys.broker(1))
             assert held.create_revision == registered.epoch, "it is the same registration"
@@ -348,17 +348,17 @@ async def test_what_the_store_refuses_to_take_of_it_ends_no_registration(
         first = await fleet.registered()
         monkeypatch.setattr(store, "txn", refusing)
         told = msgspec.structs.replace(value(), offline={A: (0,)})
-        fleet.registrar.tell(told)
+        fleet.registrar.update(told)
         await until(lambda: fleet.follower.image.brokers[1].value == told)
         assert fleet.registrar.registration is first
         assert fleet.registrar.refused.count == 2
 
 
-async def test_what_was_told_is_in_the_next_registration_from_its_beginning(store, until) -> None:
+async def test_an_update_is_in_the_next_registration_from_its_beginning(store, until) -> None:
     async with Fleet(store) as fleet:
         first = await fleet.registered()
         told = msgspec.structs.replace(value(), offline={A: (0,)})
-        fleet.registrar.tell(told)
+        fleet.registrar.update(told)
         await until(lambda: fleet.follower.image.brokers[1].value == told)
         await first.lease.revoke()
         await fleet.lost()
@@ -407,7 +407,7 @@ async def test_a_write_that_was_not_answered_is_found_and_followed_by_the_next(
         for number in range(2):
             failing[:] = [UnknownOutcome("no answer")]
             told = msgspec.structs.replace(value(), offline={A: (number,)})
-            fleet.registrar.tell(told)
+            fleet.registrar.update(told)
             await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
             await until(lambda: not failing)
         assert fleet.calls.empty()

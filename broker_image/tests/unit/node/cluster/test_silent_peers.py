@@ -52,7 +52,7 @@ def described(controller_id: int, *fenced: int) -> DescribeClusterResponse:
         (DescribeClusterResponse(controller_id=-1), False),
     ],
 )
-def test_a_peer_confirms_by_its_own_word_for_whom_it_knows_to_be_registered(
+def test_a_peer_confirms_only_a_broker_that_it_lists_as_registered(
     answer: DescribeClusterResponse, *, silent: bool
 ) -> None:
     assert confirms(answer, PEER, ME) is silent
@@ -77,18 +77,18 @@ async def test_peers_are_asked_again_and_again_while_they_are_started(
             each: Broker(each, each, BrokerValue("", address), ACTIVE) for each in (ME, PEER)
         }
         peers = SilentPeers(ME, "PLAINTEXT", lambda: ClusterImage(1, brokers=brokers))
-        assert not peers.agree(0)
+        assert not peers.is_majority_silent(0)
         began_ms = monotonic_ms()
         peers.start()
-        await until(lambda: peers.agree(began_ms))
-        assert not peers.agree(monotonic_ms() + 60_000), "an answer grows old"
+        await until(lambda: peers.is_majority_silent(began_ms))
+        assert not peers.is_majority_silent(monotonic_ms() + 60_000), "an answer grows old"
         broker.disconnect()
         again_ms = monotonic_ms() + 1
-        await until(lambda: peers.agree(again_ms))
+        await until(lambda: peers.is_majority_silent(again_ms))
         answers[0] = described(ME)
-        await until(lambda: not peers.agree(began_ms))
+        await until(lambda: not peers.is_majority_silent(began_ms))
         answers[0] = described(-1, PEER)
-        await until(lambda: peers.agree(began_ms))
+        await until(lambda: peers.is_majority_silent(began_ms))
         await peers.stop()
-        assert not peers.agree(began_ms)
+        assert not peers.is_majority_silent(began_ms)
         assert all(each.include_fenced_brokers for each in broker.of(DescribeClusterRequest))

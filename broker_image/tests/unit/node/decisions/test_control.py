@@ -16,7 +16,7 @@ from logfleet.node.decisions.control import RecordedControl
 from logfleet.telemetry.decisions import PER_SECOND_MAX, Decision, Decisions, Kind
 
 from broker_image.tests.unit.control.conftest import Cluster
-from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.cluster.controller_rig import recorded
 
 
 class Controlled(Cluster):
@@ -25,7 +25,7 @@ class Controlled(Cluster):
     def __init__(self, partitions: int = 1) -> None:
         self.now_ms = 0
         self.decisions = Decisions(0, lambda: self.now_ms)
-        self.noted = RecordedControl(self.decisions)
+        self.recorder = RecordedControl(self.decisions)
         super().__init__()
         self.start(1, 2, 3)
         self.create("t", -1, assignments=tuple((each, (1, 2, 3)) for each in range(partitions)))
@@ -37,16 +37,16 @@ class Controlled(Cluster):
         for txn in txns:
             image = self.image
             assert self.commit(txn)
-            self.noted.written(image, txn, cause)
+            self.recorder.written(image, txn, cause)
 
     def say(self, broker_id: int, **said: object) -> None:
-        """The broker writes its registration anew."""
+        """The broker rewrites its registration."""
         value = msgspec.structs.replace(self.image.brokers[broker_id].value, **said)
         self.put(keys.broker(broker_id), value)
         self.converge()
 
     def told(self, kind: Kind) -> list[Decision]:
-        return noted(self.decisions, kind)
+        return recorded(self.decisions, kind)
 
     def last(self, kind: Kind) -> Decision:
         return self.told(kind)[-1]
@@ -57,7 +57,7 @@ def controlled() -> Controlled:
     return Controlled()
 
 
-def test_an_election_tells_who_leads_instead_of_whom_and_why(controlled: Controlled) -> None:
+def test_an_election_reports_both_leaders_and_the_cause(controlled: Controlled) -> None:
     controlled.stop(1)
     assert controlled.told(Kind.ELECTION) == [
         Decision(
@@ -72,10 +72,12 @@ def test_an_election_tells_who_leads_instead_of_whom_and_why(controlled: Control
             facts={"leader": [1, 2], "leader_epoch": [0, 1], "isr": [[1, 2, 3], [2, 3]]},
         )
     ]
-    assert (controlled.noted.elections, controlled.noted.unclean_elections) == (1, 0)
+    assert (controlled.recorder.elections, controlled.recorder.unclean_elections) == (1, 0)
 
 
-def test_each_reason_for_which_a_leader_is_replaced_is_told_apart(controlled: Controlled) -> None:
+def test_each_reason_for_which_a_leader_is_replaced_is_distinguished(
+    controlled: Controlled,
+) -> None:
     uuid = controlled.uuid("t")
     controlled.say(1, offline={uuid: (0,)})
     assert controlled.last(Kind.ELECTION).cause.startswith("the log directory of broker 1 is off")
@@ -86,10 +88,10 @@ def test_each_reason_for_which_a_leader_is_replaced_is_told_apart(controlled: Co
     controlled.vanish(3)
     controlled.register(3)
     controlled.converge()
-    cause = "broker 3 has registered anew: broker 3, an eligible leader (ELR), leads"
+    cause = "broker 3 has registered again: broker 3, an eligible leader (ELR), leads"
     assert [each.cause for each in controlled.told(Kind.ELECTION)][-2:] == [
-        "broker 3 has registered anew: nobody else may lead",
-        cause.replace("broker 3 has registered anew", "nobody leads"),
+        "broker 3 has registered again: nobody else may lead",
+        cause.replace("broker 3 has registered again", "nobody leads"),
     ]
 
 
@@ -100,18 +102,18 @@ def leaving_txns(controlled: Controlled, broker_id: int) -> Iterable[Txn]:
     return pack(controlled.epoch, [step])
 
 
-def test_what_somebody_asked_for_is_told_as_the_cause(controlled: Controlled) -> None:
+def test_a_request_is_reported_as_the_cause(controlled: Controlled) -> None:
     controlled.stop(1)
     controlled.start(1)
     controlled.in_sync("t", 0, 1)
     step = elect(controlled.image, controlled.topic("t"), 0, unclean=False)
     assert isinstance(step, Step)
-    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders asks for it")
-    cause = "ElectLeaders asks for it: broker 1, which is in sync, leads"
+    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders requests it")
+    cause = "ElectLeaders requests it: broker 1, which is in sync, leads"
     assert controlled.last(Kind.ELECTION).cause == cause
 
 
-def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whoever_asked_for_it(
+def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whatever_caused_it(
     controlled: Controlled,
 ) -> None:
     for broker_id in (3, 2, 1):
@@ -121,16 +123,16 @@ def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whoever_asked_f
     controlled.start(2)
     step = elect(controlled.image, controlled.topic("t"), 0, unclean=True)
     assert isinstance(step, Step)
-    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders asks for it")
+    controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders requests it")
     (told,) = controlled.told(Kind.UNCLEAN_ELECTION)
     assert told.cause == (
-        "ElectLeaders asks for it: broker 2, the longest log of those that are there, "
+        "ElectLeaders requests it: broker 2, the longest log of those that are there, "
         "leads and may lack records"
     )
-    assert (controlled.noted.elections, controlled.noted.unclean_elections) == (1, 1)
+    assert (controlled.recorder.elections, controlled.recorder.unclean_elections) == (1, 1)
 
 
-def test_a_follower_that_is_taken_out_of_the_isr_is_told_of(controlled: Controlled) -> None:
+def test_a_follower_that_is_taken_out_of_the_isr_is_reported(controlled: Controlled) -> None:
     controlled.stop(3)
     (told,) = controlled.told(Kind.ISR_SHRINK)
     assert (told.topic, told.partition, told.broker) == ("t", 0, 3)
@@ -139,7 +141,7 @@ def test_a_follower_that_is_taken_out_of_the_isr_is_told_of(controlled: Controll
     assert controlled.told(Kind.ELECTION) == []
 
 
-def test_brokers_are_let_in_let_go_and_fenced_with_the_cause(controlled: Controlled) -> None:
+def test_brokers_are_admitted_drained_and_fenced_with_the_cause(controlled: Controlled) -> None:
     (*_, told) = controlled.told(Kind.UNFENCED)
     epoch = controlled.image.brokers[3].epoch
     assert (told.broker, told.facts) == (3, {"epoch": epoch, "state": [None, "active"]})
@@ -149,11 +151,11 @@ def test_brokers_are_let_in_let_go_and_fenced_with_the_cause(controlled: Control
     controlled.stop(3)
     assert [(each.broker, each.cause) for each in controlled.told(Kind.FENCED)] == [
         (2, "it has left"),
-        (3, "its registration is over: its lease ended, or it gave it up"),
+        (3, "its registration has ended: its lease expired, or it gave it up"),
     ]
 
 
-def test_who_is_fenced_as_a_suspect_is_told_with_those_who_reported_it(
+def test_a_fenced_suspect_is_reported_with_its_reporters(
     controlled: Controlled,
 ) -> None:
     epoch = controlled.image.brokers[3].epoch
@@ -164,14 +166,16 @@ def test_who_is_fenced_as_a_suspect_is_told_with_those_who_reported_it(
     assert controlled.last(Kind.FENCED).cause == cause
 
 
-def test_who_is_not_let_go_is_told_with_the_partition_that_needs_it(controlled: Controlled) -> None:
-    controlled.noted.kept(2, Objection("t", 0, "no other in-sync replica could lead", True))
+def test_a_broker_that_must_stay_is_reported_with_the_partition_that_needs_it(
+    controlled: Controlled,
+) -> None:
+    controlled.recorder.kept(2, Objection("t", 0, "no other in-sync replica could lead", True))
     (told,) = controlled.told(Kind.REFUSAL)
     assert told.cause == "it may not leave yet: t-0: no other in-sync replica could lead"
     assert (told.topic, told.partition, told.broker) == ("t", 0, 2)
 
 
-def test_new_topics_and_what_changes_no_member_are_not_told(controlled: Controlled) -> None:
+def test_new_topics_and_what_changes_no_member_are_not_reported(controlled: Controlled) -> None:
     before = controlled.decisions._number
     controlled.create("new", 3)
     assert controlled.decisions._number == before
@@ -183,4 +187,4 @@ def test_of_thousands_of_elections_in_a_second_most_are_counted_into_one() -> No
     assert len(controlled.told(Kind.ELECTION)) == PER_SECOND_MAX
     controlled.now_ms = 1000
     assert controlled.last(Kind.ELECTION).facts == {"left_out": 100}
-    assert controlled.noted.elections == PER_SECOND_MAX + 100
+    assert controlled.recorder.elections == PER_SECOND_MAX + 100

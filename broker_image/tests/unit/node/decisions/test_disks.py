@@ -17,7 +17,9 @@ def told(broker: Broker, *kinds: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in broker.decisions.select(Query(kind=kinds))]
 
 
-async def test_a_directory_that_fails_is_told_with_the_disks_own_words(tmp_path: Path) -> None:
+async def test_a_directory_that_fails_is_reported_with_the_error_of_the_disk(
+    tmp_path: Path,
+) -> None:
     dirs = f"{tmp_path}/a,{tmp_path}/b"
     async with Broker(config(tmp_path, log_dirs=dirs)) as broker:
         await create_topic(broker, "t")
@@ -31,19 +33,19 @@ async def test_a_directory_that_fails_is_told_with_the_disks_own_words(tmp_path:
         assert failed["facts"] == {"path": broken, "directories_left": 1}
 
 
-async def test_a_directory_that_is_bad_at_the_start_is_told(tmp_path: Path) -> None:
+async def test_a_directory_that_is_bad_at_the_start_is_reported(tmp_path: Path) -> None:
     dirs = f"{tmp_path}/b,{tmp_path}/a"
     async with Broker(config(tmp_path, log_dirs=dirs)):
         pass
     (tmp_path / "a").rename(tmp_path / "elsewhere")
     (tmp_path / "a").write_text("no directory")
     async with Broker(config(tmp_path, log_dirs=dirs)) as broker:
-        broker._disk_failed.look()
+        broker._disk_failed.check()
         (failed,) = told(broker, "directory_failed")
         assert failed["facts"] == {"path": f"{tmp_path}/a", "directories_left": 1}
 
 
-async def test_a_disk_that_fills_up_or_stalls_is_told_once_and_when_it_is_over(
+async def test_a_disk_that_fills_up_or_stalls_is_reported_once_and_when_it_is_over(
     tmp_path: Path,
 ) -> None:
     async with Broker(config(tmp_path)) as broker:
@@ -52,7 +54,7 @@ async def test_a_disk_that_fills_up_or_stalls_is_told_once_and_when_it_is_over(
         for is_bad in (True, True, False):
             disk.is_held_up = is_bad
             (broker.disk_space.full.add if is_bad else broker.disk_space.full.discard)(log_dir.path)
-            broker._disk_failed.look()
+            broker._disk_failed.check()
         found = told(broker, "refusal", "stall")
         assert [each["cause"] for each in found if each.get("facts") == {"path": log_dir.path}] == [
             f"the disk of {log_dir.path} is full: records are refused",
@@ -62,7 +64,7 @@ async def test_a_disk_that_fills_up_or_stalls_is_told_once_and_when_it_is_over(
         ]
 
 
-async def test_a_registration_that_comes_and_goes_is_told_and_known_after_a_restart(
+async def test_a_registration_that_comes_and_goes_is_recorded_over_a_restart(
     tmp_path: Path,
 ) -> None:
     kinds = ("registered", "registration_lost")

@@ -35,25 +35,25 @@ def decisions() -> Decisions:
 
 
 async def opened(path: Path, disk: Disk | None = None) -> tuple[Decisions, Journal]:
-    noted = decisions()
-    journal = Journal(noted, disk or Disk())
+    recorded = decisions()
+    journal = Journal(recorded, disk or Disk())
     await journal.open(str(path))
-    return noted, journal
+    return recorded, journal
 
 
-def causes(noted: Decisions) -> list[str]:
-    return [json.loads(line)["cause"] for line in noted.select(Query())]
+def causes(recorded: Decisions) -> list[str]:
+    return [json.loads(line)["cause"] for line in recorded.select(Query())]
 
 
-async def test_what_is_noted_is_known_after_a_restart(tmp_path: Path) -> None:
-    noted, journal = await opened(tmp_path)
-    noted.note(Kind.FENCED, "a")
+async def test_decisions_survive_a_restart(tmp_path: Path) -> None:
+    recorded, journal = await opened(tmp_path)
+    recorded.note(Kind.FENCED, "a")
     await journal.close()
-    noted, journal = await opened(tmp_path)
-    noted.note(Kind.UNFENCED, "b")
+    recorded, journal = await opened(tmp_path)
+    recorded.note(Kind.UNFENCED, "b")
     await journal.close()
-    noted, journal = await opened(tmp_path)
-    assert causes(noted) == ["a", "b"]
+    recorded, journal = await opened(tmp_path)
+    assert causes(recorded) == ["a", "b"]
     await journal.close()
 
 
@@ -61,12 +61,12 @@ async def test_it_is_written_while_the_broker_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
     monkeypatch.setattr(journal_module, "PERIOD_S", 0.0)
-    noted, journal = await opened(tmp_path)
+    recorded, journal = await opened(tmp_path)
     looks: list[int] = []
 
     def look() -> None:
         if not looks:
-            noted.note(Kind.STALL, "seen by a look")
+            recorded.note(Kind.STALL, "seen by a look")
         looks.append(0)
 
     running = asyncio.ensure_future(journal.run(look))
@@ -79,29 +79,31 @@ async def test_it_is_written_while_the_broker_runs(
 async def test_two_files_are_written_in_turns(tmp_path: Path) -> None:
     size = FILE_BYTES_MAX // 3
     for name in "abcdefg":
-        noted, journal = await opened(tmp_path)
-        noted.note(Kind.STALL, name * size)
+        recorded, journal = await opened(tmp_path)
+        recorded.note(Kind.STALL, name * size)
         await journal.close()
     assert sorted(each.name for each in tmp_path.iterdir()) == [FORMER_NAME, NAME]
     assert all(each.stat().st_size <= FILE_BYTES_MAX for each in tmp_path.iterdir())
-    noted, journal = await opened(tmp_path)
-    assert [cause[0] for cause in causes(noted)] == ["c", "d", "e", "f", "g"][-len(causes(noted)) :]
-    assert len(causes(noted)) >= 3
+    recorded, journal = await opened(tmp_path)
+    assert [cause[0] for cause in causes(recorded)] == ["c", "d", "e", "f", "g"][
+        -len(causes(recorded)) :
+    ]
+    assert len(causes(recorded)) >= 3
     await journal.close()
 
 
 async def test_a_line_that_a_crash_has_cut_costs_itself_only(tmp_path: Path) -> None:
-    noted, journal = await opened(tmp_path)
-    noted.note(Kind.STALL, "a")
-    noted.note(Kind.STALL, "cut")
+    recorded, journal = await opened(tmp_path)
+    recorded.note(Kind.STALL, "a")
+    recorded.note(Kind.STALL, "cut")
     await journal.close()
     file = tmp_path / NAME
     file.write_bytes(file.read_bytes()[:-5])
-    noted, journal = await opened(tmp_path)
-    noted.note(Kind.STALL, "b")
+    recorded, journal = await opened(tmp_path)
+    recorded.note(Kind.STALL, "b")
     await journal.close()
-    noted, journal = await opened(tmp_path)
-    assert causes(noted) == ["a", "b"]
+    recorded, journal = await opened(tmp_path)
+    assert causes(recorded) == ["a", "b"]
     await journal.close()
 
 
@@ -110,15 +112,15 @@ async def test_what_a_full_disk_refuses_is_counted_and_later_ones_are_written(
 ) -> None:
     monkeypatch.setattr(journal_module, "PERIOD_S", 0.0)
     disk = Disk()
-    noted, journal = await opened(tmp_path, disk)
+    recorded, journal = await opened(tmp_path, disk)
     disk.refuses = True
-    noted.note(Kind.STALL, "a")
-    noted.note(Kind.STALL, "b")
+    recorded.note(Kind.STALL, "a")
+    recorded.note(Kind.STALL, "b")
     running = asyncio.ensure_future(journal.run(lambda: None))
     await until(lambda: journal.dropped == 2)
-    assert causes(noted) == ["a", "b"]
+    assert causes(recorded) == ["a", "b"]
     disk.refuses = False
-    noted.note(Kind.STALL, "c")
+    recorded.note(Kind.STALL, "c")
     await until(lambda: (tmp_path / NAME).exists() and (tmp_path / NAME).stat().st_size)
     running.cancel()
     await journal.close()
@@ -130,17 +132,17 @@ async def test_a_disk_that_hangs_holds_up_neither_the_broker_nor_its_end(
 ) -> None:
     monkeypatch.setattr(journal_module, "STOP_S_MAX", 0.01)
     disk = Disk()
-    noted, journal = await opened(tmp_path, disk)
+    recorded, journal = await opened(tmp_path, disk)
     disk.takes.clear()
-    noted.note(Kind.STALL, "a")
+    recorded.note(Kind.STALL, "a")
     await journal.close()
-    assert causes(noted) == ["a"]
+    assert causes(recorded) == ["a"]
     disk.takes.set()
     journal._thread.join()
 
 
 async def test_files_that_cannot_be_read_are_as_good_as_none(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir()
-    noted, journal = await opened(tmp_path)
-    assert causes(noted) == []
+    recorded, journal = await opened(tmp_path)
+    assert causes(recorded) == []
     await journal.close()

@@ -6,14 +6,17 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Put, Txn
-from logfleet.node.decisions.may_i import NAMED_MAX, WrongQuestion, answer
+from logfleet.node.decisions.may_i import NAMED_MAX, WrongMayIRequest, answer
 from logfleet.wire import uuids
 
 
 def image(
     *topics: tuple[str, int, tuple[int, ...], int], behind: tuple[str, int] = ("", 0)
 ) -> ClusterImage:
-    """Brokers 1 to 3 in the zones a to c; of each topic: name, min.insync.replicas, replicas, partitions. All are in sync but of one topic one broker."""
+    """Brokers 1 to 3 in the zones a to c; all replicas but one are in sync.
+
+    topics: name, min.insync.replicas, replicas, partitions.
+    """
     space = Keyspace()
     builder = ImageBuilder(ClusterImage())
 
@@ -83,11 +86,11 @@ def test_a_zone_is_all_its_brokers() -> None:
         (["9"], [], "no broker 9 is registered; there are 1, 2, 3"),
         (["two"], [], "no broker two is registered; there are 1, 2, 3"),
         ([], ["z"], "no broker is in zone z; there are a, b, c"),
-        ([], [], "say who shall go down: stop=ID or lose-zone=ZONE"),
+        ([], [], "name the brokers to go down: stop=ID or lose-zone=ZONE"),
     ],
 )
-def test_a_question_about_nobody_is_told_who_is_there(
+def test_a_request_without_brokers_lists_those_that_exist(
     stop: list[str], zones: list[str], words: str
 ) -> None:
-    with pytest.raises(WrongQuestion, match=words):
+    with pytest.raises(WrongMayIRequest, match=words):
         answer(image(), stop, zones)

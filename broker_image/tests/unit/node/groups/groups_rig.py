@@ -1,4 +1,4 @@
-"""What the tests of the group coordinator's shell stand on: a log in a directory, a partition whose followers may lag."""
+"""A rig for group coordinators: a log on disk, and a partition whose followers may lag."""
 
 import asyncio
 from typing import Any
@@ -53,7 +53,7 @@ def open_log(path: str, index: int = 0) -> PartitionLog:
 
 
 class LaggingPartition(LeaderPartition):
-    """A partition whose followers fetch only when told to, and whose disk can fail."""
+    """A partition whose followers fetch only on request, and whose disk can fail."""
 
     lags = False
     failure: OSError | None = None
@@ -80,7 +80,7 @@ class LaggingPartition(LeaderPartition):
         return self.lags
 
     def catch_up(self) -> None:
-        self.commit(self.log.log_end_offset)
+        self.own_part_done(self.log.log_end_offset)
 
 
 class ShardRig:
@@ -108,7 +108,7 @@ class ShardRig:
 
 def take_up(shard: GroupShard) -> int:
     """Have the shard end its loading; in how many steps."""
-    return sum(1 for _ in shard.take_up())
+    return sum(1 for _ in shard.start_groups())
 
 
 def commit(shard: GroupShard, offset: int) -> Waiter[OffsetCommitResponse]:

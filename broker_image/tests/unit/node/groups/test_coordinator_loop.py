@@ -134,7 +134,7 @@ async def test_what_it_does_not_know_is_left_alone(tmp_path, until):
 @pytest.mark.parametrize(
     "markers, offset, is_told", [([], -1, True), ([COMMIT], 5, False), ([ABORT], -1, False)]
 )
-async def test_a_log_that_kafka_wrote_tells_what_transactions_committed(
+async def test_a_log_that_kafka_wrote_reports_what_transactions_committed(
     tmp_path, until, capsys, markers, offset, is_told
 ):
     open_log(str(tmp_path))  # its directory
@@ -309,7 +309,7 @@ async def test_the_offsets_topic_is_created_as_configured(until):
     )
 
 
-async def test_a_refused_creation_is_told_and_tried_again_later(until, capsys, monkeypatch):
+async def test_a_refused_creation_is_reported_and_tried_again_later(until, capsys, monkeypatch):
     monkeypatch.setattr(coordinator_loop, "CREATE_AGAIN_S", 0)
     rig = Rig()
     rig.refusal = Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is there")

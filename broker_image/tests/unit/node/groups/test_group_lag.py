@@ -40,7 +40,7 @@ def table(tmp_path):
     return made
 
 
-async def test_lag_is_told_for_each_offset_of_a_topic_that_is_led_here(rig, table):
+async def test_lag_is_reported_for_each_offset_of_a_topic_that_is_led_here(rig, table):
     take_up(rig.shard)
     commit(rig, "a", "t", 0, 5)
     commit(rig, "a", "t", 1, 5)
@@ -60,7 +60,7 @@ async def test_an_offset_of_an_earlier_topic_of_the_name_has_no_lag(rig, table):
     assert list(group_lags([rig.shard], table)) == []
 
 
-async def test_a_partition_that_is_not_loaded_or_was_lost_tells_nothing(rig, table):
+async def test_a_partition_that_is_not_loaded_or_was_lost_reports_nothing(rig, table):
     commit(rig, "a", "t", 0, 5)
     assert list(group_lags([rig.shard], table)) == []
     take_up(rig.shard)

@@ -64,7 +64,7 @@ async def test_nothing_is_answered_before_followers_have_it(rig, until):
     assert fetch(rig.shard) == 6
 
 
-async def test_a_commit_that_followers_do_not_get_in_time_is_told_so(tmp_path, until):
+async def test_a_commit_that_followers_do_not_get_in_time_times_out(tmp_path, until):
     rig = ShardRig(str(tmp_path), commit_timeout_ms=1)
     take_up(rig.shard)
     rig.partition.lags = True
@@ -75,7 +75,7 @@ async def test_a_commit_that_followers_do_not_get_in_time_is_told_so(tmp_path, u
     assert fetch(rig.shard) == 5  # it was in the log
 
 
-async def test_with_too_few_in_sync_nothing_is_written_that_nobody_could_be_told_of(rig):
+async def test_with_too_few_in_sync_nothing_is_written(rig):
     """Kafka appends what a coordinator writes with acks=all."""
     rig.partition.is_at_min_isr = False
     assert committed(commit(rig.shard, 5)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -85,7 +85,7 @@ async def test_with_too_few_in_sync_nothing_is_written_that_nobody_could_be_told
     assert committed(commit(rig.shard, 5)) is ErrorCode.NONE
 
 
-async def test_whoever_waits_is_told_when_leadership_is_lost(rig):
+async def test_a_waiter_is_answered_when_leadership_is_lost(rig):
     rig.partition.lags = True
     waiting = commit(rig.shard, 5)
     join(rig.shard, "a")
@@ -176,7 +176,7 @@ def read_groups(shard: GroupShard, count: int) -> None:
 async def test_groups_are_taken_up_in_a_step_each_before_requests_may_come(tmp_path):
     rig = ShardRig(str(tmp_path))
     read_groups(rig.shard, 3)
-    steps = rig.shard.take_up()
+    steps = rig.shard.start_groups()
     for taken in (1, 2, 3):
         next(steps)
         assert not rig.shard.is_loaded
@@ -190,7 +190,7 @@ async def test_groups_are_taken_up_in_a_step_each_before_requests_may_come(tmp_p
 async def test_a_leadership_that_ends_between_two_groups_ends_the_loading(tmp_path):
     rig = ShardRig(str(tmp_path))
     read_groups(rig.shard, 3)
-    steps = rig.shard.take_up()
+    steps = rig.shard.start_groups()
     next(steps)
     rig.shard.close()
     assert list(steps) == []
@@ -200,13 +200,13 @@ async def test_a_leadership_that_ends_between_two_groups_ends_the_loading(tmp_pa
 
 async def test_topics_deleted_while_loading_lose_their_offsets_afterwards(tmp_path):
     rig = ShardRig(str(tmp_path))
-    rig.shard.forget_topics([("t", ZERO_UUID)])
+    rig.shard.remove_topics([("t", ZERO_UUID)])
     rig.shard.is_loaded = True  # as if the log had held the commit
     commit(rig.shard, 5)
     take_up(rig.shard)
     assert fetch(rig.shard) == -1
     rig.shard.close()
-    rig.shard.forget_topics([("t", b"id of deleted t.")])
+    rig.shard.remove_topics([("t", b"id of deleted t.")])
 
 
 async def test_offsets_of_deleted_topics_go_until_none_is_left(rig, until):
@@ -214,17 +214,17 @@ async def test_offsets_of_deleted_topics_go_until_none_is_left(rig, until):
         value = OffsetCommitValue(offset=5, commit_timestamp=0, metadata="", topic_id=b"t" * 16)
         key = OffsetCommitKey(group="g", topic="t", partition=number)
         rig.shard.coordinator.apply(OffsetRecord(key, value))
-    rig.shard.forget_topics([("t", b"t" * 16)])
+    rig.shard.remove_topics([("t", b"t" * 16)])
     left = len(list(rig.shard.coordinator.committed_offsets()))
     assert left == 2 * REMOVED_PER_STEP, "one step at once"
-    rig.shard.forget_topics([("t", b"t" * 16)])
+    rig.shard.remove_topics([("t", b"t" * 16)])
     await until(lambda: not list(rig.shard.coordinator.committed_offsets()))
     await asyncio.gather(*rig.tasks)
     assert len(rig.tasks) == 1
 
 
 async def test_what_cannot_be_written_is_not_tried_again_at_once(rig, monkeypatch):
-    rig.shard.forget_topics([])
+    rig.shard.remove_topics([])
     commit(rig.shard, 5)
 
     def failing(*_: object) -> None:
@@ -232,14 +232,14 @@ async def test_what_cannot_be_written_is_not_tried_again_at_once(rig, monkeypatc
 
     append = rig.partition.append
     monkeypatch.setattr(rig.partition, "append", failing)
-    rig.shard.forget_topics([("t", b"t" * 16), ("t", ZERO_UUID)])
+    rig.shard.remove_topics([("t", b"t" * 16), ("t", ZERO_UUID)])
     assert fetch(rig.shard) == 5
     assert rig.tasks == []
     monkeypatch.setattr(rig.shard.coordinator.expiry, "_expired", lambda *_: [tombstone()])
     assert not rig.shard.expire_offsets()
     assert fetch(rig.shard) == 5
     monkeypatch.setattr(rig.partition, "append", append)
-    rig.shard.remove_forgotten()
+    rig.shard.remove_due_topics()
     assert fetch(rig.shard) == -1
 
 

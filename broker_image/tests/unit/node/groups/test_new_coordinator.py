@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio
 
 
 def new_leader(log, index: int = 0) -> LaggingPartition:
-    """One of three replicas that knows none of what its log holds to be committed."""
+    """One of three replicas whose high watermark is below all of its log."""
     return LaggingPartition(log, index, replicas_state=replicated(log.log_end_offset))
 
 
@@ -37,7 +37,7 @@ async def with_commit(tmp_path, until, offset: int):
 
 
 async def test_a_new_leader_answers_once_all_that_it_found_is_committed(tmp_path, until):
-    """The last commit may have been acknowledged, or not have happened: neither may be told before it is certain."""
+    """The last commit may have been acknowledged or lost: no answer before that is certain."""
     log = await with_commit(tmp_path, until, 5)
     rig = Rig()
     async with rig.running():

@@ -1,4 +1,4 @@
-"""What a follower has read of the offsets topic when it is elected is what a new leader would read."""
+"""What a follower has read of the offsets topic equals what a new leader would read."""
 
 import asyncio
 import time
@@ -104,7 +104,7 @@ class Rig:
 
     def __init__(self, path: str) -> None:
         self.log = open_log(path)
-        self.warm = StandbyCoordinators(
+        self.standby = StandbyCoordinators(
             GroupConfig(), run_in_thread=run_in_thread, is_hosted=lambda *_: self.is_hosted
         )
         self.is_hosted = True
@@ -113,25 +113,27 @@ class Rig:
     def follow(self) -> None:
         replica = Replica(OFFSETS_TOPIC, OFFSETS_ID, 0, self.log)
         self.partition = FollowerPartition(replica, 2, 0)
-        self.warm.followed(self.partition)
+        self.standby.followed(self.partition)
 
     def commit(self, end_offset: int | None = None) -> None:
         self.partition.appended(1)
-        self.partition.commit(self.log.log_end_offset if end_offset is None else end_offset)
+        self.partition.advance_high_watermark(
+            self.log.log_end_offset if end_offset is None else end_offset
+        )
 
     def cut(self, offset: int) -> None:
         truncate(self.log, offset)
-        self.partition.cut()
-        self.warm.truncated(self.log, self.log.log_end_offset)
+        self.partition.truncated()
+        self.standby.truncated(self.log, self.log.log_end_offset)
 
     @property
     def state(self) -> GroupLog:
-        (state,) = self.warm.states()
+        (state,) = self.standby.states()
         return state
 
     @asynccontextmanager
     async def running(self):
-        task = asyncio.ensure_future(self.warm.run())
+        task = asyncio.ensure_future(self.standby.run())
         yield
         task.cancel()
         await asyncio.wait([task])
@@ -162,7 +164,7 @@ async def test_a_follower_reads_what_is_committed_and_no_more(rig):
 
 
 @pytest.mark.asyncio
-async def test_what_was_read_goes_on_to_whoever_is_followed_next_and_to_the_leader(rig):
+async def test_what_was_read_is_kept_under_the_next_leader_and_as_the_leader(rig):
     write(rig.log, offset_of("g", "t", 0, 5))
     rig.commit()
     async with rig.running():
@@ -171,14 +173,14 @@ async def test_what_was_read_goes_on_to_whoever_is_followed_next_and_to_the_lead
         rig.partition.end()
         rig.follow()
         assert rig.state is state
-        assert rig.warm.take(LaggingPartition(rig.log)) is state
-        assert list(rig.warm.states()) == []
-        assert rig.warm.take(LaggingPartition(rig.log)) is None
+        assert rig.standby.take(LaggingPartition(rig.log)) is state
+        assert list(rig.standby.states()) == []
+        assert rig.standby.take(LaggingPartition(rig.log)) is None
 
 
 @pytest.mark.asyncio
 async def test_a_log_that_is_cut_below_what_was_read_is_read_again(rig):
-    """As after an unclean election: what the cut records replaced nobody knows."""
+    """As after an unclean election: what the removed records replaced is not kept."""
     write(rig.log, offset_of("g", "t", 0, 5))
     write(rig.log, offset_of("g", "t", 0, 6))
     rig.commit()
@@ -195,24 +197,24 @@ async def test_a_log_that_is_cut_below_what_was_read_is_read_again(rig):
 async def test_a_log_that_is_not_hosted_any_more_is_forgotten(rig):
     rig.is_hosted = False
     async with rig.running(), asyncio.timeout(20):
-        while list(rig.warm.states()):  # noqa: ASYNC110  what is waited for has no event
+        while list(rig.standby.states()):  # noqa: ASYNC110  what is waited for has no event
             await asyncio.sleep(0)
 
 
 @pytest.mark.asyncio
 async def test_other_topics_are_no_business_of_it(rig):
     replica = Replica("t", b"t" * 16, 0, rig.log)
-    rig.warm.followed(FollowerPartition(replica, 2, 0))
-    assert len(list(rig.warm.states())) == 1
+    rig.standby.followed(FollowerPartition(replica, 2, 0))
+    assert len(list(rig.standby.states())) == 1
 
 
 @pytest.mark.asyncio
-async def test_what_cannot_be_read_is_given_up_and_told(rig, capsys):
+async def test_what_cannot_be_read_is_given_up_and_reported(rig, capsys):
     batch = build_batch([Record(b"\0\1", b"no commit", 1)])
     append(rig.log, batch)
     rig.commit()
     async with rig.running(), asyncio.timeout(20):
-        while list(rig.warm.states()):  # noqa: ASYNC110  what is waited for has no event
+        while list(rig.standby.states()):  # noqa: ASYNC110  what is waited for has no event
             await asyncio.sleep(0)
     assert "groups_not_followed" in capsys.readouterr().out
 
@@ -225,7 +227,7 @@ async def test_nothing_is_applied_after_the_leader_has_taken_over(rig):
     rig.commit()
     async with rig.running():
         await rig.until_read(100)
-        state = rig.warm.take(LaggingPartition(rig.log))
+        state = rig.standby.take(LaggingPartition(rig.log))
         assert state is not None
         before = (state.offset, state.records)
         await asyncio.sleep(0.05)
@@ -234,7 +236,10 @@ async def test_nothing_is_applied_after_the_leader_has_taken_over(rig):
 
 @pytest.mark.asyncio
 async def test_the_loop_goes_on_while_much_is_read(rig):
-    """Read in one piece it would stand still for about 0.3 s. By its thread's processor time: a busy machine is not the loop's fault."""
+    """Without slices the loop would stop for about 0.3 s.
+
+    Measured by its thread's processor time: a busy machine does not matter.
+    """
     for start in range(0, 30_000, 1000):
         write(rig.log, *(offset_of("g", "t", start + part, 1) for part in range(1000)))
     rig.commit()
@@ -287,9 +292,9 @@ async def take(rig: Rig, steps) -> None:
                 rig.partition.end()
                 rig.follow()
             case "read":
-                ((key, warm),) = rig.warm._warm.items()
-                await rig.warm._read(key, warm)
-    read = rig.warm.take(LaggingPartition(rig.log))
+                ((key, warm),) = rig.standby._standby.items()
+                await rig.standby._read(key, warm)
+    read = rig.standby.take(LaggingPartition(rig.log))
     assert read is not None
     end_offset = rig.log.log_end_offset
     await read.read_on(

@@ -38,9 +38,10 @@ NOW = 1_700_000_000_000
 
 
 class Host:
-    """What a handler sees of a broker: partitions on a real disk, and an image that the test writes.
+    """A broker for handlers: partitions on a real disk, and an image that the test writes.
 
-    now: the wall clock in ms. failed: partitions whose storage failed. threads: what ran in a thread.
+    now: the wall clock in ms. failed: partitions whose storage failed. threads: what ran in a
+    thread.
     """
 
     def __init__(self, path: Path, files: Files | None = None) -> None:
@@ -162,7 +163,7 @@ class Host:
 
 
 class Held:
-    """flush.messages with a disk that is slow: what is appended waits for `LeaderPartition.commit`."""
+    """flush.messages with a slow disk: appends wait for `LeaderPartition.own_part_done`."""
 
     def hold(self, _: LeaderPartition) -> bool:
         return True

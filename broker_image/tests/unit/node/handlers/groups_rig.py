@@ -1,4 +1,4 @@
-"""A broker as the group handlers see it, with one partition of the offsets topic that it coordinates."""
+"""A broker for group handlers; it coordinates one partition of the offsets topic."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -41,7 +41,7 @@ class GroupsRig:
             self.host.know_topic(name, dict.fromkeys(range(count), 1))
 
     def lead_offsets(self) -> LaggingPartition:
-        """Lead the offsets topic's only partition; its groups are to be loaded when the coordinators run."""
+        """Lead the offsets topic's only partition; running coordinators then load its groups."""
         self.host.know_topic(OFFSETS_TOPIC, {0: 1})
         partition = LaggingPartition(open_log(self.path))
         self.host.partitions.add(partition)

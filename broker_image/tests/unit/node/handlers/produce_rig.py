@@ -46,7 +46,7 @@ def frame(
 
 
 class Side:
-    """A broker and its client. forgets: each request comes by a connection of its own, so that all are decoded."""
+    """A broker and its client. forgets: each request has its own connection, so all are decoded."""
 
     def __init__(self, host: Any, *, forgets: bool) -> None:
         self.host = host

@@ -38,7 +38,7 @@ def test_there_is_no_authorizer(host, version) -> None:
 
 
 @pytest.mark.parametrize("field", range(4))
-def test_what_is_said_to_be_unknown_closes_the_connection(host, field) -> None:
+def test_what_is_claimed_to_be_unknown_closes_the_connection(host, field) -> None:
     wrong_filter = {**FILTER, list(FILTER)[field]: 0}
     wrong_acl = {**ACL, list(ACL)[field]: 0}
     context = host.context(3)

@@ -27,14 +27,14 @@ def ask(version: int, **fields: Any) -> tuple[ApiVersionsResponse, Peer]:
     return api_versions(BROKER, ApiVersionsRequest(**fields), context), peer
 
 
-def test_the_served_apis_are_told_and_produce_from_0() -> None:
+def test_the_served_apis_are_reported_and_produce_from_0() -> None:
     answer, _ = ask(0)
     rows = [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys]
     assert rows == [(0, 0, 13), (18, 0, 5)]
     assert answer.error_code == 0
 
 
-def test_of_features_only_our_own_is_told_and_the_level_that_is_finalized() -> None:
+def test_of_features_only_our_own_is_reported_and_the_level_that_is_finalized() -> None:
     """Clients act upon Kafka's own, such as transaction.version."""
     answer, _ = ask(3, client_software_name="x", client_software_version="1")
     kind = ApiVersionsResponse

@@ -50,7 +50,10 @@ async def test_before_version_4_one_group_is_asked_for(rig, version):
 
 
 async def test_this_broker_is_no_coordinator_before_it_leads(rig):
-    """Its image says that it does, and its disk has not written the leader epoch yet: it would answer NOT_COORDINATOR."""
+    """Its image makes it the leader, but the leader epoch is not on disk yet.
+
+    It would answer NOT_COORDINATOR.
+    """
     rig.host.know_topic(OFFSETS_TOPIC, {0: 1})
     assert single(rig, 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     rig.host.host(OFFSETS_TOPIC, 0)
@@ -76,14 +79,14 @@ async def test_a_partition_without_leader_has_no_coordinator(rig):
     "key_type,error",
     [(1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), (2, ErrorCode.COORDINATOR_NOT_AVAILABLE)],
 )
-async def test_what_is_not_coordinated_yet_says_so(rig, key_type, error):
+async def test_a_group_that_is_not_coordinated_yet_gets_an_error(rig, key_type, error):
     (found,) = batched(rig, 6, "key", key_type=key_type)
     assert found.error_code == error
     assert "does not serve" in found.error_message
     assert rig.created == []
 
 
-async def test_a_client_of_long_ago_is_told_too_that_transactions_are_not_served(rig):
+async def test_an_old_client_learns_too_that_transactions_are_not_served(rig):
     answer = single(rig, 1, key_type=1)
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert answer.error_message == "This version does not serve transactions."

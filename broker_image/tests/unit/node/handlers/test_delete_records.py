@@ -80,13 +80,13 @@ async def test_what_is_not_committed_is_not_deleted(host) -> None:
     partition = host.host_held()
     for _ in range(3):
         partition.append(build_batch([Record(None, b"v", NOW)]), NOW)
-    partition.commit(1)
+    partition.own_part_done(1)
     assert await ask(host, ("topic", 0, 2)) == {("topic", 0): (ErrorCode.OFFSET_OUT_OF_RANGE, -1)}
     assert await ask(host, ("topic", 0, -1)) == {("topic", 0): (0, 1)}
     assert partition.log.log_start_offset == 1
 
 
-async def test_a_disk_that_fails_is_told_and_reported(host, monkeypatch) -> None:
+async def test_a_disk_that_fails_is_reported_to_client_and_broker(host, monkeypatch) -> None:
     failing = fill(host, "failing")
     fill(host, "kept", cleanup_policy=frozenset({"compact"}))
 
@@ -119,7 +119,7 @@ def replicate(host, *, alive: tuple[int, ...] = (1, 2, 3)) -> Any:
     return partition
 
 
-async def test_deletion_is_answered_when_all_live_replicas_have_heard_of_it(host, until) -> None:
+async def test_deletion_is_answered_when_all_live_replicas_have_learned_of_it(host, until) -> None:
     partition = replicate(host)
     asked = asyncio.ensure_future(ask(host, ("topic", 0, 4), timeout_ms=60_000))
     await until(lambda: partition._starts_moved)
@@ -131,7 +131,10 @@ async def test_deletion_is_answered_when_all_live_replicas_have_heard_of_it(host
 
 
 async def test_a_replica_that_is_away_is_not_waited_for(host) -> None:
-    """It hears of the log's start when it is back, before anybody reads there (Partition.lowWatermarkIfLeader)."""
+    """It learns the log start when it is back, before it serves reads.
+
+    Source: Partition.lowWatermarkIfLeader.
+    """
     partition = replicate(host, alive=(1, 2))
     fetch(partition, B, 5, start=4)
     assert await ask(host, ("topic", 0, 4)) == {("topic", 0): (0, 4)}

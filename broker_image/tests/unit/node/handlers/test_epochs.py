@@ -40,7 +40,9 @@ def partition(host):
 @pytest.mark.parametrize(
     "epoch, expected", [(5, (5, 3)), (2, (2, 2)), (4, (2, 2)), (1, (1, 0)), (6, (-1, -1))]
 )
-def test_the_end_of_the_largest_epoch_up_to_it_is_told(host, partition, epoch, expected) -> None:
+def test_the_end_of_the_largest_epoch_up_to_it_is_reported(
+    host, partition, epoch, expected
+) -> None:
     assert ask(host, epoch) == (0, *expected)
 
 
@@ -63,7 +65,7 @@ def test_the_leader_epoch_is_checked(host, partition) -> None:
     assert ask(host, 5, current=6) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
 
 
-def test_a_follower_checks_the_leader_epoch_before_it_says_that_it_does_not_lead(host) -> None:
+def test_a_follower_checks_the_leader_epoch_before_it_reports_that_it_does_not_lead(host) -> None:
     host.know_topic("topic", {0: 2})
     host.partitions.add(FollowerPartition(released(host), 2, 9))
     assert ask(host, 5, current=8)[0] == ErrorCode.FENCED_LEADER_EPOCH
@@ -89,7 +91,7 @@ def told(host, replica_id: int, version: int = 4) -> tuple[int, int, int]:
     return row.error_code, row.leader_epoch, row.end_offset
 
 
-def test_a_replica_without_a_leader_tells_a_debug_consumer_where_its_log_ends(
+def test_a_replica_without_a_leader_returns_its_log_end_to_a_debug_consumer(
     host, partition
 ) -> None:
     assert told(host, DEBUGGING_REPLICA_ID) == (0, -1, -1), "it leads, and never had that epoch"

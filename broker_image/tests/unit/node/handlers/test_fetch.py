@@ -38,18 +38,18 @@ def test_records_and_ends_are_returned(host, version) -> None:
 
 
 def test_what_is_not_committed_is_not_returned(host) -> None:
-    """flush.messages holds it back; a reader that is there already is no error (Kafka: FetchIsolation)."""
+    """flush.messages delays the commit; a reader beyond it gets no error. Kafka: FetchIsolation."""
     partition = host.host_held()
     append(partition, b"a")
     append(partition, b"b")
-    partition.commit(1)
+    partition.own_part_done(1)
     row = only_row(ask(host, request(("topic", 0, 0))))
     assert values(row) == [b"a"]
     assert (row.high_watermark, row.last_stable_offset) == (1, 1)
     for offset in (1, 2):
         row = only_row(ask(host, request(("topic", 0, offset))))
         assert (row.error_code, values(row)) == (0, [])
-    partition.commit(2)
+    partition.own_part_done(2)
     assert values(only_row(ask(host, request(("topic", 0, 1))))) == [b"b"]
 
 
@@ -98,7 +98,7 @@ def test_the_brokers_own_limit_holds(host) -> None:
         ({"last_fetched_epoch": 9}, ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-def test_rows_in_error_say_so_and_carry_nothing(host, fields, error) -> None:
+def test_rows_in_error_carry_nothing_else(host, fields, error) -> None:
     append(host.host(), b"a", b"b")
     asked = request(("topic", 0, 0), max_wait_ms=100_000)
     for name, value in fields.items():
@@ -116,7 +116,7 @@ def test_the_leader_epoch_may_be_right_or_left_out(host) -> None:
         assert values(row) == [b"a"]
 
 
-def test_a_reader_whose_log_diverged_is_told_where(host) -> None:
+def test_a_reader_whose_log_diverged_learns_where(host) -> None:
     partition = host.host(leader_epoch=2)
     append(partition, b"a", b"b")
     partition.log.start_epoch(5)
@@ -135,13 +135,13 @@ def test_a_reader_whose_log_diverged_is_told_where(host) -> None:
 
 
 @pytest.mark.parametrize("version", [12, 13, 16])
-def test_who_leads_is_told_if_this_broker_does_not(host, version) -> None:
+def test_the_leader_is_returned_if_this_broker_does_not_lead(host, version) -> None:
     host.know_topic("topic", {0: 2})
     host.know_broker(2, "two.example", 9093)
     answer = ask(host, request(("topic", 0, 0), ("topic", 1, 0), ("none", 0, 0)), version)
     rows = rows_of(answer)
     no_partition = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    # what nobody knows comes last, unknown ids first
+    # unknown ones come last, unknown ids first
     unknown = [ErrorCode.UNKNOWN_TOPIC_ID, no_partition] if version >= 13 else [no_partition] * 2
     assert [row.error_code for row in rows] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, *unknown]
     if version >= 16:
@@ -152,13 +152,13 @@ def test_who_leads_is_told_if_this_broker_does_not(host, version) -> None:
         assert answer.node_endpoints == []
 
 
-def test_that_nobody_leads_is_told_with_the_epoch(host) -> None:
+def test_a_missing_leader_is_returned_with_the_epoch(host) -> None:
     host.know_topic("topic", {0: -1})
     (row,) = rows_of(ask(host, request(("topic", 0, 0)), 18))
     assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (-1, 9)
 
 
-def test_followers_are_told_who_leads_and_not_where(host) -> None:
+def test_followers_learn_the_leader_and_not_its_address(host) -> None:
     """They know the brokers by their own image (KafkaApis.handleFetchRequest)."""
     host.know_topic("topic", {0: 2})
     host.know_broker(2, "two.example", 9093)
@@ -177,7 +177,7 @@ def test_followers_have_no_business_here(host) -> None:
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_failing_disk_is_told_to_the_client_and_to_the_broker(host, monkeypatch) -> None:
+def test_a_failing_disk_is_reported_to_the_client_and_to_the_broker(host, monkeypatch) -> None:
     partition = host.host()
     failure = OSError(errno.EIO, "bad sector")
 

@@ -13,7 +13,7 @@ from broker_image.tests.unit.node.handlers.fetch_rig import append, fetch, reque
 
 
 class Reader:
-    """A consumer with a session: names what changed, is told what changed."""
+    """A consumer with a session: names what changed, gets what changed."""
 
     def __init__(self, host, version: int = 18) -> None:
         self.host = host
@@ -48,7 +48,7 @@ class Reader:
         return answer
 
     def told(self, *rows: tuple[Any, ...], **more: Any) -> list[tuple[str, int, Any]]:
-        """(topic, partition, its values or its error code) for each row of the answer, which is there at once."""
+        """(topic, partition, values or error code) for each row; the answer comes at once."""
         return self.taken(self.ask(*rows, **more))
 
     def taken(self, answer: FetchResponse) -> list[tuple[str, int, Any]]:
@@ -72,7 +72,7 @@ def reader(host, request) -> Reader:
 
 
 class TestSessions:
-    def test_only_what_changed_is_named_and_told(self, host, reader) -> None:
+    def test_only_what_changed_is_named_and_reported(self, host, reader) -> None:
         one, two = host.host("t", 0), host.host("t", 1)
         append(one, b"a")
         assert reader.told(("t", 0, 0), ("t", 1, 0)) == [("t", 0, [b"a"]), ("t", 1, [])]
@@ -112,7 +112,7 @@ class TestSessions:
         for index in (0, 1, 2):
             append(host.host("t", index), bytes(100))
         limits = {"max_bytes": 1}
-        # what nobody knows comes last from the beginning; the first answer moves nothing
+        # unknown ones come last from the beginning; the first answer moves nothing
         reader.told(("t", 9, 0), ("t", 0, 0), ("t", 1, 0), ("t", 2, 0), **limits)
         given = [[index for _, index, _ in reader.told(**limits)] for _ in range(4)]
         assert given == [[0, 9], [1, 9], [2, 9], [0, 9]]
@@ -132,7 +132,7 @@ class TestSessions:
         append(partition, b"b")
         assert reader.told() == [("t", 0, [b"b"])]
 
-    def test_what_is_not_known_yet_is_told_until_it_is(self, host, reader) -> None:
+    def test_an_unknown_partition_is_returned_until_it_exists(self, host, reader) -> None:
         unknown = (
             ErrorCode.UNKNOWN_TOPIC_ID
             if reader.version == 18
@@ -167,7 +167,7 @@ class TestSessions:
         assert reader.told(("t", 0, 0)) == [("t", 0, [])]
         assert reader.id == 0
 
-    def test_what_is_wrong_with_the_session_is_said(self, host, reader) -> None:
+    def test_what_is_wrong_with_the_session_is_reported(self, host, reader) -> None:
         host.host("t", 0)
         reader.told(("t", 0, 0))
         reader.epoch = 5
@@ -245,7 +245,7 @@ class Throttle:
 
 
 def test_a_throttled_fetch_leaves_its_session_as_it_was(host, monkeypatch):
-    """KIP-219: no records, and nothing of what it did not tell counts as told."""
+    """KIP-219: no records, and what it left out does not count as sent."""
     partition = host.host()
     append(partition, b"1")
     reader = Reader(host)
@@ -267,7 +267,7 @@ def test_a_throttled_fetch_leaves_its_session_as_it_was(host, monkeypatch):
     assert reader.told() == [("topic", 0, [b"2"])]
 
 
-def test_a_throttled_fetch_that_was_overtaken_says_so(host):
+def test_a_throttled_fetch_that_was_overtaken_gets_that_error(host):
     host.host()
     reader = Reader(host)
     reader.told(("topic", 0, 0))

@@ -12,7 +12,7 @@ from logfleet.control.replication_quotas import Side
 from logfleet.net.peer import PARKED, Peer
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers.fetch import HANDLERS
-from logfleet.node.handlers.fetch_turns import HIGH_WATERMARK_S
+from logfleet.node.handlers.fetch_calls import HIGH_WATERMARK_S
 from logfleet.node.handlers.follower_fetch import FollowerFetch
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.batch import iterate_headers
@@ -36,16 +36,17 @@ LONG_MS = 60_000
 
 
 class Leader:
-    """Broker 1, which leads two partitions, and broker 2, which follows it in a session.
+    """A leader and a follower's connection.
 
-    forgets: each request comes by a connection of its own, so that all are decoded. decoded: how many were.
+    forgets: each request comes by a connection of its own, so that all are decoded. decoded: how
+    many were.
     """
 
     def __init__(self, host: Any, *, forgets: bool) -> None:
         self.host = host
         self.host.dispatcher = self.dispatch = Dispatcher(host, HANDLERS)
         self.looked_at: list[LeaderPartition] = []
-        self.host.isr_writer = SimpleNamespace(look_at=self.looked_at.append)
+        self.host.isr_writer = SimpleNamespace(check=self.looked_at.append)
         self.partition, self.other = (host_replicated(host, name) for name in ("topic", "other"))
         for partition in (self.partition, self.other):
             partition.isr_change(0, lambda *_: True)  # nothing is due
@@ -58,7 +59,10 @@ class Leader:
         self.link = FakeLink(self.peer)
 
     def send(self, *rows: tuple[str, int], **given: Any) -> Any:
-        """What the dispatcher returns for a fetch of (topic, offset)... given: fields of the request and its rows."""
+        """What the dispatcher returns for a fetch of (topic, offset)...
+
+        given: fields of the request and its rows.
+        """
         if self.forgets:
             self.connect()
         fields = {"current_leader_epoch": EPOCH, "last_fetched_epoch": EPOCH, "log_start_offset": 0}
@@ -73,7 +77,7 @@ class Leader:
         return self.dispatch(self.peer, memoryview(bytearray(frame))[SIZE_BYTES:])
 
     async def begin(self) -> None:
-        """The first requests of the session, and one by which the others are known."""
+        """The first requests of the session, and one by which the others are recognised."""
         reply = self.send(("topic", 0), ("other", 0), max_wait_ms=0)
         self.session_id = decoded(self.read(await self.link.wait(reply))).session_id
         append(self.partition, b"first")
@@ -137,7 +141,10 @@ Act = Callable[[Leader], object]
 async def compare(
     leaders: list[Leader], *, before: Act | None = None, meanwhile: Act | None = None, **given: Any
 ) -> tuple[bool, bytes]:
-    """One request to each, after `before`, and its answer, after `meanwhile`: whether the first was known, and the answer of both."""
+    """Send one request to each side, after `before`; read its answer, after `meanwhile`.
+
+    Returns whether the first was recognised, and the answer of both.
+    """
     answers, known = [], []
     for leader in leaders:
         await leader.begin()
@@ -283,13 +290,13 @@ async def test_a_time_limit_of_an_earlier_request_does_not_end_a_later_one(
     assert isinstance(fetch, FollowerFetch)
     reply = leader.send(("topic", 2))
     now_s = asyncio.get_running_loop().time()
-    next_s = fetch._ring(now_s + HIGH_WATERMARK_S / 2)
+    next_s = fetch._on_alarm(now_s + HIGH_WATERMARK_S / 2)
     assert next_s is not None
     await asyncio.sleep(0)
     assert not leader.link.has_answered
-    fetch._ring(next_s)
+    fetch._on_alarm(next_s)
     await leader.link.wait(reply)
-    assert fetch._ring(next_s) is None
+    assert fetch._on_alarm(next_s) is None
 
 
 @pytest.mark.parametrize(
@@ -326,7 +333,7 @@ def end_soon(leader: Leader) -> None:
         leader.peer.on_leave()
 
 
-async def test_a_newer_registration_of_the_follower_is_told_to_who_writes_the_isr(
+async def test_a_newer_registration_of_the_follower_is_reported_to_the_isr_writer(
     leaders: list[Leader],
 ) -> None:
     newer = FetchRequest.ReplicaState(replica_id=2, replica_epoch=21)

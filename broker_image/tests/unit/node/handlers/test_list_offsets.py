@@ -49,7 +49,7 @@ def ask(
     ]
 
 
-def test_a_follower_checks_the_leader_epoch_before_it_says_that_it_does_not_lead(host) -> None:
+def test_a_follower_checks_the_leader_epoch_before_it_reports_that_it_does_not_lead(host) -> None:
     host.know_topic("topic", {0: 2})
     former = host.host()
     host.partitions.remove(former)
@@ -152,7 +152,7 @@ def test_a_topic_named_twice_is_answered_once(host, partition) -> None:
     assert [each.error_code for each in found.partitions] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_a_failing_disk_is_told(host, partition, monkeypatch) -> None:
+def test_a_failing_disk_is_reported(host, partition, monkeypatch) -> None:
     monkeypatch.setattr(PosixFile, "pread", failing)
     assert ask(host, (0, NOW), (1, -1))[0][0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert [failed for failed, _ in host.failed] == [partition]
@@ -180,7 +180,7 @@ def test_ends_are_known_without_a_thread(host, partition) -> None:
 
 
 class Reads:
-    """What is read of segments and indexes from now on: (how, path, whether by the loop's thread)."""
+    """Reads of segments and indexes from now on: (how, path, whether on the loop's thread)."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[str, str, bool]] = []
@@ -200,7 +200,7 @@ class Reads:
         return [(name, path) for name, path, on_loop in self.seen if on_loop]
 
     def take(self, suffix: str) -> set[str]:
-        """The files that were read; those of the next reads are told by the next call."""
+        """The files that were read; a next call returns those of later reads."""
         seen, self.seen = self.seen, []
         return {path for _, path, _ in seen if path.endswith(suffix)}
 
@@ -285,7 +285,7 @@ def test_what_lies_before_the_start_of_the_log_is_not_found(host, partition) -> 
     assert len(host.threads) == 2
 
 
-def test_leadership_that_ends_during_a_search_is_told(host, partition, monkeypatch) -> None:
+def test_leadership_that_ends_during_a_search_is_reported(host, partition, monkeypatch) -> None:
     pread = PosixFile.pread
 
     def losing(file: PosixFile, length: int, position: int) -> bytes:
@@ -303,7 +303,7 @@ def test_versions_without_leader_epochs_do_not_get_one(host, partition) -> None:
 
 @pytest.fixture
 def behind(host):
-    """A new leader that knows one of three records to be committed; times 100, 101, 102."""
+    """A new leader whose high watermark is 1, of three records; times 100, 101, 102."""
     made = host.host("behind")
     for time in (100, 101, 102):
         made.append(build_batch([Record(None, b"v", NOW + time)]), NOW)
@@ -319,7 +319,7 @@ def behind(host):
     [(each, 11, ErrorCode.OFFSET_NOT_AVAILABLE) for each in (-1, -3, NOW + 101, NOW + 500)]
     + [(each, 4, ErrorCode.LEADER_NOT_AVAILABLE) for each in (-1, NOW + 101, NOW + 500)],
 )
-def test_a_new_leader_does_not_say_that_a_log_ends_before_where_it_was_told_to_end(
+def test_a_new_leader_does_not_report_an_end_before_the_one_reported_earlier(
     host, behind, timestamp, version, error
 ) -> None:
     """KIP-207."""
@@ -334,7 +334,7 @@ def test_what_is_known_to_be_committed_is_found_at_once(host, behind) -> None:
     assert ask(host, (0, NOW + 100), topic="behind") == [(0, 0, NOW + 100, 5)]
 
 
-def test_a_follower_is_told_where_the_log_ends_whatever_is_committed(host, behind) -> None:
-    """It cuts its own log there; at the high watermark it would cut what others may count on (KIP-101)."""
+def test_a_follower_learns_where_the_log_ends_whatever_is_committed(host, behind) -> None:
+    """It truncates its log there; the high watermark would be too low (KIP-101)."""
     assert behind.high_watermark < behind.log_end_offset
     assert ask(host, (0, -1), topic="behind", replica=2) == [(0, behind.log_end_offset, -1, 5)]

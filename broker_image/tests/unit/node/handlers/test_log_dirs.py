@@ -33,7 +33,7 @@ def sizes(result) -> dict[tuple[str, int], int]:
     }
 
 
-async def test_sizes_and_room_are_told(host, monkeypatch) -> None:
+async def test_sizes_and_room_are_reported(host, monkeypatch) -> None:
     monkeypatch.setattr(log_dirs, "LOGS_AT_ONCE", 1)
     for index in (0, 1):
         host.host("t", index)
@@ -50,7 +50,7 @@ async def test_sizes_and_room_are_told(host, monkeypatch) -> None:
     assert sizes(result) == {}
 
 
-async def test_a_directory_that_failed_is_told(host, monkeypatch) -> None:
+async def test_a_directory_that_failed_is_reported(host, monkeypatch) -> None:
     host.host("t")
 
     def space(_path: str) -> Space:

@@ -74,7 +74,7 @@ def test_it_serves_those_itself_that_have_no_follower_nearer(in_racks, rack) -> 
     assert (row.preferred_read_replica, values(row)) == (-1, [b"a"])
 
 
-def test_it_sends_nobody_where_it_was_not_told_to(in_racks) -> None:
+def test_it_sends_no_client_to_another_replica_without_being_configured_to(in_racks) -> None:
     in_racks.config.replica_selector_class = None
     row = only_row(ask(in_racks, request(("topic", 0, 0), rack_id="b")))
     assert (row.preferred_read_replica, values(row)) == (-1, [b"a"])
@@ -92,14 +92,14 @@ def test_followers_are_sent_nowhere(in_racks) -> None:
 
 
 def host_followed(host: Host) -> FollowerPartition:
-    """A partition that broker 2 leads. It holds two records, of which one is known to be committed."""
+    """A partition that broker 2 leads, with two records below and one above the high watermark."""
     host.know_topic("topic", {0: 2})
     topic_id = topic_id_of("topic")
     log = host._dir.create(TopicPartition("topic", 0), uuids.to_text(topic_id), LogConfig(), NOW)
     for value in (b"a", b"b"):
         log.append_as_leader(build_batch([Record(None, value, NOW)]), EPOCH, NOW)
     followed = FollowerPartition(Replica("topic", topic_id, 0, log), 2, EPOCH)
-    followed.commit(1)
+    followed.advance_high_watermark(1)
     host.partitions.add(followed)
     return followed
 
@@ -127,8 +127,10 @@ def test_a_follower_fences_consumers_of_another_leader_epoch(host) -> None:
         assert only_row(ask(host, asked)).error_code == error
 
 
-def test_who_has_to_go_to_the_leader_hears_first_that_there_is_another_epoch(host) -> None:
-    """Partition.getLocalLog: it may be that this broker leads in the epoch that the client knows."""
+def test_a_client_that_has_to_go_to_the_leader_learns_first_that_there_is_another_epoch(
+    host,
+) -> None:
+    """Partition.getLocalLog: this broker may lead in the epoch that the client sends."""
     host_followed(host)
     for epoch, error in (
         (EPOCH - 1, ErrorCode.FENCED_LEADER_EPOCH),
@@ -155,19 +157,19 @@ async def test_a_consumer_that_waits_at_a_follower_is_answered_with_what_is_comm
     followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), EPOCH, NOW)
     followed.appended(70)
     assert host.parked.fetches == 1
-    followed.commit(3)
+    followed.advance_high_watermark(3)
     assert all_values(only_row(await pending)) == [b"b", b"c"]
 
 
 @pytest.mark.asyncio
-async def test_a_session_at_a_follower_hears_of_what_is_committed_and_of_its_end(host) -> None:
+async def test_a_session_at_a_follower_learns_of_what_is_committed_and_of_its_end(host) -> None:
     followed = host_followed(host)
     begun = ask(host, request(("topic", 0, 1), session_epoch=0))
     asked = {"session_id": begun.session_id, "max_wait_ms": 10_000}
     followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), EPOCH, NOW)
     followed.appended(70)
     pending: Any = fetch(host, request(session_epoch=1, **asked), host.context(VERSION))
-    followed.commit(3)
+    followed.advance_high_watermark(3)
     assert all_values(only_row(await pending)) == [b"b", b"c"]
     moved = request(("topic", 0, 3), session_epoch=2, **asked)
     pending = fetch(host, moved, host.context(VERSION))
@@ -184,5 +186,5 @@ async def test_a_consumer_at_a_follower_waits_for_as_much_as_it_asks_for(host) -
     for end in (3, 4):
         followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), EPOCH, NOW)
         followed.appended(70)
-        followed.commit(end)
+        followed.advance_high_watermark(end)
     assert all_values(only_row(await pending)) == [b"c", b"c"]

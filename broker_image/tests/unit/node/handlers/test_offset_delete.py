@@ -50,7 +50,7 @@ async def commit(rig) -> None:
     offset_commit(rig.host, OffsetCommitRequest(group_id="g", topics=[topic]), rig.host.context(9))
 
 
-async def test_what_is_not_there_is_told_beside_what_was_deleted(rig):
+async def test_what_does_not_exist_is_reported_beside_what_was_deleted(rig):
     async with rig.coordinating():
         await commit(rig)
         assert await delete(rig, ("t", [0, 7]), ("nope", [0]), ("u", [0])) == (

@@ -71,7 +71,7 @@ async def commit(rig, version, topics, group_id="g", **fields):
 
 
 async def fetch(rig, version, topics):
-    """topics: (name, id, partitions), or None for all. Offsets and errors by topic and partition."""
+    """topics: (name, id, partitions), None for all. Returns offsets and errors."""
     if version >= 8:
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
         if topics is not None:
@@ -155,7 +155,7 @@ async def test_what_is_committed_by_name_belongs_to_the_topic_of_that_name_now(r
 
 
 @pytest.mark.parametrize("version", [2, 9])
-async def test_what_was_committed_for_an_earlier_topic_of_a_name_is_not_told(rig, version):
+async def test_what_was_committed_for_an_earlier_topic_of_a_name_is_not_reported(rig, version):
     async with rig.coordinating():
         key = OffsetCommitKey(group="g", topic="t", partition=0)
         value = OffsetCommitValue(offset=5, metadata="", topic_id=UNKNOWN_ID)
@@ -189,7 +189,7 @@ async def test_another_broker_sends_clients_away(rig):
     assert (error, rows) == (ErrorCode.NOT_COORDINATOR, {})
 
 
-async def test_version_1_tells_errors_by_partition(rig):
+async def test_version_1_reports_errors_by_partition(rig):
     rig.lead_offsets()
     _, rows = await fetch(rig, 1, [("t", bytes(16), [0])])
     assert rows == {("t", 0): (-1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}

@@ -1,4 +1,4 @@
-"""Produce requests that wait for followers: however the wait ends, decoded or known by their bytes."""
+"""Produce requests that wait for followers, decoded or recognised, however the wait ends."""
 
 import asyncio
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ async def ask_later(side: Side, sent: bytes) -> "asyncio.Task[Any]":
 
 
 async def replicate_one(side: Side, partition: LeaderPartition) -> None:
-    """A first request, by which the others are known."""
+    """A first request, by which the others are recognised."""
     answer = await ask_later(side, frame(9, batch(), timeout_ms=60_000))
     for member in (B, C):
         fetch(partition, member, 1)
@@ -93,7 +93,7 @@ async def test_however_a_wait_ends_it_is_answered_once(
     assert side.host.parked.produces == 0
     errors = side.dispatch.stats["Produce"].errors
     assert errors == ({} if error is ErrorCode.NONE else {error: 1})
-    partition.ack_queue.look()
+    partition.ack_queue.check()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not side.link.has_answered

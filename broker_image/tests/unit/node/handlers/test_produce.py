@@ -15,7 +15,7 @@ from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
 
-from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.cluster.controller_rig import recorded
 from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated
 
 NOW = 1_700_000_000_000
@@ -66,7 +66,7 @@ def stored(partition) -> list[tuple[int, bytes | None]]:
 
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_a_batch_is_appended_and_its_offset_told(host, version, acks) -> None:
+def test_a_batch_is_appended_and_its_offset_reported(host, version, acks) -> None:
     partition = host.host()
     ask(host, request(("topic", 0, batch(b"zero"))))
     answer = ask(host, request(("topic", 0, batch(b"one", b"two")), acks=acks), version)
@@ -117,7 +117,7 @@ def test_a_duplicate_gets_the_old_offset(host) -> None:
     assert (row.base_offset, row.log_start_offset) == (-1, 0)
 
 
-def test_log_append_time_is_told(host) -> None:
+def test_log_append_time_is_reported(host) -> None:
     from logfleet.records.batch import TimestampType
 
     host.host(config=LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
@@ -138,7 +138,7 @@ def transactional() -> bytearray:
         (None, 12, -1, ErrorCode.INVALID_RECORD),
         (bytearray(), 12, -1, ErrorCode.INVALID_RECORD),
         (bytearray(60), 12, -1, ErrorCode.CORRUPT_MESSAGE),
-        (bytearray(10), 12, 2, ErrorCode.INVALID_RECORD),  # what is no batch is told first
+        (bytearray(10), 12, 2, ErrorCode.INVALID_RECORD),  # a malformed batch comes first
         (batch(b"x") + batch(b"y"), 12, -1, ErrorCode.INVALID_RECORD),
         (batch(b"x"), 12, 2, ErrorCode.INVALID_REQUIRED_ACKS),
         (batch(b"x", codec=Codec.ZSTD), 6, -1, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
@@ -171,7 +171,7 @@ def test_internal_topics_are_for_the_brokers_and_their_tools(host) -> None:
 
 
 @pytest.mark.parametrize("version, known_by_id", [(12, False), (13, True)])
-def test_who_leads_is_told_if_this_broker_does_not(host, version, known_by_id) -> None:
+def test_the_leader_is_returned_if_this_broker_does_not_lead(host, version, known_by_id) -> None:
     host.know_topic("topic", {0: 2, 1: 3})
     host.know_broker(2, "two.example", 9093)
     asked = request(
@@ -207,15 +207,15 @@ def test_who_leads_is_told_if_this_broker_does_not(host, version, known_by_id) -
     )
 
 
-def test_that_nobody_leads_is_told_with_the_epoch(host) -> None:
+def test_a_missing_leader_is_returned_with_the_epoch(host) -> None:
     host.know_topic("topic", {0: -1})
     answer = ask(host, request(("topic", 0, batch(b"x"))), 12)
     leader = only_row(answer).current_leader
     assert (leader.leader_id, leader.leader_epoch, answer.node_endpoints) == (-1, 9, [])
 
 
-def test_acks_that_are_none_are_told_before_who_leads(host) -> None:
-    """ReplicaManager.appendRecords; what is not there at all is told before."""
+def test_invalid_acks_are_reported_before_the_leader(host) -> None:
+    """ReplicaManager.appendRecords; an unknown partition comes first."""
     host.know_topic("topic", {0: 2})
     asked = request(("topic", 0, batch(b"x")), ("topic", 7, batch(b"x")), acks=2)
     rows = ask(host, asked, 12).responses[0].partition_responses
@@ -225,7 +225,7 @@ def test_acks_that_are_none_are_told_before_who_leads(host) -> None:
     ]
 
 
-def test_a_failing_disk_is_told_to_the_client_and_to_the_broker(host, monkeypatch) -> None:
+def test_a_failing_disk_is_reported_to_the_client_and_to_the_broker(host, monkeypatch) -> None:
     partition = host.host()
     failure = OSError(errno.EIO, "bad sector")
 
@@ -343,7 +343,7 @@ class TestDurableFirst:
             pending = self.pending(host, batch(b"x"), ("plain", 0, batch(b"p")))
             await asyncio.sleep(0)
             assert not pending.done()
-            partition.commit(1)
+            partition.own_part_done(1)
             answer = await pending
             rows = [row for topic in answer.responses for row in topic.partition_responses]
             assert [(row.error_code, row.base_offset) for row in rows] == [(0, 0), (0, 0)]
@@ -358,7 +358,7 @@ class TestDurableFirst:
             pending = [self.pending(host, each) for each in (first, again)]
             await asyncio.sleep(0)
             assert not any(each.done() for each in pending)
-            partition.commit(1)
+            partition.own_part_done(1)
             for each in pending:
                 assert only_row(await each).base_offset == 0
 
@@ -368,7 +368,7 @@ class TestDurableFirst:
         self.held(host)
         assert produce(host, request(("topic", 0, batch(b"x")), acks=0), host.context(12)) is None
 
-    def test_who_loses_the_partition_meanwhile_says_so(self, host) -> None:
+    def test_a_leader_that_loses_the_partition_meanwhile_answers_so(self, host) -> None:
         async def main() -> None:
             partition = self.held(host)
             host.know_topic("topic", {0: 2})
@@ -413,18 +413,18 @@ def test_with_too_few_in_sync_only_the_leaders_own_acknowledgement_is_to_be_had(
     assert partition.log.log_end_offset == (error is ErrorCode.NONE)
 
 
-def test_that_too_few_are_in_sync_is_noted_once_for_each_state_of_the_partition(host) -> None:
+def test_a_lack_of_replicas_in_sync_is_recorded_once_for_each_state_of_the_partition(host) -> None:
     """Producers try again for as long as it lasts."""
     partition = host.host(replicas_state=replicated(isr=(A,)))
     for _ in range(3):
         ask(host, request(("topic", 0, batch(b"a")), acks=-1))
-    (told,) = noted(host.decisions, Kind.REFUSAL)
-    assert told.cause == "acks=all is refused: 1 in sync, min.insync.replicas is 2"
-    assert (told.topic, told.partition) == ("topic", 0)
+    (decision,) = recorded(host.decisions, Kind.REFUSAL)
+    assert decision.cause == "acks=all is refused: 1 in sync, min.insync.replicas is 2"
+    assert (decision.topic, decision.partition) == ("topic", 0)
     state = partition.replicas_state.state
     assert partition.learned(state.changed(min_isr=3), 9)
     ask(host, request(("topic", 0, batch(b"a")), acks=-1))
-    assert len(noted(host.decisions, Kind.REFUSAL)) == 2
+    assert len(recorded(host.decisions, Kind.REFUSAL)) == 2
 
 
 @pytest.mark.asyncio
@@ -441,7 +441,7 @@ async def test_a_batch_that_all_acknowledge_is_answered_when_followers_have_it(h
 
 
 @pytest.mark.asyncio
-async def test_a_batch_that_followers_do_not_get_in_time_is_told_with_its_offset(host) -> None:
+async def test_a_batch_that_followers_do_not_get_in_time_is_reported_with_its_offset(host) -> None:
     """As Kafka's DelayedProduce; the producer sends it again and finds it there."""
     host.host(replicas_state=replicated())
     asked = request(("topic", 0, batch(b"a")), timeout_ms=1)

@@ -1,4 +1,4 @@
-"""Requests that are known by their bytes get what requests that are decoded get."""
+"""Requests that are recognised by their bytes get the same answers as decoded ones."""
 
 from itertools import count
 from typing import Any
@@ -101,7 +101,7 @@ def test_what_is_not_ordinary_is_not_remembered(sides, given) -> None:
 
 
 def length_of_more(sent: bytes) -> bytes:
-    """The records are said to be longer than they are."""
+    """The length of the records is too large."""
     at = sent.index(len(batch()).to_bytes(4, "big"))
     return sent[:at] + (len(batch()) + 9).to_bytes(4, "big") + sent[at + 4 :]
 
@@ -112,7 +112,7 @@ def length_of_more(sent: bytes) -> bytes:
         (7, length_of_more),
         (7, lambda sent: sent + b"more"),
         (7, lambda sent: b"\0\0\0\x08" + sent[4:]),  # the same bytes, of another version
-        (9, lambda sent: sent[:-1] + b"\1\5\0"),  # a tagged field that nobody knows
+        (9, lambda sent: sent[:-1] + b"\1\5\0"),  # an unknown tagged field
         (9, lambda sent: sent[:-1] + b"\1"),  # one that is missing
     ],
 )
@@ -229,7 +229,7 @@ async def test_the_write_with_which_a_disk_becomes_slow_is_answered_as_any(
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
 
 
-def test_a_disk_that_fails_is_told_of_once_and_not_tried_again(sides, monkeypatch) -> None:
+def test_a_disk_that_fails_is_reported_once_and_not_tried_again(sides, monkeypatch) -> None:
     side, _ = sides
     partition = side.host.host("topic", 0)
     side.ask(frame(9, batch()))
@@ -283,7 +283,7 @@ BATCHES = st.one_of(
 
 @st.composite
 def frames(draw: st.DrawFn, version: int) -> bytes:
-    """Mostly what a producer sends; sometimes a byte is another, some are missing, or there are more."""
+    """Mostly a producer's requests; sometimes bytes are changed, missing or added."""
     sent = bytearray(frame(version, draw(BATCHES), number=draw(st.integers(0, 2**31 - 1))))
     change = draw(st.sampled_from(["none"] * 6 + ["byte", "cut", "more"]))
     if change == "byte":

@@ -1,4 +1,4 @@
-"""What follows a batch that was refused for now, on the same connection: requests of an idempotent producer that were on their way together."""
+"""Batches that follow a temporarily refused one, from an idempotent producer's connection."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.produce import produce
-from logfleet.node.handlers.refused_batches import PARTITIONS_MAX, error_behind, note_refused
+from logfleet.node.handlers.refused_batches import PARTITIONS_MAX, error_behind, record_refused
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.replication.partition_state import Member
 from logfleet.wire.errors import ErrorCode
@@ -33,7 +33,7 @@ class Connection:
         self._peer = Peer("PLAINTEXT")
 
     def send(self, sequence: int, **how: int) -> int:
-        """The error, as far as it is known at once."""
+        """The error, if the answer comes at once."""
         row = self.row(sequence, **how)
         return NONE if row is None else row.error_code
 
@@ -82,7 +82,7 @@ def test_what_was_on_its_way_with_a_refused_batch_is_refused_with_it(
     assert host.partitions.get("topic", 0).log.log_end_offset == 10
 
 
-def test_a_gap_that_is_real_is_told_once_the_producer_tries_again(host, connection) -> None:
+def test_a_gap_that_is_real_is_reported_once_the_producer_tries_again(host, connection) -> None:
     in_sync(host, A)
     assert connection.send(2) == NOT_ENOUGH
     in_sync(host, A, B)
@@ -94,7 +94,7 @@ def test_a_gap_that_is_real_is_told_once_the_producer_tries_again(host, connecti
 @pytest.mark.parametrize("version", [12, 13])
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_producer_that_is_new_here_begins_with_its_first_batch(host, is_known, version) -> None:
-    """Anything would be taken from it: its second batch, and then the first would be out of order for ever."""
+    """Its second batch would be accepted, and then the first is out of order for ever."""
     connection = Connection(host)
     if is_known:
         host.know_topic("topic", {0: 2})
@@ -109,12 +109,12 @@ def test_what_is_remembered_of_a_connection_has_a_bound(host) -> None:
     refused: dict[Any, Any] = {}
     batch = memoryview(build_batch([Record(None, b"x", NOW)], producer=ProducerStamp(7, 0, 0)))
     for index in range(2 * PARTITIONS_MAX):
-        note_refused(refused, ("topic", index), batch, NOT_LEADER)
+        record_refused(refused, ("topic", index), batch, NOT_LEADER)
         assert len(refused) <= PARTITIONS_MAX
     assert error_behind(refused, ("topic", 2 * PARTITIONS_MAX - 1), batch) is None
 
 
-def test_every_refusal_tells_who_leads(host) -> None:
+def test_every_refusal_reports_who_leads(host) -> None:
     connection = Connection(host)
     host.know_topic("topic", {0: 2})
     for sequence in (0, 2):
@@ -129,14 +129,14 @@ def test_others_are_not_held_to_it(host, connection, other) -> None:
     assert connection.send(0, **other) == NONE
 
 
-def test_another_connection_is_told_of_its_own_gap(host, connection) -> None:
+def test_another_connection_learns_of_its_own_gap(host, connection) -> None:
     in_sync(host, A)
     assert connection.send(2) == NOT_ENOUGH
     in_sync(host, A, B)
     assert Connection(host).send(4) == OUT_OF_ORDER
 
 
-def test_an_error_that_lasts_is_told_of_the_batch_that_has_it(host, connection) -> None:
+def test_a_lasting_error_does_not_refuse_the_next_batch(host, connection) -> None:
     assert connection.send(6) == OUT_OF_ORDER
     assert connection.send(2) == NONE
     assert connection.send(4) == NONE
@@ -144,7 +144,7 @@ def test_an_error_that_lasts_is_told_of_the_batch_that_has_it(host, connection) 
 
 @pytest.mark.asyncio
 async def test_requests_that_are_known_by_their_bytes_are_held_to_it_too(sides) -> None:
-    """The first of the connection is of no producer; what follows differs from it in the records only."""
+    """The connection's first request has no producer id; later ones differ only in the records."""
     side, _ = sides
     side.host.host("topic", 0, replicas_state=replicated(isr=(A, B)))
 

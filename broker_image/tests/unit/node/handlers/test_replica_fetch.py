@@ -35,7 +35,7 @@ EPOCH = 5
 def looked_at(host) -> list[LeaderPartition]:
     """Partitions whose ISR may have to change."""
     found: list[LeaderPartition] = []
-    host.isr_writer = SimpleNamespace(look_at=found.append)
+    host.isr_writer = SimpleNamespace(check=found.append)
     return found
 
 
@@ -98,7 +98,10 @@ def test_a_consumer_sees_nothing_of_what_a_follower_lacks(host, looked_at) -> No
 
 
 def test_a_broker_without_a_replica_is_refused(host, looked_at) -> None:
-    """Partition.followerReplicaOrThrow: one that knows the leader epoch may know of a newer assignment."""
+    """A follower with the leader epoch may have a newer assignment.
+
+    Source: Partition.followerReplicaOrThrow.
+    """
     partition = host_replicated(host)
     row = only_row(ask(host, of_follower(0, replica=3)))
     assert row.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -131,7 +134,7 @@ def test_a_follower_whose_log_diverges_commits_nothing(host, looked_at) -> None:
     assert partition.high_watermark == 0
 
 
-def test_a_newer_registration_of_a_follower_is_told_to_who_writes_the_isr(host, looked_at) -> None:
+def test_a_newer_registration_of_a_follower_is_reported_to_the_isr_writer(host, looked_at) -> None:
     partition = host_replicated(host)
     partition.isr_change(0, lambda *_: True)
     append(partition, b"a")
@@ -174,7 +177,10 @@ async def test_what_several_producers_append_in_one_step_of_the_loop_is_one_answ
 async def test_a_parked_follower_soon_learns_of_a_new_high_watermark(
     host, looked_at, moved_by
 ) -> None:
-    """Not only with the next records, or after replica.fetch.wait.max.ms: consumers may read there (KIP-392)."""
+    """Not only with the next records, or after replica.fetch.wait.max.ms.
+
+    Consumers may read there (KIP-392).
+    """
     partition = host_replicated(host)
     answer = ask(host, of_follower(0, session_epoch=0))
     append(partition, b"a")
@@ -207,7 +213,7 @@ def out_of_sync(partition: LeaderPartition) -> None:
 def test_a_throttled_follower_that_is_not_in_sync_gets_nothing_once_the_rate_is_used_up(
     host, looked_at
 ) -> None:
-    """KIP-73: what it fetches counts, in sync or not; only who is not in sync is held back."""
+    """KIP-73: what it fetches counts, in sync or not; only out-of-sync replicas are throttled."""
     throttled_at(host, 1)
     partition = host_replicated(host)
     append(partition, b"a")
@@ -225,7 +231,7 @@ async def test_a_follower_gets_records_once_they_are_written(tmp_path, until) ->
     """Until then a killed leader would have less than its follower."""
     files = GatedFiles()
     host: Any = Host(tmp_path, files)
-    host.isr_writer = SimpleNamespace(look_at=lambda _: None)
+    host.isr_writer = SimpleNamespace(check=lambda _: None)
     partition = host_replicated(host)
     append(partition, b"a")
     partition.log.disk.was_slow(2 * SLOW_S)

@@ -1,4 +1,4 @@
-"""Kafka's own rows for users that have no SCRAM credentials, as this version has none of any user."""
+"""Kafka's rows for users without SCRAM credentials: in this version no user has any."""
 
 from logfleet.node.handlers.scram_credentials import describe_scram_credentials
 from logfleet.wire.codec import encode
@@ -22,7 +22,7 @@ def test_nobody_has_credentials(host) -> None:
         assert (answer.error_code, answer.error_message, answer.results) == (0, "", [])
 
 
-def test_whoever_is_asked_for_is_not_there(host) -> None:
+def test_every_requested_user_is_unknown(host) -> None:
     answer = described(host, "a", "twice", "twice")
     assert answer.error_code == 0
     assert [(row.user, row.error_code, row.error_message) for row in answer.results] == [

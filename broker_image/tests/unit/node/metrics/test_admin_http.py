@@ -72,20 +72,20 @@ async def test_a_taken_port_is_an_error() -> None:
     await first.stop()
 
 
-async def test_it_tells_the_decisions_that_are_asked_for() -> None:
+async def test_it_returns_the_requested_decisions() -> None:
     async def metrics() -> str:
         return ""
 
-    noted = decisions()
-    noted.note(Kind.ELECTION, "a", topic="t", partition=0)
-    noted.note(Kind.ELECTION, "b", topic="t", partition=1)
-    noted.note(Kind.FENCED, "c", broker=2)
-    noted.note(Kind.STALL, "d", broker=1)
+    recorded = decisions()
+    recorded.note(Kind.ELECTION, "a", topic="t", partition=0)
+    recorded.note(Kind.ELECTION, "b", topic="t", partition=1)
+    recorded.note(Kind.FENCED, "c", broker=2)
+    recorded.note(Kind.STALL, "d", broker=1)
     admin = AdminHttp(
         metrics,
         health=lambda: None,
         readiness=lambda: None,
-        decisions=noted,
+        decisions=recorded,
         image=ClusterImage,
         traffic=list,
         identity=lambda: "c/1",
@@ -110,7 +110,7 @@ async def test_it_tells_the_decisions_that_are_asked_for() -> None:
     await admin.stop()
 
 
-async def test_it_says_whether_brokers_may_go_down_while_it_is_ready() -> None:
+async def test_it_reports_whether_brokers_may_go_down_while_it_is_ready() -> None:
     async def metrics() -> str:
         return ""
 

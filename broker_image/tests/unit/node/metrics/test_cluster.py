@@ -1,4 +1,4 @@
-"""What the controller tells of the cluster."""
+"""The controller's metrics of the cluster."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,17 +14,17 @@ from logfleet.node.metrics.partitions import replication
 from logfleet.node.partitions.traffic import Traffic
 
 from broker_image.tests.unit.control.conftest import Cluster
-from broker_image.tests.unit.node.metrics.told import Told, told
+from broker_image.tests.unit.node.metrics.metric_values import MetricValues, metric_values
 
 
 def controller(*, is_controller: bool = True) -> Any:
-    noted = SimpleNamespace(elections=5, unclean_elections=1)
-    return SimpleNamespace(is_controller=is_controller, failed_terms=2, noted=noted)
+    recorded = SimpleNamespace(elections=5, unclean_elections=1)
+    return SimpleNamespace(is_controller=is_controller, failed_terms=2, recorder=recorded)
 
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Brokers 1 and 2 that may lead, 3 that is on its way out, 4 that has stopped, 5 that is not let in yet."""
+    """Brokers 1 and 2 may lead, 3 is draining, 4 has stopped, 5 is not admitted yet."""
     made = Cluster()
     made.start(1, 2, 3, 4)
     made.create("t", -1, assignments=((0, (1, 2, 3)),))
@@ -38,29 +38,29 @@ def cluster() -> Cluster:
     return made
 
 
-def counts(said: Told) -> list[float | None]:
+def counts(values: MetricValues) -> list[float | None]:
     names = ("active_brokers", "fenced_brokers", "draining_brokers", "topics", "offline_partitions")
-    return [said(f"logfleet_{name}") for name in names]
+    return [values(f"logfleet_{name}") for name in names]
 
 
-def test_the_controller_tells_brokers_by_their_state(cluster: Cluster) -> None:
-    """As Kafka, which counts one that is on its way out as active, and one that has stopped as fenced."""
-    said = told(figures(cluster.image, controller()))
-    assert counts(said) == [3, 2, 1, 2, 1]
-    assert said("logfleet_leader_elections_total") == 5
-    assert said("logfleet_unclean_leader_elections_total") == 1
+def test_the_controller_reports_brokers_by_their_state(cluster: Cluster) -> None:
+    """As Kafka, which counts a draining broker as active, and a stopped one as fenced."""
+    values = metric_values(figures(cluster.image, controller()))
+    assert counts(values) == [3, 2, 1, 2, 1]
+    assert values("logfleet_leader_elections_total") == 5
+    assert values("logfleet_unclean_leader_elections_total") == 1
 
 
-def test_a_broker_that_is_not_the_controller_tells_zeros_but_for_what_it_did_as_one(
+def test_a_broker_that_is_not_the_controller_reports_zeros_but_for_what_it_did_as_one(
     cluster: Cluster,
 ) -> None:
-    said = told(figures(cluster.image, controller(is_controller=False)))
-    assert counts(said) == [0, 0, 0, 0, 0]
-    assert said("logfleet_leader_elections_total") == 5
-    assert said("logfleet_controller_failed_terms_total") == 2
+    values = metric_values(figures(cluster.image, controller(is_controller=False)))
+    assert counts(values) == [0, 0, 0, 0, 0]
+    assert values("logfleet_leader_elections_total") == 5
+    assert values("logfleet_controller_failed_terms_total") == 2
 
 
-def test_isr_changes_and_replicated_bytes_are_told() -> None:
+def test_isr_changes_and_replicated_bytes_are_reported() -> None:
     table: Any = SimpleNamespace(replicated=Traffic(bytes_in=10, bytes_out=20))
     writer: Any = SimpleNamespace(shrinks=1, expands=2, failed=3)
     throttle: Any = SimpleNamespace(
@@ -69,12 +69,12 @@ def test_isr_changes_and_replicated_bytes_are_told() -> None:
             SimpleNamespace(side=Side.FOLLOWER, bytes=40, is_limited=True, in_force=7.0),
         ]
     )
-    said = told(replication(table, writer, throttle))
+    values = metric_values(replication(table, writer, throttle))
     changes = ("isr_shrinks", "isr_expands", "isr_updates_failed")
-    assert [said(f"logfleet_{name}_total") for name in changes] == [1, 2, 3]
-    assert said("logfleet_replication_bytes_in_total") == 10
-    assert said("logfleet_replication_bytes_out_total") == 20
+    assert [values(f"logfleet_{name}_total") for name in changes] == [1, 2, 3]
+    assert values("logfleet_replication_bytes_in_total") == 10
+    assert values("logfleet_replication_bytes_out_total") == 20
     throttled = "logfleet_replication_throttled_bytes_total"
-    assert [said(throttled, side=side) for side in ("leader", "follower")] == [30, 40]
+    assert [values(throttled, side=side) for side in ("leader", "follower")] == [30, 40]
     in_force = "logfleet_replication_throttle_bytes_per_second"
-    assert [said(in_force, side=side) for side in ("leader", "follower")] == [7, 7]
+    assert [values(in_force, side=side) for side in ("leader", "follower")] == [7, 7]

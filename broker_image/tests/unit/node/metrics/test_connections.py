@@ -10,7 +10,7 @@ from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.sessions.cache import SessionCache
 from logfleet.wire.messages import FetchRequest
 
-from broker_image.tests.unit.node.metrics.told import told
+from broker_image.tests.unit.node.metrics.metric_values import metric_values
 
 
 def nothing(peer: Peer, frame: memoryview) -> Answer:
@@ -18,18 +18,18 @@ def nothing(peer: Peer, frame: memoryview) -> Answer:
     return None
 
 
-def test_connections_are_told_by_listener() -> None:
+def test_connections_are_reported_by_listener() -> None:
     with ThreadPoolExecutor(1) as disk:
         listener = Listener("INTERNAL", nothing, disk=disk)
         listener.accepted = 3
         listener.closed_by["idle"] = 2
-        said = told(connections(lambda: [listener]))
-    assert said("logfleet_connections", listener="INTERNAL") == 0
-    assert said("logfleet_connections_accepted_total", listener="INTERNAL") == 3
+        values = metric_values(connections(lambda: [listener]))
+    assert values("logfleet_connections", listener="INTERNAL") == 0
+    assert values("logfleet_connections_accepted_total", listener="INTERNAL") == 3
     closed = "logfleet_connections_closed_total"
-    assert said(closed, listener="INTERNAL", reason="idle") == 2
-    assert said(closed, listener="INTERNAL", reason="peer") == 0
-    assert said("logfleet_response_send_seconds_count", listener="INTERNAL") == 0
+    assert values(closed, listener="INTERNAL", reason="idle") == 2
+    assert values(closed, listener="INTERNAL", reason="peer") == 0
+    assert values("logfleet_response_send_seconds_count", listener="INTERNAL") == 0
 
 
 def test_fetch_sessions_are_counted() -> None:
@@ -37,11 +37,11 @@ def test_fetch_sessions_are_counted() -> None:
     wanted = {("topic", index): FetchRequest.FetchPartition() for index in range(3)}
     for privileged in (False, True):
         cache.create(wanted, by_id=False, privileged=privileged, now_ms=0)
-    said = told(fetch_sessions(cache))
+    values = metric_values(fetch_sessions(cache))
     name = "logfleet_incremental_fetch"
-    assert said(f"{name}_sessions") == 1
-    assert said(f"{name}_partitions_cached") == 3
-    assert said(f"{name}_session_evictions_total") == 1
+    assert values(f"{name}_sessions") == 1
+    assert values(f"{name}_partitions_cached") == 3
+    assert values(f"{name}_session_evictions_total") == 1
 
 
 def test_throttled_clients_are_counted_by_quota() -> None:
@@ -49,8 +49,8 @@ def test_throttled_clients_are_counted_by_quota() -> None:
     quotas.update({(("client-id", None),): Quotas({"producer_byte_rate": 1.0})})
     quotas.produce.count(quotas.produce.charge("c", 20))
     quotas.connection.throttled = 3
-    said = told(throttled_clients(quotas))
-    assert said("logfleet_quota_throttles_total", quota="producer_byte_rate") == 1
-    assert said("logfleet_quota_throttle_seconds_total", quota="producer_byte_rate") == 10
-    assert said("logfleet_quota_clients", quota="producer_byte_rate") == 1
-    assert said("logfleet_connections_throttled_total") == 3
+    values = metric_values(throttled_clients(quotas))
+    assert values("logfleet_quota_throttles_total", quota="producer_byte_rate") == 1
+    assert values("logfleet_quota_throttle_seconds_total", quota="producer_byte_rate") == 10
+    assert values("logfleet_quota_clients", quota="producer_byte_rate") == 1
+    assert values("logfleet_connections_throttled_total") == 3

@@ -19,7 +19,7 @@ async def test_a_step_that_blocks_the_loop_shows_up() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_stall_is_told_and_a_short_lag_is_not() -> None:
+async def test_a_stall_is_reported_and_a_short_lag_is_not() -> None:
     told: list[float] = []
     lag = LoopLag(told.append)
     lag.start()

@@ -1,4 +1,4 @@
-"""A whole broker, scraped: everything in the table is told, and is true."""
+"""A whole broker, scraped: everything in the table is reported, and is true."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ from logfleet.wire.messages import (
 
 from broker_image.tests.unit.node.broker_rig import ask, config
 from broker_image.tests.unit.node.cluster.controller_rig import WHAT_NO_CONTROLLER_EXPECTS, until
-from broker_image.tests.unit.node.metrics.told import Told, read
+from broker_image.tests.unit.node.metrics.metric_values import MetricValues, read
 
 pytestmark = pytest.mark.asyncio
 
@@ -37,7 +37,7 @@ class Scraped:
     async def ask(self, request: Any, version: int) -> Any:
         return await ask(self.listener.port, request, version)
 
-    async def told(self) -> Told:
+    async def metric_values(self) -> MetricValues:
         self.text = await self.broker._observation.sources.text()
         return read(self.text)
 
@@ -78,9 +78,9 @@ async def running(path: Path, **given: str) -> Any:
         yield Scraped(broker)
 
 
-async def test_everything_in_the_table_is_told_and_nothing_else(tmp_path: Path) -> None:
+async def test_everything_in_the_table_is_reported_and_nothing_else(tmp_path: Path) -> None:
     async with running(tmp_path) as scraped:
-        await scraped.told()
+        await scraped.metric_values()
     kinds = dict(
         line.split()[2:] for line in scraped.text.splitlines() if line.startswith("# TYPE")
     )
@@ -93,9 +93,9 @@ async def test_labels_are_those_of_the_table(tmp_path: Path) -> None:
         await scraped.produce("t", 0, 1)
         await scraped.produce("none", 0, 1)
         await scraped.commit("g", "t", 0, 0)
-        said = await scraped.told()
+        values = await scraped.metric_values()
     found = {}
-    for name, labels in said:
+    for name, labels in values:
         stem = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
         metric = METRICS.get(name) or METRICS[stem]
         names = {label for label, _ in labels}
@@ -104,7 +104,7 @@ async def test_labels_are_those_of_the_table(tmp_path: Path) -> None:
     assert len(found) > len(METRICS) - 3  # nothing is uncleanable
 
 
-async def test_traffic_logs_and_lag_are_told(tmp_path: Path) -> None:
+async def test_traffic_logs_and_lag_are_reported(tmp_path: Path) -> None:
     async with running(tmp_path) as scraped:
         await scraped.topic("t", 2)
         size = await scraped.produce("t", 1, 5)
@@ -114,47 +114,49 @@ async def test_traffic_logs_and_lag_are_told(tmp_path: Path) -> None:
         wanted = FetchRequest.FetchPartition(partition=1, partition_max_bytes=1 << 20)
         topic = FetchRequest.FetchTopic(topic="t", partitions=[wanted])
         await scraped.ask(FetchRequest(max_bytes=1 << 20, min_bytes=1, topics=[topic]), 12)
-        said = await scraped.told()
+        values = await scraped.metric_values()
     one = {"topic": "t", "partition": "1"}
-    assert said("logfleet_topic_bytes_in_total", topic="t") == size
-    assert said("logfleet_topic_bytes_out_total", topic="t") == size
-    assert said("logfleet_topic_messages_in_total", topic="t") == 5
-    assert said("logfleet_bytes_out_total") == size
-    assert said("logfleet_messages_in_total") == 5 + 2  # and what the coordinator wrote
-    assert said("logfleet_partition_log_end_offset", **one) == 5
-    assert said("logfleet_partition_high_watermark", **one) == 5
-    assert said("logfleet_partition_size_bytes", **one) == size
-    assert said("logfleet_partition_segments", **one) == 1
-    assert said("logfleet_partitions_led") == 3
-    assert said("logfleet_group_committed_offset", group="g", **one) == 2
-    assert said("logfleet_group_partition_lag", group="g", **one) == 3
-    assert said("logfleet_group_lag", group="g", topic="t") == 3
-    assert said("logfleet_groups", state="Empty") == 1
-    assert said("logfleet_groups", state="Stable") == 0
-    assert said("logfleet_group_offsets") == 2
+    assert values("logfleet_topic_bytes_in_total", topic="t") == size
+    assert values("logfleet_topic_bytes_out_total", topic="t") == size
+    assert values("logfleet_topic_messages_in_total", topic="t") == 5
+    assert values("logfleet_bytes_out_total") == size
+    assert values("logfleet_messages_in_total") == 5 + 2  # and what the coordinator wrote
+    assert values("logfleet_partition_log_end_offset", **one) == 5
+    assert values("logfleet_partition_high_watermark", **one) == 5
+    assert values("logfleet_partition_size_bytes", **one) == size
+    assert values("logfleet_partition_segments", **one) == 1
+    assert values("logfleet_partitions_led") == 3
+    assert values("logfleet_group_committed_offset", group="g", **one) == 2
+    assert values("logfleet_group_partition_lag", group="g", **one) == 3
+    assert values("logfleet_group_lag", group="g", topic="t") == 3
+    assert values("logfleet_groups", state="Empty") == 1
+    assert values("logfleet_groups", state="Stable") == 0
+    assert values("logfleet_group_offsets") == 2
     errors = "logfleet_request_errors_total"
-    assert said(errors, api="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
-    assert said("logfleet_ready") == said("logfleet_active_controller") == 1
-    assert said("logfleet_active_brokers") == 1
-    assert said("logfleet_offline_partitions") == said("logfleet_under_replicated_partitions") == 0
+    assert values(errors, api="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+    assert values("logfleet_ready") == values("logfleet_active_controller") == 1
+    assert values("logfleet_active_brokers") == 1
+    assert (
+        values("logfleet_offline_partitions") == values("logfleet_under_replicated_partitions") == 0
+    )
 
 
-async def test_too_many_are_told_in_total_only(tmp_path: Path) -> None:
+async def test_too_many_are_reported_in_total_only(tmp_path: Path) -> None:
     async with running(tmp_path, logfleet_metrics_series_max="1") as scraped:
         await scraped.topic("t", 2)
         size = await scraped.produce("t", 1, 5)
         await scraped.commit("g", "t", 1, 2)
         await scraped.commit("g", "t", 0, 0)
-        said = await scraped.told()
-    assert said("logfleet_bytes_in_total") > size
-    assert said("logfleet_topic_bytes_in_total", topic="t") is None
-    assert not [name for name in said.names() if name.startswith("logfleet_partition_")]
-    assert said("logfleet_group_partition_lag", group="g", topic="t", partition="1") is None
-    assert said("logfleet_group_lag", group="g", topic="t") == 3
+        values = await scraped.metric_values()
+    assert values("logfleet_bytes_in_total") > size
+    assert values("logfleet_topic_bytes_in_total", topic="t") is None
+    assert not [name for name in values.names() if name.startswith("logfleet_partition_")]
+    assert values("logfleet_group_partition_lag", group="g", topic="t", partition="1") is None
+    assert values("logfleet_group_lag", group="g", topic="t") == 3
     left_out = "logfleet_metrics_left_out"
-    assert said(left_out, kind="partitions") == 3
-    assert said(left_out, kind="topics") == 2
-    assert said(left_out, kind="group offsets") == 2
+    assert values(left_out, kind="partitions") == 3
+    assert values(left_out, kind="topics") == 2
+    assert values(left_out, kind="group offsets") == 2
 
 
 async def test_what_a_topic_had_is_not_forgotten_with_it(tmp_path: Path) -> None:
@@ -163,11 +165,11 @@ async def test_what_a_topic_had_is_not_forgotten_with_it(tmp_path: Path) -> None
         size = await scraped.produce("t", 0, 5)
         partition = scraped.broker.partitions.get("t", 0)
         scraped.broker.partitions.remove(partition)
-        said = await scraped.told()
+        values = await scraped.metric_values()
         scraped.broker.partitions.add(partition)
-        assert said("logfleet_topic_bytes_in_total", topic="t") is None
-        assert said("logfleet_bytes_in_total") == size
-        assert said("logfleet_messages_in_total") == 5
+        assert values("logfleet_topic_bytes_in_total", topic="t") is None
+        assert values("logfleet_bytes_in_total") == size
+        assert values("logfleet_messages_in_total") == 5
 
 
 async def test_a_fetch_that_waits_is_in_the_purgatory(tmp_path: Path) -> None:
@@ -180,17 +182,17 @@ async def test_a_fetch_that_waits_is_in_the_purgatory(tmp_path: Path) -> None:
             max_wait_ms=60_000, max_bytes=1 << 20, min_bytes=size + 1, topics=[topic]
         )
         waiting = asyncio.ensure_future(scraped.ask(request, 12))
-        while (await scraped.told())("logfleet_purgatory_size", operation="Fetch") != 1:
+        while (await scraped.metric_values())("logfleet_purgatory_size", operation="Fetch") != 1:
             # a scrape without a step to wait for does not let others run
             await asyncio.wait([waiting], timeout=0)
             assert not waiting.done(), waiting
         await scraped.produce("t", 0, 1)
         await waiting
-        said = await scraped.told()
-        assert said("logfleet_purgatory_size", operation="Fetch") == 0
-        assert said("logfleet_request_remote_seconds_sum", api="Fetch") > 0
+        values = await scraped.metric_values()
+        assert values("logfleet_purgatory_size", operation="Fetch") == 0
+        assert values("logfleet_request_remote_seconds_sum", api="Fetch") > 0
         # what was read before the wait was not sent
-        assert said("logfleet_topic_bytes_out_total", topic="t") == 2 * size
+        assert values("logfleet_topic_bytes_out_total", topic="t") == 2 * size
 
 
 async def test_it_is_ready_while_it_may_lead(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ async def test_it_is_ready_while_it_may_lead(tmp_path: Path) -> None:
 async def test_while_the_metadata_store_is_away_it_stays_as_ready_as_it_was(
     tmp_path: Path,
 ) -> None:
-    """Its lease ends then; that all brokers were taken for not ready at once would help nobody."""
+    """Its lease ends then; if all brokers became not ready at once, that would help no client."""
     async with Broker(config(tmp_path)) as broker:
         await until(lambda: broker.not_ready() is None)
         registrar = broker.membership._registrar
@@ -218,7 +220,7 @@ async def test_while_the_metadata_store_is_away_it_stays_as_ready_as_it_was(
         registrar._registration = registration
 
 
-async def test_a_controller_that_fails_at_what_is_stored_is_told_and_its_broker_serves_on(
+async def test_a_controller_that_fails_at_what_is_stored_is_reported_and_its_broker_serves_on(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as scraped:
@@ -227,8 +229,8 @@ async def test_a_controller_that_fails_at_what_is_stored_is_told_and_its_broker_
         await broker.store.txn(Txn(success=WHAT_NO_CONTROLLER_EXPECTS))
         await until(lambda: broker.controller.failed_terms)
         await scraped.produce("t", 0, 1)
-        said = await scraped.told()
-        assert said("logfleet_controller_failed_terms_total") >= 1
-        assert said("logfleet_partition_log_end_offset", topic="t", partition="0") == 1
-        assert said("logfleet_ready") == 1
+        values = await scraped.metric_values()
+        assert values("logfleet_controller_failed_terms_total") >= 1
+        assert values("logfleet_partition_log_end_offset", topic="t", partition="0") == 1
+        assert values("logfleet_ready") == 1
         assert broker.failure is None

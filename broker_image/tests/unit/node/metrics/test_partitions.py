@@ -9,7 +9,7 @@ from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.replication.leader import LeaderReplicas
 
 from broker_image.tests.unit.node.handlers.fetch_rig import append
-from broker_image.tests.unit.node.metrics.told import told
+from broker_image.tests.unit.node.metrics.metric_values import metric_values
 from broker_image.tests.unit.node.partitions.replicas_rig import A, B, fetch, replicated
 
 ID = bytes(range(16))
@@ -41,36 +41,36 @@ def test_no_more_replicas_than_there_are_have_to_be_in_sync(
 ) -> None:
     isr = tuple((broker_id, 5) for broker_id in in_sync)
     table, _ = leading(rig, replicated(replicas=replicas, isr=isr, min_isr=min_isr))
-    said = told(logs(table, 10))
-    assert said("logfleet_under_min_isr_partitions") == under
-    assert said("logfleet_at_min_isr_partitions") == at
-    assert said("logfleet_under_replicated_partitions") == (len(in_sync) < len(replicas))
+    values = metric_values(logs(table, 10))
+    assert values("logfleet_under_min_isr_partitions") == under
+    assert values("logfleet_at_min_isr_partitions") == at
+    assert values("logfleet_under_replicated_partitions") == (len(in_sync) < len(replicas))
 
 
 def test_a_replica_that_is_being_added_is_not_missed_yet(rig: Any) -> None:
     """Kafka's replication factor of a partition that is reassigned: that from before."""
     table, _ = leading(rig, replicated(isr=(A, B), adding=(3,)))
-    assert told(logs(table, 10))("logfleet_under_replicated_partitions") == 0
+    assert metric_values(logs(table, 10))("logfleet_under_replicated_partitions") == 0
 
 
-def test_how_far_each_follower_is_behind_is_told_by_the_leader(rig: Any) -> None:
+def test_how_far_each_follower_is_behind_is_reported_by_the_leader(rig: Any) -> None:
     table, partition = leading(rig, replicated())
     append(partition, b"a", b"b")
     fetch(partition, B, 1)
-    said, one = told(logs(table, 10)), {"topic": "topic", "partition": "0"}
-    assert said("logfleet_follower_lag", follower="2", **one) == 1
-    assert said("logfleet_follower_lag", follower="3", **one) == 2
-    assert said("logfleet_replica_lag_max") == 0, "of what it follows"
-    assert told(logs(table, 0))("logfleet_follower_lag", follower="2", **one) is None
+    values, one = metric_values(logs(table, 10)), {"topic": "topic", "partition": "0"}
+    assert values("logfleet_follower_lag", follower="2", **one) == 1
+    assert values("logfleet_follower_lag", follower="3", **one) == 2
+    assert values("logfleet_replica_lag_max") == 0, "of what it follows"
+    assert metric_values(logs(table, 0))("logfleet_follower_lag", follower="2", **one) is None
 
 
-def test_of_partitions_that_are_followed_the_largest_lag_is_told(rig: Any) -> None:
+def test_of_partitions_that_are_followed_the_largest_lag_is_reported(rig: Any) -> None:
     table = PartitionTable(ClusterImage)
     for index, lag in enumerate((3, 7, 0)):
         followed = FollowerPartition(Replica("topic", ID, index, rig.open()), 2, 1)
         followed.lag = lag
         table.add(followed)
-    assert told(logs(table, 0))("logfleet_replica_lag_max") == 7
+    assert metric_values(logs(table, 0))("logfleet_replica_lag_max") == 7
 
 
 def test_traffic_of_a_topic_that_is_deleted_during_a_scrape_is_counted(rig: Any) -> None:
@@ -80,7 +80,7 @@ def test_traffic_of_a_topic_that_is_deleted_during_a_scrape_is_counted(rig: Any)
     families = topics(table, 10)
     first = next(families)
     table.remove(partition)
-    assert told([first, *families])("logfleet_bytes_in_total") == 5
+    assert metric_values([first, *families])("logfleet_bytes_in_total") == 5
 
 
 def test_what_followers_give_consumers_counts_also_when_they_lead_later(rig: Any) -> None:
@@ -89,16 +89,16 @@ def test_what_followers_give_consumers_counts_also_when_they_lead_later(rig: Any
     followed.bytes_out = 5
     table.add(followed)
     for _ in range(2):
-        said = told(topics(table, 10))
-        assert said("logfleet_topic_bytes_out_total", topic="topic") == 5
-        assert said("logfleet_bytes_out_total") == 5
+        values = metric_values(topics(table, 10))
+        assert values("logfleet_topic_bytes_out_total", topic="topic") == 5
+        assert values("logfleet_bytes_out_total") == 5
         table.add(LeaderPartition("topic", ID, 0, followed.log, 2))
 
 
-def test_replicas_that_others_lead_are_counted_and_told_of(rig: Any) -> None:
+def test_replicas_that_others_lead_are_counted_and_reported(rig: Any) -> None:
     table, _ = leading(rig)
     table.add(FollowerPartition(Replica("topic", ID, 1, rig.open()), 2, 1))
-    said = told(logs(table, 10))
-    assert said("logfleet_partitions") == 2
-    assert said("logfleet_partitions_led") == 1
-    assert said("logfleet_partition_segments", topic="topic", partition="1") == 1
+    values = metric_values(logs(table, 10))
+    assert values("logfleet_partitions") == 2
+    assert values("logfleet_partitions_led") == 1
+    assert values("logfleet_partition_segments", topic="topic", partition="1") == 1

@@ -11,7 +11,7 @@ METRIC = gauge("x", "x")
 
 
 def test_others_have_their_turn_while_many_rows_are_made() -> None:
-    """Each row takes long enough for a slice of its own; what others do meanwhile is seen between them."""
+    """Each row takes a slice of its own; other work shows up between them."""
     turns = []
 
     def slow():

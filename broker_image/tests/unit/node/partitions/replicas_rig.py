@@ -1,4 +1,4 @@
-"""A partition of three replicas as its leader, broker 1, sees it: what brokers 2 and 3 fetch is told by hand."""
+"""A partition of three replicas at its leader, broker 1; the test makes the others' fetches."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def shrink(partition: LeaderPartition, *isr: Any) -> None:
 
 
 class Told:
-    """Waits for a partition and keeps what it is told."""
+    """Waits for a partition and keeps its notifications."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

@@ -56,7 +56,7 @@ def _note(order: list[int], end_offset: int, _: object) -> None:
 
 
 async def step() -> None:
-    """What was decided in this step of the loop has been told."""
+    """What was decided in this step of the loop has been reported."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
@@ -134,11 +134,11 @@ async def test_the_brokers_own_part_is_waited_for_as_long_as_it_takes(rig: Any, 
     replicate(partition, 1)
     await asyncio.sleep(2 * SHORT_S)
     assert not outcome.done()
-    partition.commit(1)
+    partition.own_part_done(1)
     assert await outcome is ErrorCode.NONE
 
 
-async def test_the_followers_time_begins_when_the_brokers_own_part_is_done(rig: Any) -> None:
+async def test_the_followers_time_begins_when_the_brokers_own_part_done(rig: Any) -> None:
     partition = LeaderPartition(
         "topic", TOPIC_ID, 0, rig.open(), 5, rule=Held(), replicas_state=replicated()
     )
@@ -147,7 +147,7 @@ async def test_the_followers_time_begins_when_the_brokers_own_part_is_done(rig: 
     append(partition)
     outcome = add(partition, 1, timeout_s=SHORT_S)
     own, next_own = (add(partition, offset, acks=1, timeout_s=SHORT_S) for offset in (1, 2))
-    partition.commit(1)
+    partition.own_part_done(1)
     assert await own is ErrorCode.NONE
     assert await outcome is ErrorCode.REQUEST_TIMED_OUT
     assert not next_own.done()
@@ -205,7 +205,7 @@ async def test_what_was_committed_before_leadership_ended_is_acknowledged(
     assert await outcome is ErrorCode.NONE
 
 
-async def test_whoever_waits_no_more_is_told_nothing(partition: LeaderPartition) -> None:
+async def test_a_cancelled_wait_is_left_alone(partition: LeaderPartition) -> None:
     outcome = add(partition, 1)
     outcome.cancel()
     replicate(partition, 1)
@@ -220,10 +220,10 @@ async def test_what_an_answer_leads_to_may_append_and_wait_again(
     """An answer lets a connection's next request in, within the same step."""
 
     class Again(AwaitedAck):
-        def over(self, error: ErrorCode) -> None:
+        def ended(self, error: ErrorCode) -> None:
             append(partition)
             self.next = add(partition, 3)
-            super().over(error)
+            super().ended(error)
 
     first, other = Again(1, -1, LONG_S), add(partition, 2)
     partition.ack_queue.add(first)

@@ -1,4 +1,4 @@
-"""Topics that are deleted: nothing of them is left, also not in a topic that is made anew under the name."""
+"""Deleted topics leave nothing behind, not even in a new topic with the same name."""
 
 import errno
 import shutil
@@ -98,15 +98,15 @@ class Recorded(PosixFiles):
 async def test_a_deletion_is_durable_before_it_is_confirmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the directory could be back after a power loss, and nobody would know that it was to go."""
+    """Else a power loss could bring back the directory, and no broker would delete it."""
     files = Recorded()
     async with Broker(config(tmp_path), files) as broker:
 
-        def noted(*given: Any) -> Txn:
+        def recorded(*given: Any) -> Txn:
             files.steps.append("confirmed")
             return confirm_deleted(*given)
 
-        monkeypatch.setattr("logfleet.node.partitions.deletions.confirm_deleted", noted)
+        monkeypatch.setattr("logfleet.node.partitions.deletions.confirm_deleted", recorded)
         await create_topic(broker, "t")
         files.steps.clear()
         await delete_topic(broker)

@@ -32,7 +32,7 @@ LOGS = 2 * THREADS
 
 
 class Disk:
-    """Syncs of segments wait for `may_go`, which lets one of them go; in `errors` is how those of a partition end."""
+    """Syncs of segments wait for `may_go`, one at a time; `errors`: their outcome by partition."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may_go = threading.Semaphore(0)
@@ -62,7 +62,10 @@ def disk(monkeypatch):
 
 
 class Node:
-    """A log directory with LOGS logs of a record each, and what maintains it. failed: partitions whose disk failed."""
+    """A log directory with LOGS logs of a record each, and its maintenance.
+
+    failed: partitions whose disk failed.
+    """
 
     def __init__(self, path: str) -> None:
         self.files = PosixFiles()
@@ -132,7 +135,7 @@ async def test_a_long_pass_brings_checkpoints_of_what_it_has_done(
 
 
 async def test_what_followers_commit_after_a_flush_is_checkpointed_too(node, disk) -> None:
-    """Else a crash would bring back the high watermark of the last record's flush, however long ago."""
+    """Else a crash would bring back the high watermark of the last flush, however old."""
     name = TopicPartition("t", 0)
     node.table.add(Replica("t", bytes(16), 0, node.log_dir.logs[name]))
     disk.may_go.release(LOGS)
@@ -217,7 +220,7 @@ async def test_logs_are_closed_as_many_at_a_time_as_there_are_threads(node, disk
     assert node.checkpointed() == dict.fromkeys(range(LOGS), 1)
 
 
-async def test_a_log_that_cannot_be_closed_is_told_when_the_others_are(node, disk) -> None:
+async def test_a_log_that_cannot_be_closed_is_reported_when_the_others_are(node, disk) -> None:
     disk.errors["t-1"] = errno.EIO
     disk.may_go.release(LOGS)
     with pytest.raises(OSError, match="it was told to"):

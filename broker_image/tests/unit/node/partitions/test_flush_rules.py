@@ -31,7 +31,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class SlowDisk(Flusher):
-    """Completes a flush when it is told to, or fails it."""
+    """Completes or fails a flush on request."""
 
     def __init__(self, files: Any) -> None:
         super().__init__(files)
@@ -134,9 +134,9 @@ async def test_a_flush_does_not_wait_for_followers(bench) -> None:
     assert (partition.high_watermark, partition.own_end_offset) == (0, 1)
 
 
-async def test_readers_are_told_of_what_is_committed(bench) -> None:
+async def test_readers_are_notified_of_what_is_committed(bench) -> None:
     partition, told = bench.open(flush_messages=1), Told()
-    partition.wait(told)
+    partition.add_waiter(told)
     bench.append(2)
     assert told.sizes == []
     await bench.flushing(1)
@@ -163,7 +163,7 @@ async def test_a_later_flush_of_the_brokers_own_is_soon_enough(bench) -> None:
     assert not bench.timers._slots
 
 
-async def test_a_disk_that_fails_is_told_and_nothing_is_committed(bench) -> None:
+async def test_a_disk_that_fails_is_reported_and_nothing_is_committed(bench) -> None:
     partition = bench.open(flush_messages=1)
     bench.append()
     waiting = asyncio.ensure_future(partition.wait_committed(1))
@@ -197,7 +197,7 @@ async def test_after_the_end_nothing_waits(bench) -> None:
 
 
 class InlineFlusher(Flusher):
-    """Works in the loop's own thread: a simulated disk knows no other."""
+    """Works in the loop's own thread: a simulated disk has no other."""
 
     async def run(self, work: Callable[..., Any], *args: object) -> Any:
         await asyncio.sleep(0)

@@ -60,7 +60,7 @@ async def test_a_partition_is_followed_while_another_leads_it(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("leader", [(3, 1), (2, 1)])
-async def test_another_leader_or_leader_epoch_is_followed_anew(
+async def test_another_leader_or_leader_epoch_starts_a_new_role(
     bench: Bench, leader: tuple[int, int]
 ) -> None:
     await bench.follow(topic((2, 0)))
@@ -94,7 +94,7 @@ async def test_what_has_no_replica_here_is_neither_followed_nor_hosted(bench: Be
 
 
 async def test_nothing_is_followed_without_a_registration(bench: Bench) -> None:
-    """The leader could not tell one life of this broker from the next (KIP-903)."""
+    """The leader could not distinguish two registrations of this broker (KIP-903)."""
     await bench.follow(topic((2, 0)))
     bench.following.resign()
     assert bench.told[1:] == [("unfollowed", 2, 0)]

@@ -36,7 +36,7 @@ ME = 1
 
 
 class Rig:
-    """A broker with two partitions of topic t. led: (index, leader epoch) of all that it began to lead."""
+    """A broker with two partitions of topic t. led: (index, leader epoch) of each start to lead."""
 
     def __init__(self, broker: Broker, files: GatedFiles, path: Path, until: Until) -> None:
         self.broker = broker
@@ -146,7 +146,7 @@ async def test_it_leads_once_its_sync_ends(rig: Rig) -> None:
 
 
 async def test_it_leads_by_the_newest_state_of_that_leader_epoch(rig: Rig) -> None:
-    """No later image of the topic may come to tell it of the ISR."""
+    """No later image of the topic may come with the ISR."""
     await rig.hang_in(2)
     newest = rig.led_by(ME, 2)
     isr = rig.topic.partitions[0].isr
@@ -248,7 +248,7 @@ async def test_it_does_not_lead_if_the_registration_is_over(rig: Rig) -> None:
 
 @pytest.mark.parametrize("moves_on", [False, True])
 async def test_an_error_of_the_sync_fails_the_directory(rig: Rig, *, moves_on: bool) -> None:
-    """Also if nobody wants the partition to be led any more."""
+    """Even if the partition is not to be led any more."""
     await rig.hang_in(2)
     if moves_on:
         await rig.show(rig.led_by(-1, 3))
@@ -376,7 +376,7 @@ async def test_a_partition_that_begins_slowly_is_reported(
 async def test_a_whole_disk_that_hangs_holds_up_no_partition_of_another(
     tmp_path: Path, until: Until
 ) -> None:
-    """More of its partitions begin than there are threads, and than epochs are written at a time."""
+    """More of its partitions start than there are threads, and than parallel epoch writes."""
     files = GatedFiles()
     dirs = f"{tmp_path / 'data' / 'one'},{tmp_path / 'data' / 'two'}"
     async with Broker(config(tmp_path, **{"log.dirs": dirs}), files) as broker:

@@ -39,9 +39,9 @@ def test_what_is_appended_is_committed(partition) -> None:
     asyncio.run(partition.wait_committed(2))
 
 
-def test_waiters_are_told_of_what_is_new_only(partition) -> None:
+def test_waiters_are_notified_of_what_is_new_only(partition) -> None:
     told = Told()
-    partition.wait(told)
+    partition.add_waiter(told)
     first = batch(b"a", producer=ProducerStamp(1, 0, 0))
     again = bytearray(first)
     partition.append(first, NOW)
@@ -51,22 +51,22 @@ def test_waiters_are_told_of_what_is_new_only(partition) -> None:
     assert isinstance(prepared, Prepared)
     partition.append(prepared, NOW)
     assert told.sizes == [len(first), len(prepared.buffer)]
-    partition.forget(told)
+    partition.remove_waiter(told)
     partition.append(batch(b"c"), NOW)
     assert len(told.sizes) == 2
 
 
 def test_what_is_committed_stays_so_when_less_of_it_is_on_disk(partition) -> None:
-    """A flush that began before the last append, which flush.messages does not hold back, tells where it began."""
+    """A flush that began before the last append reports the lower end at which it began."""
     partition.append(batch(b"a"), NOW)
     partition.append(batch(b"b"), NOW)
-    partition.commit(1)
+    partition.own_part_done(1)
     assert partition.high_watermark == 2
 
 
-def test_the_end_of_leadership_is_told_and_ends_everything(partition) -> None:
+def test_the_end_of_leadership_notifies_waiters_and_ends_everything(partition) -> None:
     told = Told()
-    partition.wait(told)
+    partition.add_waiter(told)
     partition.end()
     assert told.lost == 1
     with pytest.raises(NotLeading):
@@ -75,10 +75,10 @@ def test_the_end_of_leadership_is_told_and_ends_everything(partition) -> None:
         partition.append(batch(b"a"), NOW)
 
 
-def test_waiters_are_told_that_old_records_went(partition) -> None:
+def test_waiters_learn_that_old_records_went(partition) -> None:
     told = Told()
     partition.append(batch(b"a", b"b"), NOW)
-    partition.wait(told)
+    partition.add_waiter(told)
     for offset in (1, 1, 2):
         partition.log.delete_records_before(offset)
     assert told.starts == 2
@@ -121,7 +121,7 @@ def followed(rig, *, rule=None, **changes: Any) -> LeaderPartition:
 
 def test_a_record_is_committed_once_all_in_sync_replicas_have_it(rig) -> None:
     partition, told = followed(rig), Told()
-    partition.wait(told)
+    partition.add_waiter(told)
     records = batch(b"a", b"b")
     partition.append(records, NOW)
     fetch(partition, B, 2)
@@ -132,24 +132,24 @@ def test_a_record_is_committed_once_all_in_sync_replicas_have_it(rig) -> None:
     assert (partition.high_watermark, told.sizes) == (2, [len(records)])
 
 
-def test_followers_are_told_of_what_is_written_and_consumers_of_what_is_committed(rig) -> None:
+def test_followers_are_notified_of_what_is_written_and_consumers_of_what_is_committed(rig) -> None:
     partition, follower, consumer = followed(rig), Told(), Told()
-    partition.wait_for_appends(follower)
-    partition.wait(consumer)
+    partition.add_append_waiter(follower)
+    partition.add_waiter(consumer)
     partition.append(batch(b"a"), NOW)
     assert (len(follower.written), follower.sizes, consumer.sizes) == (1, [], [])
     for member in (B, C):
         fetch(partition, member, 1)
     assert (follower.sizes, consumer.written, len(consumer.sizes)) == ([], [], 1)
-    partition.forget(follower)
+    partition.remove_waiter(follower)
     partition.append(batch(b"b"), NOW)
     assert len(follower.written) == 1
 
 
-def test_whoever_listens_to_both_hears_once_of_the_end(rig) -> None:
+def test_a_waiter_for_both_is_notified_once_of_the_end(rig) -> None:
     partition, both = followed(rig), Told()
-    partition.wait(both)
-    partition.wait_for_appends(both)
+    partition.add_waiter(both)
+    partition.add_append_waiter(both)
     partition.append(batch(b"a"), NOW)
     for member in (B, C):
         fetch(partition, member, 1)
@@ -178,7 +178,7 @@ def test_nothing_is_committed_while_too_few_are_in_sync(rig) -> None:
 
 def test_what_waited_for_a_member_that_left_the_isr_is_committed_then(rig) -> None:
     partition, told = followed(rig), Told()
-    partition.wait(told)
+    partition.add_waiter(told)
     partition.append(batch(b"a"), NOW)
     fetch(partition, B, 1)
     shrink(partition, A, B)
@@ -243,13 +243,13 @@ def test_what_followers_have_is_not_committed_before_it_is_on_the_leaders_disk_a
 ) -> None:
     partition, follower = followed(rig, rule=Hold()), Told()
     partition.log.config = LogConfig(flush_messages=1)
-    partition.wait_for_appends(follower)
+    partition.add_append_waiter(follower)
     partition.append(batch(b"a"), NOW)
     assert len(follower.written) == 1
     for member in (B, C):
         fetch(partition, member, 1)
     assert (partition.high_watermark, partition.is_acked(1, 1)) == (0, False)
-    partition.commit(1)
+    partition.own_part_done(1)
     assert (partition.high_watermark, partition.is_acked(1, 1)) == (1, True)
 
 
@@ -269,10 +269,10 @@ class SlowDisk:
 
 
 @pytest.mark.parametrize("leads_still", [True, False])
-def test_followers_are_told_of_what_a_slow_disk_has_taken(rig, *, leads_still: bool) -> None:
+def test_followers_are_notified_of_what_a_slow_disk_has_taken(rig, *, leads_still: bool) -> None:
     partition, follower = followed(rig), Told()
     disk: Any = SlowDisk()
-    partition.wait_for_appends(follower)
+    partition.add_append_waiter(follower)
     partition.log.disk = disk
     partition.append(batch(b"a"), NOW)
     for member in (B, C):
@@ -313,20 +313,22 @@ def test_a_new_leader_knows_that_more_may_have_been_committed(rig) -> None:
     assert (partition.high_watermark, partition.is_high_watermark_behind) == (3, False)
 
 
-def test_consumers_are_told_when_records_of_an_earlier_leader_turn_out_to_be_committed(rig) -> None:
+def test_consumers_are_notified_when_records_of_an_earlier_leader_turn_out_to_be_committed(
+    rig,
+) -> None:
     """They wait for them at the high watermark, and maybe nothing is appended for long."""
     log, told = rig.open(), Told()
     for _ in range(3):
         log.append_as_leader(batch(b"a"), 0, NOW)
     partition = LeaderPartition("topic", TOPIC_ID, 0, log, 5, replicas_state=replicated(3, 1))
-    partition.wait(told)
+    partition.add_waiter(told)
     for offset in (2, 3, 3):
         for member in (B, C):
             fetch(partition, member, offset)
     assert told.sizes == [log.size] * 2
 
 
-def test_a_cancelled_wait_is_told_of_nothing(rig) -> None:
+def test_a_cancelled_wait_is_not_notified(rig) -> None:
     async def main() -> None:
         partition = followed(rig)
         partition.append(batch(b"a"), NOW)

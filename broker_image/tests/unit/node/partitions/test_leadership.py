@@ -76,7 +76,7 @@ async def test_a_partition_is_served_once_its_leader_epoch_is_on_disk(bench: Ben
     assert (partition.leader_epoch, on_disk) == (7, ["7 0"])
 
 
-async def test_another_leader_epoch_ends_a_partition_and_begins_it_anew(bench: Bench) -> None:
+async def test_another_leader_epoch_ends_a_partition_and_begins_it_again(bench: Bench) -> None:
     assert await bench.lead(topic(0, 3)) == [0, 1]
     assert await bench.lead(topic(0, 3)) == []
     assert await bench.lead(topic(0, 4)) == [1]
@@ -84,7 +84,7 @@ async def test_another_leader_epoch_ends_a_partition_and_begins_it_anew(bench: B
 
 
 async def test_a_leader_epoch_that_has_ended_is_not_led_again(bench: Bench) -> None:
-    """An answer of the metadata store may tell of its end sooner than an image does."""
+    """An answer of the metadata store may report its end sooner than an image does."""
     await bench.lead(topic(3))
     led = bench.table.get("topic", 0)
     assert led is not None
@@ -139,7 +139,7 @@ async def test_a_log_is_hosted_on_when_leading_it_ends(bench: Bench) -> None:
 
 
 async def test_nothing_is_led_by_a_later_registration_than_the_image_means(bench: Bench) -> None:
-    """The controller has given it to a broker that may have gone since; what it gives to this one comes with another image."""
+    """The image gives it to the former registration; the next image may give it to this one."""
     (index,) = await bench.leadership.follow(topic(0))
     bench.leadership.resign()
     bench.leadership.broker_epoch = REGISTERED + 1
@@ -152,7 +152,7 @@ async def test_nothing_is_led_by_a_later_registration_than_the_image_means(bench
 async def test_what_a_registration_gave_is_not_led_if_it_ends_while_the_epoch_is_written(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, *, registers_anew: bool
 ) -> None:
-    """Nothing else would take the partition back before the next image, which may be long in coming."""
+    """Nothing else would end the leadership before the next image, which may be late."""
 
     async def flush(log: PartitionLog) -> None:
         bench.leadership.resign()
@@ -164,7 +164,7 @@ async def test_what_a_registration_gave_is_not_led_if_it_ends_while_the_epoch_is
     assert (list(bench.table.led()), bench.told) == ([], [])
 
 
-async def test_a_registration_may_end_while_a_topic_is_looked_at(
+async def test_a_registration_may_end_while_a_topic_is_checked(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.lead(topic(0, 0, 0))
@@ -230,7 +230,10 @@ async def test_a_suspended_partition_goes_on_in_its_leader_epoch_with_what_it_kn
 async def test_a_partition_stays_suspended_while_a_change_of_its_isr_is_in_flight(
     bench: Bench,
 ) -> None:
-    """The change may still be written: forgotten, its new member would be elected without what was committed meanwhile (KIP-497)."""
+    """The change may still be written: its new member could be elected without later commits.
+
+    KIP-497.
+    """
     await bench.lead(replicated())
     led = lead_by(bench)
     change = led.isr_change(LAG_MAX_MS + 1 << 40, lambda *_: True)

@@ -39,7 +39,7 @@ async def set_retention(broker: Broker, retention_ms: int) -> None:
 
 
 async def test_logs_are_made_a_few_in_each_turn_of_the_loop(tmp_path: Path) -> None:
-    """Whatever else waits for the loop has its turn meanwhile, above all the keeping of the lease."""
+    """Other work of the loop goes on, above all the keepalives of the lease."""
     made, this_turn = [], 0
     loop = asyncio.get_running_loop()
 
@@ -113,7 +113,10 @@ async def test_a_partition_that_another_broker_leads_is_followed_and_led_again(
 async def test_a_registration_newer_than_the_image_hosts_what_it_should_once_the_image_shows_it(
     tmp_path: Path, until: Any
 ) -> None:
-    """A broker that was cut off knows all that happened to its partitions before it sees that it is registered again: nothing of them changes then."""
+    """The broker was cut off and has seen all changes of its partitions before the registration's.
+
+    So no partition changes when the image shows it.
+    """
     async with Broker(config(tmp_path)) as broker:
         await create_topic(broker, "t")
         local, table = broker.local, broker.partitions

@@ -81,7 +81,7 @@ def test_a_stored_value_that_no_log_can_obey_leaves_the_others_in_force() -> Non
     assert (config.flush_ms, config.retention_ms, config.segment_bytes) == (9, -1, 3_145_728)
 
 
-def test_a_topics_value_that_nothing_can_obey_counts_as_not_set_and_is_told(capsys) -> None:
+def test_a_topics_value_that_nothing_can_obey_counts_as_not_set_and_is_reported(capsys) -> None:
     topic_id = uuids.to_text(b"t" * 16)
     values = {"min.insync.replicas": "odd", "retention.ms": "5", "of another version": "?"}
     image = image_with(
@@ -97,7 +97,7 @@ def test_a_topics_value_that_nothing_can_obey_counts_as_not_set_and_is_told(caps
     assert "min.insync.replicas" in told
 
 
-def test_topics_are_told_apart_in_any_order() -> None:
+def test_topics_are_distinguished_in_any_order() -> None:
     configs = LogConfigs(7, {})
     sizes = {"a": 1_048_576, "b": 2_097_152}
     values: dict[str, object] = {}

@@ -30,7 +30,10 @@ pytestmark = pytest.mark.asyncio
 
 
 class Rig:
-    """Three directories; partitions of topic t are led here, as far as `add` has made them. wait_ms: of the throttle."""
+    """Three directories; this broker leads the partitions of t that `add` makes.
+
+    wait_ms: of the throttle.
+    """
 
     def __init__(self, path: Path) -> None:
         open_files = OpenFiles(PosixFiles())
@@ -66,7 +69,7 @@ class Rig:
         return partition
 
     def ask(self, path: str, name: TopicPartition = NAME) -> ErrorCode:
-        return self.moves.ask(name, path)
+        return self.moves.request(name, path)
 
 
 @pytest_asyncio.fixture
@@ -93,7 +96,7 @@ async def test_logs_move_one_after_the_other(rig, until) -> None:
     assert (rig.a.logs, list(rig.moves.futures(rig.b)), rig.failures) == ({}, [], [])
 
 
-async def test_what_is_copied_is_told(rig, until) -> None:
+async def test_what_is_copied_is_reported(rig, until) -> None:
     partition = rig.add()
     rig.wait_ms = 1
     rig.ask(rig.b.path)
@@ -103,7 +106,7 @@ async def test_what_is_copied_is_told(rig, until) -> None:
     assert [each.offset_lag for each in rig.moves.futures(rig.b)] in ([1], [])
 
 
-async def test_where_it_is_already_ends_a_move_and_another_path_begins_anew(
+async def test_the_present_path_ends_a_move_and_another_path_starts_a_new_one(
     rig, until, monkeypatch
 ) -> None:
     rig.add(count=5000)
@@ -171,7 +174,7 @@ async def test_another_role_goes_on_with_the_move(rig, until, monkeypatch) -> No
     assert rig.table.replica(b"t", 0).log.log_end_offset == 5000
 
 
-async def test_a_disk_that_refuses_is_told_and_the_next_move_begins(
+async def test_a_disk_that_refuses_is_reported_and_the_next_move_begins(
     rig, until, monkeypatch
 ) -> None:
     rig.add()

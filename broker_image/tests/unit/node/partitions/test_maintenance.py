@@ -48,7 +48,7 @@ def test_a_log_is_flushed_again_after_flush_ms(unflushed, flush_ms, ago_ms, is_d
         ({"log.flush.scheduler.interval.ms": "0"}, 0.001),
     ],
 )
-def test_logs_are_looked_at_as_often_as_asked(given, period_s):
+def test_logs_are_flushed_as_often_as_configured(given, period_s):
     maintenance = Maintenance.__new__(Maintenance)
     maintenance._config = broker_config(given)
     assert maintenance.flush_period_s == period_s
@@ -175,7 +175,7 @@ def test_a_time_index_that_is_not_true_does_not_stop_the_loop(tmp_path, monkeypa
     assert log.log_start_offset == 0
 
 
-def test_producers_are_looked_at_some_at_a_time(monkeypatch):
+def test_producers_expire_some_at_a_time(monkeypatch):
     steps: list[list[int]] = []
 
     class States:

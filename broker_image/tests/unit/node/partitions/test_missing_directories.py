@@ -1,4 +1,4 @@
-"""A log directory that is away at start: what it holds stays offline, and no empty log takes its place."""
+"""A log directory that is missing at start: its logs stay offline, and no empty log is made."""
 
 import errno
 import shutil
@@ -16,7 +16,7 @@ from logfleet.metadata.store import Delete, Txn
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.metrics.cluster import cluster
 from logfleet.node.partitions.leadership import Key
-from logfleet.node.partitions.pending_work import Wish
+from logfleet.node.partitions.pending_work import DesiredState
 from logfleet.telemetry.table import OFFLINE_PARTITIONS
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -96,7 +96,7 @@ def offline(broker: Broker, topic: str, partitions: int) -> set[int]:
 
 
 async def no_leader(broker: Broker, topic: str) -> set[int]:
-    """Partitions without a leader, each with its replica offline, as Metadata tells them."""
+    """Partitions without a leader, each with its replica offline, as Metadata returns them."""
     answer = await ask_broker(broker, MetadataRequest(topics=None), 12)
     (row,) = (row for row in answer.topics if row.name == topic)
     without = set()
@@ -144,10 +144,10 @@ async def test_what_a_missing_directory_holds_stays_offline_however_often_it_sta
         assert made == {f"t-{index}" for index in {0, 1, 2, 3} - there}
 
 
-async def test_a_broker_whose_volume_was_replaced_by_an_empty_one_leads_nothing_anew(
+async def test_a_broker_whose_volume_was_replaced_by_an_empty_one_makes_no_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fleet's metadata is elsewhere: it knows the topics of a broker that comes back without its disk."""
+    """A fleet's metadata is elsewhere: it still has the topics of a broker that lost its disk."""
 
     keep_metadata_elsewhere(monkeypatch, tmp_path / "metadata.db")
     async with Broker(config(tmp_path)) as broker:
@@ -191,7 +191,7 @@ async def test_a_missing_directory_is_forgotten_with_the_last_topic_that_it_held
 
 
 async def test_a_log_in_two_directories_refuses_the_start(dirs: Dirs) -> None:
-    """Kafka's LogManager: nobody but a person knows which of them is the right one."""
+    """Kafka's LogManager: only a person can find out which of them is right."""
     there = await dirs.filled()
     name = f"t-{min(there)}"
     shutil.copytree(dirs.two / name, dirs.one / name)
@@ -228,7 +228,10 @@ async def test_data_of_a_version_without_the_record_is_served_and_gets_one(dirs:
 async def test_a_broker_starts_without_a_directory_that_is_bad(
     dirs: Dirs, how: str, data_of: str
 ) -> None:
-    """Kafka: LogManager.createAndValidateLogDirs and loadLogs. Without a record too: data of an earlier version."""
+    """Kafka: LogManager.createAndValidateLogDirs and loadLogs.
+
+    Without a record too: data of an earlier version.
+    """
     there = await dirs.filled()
     if data_of == "one without the record":
         await dirs.forget_record()
@@ -261,7 +264,7 @@ async def test_a_broker_starts_without_a_directory_that_is_bad(
 async def test_a_broker_starts_without_a_directory_whose_stray_cannot_be_set_aside(
     dirs: Dirs,
 ) -> None:
-    """Kafka: LogManager.loadLogs. Its other logs are not looked at then, so that some may not say yet whose they are."""
+    """Kafka: LogManager.loadLogs. Its other logs are not handled then: some may lack a topic id."""
     there = await dirs.filled()
     shutil.copytree(dirs.two / f"t-{min(there)}", dirs.two / "a-0")
     (dirs.two / f"t-{max(there)}" / "partition.metadata").unlink()
@@ -292,7 +295,7 @@ class Full(PosixFiles):
 
 
 async def test_a_directory_that_is_bad_at_a_start_does_not_count_as_full(dirs: Dirs) -> None:
-    """Its being full, which nobody looks at any more, would slow down producing to the others."""
+    """Its being full, which is not checked any more, would slow down producing to the others."""
     await dirs.filled()
     async with dirs.broker(files=Full(dirs.two)) as broker:
         assert broker.disk_space.full == {str(dirs.two)}
@@ -334,11 +337,11 @@ async def test_without_any_directory_that_is_good_the_start_is_refused_in_one_li
 async def test_no_cluster_is_begun_while_a_directory_cannot_be_read(
     dirs: Dirs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may hold the data of one; the directories that can be read are empty because their disks are away."""
+    """It may hold an older cluster's data; the readable directories may have lost their disks."""
     keep_metadata_elsewhere(monkeypatch, dirs.path / "metadata.db")
     dirs.given = ELSEWHERE
     dirs.two.write_text("no directory")
-    with pytest.raises(StartError, match=f"no new cluster is begun .*{dirs.two}"):
+    with pytest.raises(StartError, match=f"no new cluster is created .*{dirs.two}"):
         await dirs.broker().__aenter__()
     assert not (dirs.one / "meta.properties").exists()
 
@@ -398,10 +401,10 @@ async def test_a_directory_that_fails_while_its_partitions_begin_gets_no_empty_l
         start = broker.local._start
         began = set()
 
-        async def fails_first(key: Key, wish: Wish, topic: Topic) -> Wish:
+        async def fails_first(key: Key, desired: DesiredState, topic: Topic) -> DesiredState:
             if not broker.log_dirs.failed:
                 broker._disk_failed(TopicPartition("t", min(there)), OSError("broken"))
-            done = await start(key, wish, topic)
+            done = await start(key, desired, topic)
             began.add(key[1])
             return done
 

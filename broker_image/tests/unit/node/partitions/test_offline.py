@@ -6,7 +6,7 @@ from logfleet.wire import uuids
 ONE, TWO = bytes(range(16)), bytes(range(1, 17))
 
 
-def test_it_is_told_when_others_are_offline_than_before_and_only_then() -> None:
+def test_on_change_is_called_when_the_set_changes_and_only_then() -> None:
     partitions = OfflinePartitions()
     told: list[int] = []
     partitions.on_change = lambda: told.append(len(partitions))
@@ -15,13 +15,13 @@ def test_it_is_told_when_others_are_offline_than_before_and_only_then() -> None:
     partitions.add([])
     assert (ONE, 1) in partitions
     assert told == [3]
-    partitions.forget_topic(ONE)
-    partitions.forget_topic(ONE)
+    partitions.remove_topic(ONE)
+    partitions.remove_topic(ONE)
     assert told == [3, 1]
     assert (ONE, 1) not in partitions
 
 
-def test_what_is_online_again_is_told_too() -> None:
+def test_on_change_is_called_too_for_what_is_online_again() -> None:
     partitions = OfflinePartitions()
     told: list[int] = []
     partitions.on_change = lambda: told.append(len(partitions))
@@ -32,9 +32,9 @@ def test_what_is_online_again_is_told_too() -> None:
     assert (ONE, 0) not in partitions
 
 
-def test_of_very_many_not_all_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_not_all_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = OfflinePartitions()
     partitions.add([(TWO, 7), (ONE, 1), (ONE, 0)])
     assert partitions.by_topic() == {uuids.to_text(ONE): (0, 1), uuids.to_text(TWO): (7,)}
-    monkeypatch.setattr(offline, "OFFLINE_TOLD_MAX", 1)
+    monkeypatch.setattr(offline, "OFFLINE_REPORTED_MAX", 1)
     assert partitions.by_topic() == {uuids.to_text(ONE): (0,)}

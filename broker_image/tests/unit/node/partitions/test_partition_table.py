@@ -42,7 +42,7 @@ def test_partitions_are_found_by_name_and_id(table, rig) -> None:
     assert table.find_by_id(OTHER_ID, 0) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_what_is_removed_is_gone_and_told(table, rig) -> None:
+def test_a_removed_replica_is_gone_and_its_waiters_are_notified(table, rig) -> None:
     one, two = partition(rig, index=0), partition(rig, index=1)
     table.add(one)
     table.add(two)
@@ -56,7 +56,7 @@ def test_what_is_removed_is_gone_and_told(table, rig) -> None:
 
 
 def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
-    """Whoever holds one that is over sees that."""
+    """Code that holds an ended role sees that."""
     led = partition(rig)
     table.add(led)
     assert (list(table.led()), list(table)) == ([led], [led])
@@ -70,7 +70,7 @@ def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
     assert (followed.is_following, table.replica(ID, 0), table.by_id) == (False, None, {})
 
 
-def test_what_is_committed_is_told_of_every_replica(table, rig) -> None:
+def test_the_high_watermark_of_every_replica_is_returned(table, rig) -> None:
     for index in range(3):
         table.add(partition(rig, index=index))
     table.add(FollowerPartition(table.replica(ID, 1), 2, 5))
@@ -83,7 +83,7 @@ def test_what_is_committed_is_told_of_every_replica(table, rig) -> None:
     assert len(table) == 3
 
 
-def test_a_topic_created_anew_takes_over_the_name(table, rig) -> None:
+def test_a_topic_created_again_takes_over_the_name(table, rig) -> None:
     old, new = partition(rig), partition(rig, topic_id=OTHER_ID)
     table.add(old)
     table.add(new)

@@ -5,7 +5,7 @@ import pytest
 import pytest_asyncio
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.leadership import Key
-from logfleet.node.partitions.pending_work import WHOLE_TOPIC, PendingWork, Wish
+from logfleet.node.partitions.pending_work import WHOLE_TOPIC, DesiredState, PendingWork
 
 pytestmark = pytest.mark.asyncio
 
@@ -29,11 +29,11 @@ class Disk:
     def gate(self, key: Key) -> asyncio.Event:
         return self.may_end.setdefault(key, asyncio.Event())
 
-    async def carry_out(self, key: Key, wish: Wish) -> Wish:
-        self.begun.append((key, wish.image.revision))
+    async def carry_out(self, key: Key, desired: DesiredState) -> DesiredState:
+        self.begun.append((key, desired.image.revision))
         await self.gate(key).wait()
         newest = self.pending.newest(key)
-        return newest if self.fulfils_newest and newest is not None else wish
+        return newest if self.fulfils_newest and newest is not None else desired
 
 
 @pytest_asyncio.fixture
@@ -131,7 +131,7 @@ async def test_what_is_dropped_can_be_wanted_again_and_waits_for_what_is_under_w
         ((4, 7), 5, 0, True),
     ],
 )
-async def test_it_tells_when_all_is_done_that_some_images_want(
+async def test_it_waits_until_all_is_done_that_some_images_want(
     disk: Disk, wanted_by: tuple[int, ...], revision: int, after: int, *, is_waited_for: bool
 ) -> None:
     for each in wanted_by:

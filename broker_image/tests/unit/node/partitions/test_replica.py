@@ -30,7 +30,7 @@ def test_what_is_committed_passes_on_when_the_role_changes(rig: Any) -> None:
 
 
 class Waiting:
-    """Who waits at a partition: the bytes that it was told of, and whether the log's start moved and the role ended."""
+    """A waiter: the bytes it was notified of, whether the log start moved and the role ended."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -48,21 +48,21 @@ class Waiting:
         self.told.append("end")
 
 
-def test_consumers_at_a_follower_are_told_of_what_the_leader_commits(rig: Any) -> None:
+def test_consumers_at_a_follower_are_notified_of_what_the_leader_commits(rig: Any) -> None:
     log, waiting = rig.open(), Waiting()
     followed = FollowerPartition(Replica("topic", ID, 0, log), 2, 7)
-    followed.wait(waiting)
+    followed.add_waiter(waiting)
     for size in (70, 80):
         log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
         followed.appended(size)
     assert waiting.told == []
-    followed.commit(1)
-    followed.commit(2)
+    followed.advance_high_watermark(1)
+    followed.advance_high_watermark(2)
     assert (waiting.told, followed.high_watermark) == ([70, 80], 2)
     log.delete_records_before(1)
     followed.end()
     assert waiting.told == [70, 80, "start", "end"]
-    followed.forget(waiting)
+    followed.remove_waiter(waiting)
     log.delete_records_before(2)
     assert waiting.told[2:] == ["start", "end"]
 
@@ -70,12 +70,12 @@ def test_consumers_at_a_follower_are_told_of_what_the_leader_commits(rig: Any) -
 def test_what_is_cut_off_a_follower_is_not_committed(rig: Any) -> None:
     log, waiting = rig.open(), Waiting()
     followed = FollowerPartition(Replica("topic", ID, 0, log), 2, 7)
-    followed.wait(waiting)
+    followed.add_waiter(waiting)
     log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
-    followed.commit(1)
+    followed.advance_high_watermark(1)
     followed.appended(70)
     log.log_end_offset = 0
-    followed.cut()
+    followed.truncated()
     assert followed.high_watermark == 0
-    followed.commit(1)
+    followed.advance_high_watermark(1)
     assert waiting.told == []

@@ -38,7 +38,7 @@ async def finished(broker: Broker, retries: list[Callable[[], None]]) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_a_topic_is_made_anew_where_the_old_log_could_not_be_removed_yet(
+async def test_a_topic_is_made_again_where_the_old_log_could_not_be_removed_yet(
     tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     async with Broker(config(tmp_path), Refusing(errno.ENOSPC, times)) as broker:
@@ -69,7 +69,7 @@ async def test_a_stray_that_could_not_be_set_aside_is_not_taken_for_the_topics_l
 async def test_a_log_that_took_the_name_meanwhile_is_not_taken_for_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Two wait for the old log's disk: the first one deletes it, and the name is another topic's by then."""
+    """Two wait for the old log's disk: the first deletes it; then the name is another topic's."""
     async with Broker(config(tmp_path)) as broker:
         logs, (log_dir,) = broker.local._logs, broker.log_dirs
         log_dir.create(T0, "A" * 22, LogConfig(), NOW)
@@ -82,7 +82,7 @@ async def test_a_log_that_took_the_name_meanwhile_is_not_taken_for_the_old_one(
         if how == "deleted":
             await logs.delete(uuids.from_text("A" * 22))
         else:
-            await logs._make_way(broker.image, T0, log_dir.logs[T0], "C" * 22)
+            await logs._clear_name(broker.image, T0, log_dir.logs[T0], "C" * 22)
         assert log_dir.logs[T0].topic_id == "B" * 22
 
 

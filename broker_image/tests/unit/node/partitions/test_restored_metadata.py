@@ -1,4 +1,7 @@
-"""A metadata store brought back from a backup that is older than the logs: what docs/restoring-metadata.md says of it is so."""
+"""A metadata store restored from a backup that is older than the logs.
+
+It behaves as docs/restoring-metadata.md describes.
+"""
 
 import shutil
 from pathlib import Path
@@ -109,7 +112,7 @@ async def init_producer(broker: Broker) -> ProducerStamp:
 
 
 async def aged(node: Node) -> int:
-    """A topic with a record from before the backup and one from long after it; the second's leader epoch."""
+    """A topic with a record from before the backup and a much later one; the latter's epoch."""
     async with node.broker() as broker:
         await create_topic(broker, "t")
         assert (await produce(broker, b"before")).base_offset == 0
@@ -132,7 +135,7 @@ async def test_no_record_is_cut_though_the_log_knows_later_leader_epochs(node: N
         assert led(broker).high_watermark == 3
 
 
-async def test_a_consumer_that_read_in_a_later_epoch_is_told_of_a_loss_that_is_none(
+async def test_a_consumer_that_read_in_a_later_epoch_learns_of_a_loss_that_is_none(
     node: Node,
 ) -> None:
     newest = await aged(node)
@@ -162,11 +165,14 @@ async def test_a_log_that_is_newer_than_the_store_is_kept_and_believed_once_fenc
         await node.raise_numbers()
     async with node.broker() as broker:
         assert led(broker).high_watermark == 2
-        assert broker.controller.noted.unclean_elections == (0 if is_prepared else 1)
+        assert broker.controller.recorder.unclean_elections == (0 if is_prepared else 1)
 
 
 async def first_of_a_new_producer(node: Node, *, raised: bool) -> tuple[Any, int]:
-    """The answer to its first record, after a restoring that forgot a producer which had written one, and where the log ends then."""
+    """The answer to a new producer's first record after a restoring, and the log's end then.
+
+    An earlier producer with that id had written a record before it.
+    """
     async with node.broker() as broker:
         await create_topic(broker, "t")
     node.back_up()

@@ -10,10 +10,10 @@ pytestmark = pytest.mark.asyncio
 
 
 @pytest.mark.parametrize("metadata", [None, "", "version: 0\n", "version: 0\ntopic_id: ?"])
-async def test_a_log_that_does_not_say_whose_it_is_goes_with_the_topic_of_its_name(
+async def test_a_log_without_a_topic_id_goes_with_the_topic_of_its_name(
     tmp_path: Path, metadata: str | None
 ) -> None:
-    """A power loss may leave that; Kafka calls each of them a stray (TopicsImage.isStrayReplica)."""
+    """A power loss may cause that; Kafka calls such a log a stray (TopicsImage.isStrayReplica)."""
     async with Broker(config(tmp_path)) as broker:
         await create_topic(broker, "t")
     file = tmp_path / "data" / "t-0" / "partition.metadata"

@@ -1,7 +1,7 @@
 from logfleet.node.partitions.uncommitted import COUNT_MAX, TOGETHER_BYTES, Uncommitted
 
 
-def test_bytes_are_told_once_with_the_end_of_their_batch() -> None:
+def test_bytes_are_reported_once_with_the_end_of_their_batch() -> None:
     uncommitted = Uncommitted()
     for end_offset, size in ((10, 100), (20, 200), (30, 300)):
         uncommitted.add(end_offset, size)
@@ -20,7 +20,7 @@ def test_what_is_never_committed_takes_no_memory_for_each_batch() -> None:
     assert uncommitted.take(count) == (count - COUNT_MAX + 1) * size
 
 
-def test_a_log_that_was_cut_has_nothing_to_tell_of() -> None:
+def test_a_log_that_was_truncated_has_nothing_to_commit() -> None:
     uncommitted = Uncommitted()
     uncommitted.add(10, 100)
     uncommitted.clear()

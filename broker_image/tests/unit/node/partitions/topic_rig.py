@@ -39,7 +39,7 @@ async def offsets(broker: Broker, until: Any) -> tuple[int, int]:
 
 
 class Refusing(PosixFiles):
-    """Refuses to rename the directory of t-0 as often as it is told to."""
+    """Refuses to rename the directory of t-0 as often as configured."""
 
     def __init__(self, error: int, times: int) -> None:
         self.error, self.times = error, times

@@ -37,7 +37,7 @@ def test_who_has_no_quota_is_not_measured(quotas: ClientQuotas) -> None:
     quotas.update({})
     assert [quotas.limit_requests] == [False]
     assert quotas.produce.charge("a", 1e12) == 0
-    assert quotas.fetch.at_once("a") is None
+    assert quotas.fetch.burst("a") is None
     assert quotas.mutation.of_request("a", strict=True) is None
     assert quotas.connection.charge("10.0.0.1") == 0
     limit(quotas, (("client-id", "b"),), producer_byte_rate=1.0)
@@ -78,7 +78,7 @@ def test_what_is_taken_back_does_not_count(quotas: ClientQuotas) -> None:
 def test_a_fetch_gives_no_more_than_ever_fits(quotas: ClientQuotas) -> None:
     """Ten full windows: more would be throttled in any case."""
     limit(quotas, consumer_byte_rate=100.0)
-    assert quotas.fetch.at_once("a") == 1_000
+    assert quotas.fetch.burst("a") == 1_000
 
 
 def test_time_is_taken_back_in_pieces_of_a_window(quotas: ClientQuotas) -> None:
@@ -162,7 +162,7 @@ def test_windows_are_as_configured() -> None:
     config = broker_config({"quota.window.num": "3", "controller.quota.window.size.seconds": "2"})
     quotas = quotas_of(config)
     limit(quotas, consumer_byte_rate=10.0, controller_mutation_rate=1.0)
-    assert quotas.fetch.at_once("a") == 20
+    assert quotas.fetch.burst("a") == 20
     budget = quotas.mutation.of_request("a", strict=True)
     assert budget is not None
     assert budget.take(23)

@@ -125,7 +125,7 @@ def produce(acks: int, size: int) -> ProduceRequest:
     return ProduceRequest(acks=acks, topic_data=[topic])
 
 
-def test_a_producer_is_told_and_held(rig: Rig) -> None:
+def test_a_producer_is_answered_and_throttled(rig: Rig) -> None:
     rig.limit(producer_byte_rate=100.0)
     assert rig.ask(produce(-1, 900), 9).throttle_time_ms == 0
     told = rig.ask(produce(-1, 900), 9).throttle_time_ms
@@ -161,7 +161,10 @@ def test_a_consumer_gets_no_records_and_they_do_not_count(rig: Rig) -> None:
 
 
 def test_time_on_the_loop_is_charged(rig: Rig) -> None:
-    """0.2 s in ten windows are 2 % of a second's time: 100 % over the quota, so 10 s, of which one window at a time."""
+    """0.2 s in ten windows are 2 % of a second: 100 % over the quota, so 10 s.
+
+    The throttle is limited to one window at a time.
+    """
     rig.limit(request_percentage=1.0)
     rig.busy_s = 0.1
     assert rig.ask(ListGroupsRequest(), 3).throttle_time_ms == 0
@@ -169,7 +172,7 @@ def test_time_on_the_loop_is_charged(rig: Rig) -> None:
     assert rig.throttled == [1_000]
 
 
-def test_an_answer_that_is_encoded_already_tells_for_how_long_its_client_is_throttled(
+def test_an_answer_that_is_encoded_already_reports_for_how_long_its_client_is_throttled(
     rig: Rig,
 ) -> None:
     rig.limit(request_percentage=1.0)
@@ -198,7 +201,7 @@ def test_the_longest_time_counts(rig: Rig) -> None:
     assert rig.quotas.mutation.throttled_ms == 3_050
 
 
-def test_what_cannot_be_told_is_done_all_the_same(rig: Rig) -> None:
+def test_a_throttle_without_a_field_in_the_answer_is_done_all_the_same(rig: Rig) -> None:
     rig.limit(request_percentage=1.0)
     rig.busy_s = 5.0
     rig.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)

@@ -27,13 +27,13 @@ def test_a_second_in_which_producers_waited_while_replicas_were_copied_takes_fro
     for _ in range(3):
         for _ in range(100):
             stats.waited(0.0, 0.001)
-        watch.look()
+        watch.adjust()
     for _ in range(100):
         stats.waited(0.0, 0.2)
     quotas.quotas[side].record(1_000, 0)
-    watch.look()
+    watch.adjust()
     (in_force,) = {quota.in_force for quota in quotas.between_brokers}
     assert in_force < 0.7 * RATE
-    watch.look()
+    watch.adjust()
     (in_force,) = {quota.in_force for quota in quotas.between_brokers}
     assert in_force == RATE, "nothing is copied any more"

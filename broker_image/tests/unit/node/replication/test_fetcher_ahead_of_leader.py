@@ -1,4 +1,4 @@
-"""A follower whose records have leader epochs above its leader's: the metadata store was restored by hand."""
+"""A follower with leader epochs above its leader's: the metadata store was restored by hand."""
 
 from collections.abc import Callable
 

@@ -36,7 +36,7 @@ def me(tmp_path: Path, leader: Leader, files: GatedFiles) -> Iterator[Follower]:
     made.close()
 
 
-async def test_it_says_that_it_has_records_once_they_are_written(me, leader, files):  # noqa: F811
+async def test_it_reports_that_it_has_records_once_they_are_written(me, leader, files):  # noqa: F811
     """The fetch offset counts as having all below it: the leader acknowledges on that."""
     one, other = me.follow(0), me.follow(1)
     async with fetching(me, leader, one, other):

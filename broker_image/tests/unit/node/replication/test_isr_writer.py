@@ -1,4 +1,4 @@
-"""A leader of partitions with followers that the test speaks for, on an embedded store whose answers can get lost."""
+"""A leader whose followers the test plays, on a store whose answers can get lost."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ from logfleet.telemetry.decisions import Decision, Kind
 from logfleet.wire import uuids
 from structlog.testing import capture_logs
 
-from broker_image.tests.unit.node.cluster.controller_rig import Store, noted, soon, until
+from broker_image.tests.unit.node.cluster.controller_rig import Store, recorded, soon, until
 from broker_image.tests.unit.node.handlers.conftest import Host
 from broker_image.tests.unit.node.handlers.fetch_rig import append
 
@@ -100,7 +100,7 @@ class Leader:
     def fetches(self, writer: IsrWriter, partition: LeaderPartition, offset: int) -> None:
         """Broker 2 fetches from there on."""
         assert not partition.fetched(2, self.epochs[2], offset, 0, now_ms=0)
-        writer.look_at(partition)
+        writer.check(partition)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[IsrWriter]:
@@ -145,7 +145,7 @@ async def test_who_has_caught_up_is_written_into_the_isr(leader) -> None:
         assert stored.isr == ((1, leader.epochs[1]), (2, leader.epochs[2]))
         assert (stored.leader_epoch, stored.partition_epoch) == (5, 4)
         assert (writer.expands, writer.shrinks, writer.failed) == (1, 0, 0)
-    assert noted(leader.decisions, Kind.ISR_EXPAND) == [
+    assert recorded(leader.decisions, Kind.ISR_EXPAND) == [
         Decision(
             time_ms=leader.now_ms,
             by=1,
@@ -163,7 +163,7 @@ async def test_who_has_caught_up_is_written_into_the_isr(leader) -> None:
 async def test_who_has_not_fetched_for_long_leaves_the_isr_and_what_waited_is_committed(
     leader,
 ) -> None:
-    """Nothing asks for it: all partitions are looked at now and then."""
+    """Nothing asks for it: all partitions are checked periodically."""
     leader.lag_ms = 2
     await leader.know(isr=(1, 2))
     async with leader.writing() as writer:
@@ -173,23 +173,23 @@ async def test_who_has_not_fetched_for_long_leaves_the_isr_and_what_waited_is_co
         await until(lambda: isr(partition) == [1])
         assert partition.high_watermark == 1
         assert (writer.expands, writer.shrinks) == (0, 1)
-    (told,) = noted(leader.decisions, Kind.ISR_SHRINK)
+    (decision,) = recorded(leader.decisions, Kind.ISR_SHRINK)
     assert re.fullmatch(
-        r"broker 2 is behind by 1 records and has not caught up for \d+ ms", told.cause
+        r"broker 2 is behind by 1 records and has not caught up for \d+ ms", decision.cause
     )
-    assert (told.broker, told.facts["isr"]) == (2, [[1, 2], [1]])
+    assert (decision.broker, decision.facts["isr"]) == (2, [[1, 2], [1]])
 
 
-async def test_a_follower_that_has_registered_anew_leaves_the_isr_for_that(leader) -> None:
+async def test_a_follower_that_has_registered_again_leaves_the_isr_for_that(leader) -> None:
     await leader.know(isr=(1, 2))
     async with leader.writing() as writer:
         partition = leader.lead()
         append(partition, b"a")
         assert not partition.fetched(2, leader.epochs[2] + 1, 0, 0, now_ms=0)
-        writer.look_at(partition)
+        writer.check(partition)
         await until(lambda: isr(partition) == [1])
-    (told,) = noted(leader.decisions, Kind.ISR_SHRINK)
-    assert told.cause == "broker 2 has registered anew"
+    (decision,) = recorded(leader.decisions, Kind.ISR_SHRINK)
+    assert decision.cause == "broker 2 has registered again"
 
 
 @pytest.mark.parametrize("loss", ["before", "after", "away"])
@@ -249,7 +249,7 @@ async def test_who_was_fenced_meanwhile_does_not_join(leader, store) -> None:
         assert isr(partition) == [1]
         assert (await leader.stored()).partition_epoch == 3
         assert writer.failed == 1
-    assert noted(leader.decisions, Kind.ISR_EXPAND) == []
+    assert recorded(leader.decisions, Kind.ISR_EXPAND) == []
 
 
 async def test_a_change_is_lost_once_though_the_image_shows_nothing_of_the_reason(
@@ -312,7 +312,7 @@ async def test_what_the_controller_wrote_meanwhile_is_adopted_and_the_rest_is_wr
         assert (stored.min_isr, stored.partition_epoch) == (2, 5)
 
 
-async def test_a_leader_that_hears_that_its_epoch_has_ended_leads_no_more(leader, store) -> None:
+async def test_a_leader_that_learns_that_its_epoch_has_ended_leads_no_more(leader, store) -> None:
     await leader.know()
     async with leader.writing() as writer:
         partition = leader.lead()

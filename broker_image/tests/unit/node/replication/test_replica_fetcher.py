@@ -39,7 +39,7 @@ from logfleet.wire.messages import (
 )
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
-from broker_image.tests.unit.node.cluster.controller_rig import noted, until
+from broker_image.tests.unit.node.cluster.controller_rig import recorded, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -67,7 +67,7 @@ def row(index: int = 0, **fields: Any) -> FetchResponse.PartitionData:
 
 
 class Leader(FakeBroker):
-    """Answers a Fetch when the test says so: `asked` is the next request, `answer` is what it gets."""
+    """Answers a Fetch when the test wants it. asked: the next request; answer: the reply."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Follower:
     """Broker 2, on a real log directory.
 
     leader: where the image says that its leader is; leader_registered: that leader's broker epoch.
-    cuts: offsets to which logs were cut; attempts: how often it looked for its leader.
+    cuts: offsets to which logs were cut; attempts: how often it looked up its leader.
     """
 
     def __init__(self, path: Path, leader: Leader, files: Files | None = None) -> None:
@@ -213,7 +213,7 @@ async def fetching(
             await asyncio.wait([task])
 
 
-async def test_it_says_who_it_is_and_where_its_logs_end(me, leader) -> None:
+async def test_it_reports_its_id_and_where_its_logs_end(me, leader) -> None:
     followed = me.follow(0, batch(0, b"a", b"b", epoch=3))
     async with fetching(me, leader, followed):
         asked = await leader.asked()
@@ -324,13 +324,13 @@ async def test_a_log_that_diverges_is_cut_while_others_are_fetched(me, leader) -
         assert named(asked) == [(0, 1)]
         assert asked.topics[0].partitions[0].last_fetched_epoch == 3
         assert me.cuts == [1]
-    (told,) = noted(me.decisions, Kind.TRUNCATION)
-    assert told.cause == "broker 1, which leads in epoch 5, does not have what was behind it"
-    assert (told.topic, told.partition, told.broker) == ("topic", 0, 2)
-    assert told.facts == {"end_offset": [2, 1], "leader": 1, "leader_epoch": 5}
+    (decision,) = recorded(me.decisions, Kind.TRUNCATION)
+    assert decision.cause == "broker 1, which leads in epoch 5, does not have what was behind it"
+    assert (decision.topic, decision.partition, decision.broker) == ("topic", 0, 2)
+    assert decision.facts == {"end_offset": [2, 1], "leader": 1, "leader_epoch": 5}
 
 
-async def test_a_log_that_ends_before_the_leaders_begins_anew(me, leader) -> None:
+async def test_a_log_that_ends_before_the_leaders_starts_is_reset(me, leader) -> None:
     followed = me.follow(0)
 
     def offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -349,9 +349,9 @@ async def test_a_log_that_ends_before_the_leaders_begins_anew(me, leader) -> Non
         await until(lambda: me.cuts == [100])
         assert named(await leader.asked_about(0)) == [(0, 100)]
         assert followed.log.log_start_offset == 100
-    (told,) = noted(me.decisions, Kind.TRUNCATION)
-    assert told.cause.endswith("does not have the end of this one, which begins anew")
-    assert told.facts["end_offset"] == [0, 100]
+    (decision,) = recorded(me.decisions, Kind.TRUNCATION)
+    assert decision.cause.endswith("does not have the end of this one, which begins anew")
+    assert decision.facts["end_offset"] == [0, 100]
 
 
 async def test_an_empty_log_begins_where_the_leaders_first_batch_does(me, leader) -> None:
@@ -379,7 +379,7 @@ async def test_an_empty_log_begins_where_the_leaders_first_batch_does(me, leader
     ],
 )
 async def test_a_partition_that_is_refused_pauses_and_is_asked_for_again(me, leader, error) -> None:
-    """The leader may not have heard yet that it leads: no image will tell when it has."""
+    """The leader may not have seen yet that it leads: no image will show when it has."""
     one, other = me.follow(0), me.follow(1)
     async with fetching(me, leader, one, other):
         await leader.asked()
@@ -404,7 +404,7 @@ async def test_a_fenced_partition_waits_for_the_next_leader_epoch(me, leader) ->
         assert asked.topics[0].partitions[0].current_leader_epoch == 6
 
 
-async def test_a_broken_connection_is_made_anew_with_a_new_session(me, leader) -> None:
+async def test_a_broken_connection_is_made_again_with_a_new_session(me, leader) -> None:
     followed = me.follow()
     async with fetching(me, leader, followed):
         await leader.asked()
@@ -420,7 +420,7 @@ async def test_a_broken_connection_is_made_anew_with_a_new_session(me, leader) -
 @pytest.mark.parametrize(
     "error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-async def test_a_lost_session_begins_anew_at_once(me, leader, error) -> None:
+async def test_a_lost_session_begins_again_at_once(me, leader, error) -> None:
     followed = me.follow()
     async with fetching(me, leader, followed):
         await leader.asked()
@@ -445,7 +445,7 @@ async def test_a_leader_that_cannot_be_reached_is_tried_again(me, leader, monkey
     await asyncio.wait([task])
 
 
-async def test_a_leader_that_is_gone_is_not_looked_for_while_it_leads_nothing(
+async def test_a_leader_that_is_gone_is_not_connected_to_while_it_leads_nothing(
     me, leader, monkeypatch
 ) -> None:
     monkeypatch.setattr(replica_fetcher, "RECONNECT_S_MAX", 0.01)

@@ -8,8 +8,8 @@ from logfleet.telemetry.decisions import Kind
 from logfleet.wire.messages import FetchRequest
 
 from broker_image.tests.unit.node.broker_rig import ask_broker
-from broker_image.tests.unit.node.cluster.controller_rig import noted
-from broker_image.tests.unit.node.metrics.told import Told, read
+from broker_image.tests.unit.node.cluster.controller_rig import recorded
+from broker_image.tests.unit.node.metrics.metric_values import MetricValues, read
 from broker_image.tests.unit.node.replication.fleet_rig import fleet_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -49,10 +49,10 @@ async def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(
         assert len(set(fleet.logs("t").values())) == 1
 
 
-async def test_what_happens_to_a_fleet_is_counted_and_told_with_its_cause(
+async def test_what_happens_to_a_fleet_is_counted_and_reported_with_its_cause(
     tmp_path: Path, monkeypatch
 ) -> None:
-    async def scraped(broker_id: int) -> Told:
+    async def scraped(broker_id: int) -> MetricValues:
         return read(await fleet.brokers[broker_id]._observation.sources.text())
 
     async with fleet_of(tmp_path, monkeypatch, 1, 2, 3) as fleet:
@@ -62,17 +62,17 @@ async def test_what_happens_to_a_fleet_is_counted_and_told_with_its_cause(
         await fleet.stop(2)
         await until(lambda: fleet.state("t").isr_ids == [1, 3])
         await fleet.produce("t", b"two")
-        (told,) = noted(fleet.brokers[1].decisions, Kind.ELECTION)
-        assert told.cause == "broker 2 leaves: broker 1, which is in sync, leads"
-        assert noted(fleet.brokers[1].decisions, Kind.DRAINING)[0].broker == 2
-        await until(lambda: noted(fleet.brokers[1].decisions, Kind.FENCED))
+        (decision,) = recorded(fleet.brokers[1].decisions, Kind.ELECTION)
+        assert decision.cause == "broker 2 leaves: broker 1, which is in sync, leads"
+        assert recorded(fleet.brokers[1].decisions, Kind.DRAINING)[0].broker == 2
+        await until(lambda: recorded(fleet.brokers[1].decisions, Kind.FENCED))
         said = await scraped(1)
         assert said("logfleet_leader_elections_total") == 1
         assert said("logfleet_fenced_brokers") == 1
         assert said("logfleet_under_replicated_partitions") == 1
         assert said("logfleet_at_min_isr_partitions") == 0
         await fleet.start(2)
-        await until(lambda: noted(fleet.brokers[1].decisions, Kind.ISR_EXPAND))
+        await until(lambda: recorded(fleet.brokers[1].decisions, Kind.ISR_EXPAND))
         said = await scraped(1)
         assert said("logfleet_isr_expands_total") == 1
         assert said("logfleet_under_replicated_partitions") == 0
@@ -103,7 +103,7 @@ async def test_another_leader_goes_on_where_the_first_one_stopped(
 
 
 async def test_what_only_a_former_leader_had_is_cut_off(tmp_path: Path, monkeypatch) -> None:
-    """An unclean election: what was acknowledged by the one alone gives way to what the other wrote at the same offsets."""
+    """An unclean election: records of the former leader give way to the new leader's."""
     async with fleet_of(tmp_path, monkeypatch, 1, 2) as fleet:
         await fleet.create_topic("t", 1, 2)
         await fleet.produce("t", b"both")

@@ -1,4 +1,7 @@
-"""Directories as a stopped Kafka leaves them, made by hand; a real one's are in e2e/suites/local/test_adopt.py."""
+"""Directories as a stopped Kafka leaves them, made by hand.
+
+A real Kafka's are in e2e/suites/local/test_adopt.py.
+"""
 
 import shutil
 from pathlib import Path
@@ -88,7 +91,7 @@ async def test_a_broker_serves_what_was_adopted(left):
 
 
 class LosesTheLastAnswer(SqliteStore):
-    """No answer comes to the transaction that makes the cluster; applied: it was done all the same, else by others."""
+    """Loses the answer to the write that makes the cluster. applied: whether it was applied."""
 
     applied = True
 
@@ -105,7 +108,7 @@ class LosesTheLastAnswer(SqliteStore):
 async def test_an_adoption_without_an_answer_is_done_only_if_it_was_this_one(
     left, monkeypatch, applied
 ):
-    """Somebody who adopts a copy of the same directories writes the same cluster id."""
+    """A process that adopts a copy of the same directories writes the same cluster id."""
 
     async def opened(config):
         store = await LosesTheLastAnswer.open(left / "logfleet-metadata.db")
@@ -228,7 +231,7 @@ async def test_transactions_are_found(left):
 
 
 def contents(left: Path) -> dict[str, bytes]:
-    """All but the empty lock file, which whoever looks makes."""
+    """All but the empty lock file, which the check makes."""
     found = (path for path in left.rglob("*") if path.is_file() and path.name != ".lock")
     return {str(path.relative_to(left)): path.read_bytes() for path in found}
 
@@ -262,7 +265,10 @@ COMPACTED = LogConfig(segment_bytes=1000, cleanup_policy=frozenset({"compact"}))
 
 @pytest.fixture
 def killed(left: Path) -> Path:
-    """The cleaner had just put segments in place when Kafka was killed: no checkpoint tells of that, nor of what was durable."""
+    """Kafka was killed just after its cleaner had put segments in place.
+
+    No checkpoint has recorded that yet, or what was durable.
+    """
     log_dir = LogDir(OpenFiles(PosixFiles()), str(left), CLUSTER, 1)
     (log,) = log_dir.load(lambda _: COMPACTED, NOW)
     for number in range(100):
@@ -303,7 +309,7 @@ async def test_a_killed_kafka_loses_nothing_behind_a_gap_that_its_cleaner_left(k
         assert [header.base_offset for header, _ in batches(log)] == offsets
 
 
-async def test_what_kafka_had_written_in_part_is_cut_off_and_told(killed):
+async def test_what_kafka_had_written_in_part_is_cut_off_and_reported(killed):
     *_, last = sorted((killed / "a-0").glob("*.log"))
     whole = last.read_bytes()
     last.write_bytes(whole + batch_of([b"torn"], 104)[:-1])
@@ -347,5 +353,5 @@ async def test_what_kafka_made_since_the_adoption_is_not_passed_over(left):
     metadata_log(left).write_bytes(metadata_log(left).read_bytes() + batch_of(records, 3))
     (left / "b-0").mkdir()
     (left / "b-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuids.to_text(B)}")
-    with pytest.raises(AdoptionRefused, match="Kafka has made topic b since"):
+    with pytest.raises(AdoptionRefused, match="Kafka has created topic b since"):
         await adopted(left)

@@ -70,7 +70,7 @@ async def test_a_running_broker_is_known_again_and_a_stranger_is_not(tmp_path):
 
 
 def one_of_a_fleet(broker: FakeBroker, node_id: int) -> None:
-    """Let it answer as one of brokers 1 and 2: each knows all of the cluster, and no configuration but its own."""
+    """Let it answer as brokers 1 and 2: each has the whole image but only its own configuration."""
     rows = [DescribeClusterResponse.DescribeClusterBroker(broker_id=each) for each in (1, 2)]
 
     def configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -93,9 +93,9 @@ async def test_the_address_of_another_broker_of_the_cluster_is_not_this_ones(nod
     async with FakeBroker().running() as broker:
         one_of_a_fleet(broker, node_id)
         listener = Endpoint("PLAINTEXT", "127.0.0.1", broker.port)
-        address = await doctor.look_at_address(listener, 2, "c", is_running=True)
+        address = await doctor.check_address(listener, 2, "c", is_running=True)
         assert address.level is level
-        assert (await doctor.look_at_port(listener, 2, "c")).level is level
+        assert (await doctor.check_port(listener, 2, "c")).level is level
     if level is Level.FAILED:
         assert "answers another broker, of cluster c: set advertised.listeners" in address.message
 
@@ -109,13 +109,13 @@ async def test_a_port_that_another_program_has_is_named(monkeypatch):
         async def nobody(*_args: object) -> ProbeAnswer:
             raise TimeoutError
 
-        monkeypatch.setattr(doctor, "ask", nobody)
-        finding = await doctor.look_at_port(Endpoint("PLAINTEXT", "127.0.0.1", port), 1, None)
+        monkeypatch.setattr(doctor, "probe", nobody)
+        finding = await doctor.check_port(Endpoint("PLAINTEXT", "127.0.0.1", port), 1, None)
     assert finding.level is Level.FAILED
     assert "end what does, or change listeners" in finding.message
 
 
-async def test_directories_of_others_are_told_apart(tmp_path):
+async def test_directories_of_others_are_distinguished(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for path, node, cluster in ((one, 7, "a"), (two, 1, "b")):
         path.mkdir()
@@ -128,7 +128,7 @@ async def test_directories_of_others_are_told_apart(tmp_path):
     assert any("cannot be used" in problem for problem in problems)
 
 
-async def test_data_that_does_not_say_whose_it_is_fails(tmp_path):
+async def test_data_without_an_identity_fails(tmp_path):
     (tmp_path / "d" / "t-0").mkdir(parents=True)
     problems = failed(await found(config_of(tmp_path, log_dirs=f"{tmp_path}/d")))
     assert any("holds 1 partition (t-0) but no meta.properties" in each for each in problems)
@@ -151,7 +151,7 @@ async def test_two_directories_of_one_identity_fail(tmp_path):
     assert not any("have the same directory.id" in each for each in problems)
 
 
-async def test_a_checkpoint_from_the_future_says_that_the_clock_went_back(tmp_path):
+async def test_a_checkpoint_from_the_future_reports_that_the_clock_went_back(tmp_path):
     path = tmp_path / "data"
     path.mkdir()
     checkpoint = path / "recovery-point-offset-checkpoint"
@@ -168,7 +168,7 @@ async def test_a_host_without_address_is_named(tmp_path):
     assert problem.startswith("no-such-host.invalid has no address")
 
 
-async def test_keys_that_do_nothing_are_told(tmp_path):
+async def test_keys_that_do_nothing_are_reported(tmp_path):
     config = config_of(tmp_path, log_retnetion_ms="1", num_io_threads="9")
     messages = [each.message for each in doctor.judge_keys(config)]
     assert messages[0].startswith("no broker knows log.retnetion.ms")
@@ -248,7 +248,7 @@ async def test_a_default_admin_port_that_is_taken_keeps_no_broker_from_starting(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listener = Endpoint("HTTP", "127.0.0.1", taken.getsockname()[1], "HTTP")
         levels = [
-            doctor.look_at_admin_port(listener, is_running=False, is_default=is_default).level
+            doctor.check_admin_port(listener, is_running=False, is_default=is_default).level
             for is_default in (True, False)
         ]
     assert levels == [Level.OK, Level.FAILED]

@@ -1,4 +1,4 @@
-"""Snapshots on a disk: whole or not there, as many as are kept; and restored into an empty store only."""
+"""Snapshots on disk: whole or missing, a limited number; restored only into an empty store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -22,7 +22,7 @@ from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
 
-from broker_image.tests.unit.node.metrics.told import told
+from broker_image.tests.unit.node.metrics.metric_values import metric_values
 from broker_image.tests.unit.storage.compaction_rig import SETTINGS, latest
 from broker_image.tests.unit.storage.log_rig import truncate
 
@@ -277,7 +277,7 @@ async def test_a_log_that_cannot_be_compacted_is_named_and_not_tried_again(rig):
     await rig.clean_until(lambda: rig.cleaner.stats.cleanings and rig.cleaner.uncleanable)
     assert "belongs to a transaction" in rig.cleaner.uncleanable[bad.log]
     assert rig.cleaner.stats.failures == 1
-    said = told(compaction(rig.cleaner, LogDirs(OpenFiles(PosixFiles()), [rig.log_dir])))
+    said = metric_values(compaction(rig.cleaner, LogDirs(OpenFiles(PosixFiles()), [rig.log_dir])))
     where = {"directory": rig.log_dir.path}
     assert said("logfleet_log_cleaner_uncleanable_partitions", **where) == 1
     assert said("logfleet_log_cleaner_uncleanable_bytes", **where) == bad.log.size

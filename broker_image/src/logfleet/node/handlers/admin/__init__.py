@@ -1,1 +1,1 @@
-"""Answers to what administrators ask and change."""
+"""Administrative APIs: topics, configurations, quotas, elections, reassignments."""

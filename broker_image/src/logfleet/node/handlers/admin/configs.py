@@ -1,7 +1,9 @@
-"""DescribeConfigs and ListConfigResources, answered by the broker that is asked; IncrementalAlterConfigs and AlterConfigs, done by the controller.
+"""DescribeConfigs, ListConfigResources, IncrementalAlterConfigs and AlterConfigs.
 
-Checks follow Kafka's ConfigHelper and ConfigAdminManager. Levels of loggers belong to the broker that is asked (`admin_loggers`). Client
-metrics have no configurations in this version: they are refused as a type that Kafka does not know.
+This broker answers the first two; the controller does the others. Checks follow Kafka's
+ConfigHelper and ConfigAdminManager. Levels of loggers belong to the broker that gets the request
+(`loggers`). Client metrics have no configurations in this version: they are refused as a type that
+Kafka does not have.
 """
 
 import asyncio
@@ -60,7 +62,7 @@ GROUP: Final = 32
 SERVED: Final = {TOPIC, BROKER, GROUP}
 
 CONFIGS_AT_ONCE: Final = 100
-"""Described without letting the loop do something else: about 2 ms with their synonyms."""
+"""Configs described in one step of the loop: about 2 ms with their synonyms."""
 TOO_LONG: Final = Refusal(
     ErrorCode.INVALID_REQUEST, "The answer would be too long: describe fewer resources at once."
 )
@@ -83,22 +85,23 @@ _Resource = (
 async def describe_configs(
     host: AdminHost, request: DescribeConfigsRequest, context: RequestContext
 ) -> EncodedRows:
-    """In the request's order, all by one image. What it names twice is told twice, as in Kafka, and described once.
+    """Describe the resources in the request's order, all by one image.
 
-    The answer takes about as much memory as a request may, REQUEST_MEMORY_BYTES_MAX: what is named behind that is refused.
+    A resource that is named twice is returned twice, as in Kafka, but described once. The answer is
+    bounded by the memory of a request, REQUEST_MEMORY_BYTES_MAX: further resources are refused.
     """
     describing = _Describing(host, request)
     rows = EncodedRows(DescribeConfigsResponse(), context.api_version)
     described: dict[tuple[int, str, frozenset[str]], EncodedRow] = {}
     for wanted in request.resources:
         kind, name = wanted.resource_type, wanted.resource_name
-        asked = kind, name, frozenset(wanted.configuration_keys or ())
+        resource = kind, name, frozenset(wanted.configuration_keys or ())
         await describing.step()
-        row = described.get(asked)
+        row = described.get(resource)
         if rows.size > REQUEST_MEMORY_BYTES_MAX:
             row = rows.encode(_refused(kind, name, TOO_LONG))
         elif row is None:
-            row = described[asked] = rows.encode(await describing.describe(*asked))
+            row = described[resource] = rows.encode(await describing.describe(*resource))
         rows.add(row)
     return rows
 
@@ -114,13 +117,13 @@ class _Describing:
         self._done = 0
 
     async def step(self) -> None:
-        """Let the loop do something else now and then."""
+        """Let the loop serve others now and then."""
         self._done += 1
         if self._done % CONFIGS_AT_ONCE == 0:
             await asyncio.sleep(0)
 
     async def describe(self, kind: int, name: str, keys: frozenset[str]) -> _Described:
-        """keys: which of its configs are wanted; all if there are none."""
+        """Describe a resource. keys: the configs to describe; all if it is empty."""
         found = self._find(kind, name)
         if isinstance(found, Refusal):
             return _refused(kind, name, found)
@@ -172,7 +175,7 @@ def _refused(kind: int, name: str, refusal: Refusal) -> _Described:
 def _refuse_broker_name(
     name: str, node_id: int, or_else: str = " or empty string"
 ) -> Refusal | None:
-    """A broker describes its own configuration only: no other knows its server.properties."""
+    """A broker describes only its own configuration: others do not have its server.properties."""
     if not _INTEGER.fullmatch(name):
         return Refusal(
             ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
@@ -188,8 +191,8 @@ def _refuse_broker_name(
 def _unsupported(resource_type: int) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_REQUEST,
-        f"Unsupported resource type {resource_type}: topics ({TOPIC}), brokers ({BROKER}), their loggers "
-        f"({BROKER_LOGGER}) and groups ({GROUP}) have configurations in this version.",
+        f"Unsupported resource type {resource_type}: topics ({TOPIC}), brokers ({BROKER}), their "
+        f"loggers ({BROKER_LOGGER}) and groups ({GROUP}) have configurations in this version.",
     )
 
 
@@ -218,9 +221,9 @@ def _entry(config: DescribedConfig, request: DescribeConfigsRequest) -> _Entry:
 def list_config_resources(
     host: AdminHost, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    """Topics, brokers, and groups for which anything is set; all kinds if none is named (KIP-1142).
+    """Topics, brokers, and groups with configs; all kinds if the request names none (KIP-1142).
 
-    Version 0 asks for client metrics, which have no configuration in this version.
+    Version 0 lists client metrics, which have no configuration in this version.
     """
     kinds = set(request.resource_types)
     if not kinds <= {*SERVED, BROKER_LOGGER, CLIENT_METRICS}:
@@ -243,11 +246,14 @@ def list_config_resources(
     )
 
 
-# --- IncrementalAlterConfigs (KIP-339) and AlterConfigs, which forgets what it does not name
+# --- IncrementalAlterConfigs (KIP-339) and AlterConfigs, which resets what it does not name
 
 
 class _Alteration(msgspec.Struct, frozen=True):
-    """How the two APIs differ. replaces: keys that a request does not name go back to their defaults."""
+    """How the two APIs differ.
+
+    replaces: keys that a request does not name return to their defaults.
+    """
 
     response: Callable[..., _Response]
     row: Callable[..., Any]
@@ -318,7 +324,10 @@ class _Alteration(msgspec.Struct, frozen=True):
         )
 
     def seen(self, image: ClusterImage, request: _Request, answer: _Response) -> bool:
-        """Whether the values that were set are the image's; operations on single items are not waited for."""
+        """Whether the image has the values that were set.
+
+        Operations on list items are not waited for.
+        """
         failed = {
             (row.resource_type, row.resource_name) for row in answer.responses if row.error_code
         }
@@ -363,7 +372,10 @@ def _values(image: ClusterImage, resource: _Resource) -> Mapping[str, str]:
 async def alter_incrementally(
     host: AdminHost, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Levels of loggers change here, everything else at the controller; answers in the request's order."""
+    """Levels of loggers change here, the rest at the controller.
+
+    Answers keep the request's order.
+    """
     rows, others = alter_loggers(host, request, BROKER_LOGGER)
     if rows and not others.resources:
         return IncrementalAlterConfigsResponse(responses=rows)

@@ -13,7 +13,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 ROWS_UNTIL: Final = 1
-"""Versions up to this one answer with a row for each feature; later ones tell what holds for all (KIP-1022)."""
+"""Up to this version an answer has a row for each feature; later it has one error (KIP-1022)."""
 _FAILED: Final = (
     "The update failed for all features since the following feature had an error: {message}"
 )
@@ -58,5 +58,5 @@ def _seen(
     )
 
 
-# Kafka's controller takes no notice of the request's timeout either.
+# Kafka's controller ignores the request's timeout too.
 UPDATE: Final = ControllerWork(_update, _refuse, None, _seen)

@@ -1,4 +1,7 @@
-"""Levels of this broker's loggers: described and changed by the broker itself, never by the controller (KIP-412)."""
+"""Levels of this broker's loggers: the broker itself describes and changes them (KIP-412).
+
+The controller has no part in it.
+"""
 
 import logging
 from collections import Counter
@@ -22,7 +25,7 @@ OURS = "logfleet"
 
 
 def loggers() -> dict[str, logging.Logger]:
-    """The root and all of ours that have said something or may."""
+    """The root logger and all loggers of this package that exist."""
     named = logging.root.manager.loggerDict
     ours = {
         name: logger
@@ -49,7 +52,10 @@ def describe_loggers() -> Iterator[DescribedConfig]:
 def alter_loggers(
     host: AdminHost, request: IncrementalAlterConfigsRequest, kind: int
 ) -> tuple[list[_Row], IncrementalAlterConfigsRequest]:
-    """Carry out what a request wants of loggers, resources of type `kind`; their answers, and the request without them."""
+    """Do the part of the request that is about loggers: resources of type `kind`.
+
+    Returns their rows, and the request without them.
+    """
     times = Counter(each.resource_name for each in request.resources if each.resource_type == kind)
     rows = []
     for resource in request.resources:
@@ -80,11 +86,11 @@ def _alter(host: AdminHost, resource: _Resource, *, validate_only: bool) -> Refu
     if int(name) != host.node_id:
         message = f"Unexpected node id. Expected {host.node_id}, but received {name}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
-    known = loggers()
+    existing = loggers()
     changes = [
         ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs
     ]
-    refusal = refuse_logger_changes(changes, known)
+    refusal = refuse_logger_changes(changes, existing)
     if refusal is None and not validate_only:
         for change in changes:
             level = (
@@ -92,5 +98,5 @@ def _alter(host: AdminHost, resource: _Resource, *, validate_only: bool) -> Refu
                 if change.operation == ConfigOperation.SET
                 else logging.NOTSET
             )
-            known[change.name].setLevel(level)
+            existing[change.name].setLevel(level)
     return refusal

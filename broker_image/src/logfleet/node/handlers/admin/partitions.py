@@ -36,8 +36,8 @@ from logfleet.wire.messages import (
 # Kafka: ElectionType
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
-ASKED_FOR: Final = "ElectLeaders asks for it"
-REASSIGNED: Final = "AlterPartitionReassignments asks for it"
+ELECTION_CAUSE: Final = "ElectLeaders requests it"
+REASSIGNMENT_CAUSE: Final = "AlterPartitionReassignments requests it"
 
 _Election = ElectLeadersResponse.ReplicaElectionResult
 _Elected = ElectLeadersResponse.PartitionResult
@@ -54,7 +54,7 @@ _TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "The partition is named twice
 async def _elect(
     access: ControllerAccess, request: ElectLeadersRequest, version: int
 ) -> ElectLeadersResponse:
-    """Of all topics, only what is not as it should be, or was not, is told."""
+    """Elect leaders; if all topics are requested, return only partitions that needed it."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
         message = f"Unknown election type {request.election_type}"
         return _refuse_election(request, version, Refusal(ErrorCode.INVALID_REQUEST, message))
@@ -80,7 +80,7 @@ async def _elect(
 async def _log_ends(
     access: ControllerAccess, wanted: Sequence[tuple[str, Sequence[int] | None]]
 ) -> Answered:
-    """How far the logs of partitions without a leader reach, where several replicas could lead."""
+    """How far the logs of leaderless partitions reach, where several replicas could lead."""
     image, slices = access.image, Slices()
     asked: dict[PartitionId, Sequence[Broker]] = {}
     for name, indexes in wanted:
@@ -89,13 +89,13 @@ async def _log_ends(
             found = to_ask(image, topic, access.layers, unclean=True)
             asked |= {each: found[each] for each in found if indexes is None or each[1] in indexes}
         await slices.breathe()
-    return await access.controller.ask_log_ends(image, asked) if asked else NOTHING_ANSWERED
+    return await access.controller.query_log_ends(image, asked) if asked else NOTHING_ANSWERED
 
 
 def _election(
     name: str, indexes: Sequence[int] | None, *, unclean: bool, answered: Answered
 ) -> Operation[list[_Elected]]:
-    """indexes: None for all there are."""
+    """The operation for one topic. indexes: None for all partitions."""
     begun: set[int] = set()
 
     def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[list[_Elected]]:
@@ -116,7 +116,7 @@ def _election(
                 rows.append(_elected(index, answer))
                 continue
             rows.append(_Elected(partition_id=index, error_message=None))
-        return TermDecision(pack(epoch, steps), rows, ASKED_FOR, in_any_order=True)
+        return TermDecision(pack(epoch, steps), rows, ELECTION_CAUSE, in_any_order=True)
 
     return decide
 
@@ -125,7 +125,7 @@ def _refuse_election(
     request: ElectLeadersRequest, version: int, refusal: Refusal
 ) -> ElectLeadersResponse:
     return ElectLeadersResponse(
-        # Version 0 tells errors in its rows only (Kafka: ElectLeadersResponse).
+        # Version 0 has errors only in its rows (Kafka: ElectLeadersResponse).
         error_code=refusal.error if version else ErrorCode.NONE,
         replica_election_results=[
             _Election(
@@ -178,7 +178,11 @@ async def _reassign(
 
 
 def _reassignment(request: AlterPartitionReassignmentsRequest) -> Operation[list[_Moves]]:
-    """All that is asked for, in one decision. begun: what an earlier attempt of it may have written already, so that it is no mistake by now."""
+    """The operation that decides the whole request at once.
+
+    begun: moves that an earlier attempt may have written already: cancelling these again is no
+    error.
+    """
     begun: set[tuple[str, int]] = set()
 
     def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[list[_Moves]]:
@@ -207,7 +211,7 @@ def _reassignment(request: AlterPartitionReassignmentsRequest) -> Operation[list
                 refusal = answer if isinstance(answer, Refusal) and not is_done else None
                 rows.append(_moved(wanted.partition_index, refusal))
             moves.append(_Moves(name=topic.name, partitions=rows))
-        return TermDecision(pack(epoch, steps), moves, REASSIGNED, in_any_order=True)
+        return TermDecision(pack(epoch, steps), moves, REASSIGNMENT_CAUSE, in_any_order=True)
 
     return decide
 
@@ -244,16 +248,16 @@ def _reassignment_seen(
     request: AlterPartitionReassignmentsRequest,
     answer: AlterPartitionReassignmentsResponse,
 ) -> bool:
-    for asked, told in zip(request.topics, answer.responses, strict=False):
-        topic = image.topic(asked.name)
+    for requested, moved in zip(request.topics, answer.responses, strict=False):
+        topic = image.topic(requested.name)
         if topic is None:
             continue
-        for wanted, row in zip(asked.partitions, told.partitions, strict=True):
+        for wanted, row in zip(requested.partitions, moved.partitions, strict=True):
             if row.error_code:
                 continue
             state = image.partition(topic.id, wanted.partition_index)
             if state is None:
-                continue  # another topic of that name
+                continue  # the name is another topic's by now
             is_there = (
                 not is_reassigning(state)
                 if wanted.replicas is None
@@ -272,7 +276,7 @@ REASSIGN: Final = ControllerWork(
 async def list_partition_reassignments(
     host: AdminHost, request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """From the image of the broker that is asked, which has seen what it was asked to change."""
+    """From this broker's image, which shows every change that it has answered."""
     slices = Slices()
     image = host.image
     asked: dict[str, frozenset[int]] | None = None

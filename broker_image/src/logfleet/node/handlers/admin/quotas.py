@@ -1,4 +1,7 @@
-"""DescribeClientQuotas, answered by the broker that is asked, and AlterClientQuotas, done by the controller (KIP-546)."""
+"""DescribeClientQuotas, answered by this broker, and AlterClientQuotas, done by the controller.
+
+KIP-546.
+"""
 
 from typing import Final
 
@@ -55,7 +58,7 @@ def describe_client_quotas(
         )
         for entity, values in described
     ]
-    # Kafka leaves the message at its default, which is empty text and not null
+    # as in Kafka, empty and not null
     return DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
@@ -109,7 +112,7 @@ def _refuse(
 def _seen(
     image: ClusterImage, request: AlterClientQuotasRequest, answer: AlterClientQuotasResponse
 ) -> bool:
-    """Whether the limits of entities that were not refused are the image's."""
+    """Whether the image has the limits of all entities that were not refused."""
     if request.validate_only:
         return True
     done = {

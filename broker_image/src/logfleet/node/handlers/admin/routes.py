@@ -1,4 +1,7 @@
-"""The administrative requests: those that change something go to the controller, here or in an Envelope (KIP-590)."""
+"""The administrative requests.
+
+The controller does all changes; another broker forwards them in an Envelope (KIP-590).
+"""
 
 from typing import Any, Final, cast
 
@@ -48,15 +51,19 @@ WORK: Final[dict[type[msgspec.Struct], ControllerWork]] = {
 UNFENCED: Final[frozenset[type[msgspec.Struct]]] = frozenset(
     {*WORK, EnvelopeRequest, ApiVersionsRequest, DescribeClusterRequest}
 )
-"""Requests whose answers do not rest on leading anything. Changes are transactions that compare what they rest on: a success is one, whoever
-leads by now. The last two are what brokers ask of one another while the metadata store does not answer (`logfleet.node.cluster.failsafe`)."""
+"""Requests whose answers do not depend on this broker leading anything.
+
+A change is a store write that compares what it rests on: a success is one, whoever leads by now.
+Brokers send the last two to each other while the metadata store does not answer
+(`logfleet.node.cluster.failsafe`).
+"""
 ADDRESS_BYTES: Final = (4, 16)
 
 
 async def change(
     host: AdminHost, request: msgspec.Struct, context: RequestContext
 ) -> msgspec.Struct:
-    """Any request of WORK."""
+    """Serve any request of WORK."""
     origin = Origin(context.api_version, context.client_id, context.peer.host)
     return await host.controller_access.perform(WORK[type(request)], request, origin)
 
@@ -64,7 +71,10 @@ async def change(
 async def envelope(
     host: AdminHost, request: EnvelopeRequest, context: RequestContext
 ) -> EnvelopeResponse:
-    """Do what another broker forwards, if this one is the controller; it is never forwarded on (Kafka: EnvelopeUtils)."""
+    """Do what another broker forwards, if this one is the controller (Kafka: EnvelopeUtils).
+
+    It is never forwarded again.
+    """
     if context.listener != host.config.inter_broker_listener_name:
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     frame = request.request_data

@@ -1,6 +1,6 @@
-"""CreateTopics, DeleteTopics and CreatePartitions, as the controller does them: each topic of a request for itself.
+"""CreateTopics, DeleteTopics and CreatePartitions, done by the controller topic by topic.
 
-Checks of whole requests follow Kafka's ControllerApis, those of single topics are in `logfleet.control.topics`.
+Checks of whole requests follow Kafka's ControllerApis; `logfleet.control.topics` checks topics.
 """
 
 import random
@@ -49,7 +49,8 @@ _Deletion = DeleteTopicsRequest.DeleteTopicState
 
 DELETION_BY_ID_SINCE: Final = 6
 DELETION_DISABLED_SINCE: Final = 3
-# Since these versions clients know THROTTLING_QUOTA_EXCEEDED; others are only made to wait (KIP-599).
+# Since these versions clients understand THROTTLING_QUOTA_EXCEEDED; others are only made to wait
+# (KIP-599).
 CREATION_STRICT_SINCE: Final = 6
 DELETION_STRICT_SINCE: Final = 5
 GROWTH_STRICT_SINCE: Final = 3
@@ -57,13 +58,13 @@ DUPLICATE_NAME: Final = "Duplicate topic name."
 NAMED_BY_ID_TOO: Final = Refusal(
     ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
 )
-LEFT: Final = Refusal(
-    ErrorCode.NOT_CONTROLLER, "The controller was replaced before it came to this topic."
+NOT_REACHED: Final = Refusal(
+    ErrorCode.NOT_CONTROLLER, "The controller was replaced before it reached this topic."
 )
 
 
 class _Decided(msgspec.Struct, frozen=True):
-    """A topic as its creation leaves it, and how its configs are described."""
+    """A topic as created, and the layers that describe its configs."""
 
     creation: TopicCreation
     layers: BrokerLayers
@@ -72,7 +73,10 @@ class _Decided(msgspec.Struct, frozen=True):
 def _charged(
     operation: Operation[T], budget: MutationBudget | None, permits: Callable[[T], int]
 ) -> Operation[T]:
-    """The operation, refused if the client's quota is used up; it costs what it answers, however often it has to be decided."""
+    """The operation, refused if the client's quota is used up.
+
+    It is charged once, however often it has to be decided. permits: the price by its answer.
+    """
     if budget is None:
         return operation
     paid = False
@@ -90,13 +94,16 @@ def _charged(
 
 
 async def _submit(access: ControllerAccess, operation: Operation[T], *, later: bool) -> T | Refusal:
-    """The answer for one topic. Raises NotControllerError unless it comes later than others, whose answers are kept."""
+    """Decide one topic. Raises NotControllerError.
+
+    later: other topics are decided already, and their answers are kept: return a refusal instead.
+    """
     try:
         return await access.controller.submit(operation)
     except NotControllerError:
         if not later:
             raise
-        return LEFT
+        return NOT_REACHED
 
 
 def _named(request: Any, left: list[Any]) -> msgspec.Struct:
@@ -236,9 +243,10 @@ async def create_one(
     client_id: str | None = None,
     host: str = "",
 ) -> Refusal | None:
-    """Create a topic through the controller, wherever it is; None once it is there. -1 stands for a default.
+    """Create a topic through the controller, wherever it is; None once it exists.
 
-    client_id, host: of the client whose doing it is, within whose quota of changes it has to be (KIP-599).
+    -1 stands for a default. client_id, host: of the client that causes it, whose quota of changes
+    applies (KIP-599).
     """
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
@@ -301,7 +309,10 @@ def _deletions(request: DeleteTopicsRequest, version: int) -> list[_Deletion]:
 
 
 def _named_both_ways(image: ClusterImage, wanted: list[_Deletion]) -> list[_Deletion]:
-    """Topics that the request names once by their name and also by their id; each with both. Kafka: ControllerApis.deleteTopics."""
+    """Topics that the request names once by name and also by id; each with both.
+
+    Source: ControllerApis.deleteTopics.
+    """
     names = Counter(each.name for each in wanted if each.topic_id == uuids.ZERO_UUID)
     ids = {each.topic_id for each in wanted if each.name is None}
     found = (image.topic(name) for name, times in names.items() if name is not None and times == 1)
@@ -410,7 +421,7 @@ async def _grow(
             growth = _growth(new, validate_only=request.validate_only)
             operation = _charged(growth, budget, lambda added: added)
             grown = await _submit(access, operation, later=bool(results))
-            answer = grown  # assigned at once, mypy would take its type for T
+            answer = grown  # two steps, else mypy infers T from the union
         if isinstance(answer, Refusal):
             results.append(_not_grown(topic.name, answer))
         else:
@@ -419,7 +430,7 @@ async def _grow(
 
 
 def _growth(new: NewPartitions, *, validate_only: bool) -> Operation[int]:
-    """How many partitions are added."""
+    """The answer is the number of added partitions."""
 
     def decide(
         image: ClusterImage, epoch: int, layers: BrokerLayers

@@ -49,7 +49,7 @@ def joined(parts: object) -> bytes:
 
 
 class Node:
-    """A broker without logs: metadata, controller and a socket, asked in Kafka's protocol at any version."""
+    """A broker without logs: metadata, controller and a socket for requests of any version."""
 
     def __init__(self, store: MetadataStore, node_id: int, given: dict[str, str]) -> None:
         self.node_id = node_id
@@ -65,7 +65,7 @@ class Node:
             value,
             self.config.static,
             self.decisions,
-            ask_log_ends=nobody_answers,
+            query_log_ends=nobody_answers,
         )
         self.quotas = ClientQuotas(Windows(), Windows())
         self.applying = asyncio.Event()

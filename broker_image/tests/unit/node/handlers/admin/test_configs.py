@@ -58,7 +58,9 @@ async def test_a_topic_is_described_at_every_version(node, topic, versions):
             assert entry.config_type == 5
 
 
-async def test_all_keys_are_described_with_documentation_that_tells_what_has_no_effect(node, topic):
+async def test_all_keys_are_described_and_their_documentation_names_those_without_effect(
+    node, topic
+):
     result = await describe(node, TOPIC, "t", include_documentation=True)
     texts = {entry.name: entry.documentation for entry in result.configs}
     assert len(texts) == len(TOPIC_KEYS) == 38
@@ -72,7 +74,7 @@ async def test_all_keys_are_described_with_documentation_that_tells_what_has_no_
     assert {entry.documentation for entry in result.configs} == {None}
 
 
-async def test_synonyms_tell_every_place_a_value_comes_from(start):
+async def test_synonyms_report_every_place_a_value_comes_from(start):
     node = await start(message_max_bytes="700000", log_retention_hours="24")
     await node.register()
     assert await create_one(node.controller_access, "t", 1, 1, {"max.message.bytes": "5"}) is None
@@ -162,7 +164,9 @@ def resources(*wanted):
     ]
 
 
-async def test_a_resource_that_is_named_twice_is_described_once_and_told_twice(node, monkeypatch):
+async def test_a_resource_that_is_named_twice_is_described_once_and_reported_twice(
+    node, monkeypatch
+):
     described = []
 
     def describe(layers):

@@ -16,7 +16,7 @@ def request(level: int, feature: str = FEATURE, *, validate_only: bool = False):
 
 
 async def able(node) -> None:
-    """This broker says that it can do 2; in the same breath, as an old registration of it would be in doubt."""
+    """This broker supports level 2; it says so without a new registration."""
     told = BrokerValue("again", node.image.brokers[node.node_id].value.listeners, level=2)
     await node.write(Put(keys.broker(node.node_id), keys.encode(told)))
 
@@ -26,20 +26,20 @@ async def ask(node, *given, version: int = 2, **more) -> tuple[str, str | None]:
     return ErrorCode(answer.error_code).name, answer.error_message
 
 
-async def test_it_is_raised_and_told_to_be_so_at_once(node):
+async def test_it_is_raised_and_reported_at_once(node):
     await able(node)
     assert await ask(node, 2) == ("NONE", None)
     assert node.image.features.level == 2
     assert await ask(node, 2) == ("NONE", None)
 
 
-async def test_only_looked_at_it_stays(node):
+async def test_a_validated_level_stays_as_it_is(node):
     await able(node)
     assert await ask(node, 2, validate_only=True) == ("NONE", None)
     assert node.image.features.level == 1
 
 
-async def test_rows_are_told_by_versions_before_2_and_only_of_what_was_done(node):
+async def test_rows_are_reported_by_versions_before_2_and_only_of_what_was_done(node):
     await able(node)
     for version in (0, 1):
         answer = await node.ask(request(2), version)
@@ -53,7 +53,10 @@ async def test_rows_are_told_by_versions_before_2_and_only_of_what_was_done(node
 async def test_a_broker_that_cannot_do_it_is_named(node):
     assert await ask(node, 2) == (
         "INVALID_UPDATE_VERSION",
-        f"{FAILED}Invalid update version 2 for feature {FEATURE}. Broker 1 only supports versions 1-1",
+        (
+            f"{FAILED}Invalid update version 2 for feature {FEATURE}. "
+            "Broker 1 only supports versions 1-1"
+        ),
     )
 
 

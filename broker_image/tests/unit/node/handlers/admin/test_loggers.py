@@ -51,7 +51,7 @@ async def described(node) -> dict[str, str]:
     return {row.name: row.value for row in result.configs}
 
 
-async def test_levels_change_at_once_and_are_told(node):
+async def test_levels_change_at_once_and_are_reported(node):
     change = resource("1", ("root", SET, "ERROR"), (OURS, SET, "TRACE"))
     assert await alter(node, change, validate_only=True) == [(LOGGER, "1", 0)]
     assert logging.root.level != logging.ERROR

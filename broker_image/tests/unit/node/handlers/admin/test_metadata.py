@@ -89,7 +89,7 @@ async def test_topics_are_asked_for_by_id(node, topic):
 
 
 @pytest.mark.parametrize("version", [10, 11])
-async def test_versions_that_only_tell_ids_are_not_asked_by_them(node, topic, version):
+async def test_versions_that_only_return_ids_refuse_requests_by_them(node, topic, version):
     for wanted in (
         Wanted(name=None, topic_id=topic.id),
         Wanted(name="t", topic_id=bytes(range(16))),
@@ -128,7 +128,7 @@ async def test_a_topic_is_not_created_if_one_of_both_forbids_it(start, asked, al
     assert node.topic_creator._creating == {}
 
 
-async def test_a_partition_without_leader_tells_so_and_keeps_its_epoch(node, topic):
+async def test_a_partition_without_leader_reports_it_and_keeps_its_epoch(node, topic):
     await other_broker(node, 2)
     await node.unregister()
     await node.until(lambda image: image.topic("t").partitions[2].leader == -1)
@@ -171,7 +171,7 @@ async def test_a_broker_on_its_way_out_is_shown_as_long_as_it_may_lead(node, top
     assert [broker.node_id for broker in answer.brokers] == [1, 2]
 
 
-async def test_operations_are_told_if_asked_for(node, topic):
+async def test_operations_are_returned_if_requested(node, topic):
     answer = await node.ask(by_name("t", "nope"), 10)
     assert answer.cluster_authorized_operations == -(2**31)
     assert answer.topics[0].topic_authorized_operations == -(2**31)
@@ -208,7 +208,7 @@ class Counted(list[DescribeTopicPartitionsRequest.TopicRequest]):
 
 
 @pytest.mark.parametrize("count", [10, 200])
-async def test_names_that_nobody_knows_are_not_each_looked_for_among_all(node, count):
+async def test_unknown_names_are_not_each_searched_for_among_all(node, count):
     request = page(*(f"unknown-{number:03}" for number in range(count)))
     request.topics = asked = Counted(request.topics)
     context = RequestContext(Peer("PLAINTEXT"), 0, None, 1)
@@ -305,8 +305,8 @@ async def test_only_brokers_are_described(node, endpoint, error):
     assert ErrorCode(answer.error_code).name == error
 
 
-async def test_a_replica_in_a_directory_that_is_offline_is_told_by_every_broker(node, topic):
-    """KRaftMetadataCache: no leader, LEADER_NOT_AVAILABLE, the replica among the offline ones, its broker there."""
+async def test_a_replica_in_a_directory_that_is_offline_is_reported_by_every_broker(node, topic):
+    """KRaftMetadataCache: LEADER_NOT_AVAILABLE, and an offline replica though its broker is up."""
     registered = node.image.brokers[1].value
     told = msgspec.structs.replace(registered, offline={uuids.to_text(topic.id): (1,)})
     await node.write(Put(keys.broker(1), keys.encode(told)))
@@ -325,15 +325,18 @@ async def test_a_replica_in_a_directory_that_is_offline_is_told_by_every_broker(
     rows = described.topics[0].partitions
     assert [(each.error_code, each.leader_id, each.offline_replicas) for each in rows] == [
         (ErrorCode.NONE, 1, []),
-        (ErrorCode.NONE, -1, [1]),  # that nobody leads is no error of a description
+        (ErrorCode.NONE, -1, [1]),  # a missing leader is no error of a description
         (ErrorCode.NONE, 1, []),
     ]
     assert [each.leader_id for each in described.topics[0].partitions] == [1, -1, 1]
     assert (await node.ask(MetadataRequest(topics=None), 12)).brokers[0].node_id == 1
 
 
-async def test_eligible_leaders_are_told_and_the_last_one_where_nobody_is_in_sync(node, topic):
-    """KIP-966: the last known ELR is the last leader, once the ISR is empty (PartitionChangeBuilder.maybeUpdateLastKnownLeader)."""
+async def test_eligible_leaders_are_reported_and_the_last_one_where_nobody_is_in_sync(node, topic):
+    """KIP-966: once the ISR is empty, the last known ELR is the last leader.
+
+    Source: PartitionChangeBuilder.maybeUpdateLastKnownLeader.
+    """
     first, last, *_ = topic.partitions
     states = (
         first.changed(replicas=(1, 2, 3), elr=(2,), min_isr=2, last_leader=1),

@@ -15,7 +15,7 @@ from logfleet.wire.messages import (
     ListPartitionReassignmentsRequest,
 )
 
-from broker_image.tests.unit.node.cluster.controller_rig import noted
+from broker_image.tests.unit.node.cluster.controller_rig import recorded
 
 pytestmark = pytest.mark.asyncio
 PREFERRED, UNCLEAN = 0, 1
@@ -54,7 +54,7 @@ async def test_leaders_are_where_they_should_be(node, versions):
     assert await elect(node, None, 2) == ("INVALID_REQUEST", [])
 
 
-async def test_of_all_topics_only_what_is_amiss_is_told(node):
+async def test_of_all_topics_only_what_is_amiss_is_reported(node):
     await create_one(node.controller_access, "t", 2, 1, {})
     assert await elect(node, None) == ("NONE", [])
     await node.unregister()
@@ -65,7 +65,7 @@ async def test_of_all_topics_only_what_is_amiss_is_told(node):
         assert all(each.startswith(error) for *_, each in rows)
 
 
-async def test_leaders_are_moved_to_preferred_replicas_and_to_whoever_is_left(node):
+async def test_leaders_are_moved_to_preferred_replicas_and_to_the_remaining_ones(node):
     await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
     await node.until(lambda image: image.brokers[2].is_active)
     await create_one(node.controller_access, "t", 2, 2, {})
@@ -89,9 +89,9 @@ async def test_leaders_are_moved_to_preferred_replicas_and_to_whoever_is_left(no
     await node.until(lambda image: image.brokers[2].is_active)
     assert await elect(node, {"t": [moved]}, UNCLEAN) == ("NONE", [("t", moved, "NONE")])
     assert node.image.topic("t").partitions[moved].leader == 2
-    assert node.controller.noted.unclean_elections == 1
-    (told,) = noted(node.decisions, Kind.UNCLEAN_ELECTION)
-    assert told.cause.startswith("ElectLeaders asks for it: broker 2")
+    assert node.controller.recorder.unclean_elections == 1
+    (decision,) = recorded(node.decisions, Kind.UNCLEAN_ELECTION)
+    assert decision.cause.startswith("ElectLeaders requests it: broker 2")
 
 
 async def test_the_longest_of_those_that_are_left_is_elected_on_demand(node, monkeypatch):
@@ -113,7 +113,7 @@ async def test_the_longest_of_those_that_are_left_is_elected_on_demand(node, mon
         asked.extend(each.id for each in brokers)
         return {place: {(each.id, each.epoch): (0, 10 * each.id) for each in brokers}}
 
-    node.controller.ask_log_ends = answer
+    node.controller.query_log_ends = answer
     assert await elect(node, {"t": [0]}, UNCLEAN) == ("NONE", [("t", 0, "NONE")])
     assert node.image.topic("t").partitions[0].leader == max(left)
     assert sorted(asked) == left
@@ -187,10 +187,10 @@ async def test_a_partition_moves_and_is_listed_until_it_is_there(node, versions)
     image = await node.until(lambda image: image.topic("t").partitions[index].replicas == (2,))
     assert image.topic("t").partitions[index].leader == 2
     assert await moving(node) == []
-    causes = [each.cause for each in noted(node.decisions, Kind.REASSIGNMENT)]
+    causes = [each.cause for each in recorded(node.decisions, Kind.REASSIGNMENT)]
     assert causes[-2:] == [
-        "AlterPartitionReassignments asks for it",
-        "all replicas that were to be are in sync",
+        "AlterPartitionReassignments requests it",
+        "all replicas of the target are in sync",
     ]
 
 

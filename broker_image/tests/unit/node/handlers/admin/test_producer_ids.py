@@ -59,7 +59,7 @@ async def test_what_cannot_be_is_refused(node, given, error):
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreRefused("permission denied")])
-async def test_without_the_store_a_producer_is_told_to_try_again(node, monkeypatch, error):
+async def test_without_the_store_a_producer_has_to_try_again(node, monkeypatch, error):
     async def away(_: str) -> None:
         raise error
 

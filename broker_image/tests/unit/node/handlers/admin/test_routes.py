@@ -74,7 +74,7 @@ async def test_refusals_of_the_controller_come_back_as_they_are(fleet):
     assert await create(other, "bad name") == "INVALID_TOPIC_EXCEPTION"
 
 
-async def test_without_a_controller_the_client_is_told_to_look_for_one(start):
+async def test_without_a_controller_the_client_has_to_find_one(start):
     node = await start(1, stands=False)
     await node.until(lambda image: image.revision)
     assert await create(node, "t", timeout_ms=10) == "NOT_CONTROLLER"
@@ -99,7 +99,7 @@ async def test_a_controller_that_is_gone_is_not_waited_for_longer_than_asked(sta
     assert await create(other, "t", timeout_ms=300) == "NOT_CONTROLLER"
 
 
-async def test_a_broker_that_is_not_the_controller_any_more_says_so_and_the_next_is_asked(fleet):
+async def test_a_broker_that_is_not_the_controller_any_more_reports_it_and_the_next_is_asked(fleet):
     controller, other = fleet
     assert await create(other, "before") == "NONE"
     envelope = EnvelopeRequest(
@@ -111,7 +111,9 @@ async def test_a_broker_that_is_not_the_controller_any_more_says_so_and_the_next
     assert await create(other, "after") == "NONE", "whoever is elected next does it"
 
 
-async def test_who_waits_for_a_connection_asks_whoever_is_controller_by_then(start, monkeypatch):
+async def test_a_request_that_waits_for_a_connection_asks_the_present_controller(
+    start, monkeypatch
+):
     """A node that has vanished is not tried once more by each request that came while it was."""
     other = await start(2, stands=False)
     vanished = BrokerValue("i", (Endpoint("PLAINTEXT", "127.0.0.1", 1),))
@@ -142,7 +144,7 @@ async def test_who_waits_for_a_connection_asks_whoever_is_controller_by_then(sta
 
 @pytest_asyncio.fixture(params=["controller", "other"])
 async def replaced_once(fleet, monkeypatch, request):
-    """A broker to ask, and the count of operations: as the controller comes to the second one, it is replaced."""
+    """A broker, and a count of operations: at the second one its controller is replaced."""
     controller, other = fleet
     submit, count = controller.controller.submit, []
 
@@ -212,7 +214,7 @@ async def test_a_creation_in_flight_as_its_controller_is_replaced_is_no_topic_th
     assert await creating == "NONE"
 
 
-async def test_what_no_controller_comes_to_is_refused_and_the_rest_is_told(
+async def test_what_no_controller_comes_to_is_refused_and_the_rest_is_reported(
     replaced_once, monkeypatch
 ):
     node, _ = replaced_once
@@ -226,7 +228,7 @@ async def test_what_no_controller_comes_to_is_refused_and_the_rest_is_told(
     assert errors == {"a": 0, "b": ErrorCode.REQUEST_TIMED_OUT}, "NOT_CONTROLLER has all sent again"
 
 
-async def test_a_lost_connection_is_made_anew(fleet):
+async def test_a_lost_connection_is_made_again(fleet):
     _, other = fleet
     assert await create(other, "a") == "NONE"
     other.controller_access.close()

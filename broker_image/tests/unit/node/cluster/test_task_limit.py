@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from logfleet.node.cluster.at_once import AtOnce
+from logfleet.node.cluster.task_limit import TaskLimit
 
 pytestmark = pytest.mark.asyncio
 
@@ -33,7 +33,7 @@ async def test_no_more_than_the_limit_are_under_way_and_each_that_ends_makes_roo
     works = Works()
 
     async def begin() -> None:
-        async with AtOnce(2) as at_once:
+        async with TaskLimit(2) as at_once:
             for number in range(4):
                 await at_once.start(works.run(number))
 
@@ -53,7 +53,7 @@ async def test_a_failure_stops_no_other_and_is_raised_once_all_have_ended():
     works = Works()
 
     async def begin() -> None:
-        async with AtOnce(2) as at_once:
+        async with TaskLimit(2) as at_once:
             await at_once.start(works.run(0, ValueError("it failed")))
             await at_once.start(works.run(1))
             await at_once.start(works.run(2))
@@ -77,7 +77,7 @@ async def test_cancelled_it_cancels_what_is_under_way(begun: int):
     works = Works()
 
     async def begin() -> None:
-        async with AtOnce(2) as at_once:
+        async with TaskLimit(2) as at_once:
             for number in range(begun):
                 await at_once.start(works.run(number))
 

@@ -1,4 +1,4 @@
-"""What families say, read by Prometheus' own parser."""
+"""The values of metric families, read by Prometheus' own parser."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 Labels = tuple[tuple[str, str], ...]
 
 
-class Told(dict[tuple[str, Labels], float]):
+class MetricValues(dict[tuple[str, Labels], float]):
     """Values by name and labels."""
 
     def __call__(self, name: str, **labels: str) -> float | None:
@@ -18,12 +18,12 @@ class Told(dict[tuple[str, Labels], float]):
         return {name for name, _ in self}
 
 
-def told(families: Iterable[Family]) -> Told:
+def metric_values(families: Iterable[Family]) -> MetricValues:
     return read("".join(pieces(families)))
 
 
-def read(text: str) -> Told:
-    return Told(
+def read(text: str) -> MetricValues:
+    return MetricValues(
         {
             (sample.name, tuple(sorted(sample.labels.items()))): sample.value
             for family in text_string_to_metric_families(text)

@@ -1,7 +1,7 @@
-"""One fetch: it reads its partitions, waits until there is enough, and answers.
+"""One fetch request: it reads its partitions, waits until there is enough, and answers.
 
-What waits is answered in the next step of the loop after what it waited for: with all that was appended
-in one step, so that many producers make one answer.
+A waiting request is answered in the step of the loop after the event it waited for, with all that
+was appended in one step: many producers make one answer.
 """
 
 import asyncio
@@ -17,13 +17,16 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
 HIGH_WATERMARK_S: Final = 0.02
-"""How long a follower waits at most to learn of a new high watermark; consumers that read there wait for it too (KIP-392). Kafka: replica.fetch.wait.max.ms."""
+"""How long a follower waits at most to learn of a new high watermark.
+
+Consumers that read from the follower wait for it too (KIP-392). Kafka: replica.fetch.wait.max.ms.
+"""
 
 Wanted: TypeAlias = dict[Key, FetchRequest.FetchPartition]
 
 
-class Turn(ParkedRequest):
-    """One request that names all it wants. While it waits it hears what its partitions have to say (a `Waiter`)."""
+class FetchCall(ParkedRequest):
+    """One request that names all it wants. While it waits it is a `Waiter` of its partitions."""
 
     def __init__(
         self, broker: PartitionHost, request: FetchRequest, context: RequestContext, wanted: Wanted
@@ -34,8 +37,8 @@ class Turn(ParkedRequest):
         self._wanted = wanted
         self._timers: list[Timer] = []
 
-    def answer_or_wait(self, reading: FetchRead) -> "FetchResponse | Turn":
-        """What was read, if that is enough or nothing more can come."""
+    def answer_or_wait(self, reading: FetchRead) -> "FetchResponse | FetchCall":
+        """Answer with what was read, if that is enough or nothing more can come; else wait."""
         if reading.is_enough or self._request.max_wait_ms <= 0 or not self._waits_for(reading):
             return self._answer_or_throttle(reading)
         self._partitions = reading.partitions
@@ -44,7 +47,10 @@ class Turn(ParkedRequest):
         return self
 
     def _wait(self, missing_bytes: int, *, ends_soon: bool = False) -> None:
-        """The wait begins: for so many bytes, for as long as the request allows. ends_soon: see `end_soon`."""
+        """Start to wait: for so many bytes, for as long as the request allows.
+
+        ends_soon: see `end_soon`.
+        """
         self._missing_bytes = missing_bytes
         self._is_over, self._ends_soon = False, ends_soon
         wait_s = self._request.max_wait_ms / 1000
@@ -61,16 +67,16 @@ class Turn(ParkedRequest):
         if self._missing_bytes <= 0:
             self.end()
 
-    committed = appended  # it hears of the one or the other
+    committed = appended  # it is registered for one of them only
 
     def log_start_moved(self) -> None:
-        """Is no reason to answer."""
+        """Do nothing: this is no reason to answer."""
 
     def leadership_lost(self) -> None:
         self.end()
 
     def end_soon(self) -> None:
-        """A follower has a new high watermark to learn: with the records that come next, or without any if none come."""
+        """A follower has a new high watermark to learn: answer soon, with or without records."""
         if not self._ends_soon:
             self._ends_soon = True
             self._end_within(HIGH_WATERMARK_S)
@@ -93,7 +99,10 @@ class Turn(ParkedRequest):
         return self._answer_or_throttle(self.read(is_first=False))
 
     def _answer_or_throttle(self, reading: FetchRead) -> FetchResponse:
-        """The answer; if the client goes too fast, one without records, as if nothing had been read (KIP-219)."""
+        """The answer; beyond the client's quota one without records (KIP-219).
+
+        Then it is as if nothing had been read.
+        """
         usage = self._context.usage
         if usage is not None and replica_id(self._request, self._context.api_version) < 0:
             throttle_ms = usage.fetched(reading.answer(reading.all_rows()))
@@ -111,23 +120,23 @@ class Turn(ParkedRequest):
         return reading
 
     def _waits_for(self, reading: FetchRead) -> bool:
-        """Whether there is anything from which more could come."""
+        """Whether more can come from any partition."""
         return bool(reading.partitions)
 
     def _watch(self, reading: FetchRead) -> None:
         is_replica = replica_id(self._request, self._context.api_version) >= 0
         for partition in reading.partitions:
             if is_replica:
-                partition.wait_for_appends(self)
+                partition.add_append_waiter(self)
             else:
-                partition.wait(self)
+                partition.add_waiter(self)
 
     def _stop_watching(self) -> None:
         for partition in self._partitions:
-            partition.forget(self)
+            partition.remove_waiter(self)
 
     def _answer(self, reading: FetchRead) -> FetchResponse:
-        reading.note_sent()
+        reading.record_sent()
         rows = reading.all_rows()
         session = None
         if self._request.session_epoch == INITIAL_EPOCH:
@@ -146,8 +155,8 @@ class Turn(ParkedRequest):
         return reading.answer(rows, session.id)
 
 
-class SessionTurn(Turn):
-    """One request that goes on with a session: only what is due is read, only what is new is told."""
+class SessionFetchCall(FetchCall):
+    """One request of a session: it reads only what is due and returns only what is new."""
 
     def __init__(
         self,
@@ -186,7 +195,7 @@ class SessionTurn(Turn):
         overtaken = self._refuse_overtaken()
         if overtaken is not None:
             return overtaken
-        reading.note_sent()
+        reading.record_sent()
         rows = [
             (key, row)
             for key, row in reading.all_rows()
@@ -195,13 +204,13 @@ class SessionTurn(Turn):
         return reading.answer(rows, session.id)
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
-        """The answer was not sent: the partitions that were due in it are due again."""
+        """The read rows are not sent: the partitions that were due are due again."""
         answer = self._refuse_overtaken() or FetchResponse(session_id=self._session.id)
         answer.throttle_time_ms = throttle_ms
         return answer
 
     def _refuse_overtaken(self) -> FetchResponse | None:
-        """The refusal if another request went on with the session while this one waited."""
+        """The error if another request continued the session while this one waited."""
         session = self._session
         if session.epoch == next_epoch(self._request.session_epoch):
             return None

@@ -1,7 +1,7 @@
-"""What a fetcher asks its leader for, by one connection: a request and its answer.
+"""Sends a fetcher's requests to its leader over one connection.
 
-With few records each request names one partition and each answer is about one: these are neither encoded nor
-decoded whole (`logfleet.wire.lone_fetch`).
+With few records each request names one partition and each answer is about one: these are neither
+encoded nor decoded whole (`logfleet.wire.lone_fetch`).
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,11 @@ from logfleet.wire.messages import FetchRequest, FetchResponse
 _API = api_of(FetchRequest)
 
 
-class Asking:
-    """followed: the partitions that the session may name, by key."""
+class FetchRequests:
+    """Sends the requests of one fetch session.
+
+    followed: the partitions that it may name, by key.
+    """
 
     def __init__(
         self,
@@ -45,18 +48,18 @@ class Asking:
         self._client = client_of(connection.client_id)
         self._knows_lone = connection.version(_API) == VERSION
 
-    async def ask(self, wait_ms: int) -> FetchResponse:
-        """Ask for what the session has to name; the answer may take wait_ms to come. Raises ClientError."""
+    async def send(self, wait_ms: int) -> FetchResponse:
+        """Request what the session has to name; the answer may take wait_ms. Raises ClientError."""
         key = self._session.take_only() if self._knows_lone else None
         if key is not None and not self._is_slow(self._followed[key]):
-            return await self._ask_for_one(key, wait_ms)
+            return await self._send_for_one(key, wait_ms)
         return await self._connection.request(
             self._request(wait_ms, key),
             FetchResponse,
             timeout_ms=self._config.replica_socket_timeout_ms,
         )
 
-    async def _ask_for_one(self, key: Key, wait_ms: int) -> FetchResponse:
+    async def _send_for_one(self, key: Key, wait_ms: int) -> FetchResponse:
         config, session, followed = self._config, self._session, self._followed[key]
         wanted = followed.ask()
         fetch = LoneFetch(
@@ -94,7 +97,7 @@ class Asking:
         return FetchResponse(session_id=lone.session_id, responses=[topic])
 
     def _request(self, wait_ms: int, only: Key | None) -> FetchRequest:
-        """only: was taken from the session already."""
+        """The next request of the session. only: its one key, if that was taken already."""
         named, forgotten = ([only], []) if only is not None else self._session.take()
         is_slow = False
         topics: dict[Any, FetchRequest.FetchTopic] = {}
@@ -127,9 +130,9 @@ class Asking:
         )
 
     def _is_slow(self, followed: Followed) -> bool:
-        """Whether it is behind, for all that is known, and throttled.
+        """Whether it lags, by the last answer, and its copying is throttled.
 
-        Then it is copied in slices, so that it takes neither side's loop for long.
+        Then it is copied in slices, so that it blocks neither side's loop for long.
         """
         partition, throttle = followed.partition, self._host.throttle
         return bool(partition.lag) and throttle.concerns(

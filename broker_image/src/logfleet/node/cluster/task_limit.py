@@ -1,4 +1,4 @@
-"""Works that are under way at the same time, a few at most."""
+"""Runs a limited number of tasks at the same time."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,10 +6,11 @@ from types import TracebackType
 from typing import Any, Self
 
 
-class AtOnce:
-    """`start` begins a work as soon as fewer than `limit` are under way; the block ends once all have ended.
+class TaskLimit:
+    """`start` waits until fewer than `limit` tasks run; the block ends once all have ended.
 
-    One that fails stops no other; the end of the block raises what the first of them raised. Cancelled, it cancels them.
+    A failing task stops no other; the end of the block raises the first error. Cancelling the block
+    cancels the tasks.
     """
 
     def __init__(self, limit: int) -> None:
