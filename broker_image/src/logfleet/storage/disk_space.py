@@ -1,6 +1,7 @@
-"""Watches the room on the disks of the log directories, and keeps a reserve on each (see `logfleet.log.free_space`).
+"""Watches the free space of the log directories' disks, and keeps a reserve on each.
 
-While a directory is full its partitions refuse producers with KAFKA_STORAGE_ERROR, which clients try again. All else goes on.
+Rules: `logfleet.log.free_space`. While a directory is full its partitions refuse producers with
+KAFKA_STORAGE_ERROR, which clients retry. Everything else goes on.
 """
 
 import asyncio
@@ -18,13 +19,16 @@ from logfleet.storage.partition_log import PartitionLog
 log = structlog.get_logger(__name__)
 
 PERIOD_S: Final = 0.5
-"""How often the disks are looked at: producers are refused within a second."""
+"""How often the disks are checked: producers are refused within a second."""
 RESERVE: Final = ".logfleet-reserve"
 WARN_PERCENT: Final = (80, 95)
 
 
 class DiskSpace:
-    """One per broker. full: paths of the directories that take no records now. rooms: as last seen, by path."""
+    """One per broker. full: paths of the directories that take no records now.
+
+    rooms: last measured space, by path.
+    """
 
     def __init__(
         self, files: Files, flusher: Flusher, log_dirs: LogDirs, reserve_bytes: int
@@ -38,25 +42,28 @@ class DiskSpace:
         self._warned: dict[str, int] = {}
 
     def refuses(self, partition_log: PartitionLog) -> bool:
-        """Whether the directory of a log takes no records now."""
+        """Whether the log's directory takes no records now."""
         return partition_log.directory.rpartition("/")[0] in self.full
 
     def room_to_compact(self, path: str) -> int | None:
-        """Bytes that compaction may add to a directory that takes no records now; None for one that does."""
+        """Bytes that compaction may add to a full directory; None if the directory is not full."""
         if path not in self.full:
             return None
         room = self.rooms.get(path)
         return room_to_compact(room) if room is not None else 0
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check all disks until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_S)
             for log_dir in self._log_dirs:
                 await self.look(log_dir.path)
 
     async def look(self, path: str) -> None:
-        """See how much room there is, and do what that asks for. A disk that cannot be asked is somebody else's finding."""
+        """Measure the space of one directory and act on it.
+
+        A disk that cannot be measured is left to others to report.
+        """
         try:
             room = await self._flusher.run(self._room, path)
         except OSError as error:
@@ -82,7 +89,7 @@ class DiskSpace:
         self._stop(path)
 
     def forget(self, path: str) -> None:
-        """The directory failed: it is used no more, so that its being full is nobody's concern."""
+        """The directory failed and is not used any more: drop its state."""
         self.full.discard(path)
         self.rooms.pop(path, None)
 
@@ -97,7 +104,8 @@ class DiskSpace:
             log.error(
                 "disk_full",
                 path=path,
-                note="records are refused until there is room: delete topics, lower retention or make the disk larger",
+                note="records are refused until there is room: delete topics, lower retention "
+                "or make the disk larger",
             )
         self.give_up(path)
 
@@ -110,7 +118,7 @@ class DiskSpace:
         return Room(space.total_bytes, space.usable_bytes, reserve)
 
     async def _keep(self, path: str, reserve_bytes: int) -> bool:
-        """Make the reserve hold so much; whether it does."""
+        """Give the reserve this size; returns whether that worked."""
         try:
             await self._flusher.run(self._make, f"{path}/{RESERVE}", reserve_bytes)
         except OSError as error:

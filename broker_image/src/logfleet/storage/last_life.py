@@ -1,10 +1,10 @@
-"""What a log directory says about the broker's last life on it: who closed it, or that its process was killed.
+"""How the broker's last run on a log directory ended: closed, killed or unknown.
 
 The clean-shutdown file (Kafka: CleanShutdownFileHandler) is written when the directory is closed. A
-note is written while the broker runs: if the next start finds it, and the file system has stayed
-mounted since, the process alone has died, and all that it wrote is there. Both name the broker
-epoch of the last registration that the controller made active, by which the controller recognises
-a directory that is older than that (KIP-966).
+running file is written while the broker runs: if the next start finds it, and the file system has
+stayed mounted since, only the process has died, and everything that it wrote is there. Both files
+name the broker epoch of the last registration that the controller made active; by it the controller
+recognises a directory that is older than that (KIP-966).
 """
 
 import contextlib
@@ -22,14 +22,17 @@ from logfleet.log.checkpoints import (
 from logfleet.log.names import CLEAN_SHUTDOWN, META_PROPERTIES, RUNNING
 
 NAMED: Final = META_PROPERTIES
-"""The file whose life the note names: written once, and by no broker again."""
+"""The running file identifies the mount by this file: it is written once, and never again by a
+broker."""
 
 
 class LastLife(msgspec.Struct, frozen=True):
-    """was_clean: the directory was closed. was_killed: the process ended, the mount did not.
+    """was_clean: the directory was closed.
 
-    broker_epoch: of the last registration that was active, None if the directory names none that
-    can be believed.
+    was_killed: the process ended, but the file system stayed mounted.
+
+    broker_epoch: of the last registration that was active, None if the directory has no trustworthy
+    one.
     """
 
     was_clean: bool
@@ -38,7 +41,7 @@ class LastLife(msgspec.Struct, frozen=True):
 
 
 def read_last_life(files: Files, path: str) -> LastLife:
-    """Of the log directory at `path`, which has its meta.properties. Raises OSError."""
+    """Read it from the log directory at `path`, which has its meta.properties. Raises OSError."""
     marker = read_file(files, f"{path}/{CLEAN_SHUTDOWN}")
     if marker is not None:
         return LastLife(was_clean=True, was_killed=False, broker_epoch=parse_clean_shutdown(marker))
@@ -50,7 +53,10 @@ def read_last_life(files: Files, path: str) -> LastLife:
 
 
 def forget_last_life(files: Files, path: str, last: LastLife) -> None:
-    """A crash from here on leaves a directory that names no life. Raises OSError."""
+    """Remove both files: a crash from here on leaves a directory that has neither.
+
+    Raises OSError.
+    """
     remove_if_there(files, f"{path}/{RUNNING}")
     if last.was_clean:
         files.remove(f"{path}/{CLEAN_SHUTDOWN}")
@@ -58,9 +64,10 @@ def forget_last_life(files: Files, path: str, last: LastLife) -> None:
 
 
 def note_running(files: Files, path: str, broker_epoch: int) -> None:
-    """From here on nothing is lost if the process alone dies. Blocks.
+    """Write the running file: from here on nothing is lost if only the process dies. Blocks.
 
-    Where that cannot be written, or the mount cannot be named, the next start believes nothing.
+    If it cannot be written, or the mount cannot be identified, the next start assumes that records
+    may be lost.
     """
     with contextlib.suppress(OSError):
         life = files.life_of(f"{path}/{NAMED}")
@@ -70,12 +77,15 @@ def note_running(files: Files, path: str, broker_epoch: int) -> None:
 
 
 def forget_running(files: Files, path: str) -> None:
-    """The disk has failed, so a killed process may have lost something."""
+    """Remove the running file: the disk has failed, so a killed process may have lost something."""
     with contextlib.suppress(OSError):
         remove_if_there(files, f"{path}/{RUNNING}")
 
 
 def mark_closed(files: Files, path: str, broker_epoch: int) -> None:
-    """All of the directory is durable, and nothing writes to it any more. Blocks. Raises OSError."""
+    """Write the clean-shutdown file, once everything is durable. Blocks. Raises OSError.
+
+    Nothing may write to the directory any more.
+    """
     marker = format_clean_shutdown(broker_epoch)
     write_file(files, f"{path}/{CLEAN_SHUTDOWN}", marker, durable=True)

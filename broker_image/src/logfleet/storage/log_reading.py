@@ -1,4 +1,4 @@
-"""Finds ranges of whole batches in the segments of a log, by what is remembered of the newest ones, else by the indexes."""
+"""Finds ranges of whole batches by the cached newest batches, else by the indexes."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ def read_slice(
         number += 1
         newest = recent if number == len(segments) else None
         start = _position_of(segment, newest, offset)
-        if start == segment.size:  # the offsets up to the next segment hold nothing
+        if start == segment.size:  # no batch from this offset to the next segment
             continue
         next_base = log_end_offset if newest else segments[number].base_offset
         limit = (
@@ -60,7 +60,7 @@ def _cut(
     *,
     at_least_one: bool,
 ) -> int:
-    """End of the whole batches from `start` that fit, where not all do."""
+    """End of the whole batches from `start` that fit; called if not all do."""
     wanted = start + max_bytes
     end = newest.boundary_before(wanted) if newest else None
     if end is None:

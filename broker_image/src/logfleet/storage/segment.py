@@ -30,7 +30,7 @@ from logfleet.storage.open_files import OpenFiles
 _UNKNOWN = NO_TIMESTAMP - 1
 
 RESUMPTIONS_MAX = 64
-"""Readers of one segment whose place is known without a look-up; a newer one replaces the oldest."""
+"""Cached positions at which readers of a segment will go on; a new one replaces the oldest."""
 
 _OFFSET = struct.Struct(">q")
 
@@ -38,8 +38,8 @@ _OFFSET = struct.Struct(">q")
 class Segment:
     """Batches from `base_offset` on. Nothing is opened or read before it is needed.
 
-    size: bytes of the log file that are batches; what may lie behind them is overwritten by the next append.
-    interval_bytes: about how much log lies between two index entries. created_ms: wall clock.
+    size: bytes of the log file that are batches; anything behind is overwritten by the next append.
+    interval_bytes: about how many bytes lie between two index entries. created_ms: wall clock.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Segment:
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
         self._bytes_since_entry = 0
-        self.has_new_times = False  # the file of the time index is not believed
+        self.has_new_times = False  # the time index was rebuilt in memory, as its file is wrong
         self._resumptions: dict[int, int] = {}  # base offset -> position of the batch
 
     @classmethod
@@ -102,7 +102,10 @@ class Segment:
         created_ms: int,
         suffix: str = "",
     ) -> "Segment":
-        """A new, empty segment; leftovers of the same name are removed. suffix: behind the names of its files."""
+        """Create an empty segment; leftovers of the same name are removed.
+
+        suffix: of its file names.
+        """
         segment = cls(
             files,
             directory,
@@ -121,11 +124,11 @@ class Segment:
         return segment
 
     def successor(self, size: int) -> "Segment":
-        """The segment whose files are about to get this one's names."""
+        """The segment whose files are about to replace this one's."""
         return self._of(self._files, size)
 
     def _of(self, files: OpenFiles, size: int) -> "Segment":
-        """Another one of the same name, of which nothing is known but its size."""
+        """Another segment of the same name, with nothing but its size."""
         return Segment(
             files,
             self.log_path.rpartition("/")[0],
@@ -136,7 +139,7 @@ class Segment:
         )
 
     def copy(self, files: OpenFiles) -> "Segment":
-        """The segment as it is now, for another thread to read through open files of its own."""
+        """A copy of the present segment, for another thread with its own open files."""
         copied = self._of(files, self.size)
         copied.offset_index = self.offset_index.copy(files)
         copied.time_index = self.time_index.copy(files)
@@ -153,7 +156,7 @@ class Segment:
         return [self.log_path, self.offset_index.path, self.time_index.path]
 
     def moved_to(self, directory: str) -> None:
-        """The directory that it is in goes by another name."""
+        """Its directory was renamed."""
         self._files.forget(self.log_path)
         self.log_path = f"{directory}/{offset_file(self.base_offset, LOG)}"
         for index, suffix in ((self.offset_index, INDEX), (self.time_index, TIME_INDEX)):
@@ -164,9 +167,10 @@ class Segment:
     def append(
         self, data: bytes | bytearray | memoryview, header: BatchHeader, base_offset: int
     ) -> None:
-        """Write one batch at the end; the index entry that it may deserve is kept in memory.
+        """Write one batch at the end; its index entry, if it gets one, is kept in memory.
 
-        After an OSError the segment is what it was: the next append overwrites what the failed one left.
+        After an OSError the segment is unchanged: the next append overwrites what the failed one
+        left.
         """
         file = self._files.get(self.log_path)
         try:
@@ -177,9 +181,9 @@ class Segment:
             raise
 
     def append_all(self, data: memoryview, headers: Iterable[BatchHeader]) -> Iterator[BatchHeader]:
-        """Write several batches that have their offsets with one call; each is in the segment once its header is given back.
+        """Write several batches that have their offsets with one call.
 
-        After an OSError none of the others is.
+        Each counts once its header is yielded. After an OSError the others do not count.
         """
         file = self._files.get(self.log_path)
         try:
@@ -192,16 +196,20 @@ class Segment:
             raise
 
     def _give_up(self, file: File) -> None:
-        """Cut off what a failed append left, such as what a full disk took of it."""
+        """Cut off what a failed append left, such as the part for which a full disk had room."""
         with contextlib.suppress(OSError):
             file.truncate(self.size)
 
     def note(self, header: BatchHeader, base_offset: int) -> None:
-        """Account for the batch at `base_offset` that begins at position `size`. After an OSError nothing has changed."""
+        """Account for the batch at `base_offset` that begins at position `size`.
+
+        After an OSError nothing has changed.
+        """
         last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
-        # What may have to be read of the time index comes first. The property is asked only if it has to look at the index;
-        # compaction leaves batches without records, whose time is that of none.
+        # Reads of the time index come first, as they may fail. The property is asked only if it has
+        # to read the index; compaction leaves batches without records, whose timestamp is that of
+        # no record.
         is_newest = (
             timestamp > self._max_timestamp
             and header.record_count
@@ -227,13 +235,16 @@ class Segment:
         return self.time_index[-1][0] if len(self.time_index) else NO_TIMESTAMP
 
     def _note_time(self, noted_time: int) -> None:
-        """Add the largest timestamp so far to the time index, if it is larger than its last."""
+        """Add the largest timestamp so far to the time index, unless it is there already."""
         if self.max_timestamp > noted_time:
             relative = self._max_timestamp_offset - self.base_offset
             self.time_index.append(self._max_timestamp, relative)
 
     def finish(self) -> None:
-        """Complete the indexes and give them to the file system: the segment is no longer the active one, or the log is closed."""
+        """Complete and write the indexes.
+
+        The segment is no longer the active one, or the log is closed.
+        """
         file = self.file
         if file.size() > self.size:  # a failed append left something behind the end
             file.truncate(self.size)
@@ -242,7 +253,10 @@ class Segment:
         self.time_index.write()
 
     def take_changed(self) -> list[File]:
-        """Files to sync so that all that is in the segment now is durable; the indexes count as durable from here on."""
+        """Files to sync so that the present segment is durable.
+
+        The indexes count as durable from here on.
+        """
         changed = [self.file]
         for index in (self.offset_index, self.time_index):
             if not index.is_durable:
@@ -252,11 +266,14 @@ class Segment:
         return changed
 
     def distrust_durability(self) -> None:
-        """The next flush has to bring the indexes to the disk, whatever is known of them."""
+        """Let the next flush sync the indexes in any case."""
         self.offset_index.is_durable = self.time_index.is_durable = False
 
     def truncate(self, position: int) -> int:
-        """Cut the log at `position`, a batch's beginning or the end, and the indexes with it; the offset after the last batch."""
+        """Cut log and indexes at `position`, a batch's beginning or the end.
+
+        Returns the offset after the last batch.
+        """
         file = self.file
         if file.size() > position:
             file.truncate(position)
@@ -268,7 +285,7 @@ class Segment:
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
         return self.restore(verify=False)
 
-    # Restoring what is known of a segment after a restart
+    # Restoring a segment's state after a restart
 
     def restore(
         self,
@@ -279,12 +296,13 @@ class Segment:
         end_offset: int = LONG_MAX,
         on_batch: Callable[[BatchHeader], None] | None = None,
     ) -> int:
-        """Find the end of the batches by reading from the last index entry on, and rebuild the indexes from there.
+        """Find the end of the batches, and rebuild the indexes, from the last index entry on.
 
-        verify: the log was not closed properly; check the indexes, drop their entries from `distrust_offset` on (what lies before is
-        durable) and check each batch's checksum from the last kept one on, but for those that begin below `verify_from`. No batch may
-        reach beyond `end_offset`. on_batch is called with each batch that is read.
-        Returns the offset after the last batch; `size` is where it ends, which may be before the end of the file.
+        verify: the log was not closed properly; check the indexes, drop their entries from
+        `distrust_offset` on (what lies before is durable) and check the checksum of each batch
+        after them that begins at or behind position `verify_from`. No batch may reach beyond
+        `end_offset`. on_batch is called with each batch that is read. Returns the offset after the
+        last batch; `size` is where it ends, which may be before the end of the file.
         """
         end = self.file.size()
         if verify:
@@ -330,7 +348,7 @@ class Segment:
         return offset
 
     def _distrust_indexes(self, distrust_offset: int, end: int) -> None:
-        """Keep the entries that describe durable batches and are sound."""
+        """Keep the sound entries of durable batches."""
         self.offset_index.keep_sound(
             first_max=RELATIVE_OFFSET_MAX, second_min=HEADER_SIZE, second_max=end - HEADER_SIZE
         )
@@ -343,7 +361,10 @@ class Segment:
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
 
     def _last_entry(self, end: int) -> tuple[int, int]:
-        """(position, offset not beyond its batch's first) of the last index entry; the start if either index does not end with a true one."""
+        """(position, an offset not beyond its batch's first) of the last index entry.
+
+        The segment's start if either index ends with a wrong one.
+        """
         if not self.offset_index and self._times_hold(None):
             return 0, self.base_offset
         relative, position = self.offset_index[-1] if self.offset_index else (0, 0)
@@ -373,13 +394,16 @@ class Segment:
         return end
 
     def position_of(self, offset: int) -> int:
-        """Position of the first batch that holds `offset` or a later one; the end if there is none."""
+        """Position of the first batch that holds `offset` or a later one.
+
+        The end if there is none.
+        """
         if offset <= self.base_offset:
             return 0
         known = self._resumptions.get(offset)
         if known is not None:
             return known
-        # The entry's own batch ends at or before the offset, so it is where to begin.
+        # The entry's own batch ends at or before the offset, so the scan begins there.
         start = self._indexed_position(offset - self.base_offset, 0)
         for position, header in self.headers(start):
             if header.last_offset >= offset:
@@ -387,22 +411,26 @@ class Segment:
         return self.size
 
     def note_resumption(self, position: int) -> None:
-        """A reader was given what lies before the batch at `position`: it will soon ask for that one."""
+        """A reader got everything before the batch at `position`.
+
+        Cache where that is, as its next read begins there.
+        """
         (offset,) = _OFFSET.unpack(self.file.pread(_OFFSET.size, position))
         if len(self._resumptions) >= RESUMPTIONS_MAX:
             del self._resumptions[next(iter(self._resumptions))]
         self._resumptions[offset] = position
 
     def boundary_before(self, position: int) -> int:
-        """A batch's beginning at or before `position`, not further away than the index is sparse."""
+        """A batch's beginning at or before `position`, at most about one index interval away."""
         if position >= self.size:
             return self.size
         return self._indexed_position(position, 1)
 
     def _indexed_position(self, key: int, field: int) -> int:
-        """Position in the offset index's last entry whose `field` is <= `key`; the segment's start if there is none.
+        """Position in the offset index's last entry whose `field` is <= `key`.
 
-        An index that leads out of the segment is not true: it is made anew, in memory until it is next written. That reads all headers.
+        The segment's start if there is none. An index that points outside the segment is wrong: it
+        is rebuilt from all headers, in memory until it is next written.
         """
         entry = self.offset_index.floor(key, field)
         if entry < 0:
@@ -417,11 +445,14 @@ class Segment:
 
     @property
     def knows_times(self) -> bool:
-        """Whether `max_timestamp` is in memory: else the first who asks for it waits for a read of the time index."""
+        """Whether `max_timestamp` is in memory; otherwise its first use reads the time index."""
         return self._max_timestamp != _UNKNOWN
 
     def learn_times(self, other: "Segment") -> None:
-        """Remember what a copy of this segment knows, or what this is a copy of: nothing but appends may lie between the two."""
+        """Copy the cached times of a copy or original of this segment.
+
+        Only appends may lie between the two.
+        """
         if other.knows_times and not self.knows_times:
             self._max_timestamp = other.max_timestamp
             self._max_timestamp_offset = other.max_timestamp_offset
@@ -433,7 +464,8 @@ class Segment:
     def max_timestamp(self) -> int:
         """Largest timestamp of the batches, NO_TIMESTAMP if none has one.
 
-        The first time it is read from the time index, which is made anew in memory where the log says otherwise. That reads all headers.
+        The first use reads it from the time index; if the log contradicts that, it is rebuilt in
+        memory from all headers.
         """
         if self._max_timestamp == _UNKNOWN:
             if not self._times_hold(self._last_batch()):
@@ -445,7 +477,10 @@ class Segment:
         return self._max_timestamp
 
     def _times_hold(self, later: BatchHeader | None) -> bool:
-        """Whether the log confirms the time index's last entry, which retention believes: the batch it names is as young, `later` no younger."""
+        """Whether the log confirms the time index's last entry, on which retention relies.
+
+        Its batch has that timestamp, `later` none larger.
+        """
         newest = NO_TIMESTAMP
         if len(self.time_index):
             newest, relative = self.time_index[-1]
@@ -466,13 +501,16 @@ class Segment:
         return self._max_timestamp_offset
 
     def largest_timestamp(self) -> int:
-        """What retention by time goes by: the largest timestamp, or when the file was last written where batches have none."""
+        """The time that retention by time uses.
+
+        It is the largest timestamp, or when the file was last written if batches have none.
+        """
         if self.max_timestamp > NO_TIMESTAMP:
             return self.max_timestamp
         return self._files.files.status(self.log_path).modified_ms
 
     def as_active(self) -> ActiveSegment:
-        """What the decision to roll looks at."""
+        """The state on which rolling is decided."""
         if self._first_timestamp == _UNKNOWN:
             header = parse_header(self.file.pread(HEADER_SIZE, 0))
             self._first_timestamp = header.max_timestamp
@@ -487,7 +525,10 @@ class Segment:
 
 
 def segment_number(segments: Sequence[Segment], offset: int) -> int:
-    """Number of the segment that holds `offset`; the first one's for an offset before all of them."""
+    """Number of the segment that holds `offset`.
+
+    The first one's for an offset before all of them.
+    """
     low, high = 0, len(segments)
     while low < high:
         middle = (low + high) // 2
