@@ -324,7 +324,7 @@ class PartitionLog:
     def begin_truncation(self, offset: int, now_ms: int, *, anew: bool) -> Truncation:
         """Begin to cut off everything from the batch on that holds `offset`, or all.
 
-        See Truncation; `Truncater` does the work.        Until it is completed or abandoned nothing
+        See Truncation; `Truncater` does the work. Until it is completed or abandoned nothing
         is appended, flushed, swapped or removed. Slices beyond the new end are read short.
         """
         assert not self._unflushed.is_flushing

@@ -50,7 +50,7 @@ class Truncater:
     async def reset_to(self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool]) -> bool:
         """Empty the log, durably: it begins at `offset`, without epochs and producers.
 
-        See `truncate`.         For a log that ends before its leader's begins (Kafka:
+        See `truncate`. For a log that ends before its leader's begins (Kafka:
         LogManager.truncateFullyAndStartAt).
         """
         return await self._complete(log, offset, is_wanted, anew=True)

@@ -146,7 +146,7 @@ def test_a_tombstone_that_is_replaced_goes_at_once():
 def test_a_batch_that_says_something_else_than_it_holds_is_corrupt():
     batch = bytearray(batch_of((b"a", b"1")))
     batch[60] = 2
-    with pytest.raises(CorruptRecords, match="1 records where the header counts 2"):
+    with pytest.raises(CorruptRecords, match="1 records, but the header counts 2"):
         clean(bytes(batch))
 
 
