@@ -1,13 +1,13 @@
-"""Names a file within one mount of its file system, so that a copy or an older state of it is not mistaken for it.
+"""Identifies a file within one mount of its file system: copies and older states differ.
 
-A process that was killed lost nothing of what it wrote if the same file system has stayed mounted,
-as the page cache is still there. That does not hold of a copy, of a volume that was restored from a
-snapshot, or of a disk that was detached and attached again, though the machine did not restart.
+A killed process has lost nothing of what it wrote if the file system has stayed mounted,
+as the page cache is still there. That does not hold for a copy, for a volume restored from a
+snapshot, or for a disk that was detached and attached again without a restart of the machine.
 
-sysfs shows a directory for each mounted ext4 (`/sys/fs/ext4/sda1`) and XFS file system. The kernel
-makes it at the mount and removes it at the unmount, and gives each one an inode number that it does
-not use again before the next boot (kernfs, Linux 4.14). No other file system has such a number: for
-NFS, overlayfs, btrfs, ZFS, tmpfs and others there is no name.
+sysfs has a directory for each mounted ext4 (`/sys/fs/ext4/sda1`) and XFS file system. The kernel
+creates it at the mount and removes it at the unmount; its inode number is not used again before the
+next boot (kernfs, Linux 4.14). Other file systems (NFS, overlayfs, btrfs, ZFS, tmpfs ...) have no
+such number, and their files no identity.
 """
 
 import fcntl
@@ -20,14 +20,14 @@ SYSFS = Path("/sys")
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 FILE_SYSTEMS: Final = ("ext4", "xfs")
 _FS_IOC_GETVERSION: Final = 0x80087601
-"""Of linux/fs.h; despite its size the kernel fills 4 bytes."""
+"""From linux/fs.h; despite its size the kernel fills 4 bytes."""
 _GENERATION: Final = struct.Struct("I4x")
 
 
 def life_of(path: str) -> str | None:
-    """Equal to what an earlier call returned only if it is the same file in the same mount and boot.
+    """An identity that equals an earlier result only for the same file in the same mount and boot.
 
-    None if the kernel does not say which mount this is: then nothing may be concluded. Raises
+    None if the kernel does not show which mount this is: then nothing may be concluded. Raises
     OSError if the file cannot be opened.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -44,7 +44,7 @@ def life_of(path: str) -> str | None:
 
 
 def _mount(device: int) -> str | None:
-    """Of the file system that is mounted from this block device."""
+    """Identifies the mount of the file system on this block device."""
     number = f"{os.major(device)}:{os.minor(device)}"
     name = (SYSFS / "dev/block" / number).resolve().name
     for kind in FILE_SYSTEMS:
@@ -57,9 +57,9 @@ def _mount(device: int) -> str | None:
 
 
 def _generation(descriptor: int) -> int | None:
-    """It tells apart files that had the same inode number one after the other.
+    """Distinguishes files that had the same inode number one after the other.
 
-    None if the file system keeps none.
+    None if the file system has no generations.
     """
     try:
         answer = fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, bytes(_GENERATION.size))
