@@ -1,7 +1,8 @@
 """Generates the encoder of one message in one version.
 
-The encoder collects small pieces and joins them at the end, or where `records` stand: those become a buffer of their
-own in the result and are never copied. Tagged fields cost one test per struct as long as none is set.
+The encoder collects small pieces and joins them at the end, or where `records` stand: those become
+buffers of their own and are never copied. Tagged fields cost one test per struct as long as none is
+set.
 """
 
 from collections.abc import Callable
@@ -39,7 +40,10 @@ class _Encoder:
         self.tag_functions: list[str] = []
 
     def function(self, name: str, write_body: Callable[[], None]) -> list[str]:
-        """Lines of a function of `m` whose body `write_body` emits; `encode` returns buffers, others bytes."""
+        """Lines of a function of `m` whose body `write_body` emits.
+
+        `encode` returns buffers, others bytes.
+        """
         outer = (self.source.lines, self.source.indent, self.run)
         self.source.lines, self.source.indent, self.run = [], 0, []
         line = self.source.line
@@ -69,7 +73,7 @@ class _Encoder:
         return f"{self.source.struct('pack', ''.join(codes))}({values})"
 
     def flush(self) -> None:
-        """Write the run that has been collected."""
+        """Write the collected run."""
         if self.run:
             self.source.line(f"add({self.packed(self.run)})")
             self.run = []
@@ -100,7 +104,7 @@ class _Encoder:
             self.tags(owner, sorted(tagged, key=lambda field: field.tag or 0))
 
     def refuse_what_is_absent(self, owner: str, fields: tuple[Field, ...]) -> None:
-        """A field that this version lacks and that may not be ignored must hold its default."""
+        """Refuse a set field that this version lacks and that is not ignorable."""
         absent = [
             field for field in fields if not field.exists(self.version) and not field.ignorable
         ]
@@ -139,7 +143,10 @@ class _Encoder:
         self.source.indent -= 1
 
     def prefix(self, field: Field, type_name: str, length: str) -> None:
-        """Write the run and a length prefix; `length` names a variable: the length, -1 for null."""
+        """Write the run and a length prefix.
+
+        `length`: name of the variable with the length, -1 for null.
+        """
         if not self.flexible or field.flexible == "none":
             self.run.append(("h" if type_name == "string" else "i", length))
             self.flush()
@@ -195,7 +202,7 @@ class _Encoder:
         self.source.indent -= 1
 
     def numbers(self, code: str, name: str, length: str) -> None:
-        """An array of integers: prefix and elements in one call as long as it is short."""
+        """An array of integers: prefix and elements in one call if it is short."""
         line = self.source.line
         self.flush()
         prefix_code = "B" if self.flexible else "i"
@@ -208,7 +215,7 @@ class _Encoder:
         line(f"    add(pack_array({code!r}, {name}))")
 
     def tags(self, owner: str, tagged: list[Field]) -> None:
-        """The section of tagged fields (KIP-482); fields that hold their default are left out."""
+        """The tagged fields (KIP-482), except those with their default."""
         if not tagged:
             self.run.append(("x", ""))
             return
@@ -249,7 +256,7 @@ class _Encoder:
 
 
 def is_set(field: Field, value: str) -> str:
-    """Source of a test that is true if the field holds anything but its default."""
+    """Source of a test that is true if the field has another value than its default."""
     default = default_source(field)
     if default == "None":
         return f"{value} is not None"

@@ -1,8 +1,8 @@
-"""Fetch of one partition within a session, at fixed places (KIP-227).
+"""Fetch of one partition within a session, coded at fixed positions (KIP-227).
 
-A follower with few records to copy sends one such request for each, and gets one such answer. Their bytes
-are those that the codec makes of `FetchRequest` and `FetchResponse` in VERSION; one call of `struct`
-reads or writes all of them. Whatever has another shape is left to the codec.
+A follower with few records to copy sends such a request for each, and gets such a response. The
+bytes are the same as the codec's for `FetchRequest` and `FetchResponse` in VERSION; one `struct`
+call reads or writes all of them. Any other shape is left to the codec.
 """
 
 import struct
@@ -23,15 +23,19 @@ _READ_UNCOMMITTED: Final = 0
 _ONE: Final = 2
 """The length of a compact array of one element."""
 _BETWEEN: Final = b"\0\0\1\1\1\1\x0d"
-"""Behind the partition of a request: no tagged fields of it and its topic, nothing forgotten, no rack;
-then one tagged field, number 1, of 13 bytes: the replica's id and epoch, and no tagged fields of theirs."""
+"""Behind the partition of a request: no tagged fields of it and its topic, no forgotten topics,
+no rack; then one tagged field, number 1, of 13 bytes: the replica's id and epoch, without tagged
+fields."""
 _NO_PREFERRED_REPLICA: Final = -1
 ANSWER_END: Final = b"\0\0\0"
-"""Behind the records of an answer: no tagged fields of the partition, the topic, the answer."""
+"""Behind the records of a response: no tagged fields of the partition, the topic, the response."""
 
 
 class LoneFetch(NamedTuple):
-    """A request that goes on with a session and names one partition. The fields are those of FetchRequest."""
+    """A request that continues a session and names one partition.
+
+    The fields are those of FetchRequest.
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -50,7 +54,7 @@ class LoneFetch(NamedTuple):
 
 
 class LoneRow(NamedTuple):
-    """An answer about one partition, without error. The fields are those of FetchResponse."""
+    """A response for one partition, without error. The fields are those of FetchResponse."""
 
     session_id: int
     topic_id: bytes
@@ -61,13 +65,13 @@ class LoneRow(NamedTuple):
 
 
 def client_of(client_id: str) -> bytes:
-    """What stands between the correlation id and the body of this client's requests."""
+    """The bytes between the correlation id and the body of this client's requests."""
     name = client_id.encode()
     return len(name).to_bytes(2, "big") + name + b"\0"
 
 
 def encode_lone_fetch(fetch: LoneFetch, correlation_id: int, client: bytes) -> bytes:
-    """The whole frame, size included. client: as of `client_of`."""
+    """The whole frame, size included. client: from `client_of`."""
     body = _REQUEST.pack(
         *fetch[:3],
         _READ_UNCOMMITTED,
@@ -85,7 +89,7 @@ def encode_lone_fetch(fetch: LoneFetch, correlation_id: int, client: bytes) -> b
 
 
 def decode_lone_fetch(frame: Buffer, position: int) -> LoneFetch | None:
-    """The body of a frame's request from `position` on; None if it is of another shape."""
+    """The body of a request from `position` on; None if it has another shape."""
     if len(frame) != position + _REQUEST.size:
         return None
     fields = _REQUEST.unpack_from(frame, position)
@@ -124,7 +128,10 @@ def encode_lone_row(row: LoneRow, correlation_id: int, records_bytes: int) -> by
 
 
 def decode_lone_row(frame: memoryview) -> tuple[int, LoneRow, memoryview] | None:
-    """Correlation id, row and records of a frame (without its size); None if it is of another shape."""
+    """Correlation id, row and records of a frame (without its size).
+
+    Returns None if it has another shape.
+    """
     if len(frame) <= _ANSWER.size:
         return None
     fields = _ANSWER.unpack_from(frame)

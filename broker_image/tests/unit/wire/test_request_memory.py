@@ -35,7 +35,7 @@ def crowded_requests(name: str, size: int) -> list[tuple[int, bytes]]:
 
 
 def refusal_of(counting: Any, frame: bytes) -> bool:
-    with pytest.raises(MalformedMessage, match="more elements than one request may hold"):
+    with pytest.raises(MalformedMessage, match="more elements than one request may have"):
         counting(memoryview(frame), 0)
     return True
 
