@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 PATIENCE_S: Final = 0.5
 """How long to wait for a response if there is a former address; a Kubernetes name server needs
 some milliseconds."""
-ASK_AGAIN_S: Final = 1.0
+SECOND_LOOKUP_S: Final = 1.0
 """A lookup that takes longer has probably lost its query: a second one asks from another port."""
 LOOKUPS_MAX: Final = 4
 """Per host and response."""
@@ -58,8 +58,8 @@ class HostNames:
     def __init__(self, lookup: Lookup = look_up) -> None:
         self._lookup = lookup
         self._lock = threading.Lock()
-        self._known: dict[str, list[str]] = {}
-        self._asked: dict[str, _Question] = {}
+        self._former: dict[str, list[str]] = {}
+        self._pending: dict[str, _Question] = {}
 
     async def first(
         self, host: str, connect: Callable[[str], Awaitable[T]], *, only_current: bool = False
@@ -86,19 +86,19 @@ class HostNames:
         """
         if _is_address(host):
             return [host]
-        known = None if only_current else self._known.get(host)
+        former = None if only_current else self._former.get(host)
         while True:
-            asked = asyncio.wrap_future(self._ask(host))
+            answer = asyncio.wrap_future(self._ask(host))
             try:
-                async with asyncio.timeout(ASK_AGAIN_S if known is None else PATIENCE_S):
-                    return await asked
+                async with asyncio.timeout(SECOND_LOOKUP_S if former is None else PATIENCE_S):
+                    return await answer
             except TimeoutError:
-                if known is not None:
-                    return known
+                if former is not None:
+                    return former
             except OSError as error:
-                if known is None or _is_unknown(error):
+                if former is None or _is_unknown(error):
                     raise
-                return known
+                return former
 
     def _ask(self, host: str) -> Future[list[str]]:
         """The answer to come, with one more lookup if that may help.
@@ -106,13 +106,13 @@ class HostNames:
         Raises OSError if no thread can be started.
         """
         with self._lock:
-            question = self._asked.setdefault(host, _Question())
+            question = self._pending.setdefault(host, _Question())
             now_s = time.monotonic()
             if question.begun == 0:
                 # a caller's cancellation must not stop the others
                 question.answer.set_running_or_notify_cancel()
                 self._begin(host, question, now_s)
-            elif now_s - question.last_s >= ASK_AGAIN_S and question.begun < LOOKUPS_MAX:
+            elif now_s - question.last_s >= SECOND_LOOKUP_S and question.begun < LOOKUPS_MAX:
                 self._begin(host, question, now_s)
             return question.answer
 
@@ -135,8 +135,8 @@ class HostNames:
             with self._lock:
                 question.running -= 1
                 if not question.answer.done():
-                    self._known[host] = found
-                    del self._asked[host]
+                    self._former[host] = found
+                    del self._pending[host]
                     question.answer.set_result(found)
 
     def _failed(self, host: str, question: _Question, error: Exception) -> None:
@@ -145,8 +145,8 @@ class HostNames:
         if question.answer.done() or (question.running and not _is_unknown(error)):
             return
         if _is_unknown(error):
-            self._known.pop(host, None)
-        del self._asked[host]
+            self._former.pop(host, None)
+        del self._pending[host]
         question.answer.set_exception(error)
 
 

@@ -113,8 +113,8 @@ def _overdue_ms(dirty: Iterable[CleanableSegment], config: LogConfig, now_ms: in
     clean_until = now_ms - config.max_compaction_lag_ms
     if clean_until <= 0:
         return 0
-    known = (timestamp for segment in dirty if (timestamp := segment.first_timestamp()) > 0)
-    return max(0, clean_until - min(known, default=clean_until))
+    timestamps = (timestamp for segment in dirty if (timestamp := segment.first_timestamp()) > 0)
+    return max(0, clean_until - min(timestamps, default=clean_until))
 
 
 class SegmentFiles(msgspec.Struct, frozen=True, gc=False):

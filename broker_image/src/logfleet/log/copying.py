@@ -17,7 +17,7 @@ class Extent(msgspec.Struct, frozen=True):
     epochs: LeaderEpochs
 
 
-def goes_on(copy: Extent, log: Extent, *, was_cut: bool) -> bool:
+def is_prefix(copy: Extent, log: Extent, *, was_cut: bool) -> bool:
     """Whether the copy equals the log up to the copy's end, so that the rest may be appended.
 
     was_cut: the log was truncated since this was last true. Two logs with batches of the same epoch
@@ -27,5 +27,5 @@ def goes_on(copy: Extent, log: Extent, *, was_cut: bool) -> bool:
         return False
     if not was_cut or copy.start == copy.end:
         return True
-    known, end = log.epochs.end_offset(copy.epochs.latest, log.end)
-    return known == copy.epochs.latest and copy.end <= end
+    epoch, end = log.epochs.end_offset(copy.epochs.latest, log.end)
+    return epoch == copy.epochs.latest and copy.end <= end

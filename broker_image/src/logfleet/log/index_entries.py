@@ -60,18 +60,18 @@ def time_entries(
     batches: Iterable[tuple[int, BatchHeader]], base_offset: int, interval_bytes: int
 ) -> Iterator[tuple[int, int]]:
     """The time index of a closed segment with these batches, the same as appending writes."""
-    largest, held_at, noted = NO_TIMESTAMP, base_offset, NO_TIMESTAMP
+    largest, held_at, indexed = NO_TIMESTAMP, base_offset, NO_TIMESTAMP
     since_entry = 0
     for _, header in batches:
         if header.record_count and header.max_timestamp > largest:
             largest, held_at = header.max_timestamp, header.last_offset
         if since_entry > interval_bytes:
-            if largest > noted:
+            if largest > indexed:
                 yield largest, held_at - base_offset
-                noted = largest
+                indexed = largest
             since_entry = 0
         since_entry += header.size
-    if largest > noted:
+    if largest > indexed:
         yield largest, held_at - base_offset
 
 

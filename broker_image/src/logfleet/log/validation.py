@@ -131,9 +131,9 @@ def prepare(
         or size > config.max_message_bytes
         or crc32c(buffer[CRC_COVERS_FROM:]) != header.crc
     ):
-        rejected = malformed(buffer)
-        if rejected is not None:
-            return rejected
+        refusal = malformed(buffer)
+        if refusal is not None:
+            return refusal
         if header.size < size:  # behind it another batch begins, which Kafka ignores as well
             return prepare(memoryview(buffer)[: header.size], config, now_ms, partition)
         return _not_to_be_appended(buffer, header, config)
@@ -157,7 +157,7 @@ def prepare(
         return Prepared(buffer, header, NO_TIMESTAMP)
     codec = header.codec_bits
     if _recompresses(codec, config) or (
-        (codec or size > BYTES_ON_LOOP_MAX) and _looks_inside(header, config, now_ms)
+        (codec or size > BYTES_ON_LOOP_MAX) and _needs_records(header, config, now_ms)
     ):
         return NeedsThread(buffer)
     return _prepare_carefully(buffer, header, config, now_ms, partition)
@@ -264,7 +264,7 @@ def _recompresses(codec: int, config: LogConfig) -> bool:
     return config.compression_type is not None and codec != config.compression_type
 
 
-def _looks_inside(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+def _needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
     """Whether a rule concerns the records and the header does not show that they obey it."""
     earliest, latest = _timestamp_window(config, now_ms)
     return (
@@ -296,7 +296,7 @@ def _prepare_carefully(
 ) -> Prepared | BatchRefusal:
     """If the topic asks for more than a sound batch: check records, recompress, set timestamps."""
     newest = header.max_timestamp
-    if _looks_inside(header, config, now_ms):
+    if _needs_records(header, config, now_ms):
         found = _Inspection(header, config, now_ms, partition).newest_of(buffer)
         if isinstance(found, BatchRefusal):
             return found
@@ -352,14 +352,14 @@ class _Inspection:
             return BatchRefusal(ErrorCode.MESSAGE_TOO_LARGE, str(error))
         except RecordsError as error:
             return _invalid(str(error))
-        return self._rejected() if self._errors else newest
+        return self._refusal() if self._errors else newest
 
     def _check(self, index: int, record: Record) -> None:
         header = self._header
         if record.offset != index:  # readers would miss this record, or others
-            self._note(index, f"It has offset {record.offset} in its batch, not {index}")
+            self._add_error(index, f"It has offset {record.offset} in its batch, not {index}")
         elif self._config.compacts and record.key is None:
-            self._note(
+            self._add_error(
                 index,
                 "Compacted topic cannot accept message without key in topic partition "
                 f"{self._partition}",
@@ -370,7 +370,7 @@ class _Inspection:
         ):
             if not self._earliest <= record.timestamp <= self._latest:
                 self._has_bad_time = True
-                self._note(
+                self._add_error(
                     index,
                     f"Timestamp {record.timestamp} of message with offset {record.offset} is out "
                     "of range. "
@@ -379,7 +379,7 @@ class _Inspection:
         elif header.attributes & LOG_APPEND_TIME_BIT:
             self._has_bad_time = True
             kind = "DefaultRecord" if header.codec_bits == Codec.NONE else "PartialDefaultRecord"
-            self._note(
+            self._add_error(
                 index,
                 f"Invalid timestamp type in message {kind}(offset={record.offset}, "
                 f"timestamp={record.timestamp}, "
@@ -387,12 +387,12 @@ class _Inspection:
                 "Producer should not set timestamp type to LogAppendTime.",
             )
 
-    def _note(self, index: int, message: str) -> None:
+    def _add_error(self, index: int, message: str) -> None:
         self._count += 1
         if len(self._errors) < RECORD_ERRORS_MAX:
             self._errors.append(RecordError(index, message))
 
-    def _rejected(self) -> BatchRefusal:
+    def _refusal(self) -> BatchRefusal:
         """As `LogValidator.processRecordErrors`: a bad timestamp outweighs other errors."""
         if self._has_bad_time:
             error = ErrorCode.INVALID_TIMESTAMP

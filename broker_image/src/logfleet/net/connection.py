@@ -45,7 +45,7 @@ FIRST_ALLOCATION_BYTES_MAX = 128 * 1024
 UNSENT_BYTES_MAX = 64 * 1024
 # Responses up to this size wait for those of the requests that arrived together with theirs
 # (turns.REQUESTS_PER_STEP_MAX).
-SMALL_ANSWER_BYTES_MAX = 4 * 1024
+SMALL_RESPONSE_BYTES_MAX = 4 * 1024
 
 # Bits that say why a connection takes no request for now: its peer does not read, or is throttled.
 WRITE_PAUSED = 1
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
         self._release: asyncio.TimerHandle | None = None  # ends the throttling
         self._unsent: list[Part] | None = None  # a response that waits until the transport is empty
-        self._answers: list[bytes] = []  # to the requests handled in this step, except the last
+        self._responses: list[bytes] = []  # to the requests handled in this step, except the last
         self._unsent_before = 0  # bytes at the last check for activity
         self._read_paused = False
         self.finishing = False  # close as soon as nothing is in progress
@@ -197,11 +197,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         """Close after everything that was answered is sent."""
-        if self._answers:
-            self._send_answers()
+        if self._responses:
+            self._send_responses()
         self._transport.close()
 
-    def note_activity(self) -> None:
+    def check_activity(self) -> None:
         """Called several times per idle limit.
 
         A peer that receives its response, however slowly, is not idle.
@@ -260,8 +260,8 @@ class Connection(asyncio.BufferedProtocol):
             received = len(self._head) + nbytes
             self._head = b""
             self._cut(_scratch_view[:received])
-            if self._answers:
-                self._send_answers()
+            if self._responses:
+                self._send_responses()
 
     def eof_received(self) -> bool:
         # A peer may close its sending side and still read: it gets the response in progress.
@@ -342,8 +342,8 @@ class Connection(asyncio.BufferedProtocol):
     def _cut_head(self) -> None:
         data, self._head = self._head, b""
         self._cut(memoryview(data))
-        if self._answers:
-            self._send_answers()
+        if self._responses:
+            self._send_responses()
 
     def _pause_reading(self) -> None:
         if not self._read_paused:
@@ -355,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: memoryview, *, has_next: bool) -> None:
         """has_next: more requests arrived with it.
 
-        The caller sends what is left in `_answers` at the end.
+        The caller sends what is left in `_responses` at the end.
         """
         try:
             answer = self._service(self.peer, frame)
@@ -363,17 +363,17 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(str(reason))
             return
         if type(answer) is bytes:
-            if len(answer) > SMALL_ANSWER_BYTES_MAX or not (has_next or self._answers):
-                if self._answers:
-                    self._send_answers()
+            if len(answer) > SMALL_RESPONSE_BYTES_MAX or not (has_next or self._responses):
+                if self._responses:
+                    self._send_responses()
                 self._transport.write(answer)
             else:
-                self._answers.append(answer)
+                self._responses.append(answer)
         elif answer is PARKED:
             self._in_progress = True
         elif isinstance(answer, list):
-            if self._answers:
-                self._send_answers()
+            if self._responses:
+                self._send_responses()
             self._send_parts(answer)
         elif answer is not None:
             self._in_progress = True
@@ -399,10 +399,10 @@ class Connection(asyncio.BufferedProtocol):
             self._send_parts(answer)
         self._next()
 
-    def _send_answers(self) -> None:
+    def _send_responses(self) -> None:
         """Send the responses that waited for others."""
-        answers, self._answers = self._answers, []
-        self._transport.write(b"".join(answers))
+        responses, self._responses = self._responses, []
+        self._transport.write(b"".join(responses))
 
     def _send_parts(self, parts: list[Part]) -> None:
         pieces = read_inline(parts)

@@ -88,7 +88,7 @@ class ConnectionQuotas:
         """
         limit = self._limits.by_address.get(address, self._limits.max_connections_per_ip)
         if self._by_address[address] >= limit:
-            self._forget(address)
+            self._drop_if_zero(address)
             return limit
         self._by_address[address] += 1
         self._by_listener[listener] += 1
@@ -98,11 +98,11 @@ class ConnectionQuotas:
     def leave(self, listener: str, address: str) -> None:
         """Remove a connection that `enter` counted."""
         self._by_address[address] -= 1
-        self._forget(address)
+        self._drop_if_zero(address)
         self._by_listener[listener] -= 1
         self._wake()
 
-    def _forget(self, address: str) -> None:
+    def _drop_if_zero(self, address: str) -> None:
         if self._by_address[address] == 0:
             del self._by_address[address]
 

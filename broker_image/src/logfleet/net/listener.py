@@ -84,7 +84,7 @@ class Listener:
         self._backlog = backlog or BACKLOG
         self._receive_buffer_bytes = receive_buffer_bytes
         self._send_buffer_bytes = send_buffer_bytes
-        self._coming: set[Connection] = set()  # counted, but not opened yet
+        self._entering: set[Connection] = set()  # counted, but not opened yet
         self._work: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
@@ -201,7 +201,7 @@ class Listener:
             accepted.close()
             return
         connection = Connection(self, host, port)
-        self._coming.add(connection)
+        self._entering.add(connection)
         try:
             prepare_accepted(accepted, self._send_buffer_bytes)
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
@@ -209,14 +209,14 @@ class Listener:
             accepted.close()
             log.info("connection_lost_early", peer=address, error=str(error))
         finally:
-            if connection in self._coming:
-                self._coming.discard(connection)
+            if connection in self._entering:
+                self._entering.discard(connection)
                 self.quotas.leave(self.name, address)
 
     # --- for connections
 
     def opened(self, connection: Connection) -> int:
-        self._coming.discard(connection)
+        self._entering.discard(connection)
         self.accepted += 1
         self.connections.add(connection)
         return self.throttle(connection.peer.host)
@@ -256,7 +256,7 @@ class Listener:
         connections: Iterator[Connection] = iter(list(self.connections))
         while step := list(islice(connections, SWEEP_STEP)):
             for connection in step:
-                connection.note_activity()
+                connection.check_activity()
                 if self.now - connection.last_active <= self.idle_s_max:
                     continue
                 if connection.finishing:
@@ -275,7 +275,7 @@ def close_least_recently_used(listeners: Iterable[Listener], excess: int) -> Non
     ending = sum(connection.finishing for connection, _ in open_now)
     staying = [(each, owner) for each, owner in open_now if not each.finishing]
     for connection, _ in staying:
-        connection.note_activity()
+        connection.check_activity()
     staying.sort(key=lambda pair: pair[0].last_active)
     for connection, _ in staying[: max(0, excess - ending)]:
         connection.finish(EVICTED)

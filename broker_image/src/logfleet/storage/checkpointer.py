@@ -30,7 +30,7 @@ class Checkpointer:
         self._flusher = flusher
         self._slices = Slices()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._asked: dict[tuple[str, Names], int] = {}
+        self._requested: dict[tuple[str, Names], int] = {}
         self._written: dict[tuple[str, Names], int] = {}
         self._running: set[asyncio.Task[None]] = set()
 
@@ -52,7 +52,7 @@ class Checkpointer:
 
     async def _write_some(self, log_dir: LogDir, names: Names) -> None:
         what = (log_dir.path, names)
-        mine = self._asked[what] = self._asked.get(what, 0) + 1
+        mine = self._requested[what] = self._requested.get(what, 0) + 1
         await self._complete(self._write_shared(log_dir, names, mine))
 
     async def forget_departed(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
@@ -90,7 +90,7 @@ class Checkpointer:
         async with self._lock(log_dir):
             if self._written.get(what, 0) >= mine:
                 return
-            covered = self._asked[what]
+            covered = self._requested[what]
             await self._run(log_dir.begin_checkpoint(names), log_dir, lambda _: None)
             self._written[what] = covered
 

@@ -41,11 +41,11 @@ WRITE_BYTES: Final = 2_500
 """Memory of a queued write besides its data, measured with small writes."""
 BATCH_BYTES: Final = 1024 * 1024
 """The thread writes at most this much before it takes newly queued writes."""
-TELL_S: Final = 0.01
+REPORT_S: Final = 0.01
 """A batch that takes longer is reported to the loop in parts."""
 REST_BYTES_MAX: Final = 1024 * 1024
 """The loop takes over again only if no more than this is queued: a few ms for a healthy disk."""
-AGAIN_S: Final = 0.5
+RETRY_S: Final = 0.5
 """Pause before a write that found no room is retried: it cannot be dropped, as its records have
 offsets."""
 
@@ -126,8 +126,8 @@ class Disk:
             return
         self._loop_thread = threading.get_ident()
         now = perf_counter()
-        is_again = now - self._calm_since < CALM_S
-        self._hold_s = min(2 * self._hold_s, HOLD_S_MAX) if is_again else HOLD_S_MIN
+        is_repeated = now - self._calm_since < CALM_S
+        self._hold_s = min(2 * self._hold_s, HOLD_S_MAX) if is_repeated else HOLD_S_MIN
         log.warning(
             "disk_held_up", path=self.path, seconds=round(seconds, 3), hold_seconds=self._hold_s
         )
@@ -205,19 +205,19 @@ class Disk:
         with self._changed:
             if self._waiting and not self._is_writing:
                 self._is_writing = True
-                self._thread.submit(self._carry_out)
+                self._thread.submit(self._write_queued)
 
     # In the thread
 
-    def _carry_out(self) -> None:
+    def _write_queued(self) -> None:
         """Write until the queue is empty. Stop at a failure: later data would lie behind a hole."""
         try:
             while batch := self._next_batch():
                 began, done = perf_counter(), 0
                 for run, end in _runs(batch):
                     self._write(run)
-                    if end == len(batch) or perf_counter() - began > TELL_S:
-                        self._took(end - done)
+                    if end == len(batch) or perf_counter() - began > REPORT_S:
+                        self._mark_written(end - done)
                         done = end
         except OSError:  # it was passed to `on_failure`
             with self._changed:
@@ -252,12 +252,12 @@ class Disk:
                 if not is_shortage(error):
                     self._closing.set()
                     raise
-                self._closing.wait(AGAIN_S)
+                self._closing.wait(RETRY_S)
         now = perf_counter()
         if now - started > SLOW_S:
             self._slow_at = now
 
-    def _took(self, count: int) -> None:
+    def _mark_written(self, count: int) -> None:
         """The first `count` writes of the queue are done."""
         with self._changed:
             is_loop_waiting = not self._written
@@ -268,11 +268,11 @@ class Disk:
                 self._written.append(write)
             self._changed.notify_all()
         if is_loop_waiting:
-            self._loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._report_written)
 
     # On the loop
 
-    def _tell(self) -> None:
+    def _report_written(self) -> None:
         self._call_written()
         is_calm = perf_counter() - self._slow_at > self._hold_s
         if is_calm and self._waiting_bytes <= REST_BYTES_MAX:
@@ -324,7 +324,7 @@ def _runs(batch: Sequence[_Write]) -> Iterator[tuple[list[_Write], int]]:
     yield from zip((run for _, run in runs), ends, strict=True)
 
 
-class SparedFile:
+class DiskFile:
     """An open file of a log directory.
 
     While the disk is held up, writes are queued, and reads include them.

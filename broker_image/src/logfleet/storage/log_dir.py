@@ -162,9 +162,9 @@ class LogDir:
         self._files = open_files.files
         self._trash = Trash(open_files)
         # partitions that the checkpoints named before the load
-        self._told: set[TopicPartition] = set()
+        self._named_before: set[TopicPartition] = set()
         self._departures = 0
-        self._departures_told = 0
+        self._departures_recorded = 0
         make_durable_directory(self._files, path)
         self._lock = None if is_locked else self._locked()
         try:
@@ -250,7 +250,7 @@ class LogDir:
         gaps_are_damage = not by_kafka and len(self.notes) == notes_before
         log_starts = self._read_offsets(LOG_STARTS)
         first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
-        self._told = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
+        self._named_before = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
         forget_last_life(self._files, self.path, self._last)
         for entry in sorted(self._files.list_directory(self.path), key=lambda entry: entry.name):
             if not entry.is_directory:
@@ -325,7 +325,7 @@ class LogDir:
     def complete_load(self) -> None:
         """All logs that `begin_load` named are open."""
         self.logs = dict(sorted(self.logs.items()))
-        if self._told - self.logs.keys():
+        if self._named_before - self.logs.keys():
             # a crash came after a log had left, before the checkpoints were written
             self._departures += 1
         self.high_watermarks = {p: o for p, o in self.high_watermarks.items() if p in self.logs}
@@ -432,7 +432,7 @@ class LogDir:
 
         If so, their lines would apply to new logs of the same names.
         """
-        return self._departures > self._departures_told
+        return self._departures > self._departures_recorded
 
     def begin_checkpoint(self, names: Sequence[str] = ALL) -> CheckpointJob:
         """Begin to write checkpoint files.
@@ -471,7 +471,7 @@ class LogDir:
         for log, point in job.points:
             log.checkpointed_point = min(point, log.recovery_point)
             yield
-        self._departures_told = job.departures
+        self._departures_recorded = job.departures
 
     def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Make everything durable and mark the directory as closed.

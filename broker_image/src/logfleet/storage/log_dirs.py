@@ -161,7 +161,7 @@ class LogDirs:
             except OSError as error:
                 self.failed.append(path)
                 self._bad.add(path)
-                self._note_bad(path, error)
+                self._record_bad(path, error)
             else:
                 self.dirs.append(log_dir)
                 yield log_dir
@@ -224,7 +224,7 @@ class LogDirs:
                 self.fail_at_start(source, error)
                 continue
             try:
-                log_dir.incoming.note_origin(name, None)
+                log_dir.incoming.record_origin(name, None)
             except OSError as error:
                 self.fail_at_start(log_dir, error)
                 return
@@ -306,9 +306,9 @@ class LogDirs:
         """A disk error before anything is served: treat the directory as absent."""
         self._bad.add(log_dir.identity.directory_id)
         self.take_out(log_dir)
-        self._note_bad(log_dir.path, error)
+        self._record_bad(log_dir.path, error)
 
-    def _note_bad(self, path: str, error: OSError) -> None:
+    def _record_bad(self, path: str, error: OSError) -> None:
         self._last_reason = f"log directory {path}: {error}"
         log.critical("log_directory_failed", path=path, error=str(error))
 

@@ -247,19 +247,19 @@ class LogLoader:
 
         The file may be lost, or newer than the rest of the directory after a power loss.
         """
-        known = self._epochs.entries
-        known_from = known[0].start_offset if known else log_end
-        if known_from <= log_start:
+        cached = self._epochs.entries
+        cached_from = cached[0].start_offset if cached else log_end
+        if cached_from <= log_start:
             return
         self._epochs = LeaderEpochs()
         for segment in segments[segment_number(segments, log_start) :]:
-            if segment.base_offset >= known_from:
+            if segment.base_offset >= cached_from:
                 break
             for _, header in segment.headers(segment.position_of(log_start)):
-                if header.base_offset >= known_from:
+                if header.base_offset >= cached_from:
                     break
                 self._epochs.observe(header.leader_epoch, header.base_offset)
-        for entry in known:
+        for entry in cached:
             self._epochs.observe(entry.epoch, entry.start_offset)
 
     def _found(self, names: set[tuple[int, str]]) -> list[FoundSegment]:
@@ -355,7 +355,7 @@ class LogLoader:
         verify = found.is_unsafe or not found.has_indexes
         distrust = self._request.recovery_point if found.is_unsafe and found.has_indexes else 0
         size_before = segment.size
-        restore = partial(segment.restore, end_offset=found.end_offset, on_batch=self._note_epoch)
+        restore = partial(segment.restore, end_offset=found.end_offset, on_batch=self._record_epoch)
         end_offset = restore(verify=verify, distrust_offset=distrust)
         if not verify and segment.size != segment.file.size():
             # Closed properly, supposedly. Check every byte before any is cut off.
@@ -370,7 +370,7 @@ class LogLoader:
             end_offset = restore(verify=True, distrust_offset=distrust, verify_from=durable_end)
             if segment.size == segment.file.size() or end_offset >= durable_end:
                 what = "a wrong checksum, and perhaps others: left as it is"
-                self._note_damage(segment, position, what)
+                self._record_damage(segment, position, what)
             else:
                 end_offset = restore(verify=True, distrust_offset=distrust)
         return end_offset, segment.file.size() - segment.size
@@ -396,7 +396,7 @@ class LogLoader:
         if found is None:
             return None
         position, header = found
-        self._note_damage(
+        self._record_damage(
             segment,
             segment.size,
             f"no readable header: the batches from {header.base_offset} on become "
@@ -412,12 +412,12 @@ class LogLoader:
         self._cut(segment, file.size() - segment.size)
         return header.base_offset
 
-    def _note_damage(self, segment: Segment, position: int, what: str) -> None:
+    def _record_damage(self, segment: Segment, position: int, what: str) -> None:
         name = offset_file(segment.base_offset, LOG)
         self._has_lost = True
         self._notes.append(f"{name}: the batch at position {position} has {what}")
 
-    def _note_epoch(self, header: BatchHeader) -> None:
+    def _record_epoch(self, header: BatchHeader) -> None:
         """Record the batch's epoch, unless it lies below the file's first epoch.
 
         Those are deleted, or `_complete_epochs` reads them.

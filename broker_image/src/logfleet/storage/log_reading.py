@@ -41,7 +41,7 @@ def read_slice(
         if limit - start > max_bytes:
             end = _cut(segment, newest, start, max_bytes, at_least_one=at_least_one)
         if end < limit:
-            segment.note_resumption(end)
+            segment.add_resumption(end)
         cut = end < limit or end_offset > next_base
         return FileSlice(segment.file, start, end - start, is_cut=cut) if end > start else None
     return None

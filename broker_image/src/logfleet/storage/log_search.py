@@ -59,9 +59,7 @@ async def first_record_since(
         segments, behind = _candidates(log, timestamp, start_offset)
         if not segments:
             return None
-        work = partial(
-            _look_into, timestamp=timestamp, start_offset=start_offset, end_offset=behind
-        )
+        work = partial(_find, timestamp=timestamp, start_offset=start_offset, end_offset=behind)
         found = await _read(log, segments, run_in_thread, work)
         if isinstance(found, int):
             start_offset = found
@@ -77,14 +75,14 @@ async def youngest_record(log: PartitionLog, run_in_thread: RunInThread) -> Foun
     """
     while True:
         segments = log.segments_from(log.log_start_offset)
-        unknown = [segment for segment in segments if not segment.knows_times]
+        unknown = [segment for segment in segments if not segment.has_times]
         if unknown:
-            await _read(log, unknown[:SEGMENTS_AT_ONCE], run_in_thread, _look_up_times)
+            await _read(log, unknown[:SEGMENTS_AT_ONCE], run_in_thread, _read_times)
             continue
         youngest = max(segments, key=lambda segment: segment.max_timestamp)
         if youngest.max_timestamp <= NO_TIMESTAMP:
             return None
-        found = await _read(log, [youngest], run_in_thread, _look_for_youngest)
+        found = await _read(log, [youngest], run_in_thread, _find_largest)
         if isinstance(found, int):  # the header's timestamp is not that of any record
             return await first_record_since(log, youngest.max_timestamp, run_in_thread, found)
         if found is not None:
@@ -97,9 +95,9 @@ async def learn_oldest_times(log: PartitionLog, run_in_thread: RunInThread) -> N
     Raises OSError. If the log contradicts a time index, all headers of the segment are read: too
     much for the loop.
     """
-    unknown = [segment for segment in log.segments[:REMOVED_AT_ONCE] if not segment.knows_times]
+    unknown = [segment for segment in log.segments[:REMOVED_AT_ONCE] if not segment.has_times]
     if unknown:
-        await _read(log, unknown, run_in_thread, _look_up_times)
+        await _read(log, unknown, run_in_thread, _read_times)
 
 
 def _candidates(log: PartitionLog, timestamp: int, start_offset: int) -> tuple[list[Segment], int]:
@@ -111,10 +109,10 @@ def _candidates(log: PartitionLog, timestamp: int, start_offset: int) -> tuple[l
     ends = [*(segment.base_offset for segment in segments[1:]), log.log_end_offset]
     found: list[Segment] = []
     for segment, end in zip(segments, ends, strict=True):
-        if segment.knows_times and segment.max_timestamp < timestamp:
+        if segment.has_times and segment.max_timestamp < timestamp:
             continue
         found.append(segment)
-        if segment.knows_times or len(found) == SEGMENTS_AT_ONCE:
+        if segment.has_times or len(found) == SEGMENTS_AT_ONCE:
             return found, end
     return found, log.log_end_offset
 
@@ -145,19 +143,19 @@ async def _read(
     if not are_there():
         return None
     for segment, copy in zip(segments, copied, strict=True):
-        segment.learn_times(copy)
+        segment.copy_times(copy)
     return found
 
 
 # In the thread
 
 
-def _look_up_times(segments: Sequence[Segment]) -> None:
+def _read_times(segments: Sequence[Segment]) -> None:
     for segment in segments:
         _ = segment.max_timestamp  # reads it, and caches it
 
 
-def _look_into(
+def _find(
     segments: Sequence[Segment], *, timestamp: int, start_offset: int, end_offset: int
 ) -> FoundRecord | int:
     """The first record from `start_offset` on whose timestamp is at least `timestamp`.
@@ -174,22 +172,22 @@ def _look_into(
         for position, header in segment.headers(segment.position_of(begin)):
             headers += 1
             if header.max_timestamp >= timestamp:
-                return _look_into_batch(segment, position, header, timestamp, start_offset)
+                return _find_in_batch(segment, position, header, timestamp, start_offset)
             if headers == HEADERS_AT_ONCE:
                 return header.next_offset
     return end_offset
 
 
-def _look_for_youngest(segments: Sequence[Segment]) -> FoundRecord | int:
+def _find_largest(segments: Sequence[Segment]) -> FoundRecord | int:
     """The first record of the largest timestamp, else the offset below which there is none."""
     (segment,) = segments
     position = segment.position_of(segment.max_timestamp_offset)
     for at, header in segment.headers(position):
-        return _look_into_batch(segment, at, header, header.max_timestamp, header.base_offset)
+        return _find_in_batch(segment, at, header, header.max_timestamp, header.base_offset)
     return segment.max_timestamp_offset + 1
 
 
-def _look_into_batch(
+def _find_in_batch(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
 ) -> FoundRecord | int:
     """The batch's first record from `start_offset` on with at least `timestamp`.

@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 from logfleet.io.descriptors import OPEN_FILES_MAX
 from logfleet.io.files import File, Files
-from logfleet.storage.disk import Disk, Failed, SparedFile
+from logfleet.storage.disk import Disk, DiskFile, Failed
 
 
 class OpenFiles:
@@ -20,7 +20,7 @@ class OpenFiles:
 
     def __init__(self, files: Files, limit: int = OPEN_FILES_MAX) -> None:
         self.files = files
-        self.on_write_failed: Failed = _unheard
+        self.on_write_failed: Failed = _no_handler
         self._disks: dict[str, Disk] = {}
         self._limit = limit
         self._by_path: OrderedDict[str, File] = OrderedDict()
@@ -54,7 +54,7 @@ class OpenFiles:
         except KeyError:  # not open, or another thread has just dropped it
             pass
         opened = self.files.open(path, create=create)
-        file = SparedFile(opened, self.disk(path.rsplit("/", 2)[0]))
+        file = DiskFile(opened, self.disk(path.rsplit("/", 2)[0]))
         with self._lock:
             self._by_path[path] = file
             if len(self._by_path) > self._limit:
@@ -73,5 +73,5 @@ class OpenFiles:
         self.on_write_failed(path, error)
 
 
-def _unheard(path: str, error: OSError) -> None:
+def _no_handler(path: str, error: OSError) -> None:
     raise AssertionError(f"no handler for a failed write to {path}: {error}")

@@ -230,13 +230,13 @@ class PartitionLog:
             return None
         if isinstance(seen, SeenBatch):
             return AppendResult(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
-        known = self.producers.states.get(header.producer_id)
-        assert known is not None
+        state = self.producers.states.get(header.producer_id)
+        assert state is not None
         return BatchRefusal(
             seen,
             f"Producer {header.producer_id} in {self.partition}: epoch {header.producer_epoch}, "
-            f"sequence {header.base_sequence}; the log has epoch {known.epoch}, "
-            f"last sequence {known.last_sequence}.",
+            f"sequence {header.base_sequence}; the log has epoch {state.epoch}, "
+            f"last sequence {state.last_sequence}.",
         )
 
     def start_epoch(self, epoch: int) -> None:
@@ -266,7 +266,7 @@ class PartitionLog:
         self._recent = RecentBatches(self.log_end_offset, 0)
         self._draw_jitter()
         # last, as it may find no room; without a snapshot here a start reads from the previous one
-        self.producers.note_roll(self._segments, self.log_end_offset)
+        self.producers.on_roll(self._segments, self.log_end_offset)
 
     def _draw_jitter(self) -> None:
         """Draw a delay, so that segments begun together roll apart (segment.jitter.ms)."""
@@ -349,13 +349,13 @@ class PartitionLog:
 
         Returns whether a checkpoint may name a higher offset.
         """
-        is_told = max(self.recovery_point, self.log_start_offset) > end_offset
+        is_checkpointed = max(self.recovery_point, self.log_start_offset) > end_offset
         self.truncations += 1
         self._unflushed.lowered(end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.checkpointed_point = min(self.checkpointed_point, end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
-        return is_told
+        return is_checkpointed
 
     def complete_truncation(self, done: Truncation) -> None:
         """The truncation has run: take over its result."""
@@ -504,7 +504,7 @@ class PartitionLog:
     def complete_flush(self, job: FlushJob) -> None:
         """The job has run: everything below its end needs no recovery."""
         if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
-            self.producers.note_written(job.end_offset, self._segments, self.log_end_offset)
+            self.producers.on_snapshot_written(job.end_offset, self._segments, self.log_end_offset)
         self._unflushed.completed()
 
     def close(self) -> FlushJob:

@@ -129,7 +129,7 @@ class ProducerHistory:
         """Whether enough was appended since the last snapshot for the next flush to write one."""
         return self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES
 
-    def note_roll(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+    def on_roll(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """A segment begins at the log's end: write a snapshot there.
 
         With too many producers for the loop the next flush does.
@@ -147,14 +147,16 @@ class ProducerHistory:
         path, content = self.take(log_end_offset)
         # a flush may be writing it at the same time, in a thread
         write_file(self._files, path, content, durable=False, writer=".roll")
-        self.note_written(log_end_offset, segments, log_end_offset)
+        self.on_snapshot_written(log_end_offset, segments, log_end_offset)
 
     def take(self, log_end_offset: int) -> tuple[str, bytes]:
         """(path, content) of a snapshot at the log's end, for the caller to write."""
         self._bytes_since_snapshot = 0
         return self.path(log_end_offset), self.states.snapshot()
 
-    def note_written(self, offset: int, segments: Sequence[Segment], log_end_offset: int) -> None:
+    def on_snapshot_written(
+        self, offset: int, segments: Sequence[Segment], log_end_offset: int
+    ) -> None:
         """The snapshot at `offset` was written; remove those that it replaces."""
         self._offsets.add(offset)
         self._drop_superfluous(segments, log_end_offset)

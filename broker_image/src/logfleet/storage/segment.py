@@ -143,7 +143,7 @@ class Segment:
         copied = self._of(files, self.size)
         copied.offset_index = self.offset_index.copy(files)
         copied.time_index = self.time_index.copy(files)
-        copied.learn_times(self)
+        copied.copy_times(self)
         return copied
 
     @property
@@ -216,7 +216,7 @@ class Segment:
             and timestamp > self.max_timestamp
         )
         needs_entry = self._bytes_since_entry > self._interval_bytes
-        noted_time = self._noted_time() if needs_entry else NO_TIMESTAMP
+        indexed_time = self._indexed_time() if needs_entry else NO_TIMESTAMP
         if self.size == 0:
             self._first_timestamp = timestamp
         if is_newest:
@@ -224,19 +224,19 @@ class Segment:
             self._max_timestamp_offset = last_offset
         if needs_entry:
             self.offset_index.append(last_offset - self.base_offset, self.size)
-            self._note_time(noted_time)
+            self._index_time(indexed_time)
             self._bytes_since_entry = 0
         size = LENGTH_OVERHEAD + header.batch_length
         self._bytes_since_entry += size
         self.size += size
 
-    def _noted_time(self) -> int:
+    def _indexed_time(self) -> int:
         """Timestamp of the time index's last entry."""
         return self.time_index[-1][0] if len(self.time_index) else NO_TIMESTAMP
 
-    def _note_time(self, noted_time: int) -> None:
+    def _index_time(self, indexed_time: int) -> None:
         """Add the largest timestamp so far to the time index, unless it is there already."""
-        if self.max_timestamp > noted_time:
+        if self.max_timestamp > indexed_time:
             relative = self._max_timestamp_offset - self.base_offset
             self.time_index.append(self._max_timestamp, relative)
 
@@ -248,7 +248,7 @@ class Segment:
         file = self.file
         if file.size() > self.size:  # a failed append left something behind the end
             file.truncate(self.size)
-        self._note_time(self._noted_time())
+        self._index_time(self._indexed_time())
         self.offset_index.write()
         self.time_index.write()
 
@@ -319,7 +319,7 @@ class Segment:
                 verify_from=verify_from,
                 end_offset=min(end_offset, self.base_offset + RELATIVE_OFFSET_MAX + 1),
             )
-            return self._note_from(position, offset, batches, on_batch)
+            return self._account_from(position, offset, batches, on_batch)
 
         next_offset = scan(position, offset)
         if self.size == position and position:  # the batch that the index leads to is damaged
@@ -328,7 +328,7 @@ class Segment:
             return scan(0, self.base_offset)
         return next_offset
 
-    def _note_from(
+    def _account_from(
         self,
         position: int,
         offset: int,
@@ -400,9 +400,9 @@ class Segment:
         """
         if offset <= self.base_offset:
             return 0
-        known = self._resumptions.get(offset)
-        if known is not None:
-            return known
+        cached = self._resumptions.get(offset)
+        if cached is not None:
+            return cached
         # The entry's own batch ends at or before the offset, so the scan begins there.
         start = self._indexed_position(offset - self.base_offset, 0)
         for position, header in self.headers(start):
@@ -410,7 +410,7 @@ class Segment:
                 return position
         return self.size
 
-    def note_resumption(self, position: int) -> None:
+    def add_resumption(self, position: int) -> None:
         """A reader got everything before the batch at `position`.
 
         Cache where that is, as its next read begins there.
@@ -444,16 +444,16 @@ class Segment:
         return self._indexed_position(key, field)
 
     @property
-    def knows_times(self) -> bool:
+    def has_times(self) -> bool:
         """Whether `max_timestamp` is in memory; otherwise its first use reads the time index."""
         return self._max_timestamp != _UNKNOWN
 
-    def learn_times(self, other: "Segment") -> None:
+    def copy_times(self, other: "Segment") -> None:
         """Copy the cached times of a copy or original of this segment.
 
         Only appends may lie between the two.
         """
-        if other.knows_times and not self.knows_times:
+        if other.has_times and not self.has_times:
             self._max_timestamp = other.max_timestamp
             self._max_timestamp_offset = other.max_timestamp_offset
             if other.has_new_times:

@@ -147,8 +147,11 @@ class Unflushed:
         first = len(segments)
         if self.stored.end_offset < log.end_offset:
             first = segment_number(segments, self.stored.end_offset)
-        told = self._segments
-        return [*(each for each in segments[:first] if told and each in told), *segments[first:]]
+        changed = self._segments
+        return [
+            *(each for each in segments[:first] if changed and each in changed),
+            *segments[first:],
+        ]
 
     def completed(self) -> None:
         """The job has run."""

@@ -22,12 +22,12 @@ def error_finder(message: str) -> Callable[[Any], Sequence[int]]:
     source.line("def errors(message):")
     source.indent += 1
     source.line("found = []")
-    _look(source, schema, schema.fields, "message")
+    _emit(source, schema, schema.fields, "message")
     source.line("return found")
     return source.compile("errors")
 
 
-def _look(source: Source, schema: Message, fields: tuple[Field, ...], holder: str) -> None:
+def _emit(source: Source, schema: Message, fields: tuple[Field, ...], holder: str) -> None:
     for field in fields:
         name = f"{holder}.{field.python_name}"
         if field.python_name == ERROR_CODE:
@@ -45,7 +45,7 @@ def _look(source: Source, schema: Message, fields: tuple[Field, ...], holder: st
             source.line(f"{held} = {name}")
             source.line(f"if {held} is not None:")
         source.indent += 1
-        _look(source, schema, schema.structs[struct], held)
+        _emit(source, schema, schema.structs[struct], held)
         source.indent -= 1
 
 

@@ -54,7 +54,7 @@ class NameServers:
 def servers(monkeypatch: pytest.MonkeyPatch) -> NameServers:
     """Nobody loses patience, however slow the machine is."""
     monkeypatch.setattr(host_names, "PATIENCE_S", 30.0)
-    monkeypatch.setattr(host_names, "ASK_AGAIN_S", 30.0)
+    monkeypatch.setattr(host_names, "SECOND_LOOKUP_S", 30.0)
     return NameServers()
 
 
@@ -102,7 +102,7 @@ async def test_who_wants_to_know_where_a_host_is_now_waits_for_that(names, serve
 
 
 async def test_a_question_that_is_lost_is_asked_again(names, servers, monkeypatch) -> None:
-    monkeypatch.setattr(host_names, "ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(host_names, "SECOND_LOOKUP_S", 0.01)
     found, *_ = await asyncio.gather(
         names.addresses("other"),
         servers.answer(2, "10.0.0.7"),  # 1 gets no answer
@@ -112,7 +112,7 @@ async def test_a_question_that_is_lost_is_asked_again(names, servers, monkeypatc
 
 
 async def test_the_last_lookup_that_finds_nothing_tells_why(servers, monkeypatch) -> None:
-    monkeypatch.setattr(host_names, "ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(host_names, "SECOND_LOOKUP_S", 0.01)
     asking = asyncio.ensure_future(HostNames(servers).addresses("peer"))
     await servers.asked_for(host_names.LOOKUPS_MAX - 1)
     for number in range(host_names.LOOKUPS_MAX):

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.log.copying import Extent, goes_on
+from logfleet.log.copying import Extent, is_prefix
 from logfleet.log.epochs import EpochStart, LeaderEpochs
 
 
@@ -29,4 +29,4 @@ LOG = extent(10, 100, (1, 0), (4, 50))
     ],
 )
 def test_a_copy_goes_on_where_it_is_a_part_of_the_log(copy, log, was_cut, expected) -> None:
-    assert goes_on(copy, log, was_cut=was_cut) is expected
+    assert is_prefix(copy, log, was_cut=was_cut) is expected

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from logfleet.net.connection import (
-    SMALL_ANSWER_BYTES_MAX,
     SMALL_FRAME_BYTES_MAX,
+    SMALL_RESPONSE_BYTES_MAX,
     UNSENT_BYTES_MAX,
     WRITE_PAUSED,
     Answer,
@@ -102,7 +102,7 @@ async def test_small_answers_to_requests_that_came_together_go_out_together(
 async def test_what_is_answered_otherwise_comes_behind_the_answers_before_it(
     tmp_path: Path, sent: list[int]
 ) -> None:
-    large = SMALL_ANSWER_BYTES_MAX
+    large = SMALL_RESPONSE_BYTES_MAX
     asked = [
         b"\0\1one",
         b"\0\1B" + struct.pack(">i", large),

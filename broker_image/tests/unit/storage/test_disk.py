@@ -17,12 +17,12 @@ from logfleet.storage.disk import (
     CALM_S,
     HOLD_S_MAX,
     HOLD_S_MIN,
+    REPORT_S,
     REST_BYTES_MAX,
     SLOW_S,
-    TELL_S,
     Disk,
     DiskBusy,
-    SparedFile,
+    DiskFile,
 )
 from logfleet.storage.open_files import OpenFiles
 
@@ -204,7 +204,7 @@ async def test_a_stall_as_the_loop_begins_to_write_again_is_not_waited_for(
     slow.gate.clear()
     slow.stuck = "b.log"
     written: list[str] = []
-    slow.takes_s = 2 * TELL_S
+    slow.takes_s = 2 * REPORT_S
     for name in ("a", "b", "c"):
         directory.file(f"{name}.log").pwrite(b"data", 0)
         directory.disk.when_written(partial(written.append, name))
@@ -240,7 +240,7 @@ async def test_what_is_written_by_who_hears_of_the_rest_is_not_overtaken(
 ) -> None:
     directory.hold_up()
     clock.seconds += 2 * HOLD_S_MIN
-    slow.takes_s = 2 * TELL_S
+    slow.takes_s = 2 * REPORT_S
     slow.gate.clear()
     slow.stuck = "b.log"
     rest = directory.file("b.log")
@@ -292,7 +292,7 @@ async def test_of_a_slow_batch_each_part_is_acknowledged_once_it_is_written(
     directory, slow
 ) -> None:
     directory.hold_up()
-    slow.takes_s = 2 * TELL_S
+    slow.takes_s = 2 * REPORT_S
     slow.gate.clear()
     slow.stuck = "b"
     written: list[str] = []
@@ -365,7 +365,7 @@ async def test_other_open_files_of_the_same_disk_see_what_waits(directory, slow)
     slow.gate.clear()
     directory.file().pwrite(b"waits", 0)
     beside = directory.open_files.beside(4).get(directory.file().path)
-    assert isinstance(beside, SparedFile)
+    assert isinstance(beside, DiskFile)
     assert beside.pread(5, 0) == b"waits"
     slow.gate.set()
 
@@ -404,7 +404,7 @@ async def test_what_waits_for_a_file_is_not_for_the_next_of_its_name(directory, 
 
 
 async def test_a_write_that_finds_no_room_waits_for_it(directory, slow, monkeypatch, until) -> None:
-    monkeypatch.setattr(module, "AGAIN_S", 0.001)
+    monkeypatch.setattr(module, "RETRY_S", 0.001)
     directory.hold_up()
     slow.errors = [errno.ENOSPC, errno.ENOSPC]
     file = directory.file()

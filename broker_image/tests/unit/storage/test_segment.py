@@ -101,7 +101,7 @@ def test_where_a_reader_goes_on_is_known_until_it_is_cut_off(directory):
     fill(segment, 200)
     positions = {header.base_offset: position for position, header in segment.headers()}
     for position in positions.values():
-        segment.note_resumption(position)
+        segment.add_resumption(position)
     with pytest.raises(FileNotFoundError):  # the first ones were forgotten for later ones
         move_away(segment, lambda: segment.position_of(102))
     last = 100 + 2 * 199

@@ -54,7 +54,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """The member did not respond, or cannot now. Whether it carried out the request is unknown."""
 
 
@@ -126,7 +126,7 @@ class EtcdMember:
         self.lease = stubs.LeaseStub(self.channel)
 
     async def connected(self) -> None:
-        """Raises NoAnswer if no connection is made within RPC_TIMEOUT_S."""
+        """Raises NoResponse if no connection is made within RPC_TIMEOUT_S."""
         try:
             async with asyncio.timeout(RPC_TIMEOUT_S):
                 while (state := self.channel.get_state(True)) is not grpc.ChannelConnectivity.READY:
@@ -134,10 +134,10 @@ class EtcdMember:
                         grpc.ChannelConnectivity.TRANSIENT_FAILURE,
                         grpc.ChannelConnectivity.SHUTDOWN,
                     }:
-                        raise NoAnswer(f"{self.target}: no connection")
+                        raise NoResponse(f"{self.target}: no connection")
                     await self.channel.wait_for_state_change(state)
         except TimeoutError:
-            raise NoAnswer(f"{self.target}: no connection") from None
+            raise NoResponse(f"{self.target}: no connection") from None
 
 
 class Members:
@@ -172,7 +172,7 @@ class Members:
         """The response of the first member that gives one. For requests that may be repeated.
 
         call: picks the stub's method, as in `lambda member: member.kv.Range`. Raises
-        StoreUnavailable after `patience_s` (PATIENCE_S), and what `ask` raises except NoAnswer.
+        StoreUnavailable after `patience_s` (PATIENCE_S), and what `ask` raises except NoResponse.
         """
         give_up_s = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
         attempts = 0
@@ -180,7 +180,7 @@ class Members:
             member = self.current
             try:
                 return await self.ask(member, call, request)
-            except NoAnswer as error:
+            except NoResponse as error:
                 self.rotate(member)
                 if time.monotonic() >= give_up_s:
                     raise StoreUnavailable(f"etcd: {error}") from error
@@ -203,7 +203,7 @@ class Members:
             try:
                 await self._unless_closed(member.connected())
                 break
-            except NoAnswer as error:
+            except NoResponse as error:
                 self.rotate(member)
                 if time.monotonic() >= give_up_s:
                     raise StoreUnavailable(f"etcd: {error}") from error
@@ -212,21 +212,21 @@ class Members:
                 await self.pause(ROUND_PAUSE_S)
         try:
             return await self.ask(member, call, request)
-        except NoAnswer as error:
+        except NoResponse as error:
             self.rotate(member)
             raise UnknownOutcome(f"etcd: {error}") from error
 
     async def ask(
         self, member: EtcdMember, call: Callable[[EtcdMember], Any], request: object
     ) -> Any:
-        """One attempt at one member. Raises NoAnswer, Compacted, LeaseNotFound, StoreRefused."""
+        """One attempt at one member. Raises NoResponse, Compacted, LeaseNotFound, StoreRefused."""
         self._check_open()
         try:
             return await self._unless_closed(call(member)(request, timeout=RPC_TIMEOUT_S))
         except grpc.aio.AioRpcError as error:
             if _is_full(error):
                 log.critical("etcd_database_full", member=member.target, hint=MAKING_ROOM)
-            raise meaning(error, member.target) from error
+            raise translate_error(error, member.target) from error
 
     async def pause(self, seconds: float) -> None:
         """Return after that time, or sooner at `close`."""
@@ -274,11 +274,11 @@ def _is_full(error: grpc.RpcError) -> bool:
     )
 
 
-def meaning(error: grpc.RpcError, target: str) -> Exception:
+def translate_error(error: grpc.RpcError, target: str) -> Exception:
     """Translate an error of gRPC (texts: etcd's api/v3rpc/rpctypes/error.go)."""
     code, text = error.code(), f"{target}: {error.details() or error.code().name.lower()}"
     if code in _CANNOT_NOW or _is_full(error):
-        return NoAnswer(text)
+        return NoResponse(text)
     if code is grpc.StatusCode.NOT_FOUND and "lease" in text:
         return LeaseNotFound(text)
     if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in text:

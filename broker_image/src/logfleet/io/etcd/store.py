@@ -79,12 +79,12 @@ class EtcdStore:
 
         Raises StoreReplaced if its revision is older than one that was seen before the request.
         """
-        known = self._newest_revision
+        newest = self._newest_revision
         response = await self._members.repeat(lambda member: member.kv.Range, request)
         self._check_header(response.header)
-        if response.header.revision < known:
+        if response.header.revision < newest:
             raise StoreReplaced(
-                f"etcd is at revision {response.header.revision}, it was at {known}"
+                f"etcd is at revision {response.header.revision}, it was at {newest}"
             )
         return response
 

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from logfleet.io.etcd.endpoints import Compacted, EtcdMember, Members, NoAnswer, meaning
+from logfleet.io.etcd.endpoints import Compacted, EtcdMember, Members, NoResponse, translate_error
 from logfleet.io.etcd.messages import Codec
 from logfleet.io.etcd.shim import rpc
 from logfleet.metadata.store import Snapshot, StoreRefused, StoreUnavailable, WatchBatch
@@ -67,7 +67,7 @@ async def follow(
                         yield WatchBatch(position, ())
         except Compacted:
             position = None
-        except (NoAnswer, StoreUnavailable):
+        except (NoResponse, StoreUnavailable):
             members.rotate(member)
             await members.pause(backoff_s)
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
@@ -78,7 +78,7 @@ async def _responses(
 ) -> AsyncGenerator[Any, None]:
     """One stream's responses.
 
-    Ends with NoAnswer, Compacted, StoreRefused or StoreUnavailable (closed).
+    Ends with NoResponse, Compacted, StoreRefused or StoreUnavailable (closed).
     """
     # Without this a member that is cut off from its leader would keep the stream open and silent.
     call = member.watch.Watch(metadata=(("hasleader", "true"),))
@@ -88,14 +88,14 @@ async def _responses(
         while True:
             response = await _read(members, member, call, probe)
             if response is grpc.aio.EOF:
-                raise NoAnswer(f"{member.target}: the watch ended")
+                raise NoResponse(f"{member.target}: the watch ended")
             if response.canceled:
                 raise _why_canceled(response, member.target)
             yield response
     except grpc.aio.AioRpcError as error:
-        raise meaning(error, member.target) from error
+        raise translate_error(error, member.target) from error
     except asyncio.InvalidStateError as error:  # writing to a call that has already failed
-        raise NoAnswer(f"{member.target}: {error}") from error
+        raise NoResponse(f"{member.target}: {error}") from error
     finally:
         call.cancel()
 
@@ -103,7 +103,7 @@ async def _responses(
 async def _read(members: Members, member: EtcdMember, call: Any, probe: Any) -> Any:
     """The stream's next message, or EOF.
 
-    Raises NoAnswer if the member does not respond to a probe.
+    Raises NoResponse if the member does not respond to a probe.
     """
     read = asyncio.ensure_future(call.read())
     try:
@@ -129,4 +129,4 @@ def _why_canceled(response: Any, target: str) -> Exception:
         return Compacted(f"{target}: compacted to {response.compact_revision}")
     if "permission denied" in response.cancel_reason or "auth" in response.cancel_reason:
         return StoreRefused(f"etcd: {target}: {response.cancel_reason}")
-    return NoAnswer(f"{target}: watch canceled: {response.cancel_reason}")
+    return NoResponse(f"{target}: watch canceled: {response.cancel_reason}")

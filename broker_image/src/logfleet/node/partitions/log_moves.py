@@ -22,7 +22,7 @@ from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir, absolute
 from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.moves.log_move import LogMove, NotMoved, Tools
+from logfleet.storage.moves.log_move import LogMove, NotMoved, MoveTools
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import ErrorCode
 
@@ -57,7 +57,7 @@ class LogMoves:
         self._log_dirs = log_dirs
         self._disk_space = disk_space
         self._on_disk_failure = on_disk_failure
-        self._tools = Tools(
+        self._tools = MoveTools(
             log_dirs,
             flusher,
             checkpointer,

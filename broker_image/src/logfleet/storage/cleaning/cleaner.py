@@ -171,7 +171,7 @@ class Cleaner:
     async def _begin_round(self, settings: CleanerSettings) -> bool:
         """Begin to compact the dirtiest log that is due; False if none is."""
         self.stats.last_run = time.monotonic()
-        self._forget_what_is_gone()
+        self._drop_removed_logs()
         ratio_max, overdue_max = 0.0, 0
         best: tuple[Cleanable, CompactedReplica] | None = None
         for partition in self._table:
@@ -218,7 +218,7 @@ class Cleaner:
             room_bytes > 0 and all(each.log_dir is not log_dir for each in self._rounds.values())
         )
 
-    def _forget_what_is_gone(self) -> None:
+    def _drop_removed_logs(self) -> None:
         if self.uncleanable or self._failures:
             present = {each for log_dir in self._log_dirs for each in log_dir.logs.values()}
             self.uncleanable = {p: why for p, why in self.uncleanable.items() if p in present}

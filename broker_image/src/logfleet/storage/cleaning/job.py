@@ -4,7 +4,7 @@ from logfleet.control.cleaner_settings import CleanerSettings
 from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable
 from logfleet.records.batch import NO_TIMESTAMP
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX
-from logfleet.storage.cleaning.round import NOT_KNOWN, CleaningJob
+from logfleet.storage.cleaning.round import UNKNOWN, CleaningJob
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.segment import Segment
 
@@ -84,7 +84,7 @@ def _producers(partition_log: PartitionLog, end_offset: int) -> dict[int, int]:
     """
     last_offsets = dict(partition_log.producers.states.last_offsets())
     return {
-        producer_id: offset if offset < end_offset else NOT_KNOWN
+        producer_id: offset if offset < end_offset else UNKNOWN
         for producer_id, offset in last_offsets.items()
         if offset < end_offset or offset >= partition_log.checkpointed_point
     }

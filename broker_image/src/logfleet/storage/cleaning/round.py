@@ -30,14 +30,14 @@ WRITE_BYTES: Final = 1 << 20
 
 OPEN_FILES_MAX: Final = 16
 
-NOT_KNOWN: Final = -1
+UNKNOWN: Final = -1
 
 
 class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
     """The task of a round.
 
     segments: (base offset, size) of all below first_uncleanable, where the last of them ends.
-    producers: as in CleaningRules; NOT_KNOWN for one whose last durable batch has to be searched
+    producers: as in CleaningRules; UNKNOWN for one whose last durable batch has to be searched
     for. map_bytes_max and load_factor: of the map of keys. room_bytes: disk space that all new
     segments may take, None for no limit. bytes_per_second: limit of reads and writes together,
     enforced by `program`. Sizes in bytes, times in ms.
@@ -172,20 +172,20 @@ class Cleaning:
             for header, batch in self._batches(source):
                 if header.last_offset < first_dirty:
                     continue
-                if not self._note_keys(header, batch):
+                if not self._map_keys(header, batch):
                     if mapped_end == first_dirty:
                         raise Uncleanable(
                             f"the batch at {header.base_offset} has more keys than the "
                             f"{self._map.capacity} that log.cleaner.dedupe.buffer.size has room for"
                         )
                     return mapped_end
-                if self._job.producers.get(header.producer_id) == NOT_KNOWN:
+                if self._job.producers.get(header.producer_id) == UNKNOWN:
                     self._producers[header.producer_id] = header.last_offset
                 mapped_end = header.next_offset
             mapped_end = source.end_offset
         return mapped_end
 
-    def _note_keys(self, header: BatchHeader, batch: bytes) -> bool:
+    def _map_keys(self, header: BatchHeader, batch: bytes) -> bool:
         """Record the keys of a batch; False if the map is full."""
         first_dirty, base_offset, put = self._job.first_dirty, header.base_offset, self._map.put
         payload = read_payload(batch, header, self._job.decompressed_bytes_max)

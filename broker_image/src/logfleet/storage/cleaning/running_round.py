@@ -84,11 +84,11 @@ class RunningRound:
                     await swaps.put_in_place(event, now_ms())
                     continue
                 if isinstance(event, Cleaned):
-                    self._note_clean(event.end_offset)
+                    self._record_clean(event.end_offset)
                 return event
         raise AssertionError("the last event is Cleaned or NotCleaned")
 
-    def _note_clean(self, end_offset: int) -> None:
+    def _record_clean(self, end_offset: int) -> None:
         self._check_present()
         if self.log.truncations != self._truncations:
             raise Aborted("it was truncated")

@@ -56,7 +56,7 @@ class IncomingLogs:
         named = {parse_partition_directory(name): origin for name, origin in found.items()}
         return {name: origin for name, origin in named.items() if name is not None}
 
-    def note_origin(self, partition: TopicPartition, directory_id: str | None) -> None:
+    def record_origin(self, partition: TopicPartition, directory_id: str | None) -> None:
         """Record durably where the partition's log comes from; None: nothing is left there.
 
         Blocks. Raises OSError.

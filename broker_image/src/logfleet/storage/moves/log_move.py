@@ -19,7 +19,7 @@ import msgspec
 
 from logfleet.io.clock import now_ms
 from logfleet.io.descriptors import TRY_AGAIN_S
-from logfleet.log.copying import Extent, goes_on
+from logfleet.log.copying import Extent, is_prefix
 from logfleet.log.epochs import EpochStart, LeaderEpochs
 from logfleet.records.batch import parse_header
 from logfleet.records.errors import RecordsError
@@ -49,7 +49,7 @@ class NotMoved(Exception):
     """The log stays where it is. The text says why."""
 
 
-class Tools(msgspec.Struct, frozen=True):
+class MoveTools(msgspec.Struct, frozen=True):
     """What moves need of the broker.
 
     copied: called with the number of bytes copied; wait_ms: pause that the throttle asks for.
@@ -65,7 +65,7 @@ class Tools(msgspec.Struct, frozen=True):
     is_full: Callable[[str], bool]
 
 
-class _Promised(msgspec.Struct, frozen=True):
+class _Prepared(msgspec.Struct, frozen=True):
     """State of the copy that was made durable.
 
     If it still matches the log, the copy may replace it.
@@ -86,7 +86,7 @@ class LogMove:
         self,
         partition_log: PartitionLog,
         target: LogDir,
-        tools: Tools,
+        tools: MoveTools,
         is_wanted: Callable[[], bool],
     ) -> None:
         self._log = partition_log
@@ -119,7 +119,7 @@ class LogMove:
     async def _move(self) -> None:
         assert self._source is not None, "checked by _require_wanted"
         # the log's own origin in the source directory must not apply to its next life there
-        await self._note_origin(self._source, None)
+        await self._record_origin(self._source, None)
         if await self._on_target(self._target.incoming.is_taken, self._name):
             raise NotMoved(f"{self._target.path}/{self._name} is there already")
         while True:
@@ -135,7 +135,7 @@ class LogMove:
             )
         except OSError as error:
             raise LogDirError(self._source, error) from error
-        await self._note_origin(self._target, None)
+        await self._record_origin(self._target, None)
 
     # Copying
 
@@ -147,7 +147,7 @@ class LogMove:
         while True:
             self._require_wanted()
             copy = self._copy
-            if copy is None or not self._goes_on(copy):
+            if copy is None or not self._is_prefix(copy):
                 await self._begin()
             elif self._has_enough(copy):
                 return copy
@@ -156,9 +156,9 @@ class LogMove:
             else:
                 await asyncio.sleep(min(wait_ms, THROTTLED_MS_MAX) / 1000)
 
-    def _goes_on(self, copy: PartitionLog) -> bool:
+    def _is_prefix(self, copy: PartitionLog) -> bool:
         partition_log = self._log
-        is_part = goes_on(
+        is_part = is_prefix(
             _extent(copy),
             _extent(partition_log),
             was_cut=partition_log.truncations != self._truncations,
@@ -242,9 +242,9 @@ class LogMove:
         False if the log has changed otherwise than by appends meanwhile, or a disk is slow.
         """
         async with self._tools.flusher.holding(self._log):
-            promised = await self._promise(source)
+            prepared = await self._prepare(source)
             copy = await self._catch_up(is_held=True)
-            if not self._is_kept(promised, copy):
+            if not self._still_matches(prepared, copy):
                 return False
             # no await from here to the rename
             while isinstance(piece := self._log.read(copy.log_end_offset, LAST_BYTES), FileSlice):
@@ -261,7 +261,7 @@ class LogMove:
             await self._on_target(self._target.make_names_durable)
         return True
 
-    async def _promise(self, source: LogDir) -> _Promised:
+    async def _prepare(self, source: LogDir) -> _Prepared:
         """Make everything durable that a start needs to use the copy as the log.
 
         The log is held: nobody flushes it meanwhile.
@@ -274,14 +274,14 @@ class LogMove:
         copy.epochs = LeaderEpochs(partition_log.epochs.entries)
         copy.delete_records_before(min(partition_log.log_start_offset, copy.log_end_offset))
         copy.first_dirty_offset = partition_log.first_dirty_offset
-        promised = _Promised(copy, copy.log_start_offset, copy.epochs.entries)
+        prepared = _Prepared(copy, copy.log_start_offset, copy.epochs.entries)
         await self._flush(copy)
         try:
             await self._tools.checkpointer.write(self._target, self._tools.high_watermark_of)
         except OSError as error:
             raise LogDirError(self._target, error) from error
-        await self._note_origin(self._target, source.identity.directory_id)
-        return promised
+        await self._record_origin(self._target, source.identity.directory_id)
+        return prepared
 
     def _skip(self, copy: PartitionLog) -> None:
         """Move the copy's end to the log's: compaction removed all batches in between."""
@@ -290,20 +290,20 @@ class LogMove:
         except OSError as error:
             raise LogDirError(self._target, error) from error
 
-    def _is_kept(self, promised: _Promised, copy: PartitionLog) -> bool:
+    def _still_matches(self, prepared: _Prepared, copy: PartitionLog) -> bool:
         partition_log = self._log
         return (
-            promised.copy is copy
-            and promised.log_start_offset == partition_log.log_start_offset
-            and promised.epochs == partition_log.epochs.entries
+            prepared.copy is copy
+            and prepared.log_start_offset == partition_log.log_start_offset
+            and prepared.epochs == partition_log.epochs.entries
             and copy.recovery_point >= partition_log.recovery_point
             and _is_written(copy)
             and _is_written(partition_log)
         )
 
-    async def _note_origin(self, log_dir: LogDir, directory_id: str | None) -> None:
+    async def _record_origin(self, log_dir: LogDir, directory_id: str | None) -> None:
         try:
-            await self._tools.flusher.run(log_dir.incoming.note_origin, self._name, directory_id)
+            await self._tools.flusher.run(log_dir.incoming.record_origin, self._name, directory_id)
         except OSError as error:
             raise LogDirError(log_dir, error) from error
 

@@ -224,7 +224,7 @@ async def test_the_first_deadline_is_counted_from_when_the_lease_was_asked_for(
     assert lease.deadline_s == slow_etcd.began_s + 60
 
 
-class NoAnswer(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types
+class NoResponse(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(details)
         self._said = code, details
@@ -239,15 +239,15 @@ class NoAnswer(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types
 @pytest.mark.parametrize(
     "error, stays_connected",
     [
-        (NoAnswer(grpc.StatusCode.UNAVAILABLE, "etcdserver: leader changed"), True),
-        (NoAnswer(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"), True),
-        (NoAnswer(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses"), False),
-        (NoAnswer(grpc.StatusCode.UNAVAILABLE, "DNS resolution failed"), False),
+        (NoResponse(grpc.StatusCode.UNAVAILABLE, "etcdserver: leader changed"), True),
+        (NoResponse(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"), True),
+        (NoResponse(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses"), False),
+        (NoResponse(grpc.StatusCode.UNAVAILABLE, "DNS resolution failed"), False),
     ],
     ids=str,
 )
 async def test_a_channel_goes_with_its_connection_and_a_member_that_answers_nobody_keeps_it(
-    error: NoAnswer,
+    error: NoResponse,
     *,
     stays_connected: bool,
     monkeypatch: pytest.MonkeyPatch,
