@@ -68,7 +68,7 @@ class ChildProcess:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
 
-    def last_words(self) -> str:
+    def output_tail(self) -> str:
         """The end of its output since its start."""
         with self.log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)

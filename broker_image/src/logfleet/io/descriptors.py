@@ -35,7 +35,7 @@ class Descriptors(msgspec.Struct, frozen=True):
     connections: int
 
 
-def shared_out(limit: int) -> Descriptors:
+def shares_of(limit: int) -> Descriptors:
     """Divide the descriptors. limit: from getrlimit(2).
 
     A quarter of open_files is added for files that are in use after the cache has dropped them.
@@ -49,7 +49,7 @@ def shared_out(limit: int) -> Descriptors:
 
 def own() -> Descriptors:
     """The shares of this process."""
-    return shared_out(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return shares_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def raise_limit() -> str | None:

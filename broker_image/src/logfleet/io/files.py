@@ -22,7 +22,7 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from logfleet.io.file_life import life_of
+from logfleet.io.file_identity import file_identity
 
 log = structlog.get_logger(__name__)
 
@@ -132,7 +132,7 @@ class Files(Protocol):
         """Space on the file system that holds `path`."""
         ...
 
-    def life_of(self, path: str) -> str | None:
+    def file_identity(self, path: str) -> str | None:
         """An identity of the file in this mount and boot; None if mounts cannot be told apart."""
         ...
 
@@ -305,8 +305,8 @@ class PosixFiles:
         volume = os.statvfs(path)
         return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
-    def life_of(self, path: str) -> str | None:
-        return life_of(path)
+    def file_identity(self, path: str) -> str | None:
+        return file_identity(path)
 
     def lock(self, path: str, holder: str) -> Lock:
         return _OpenFileLock(path, holder)

@@ -17,7 +17,7 @@ from structlog.typing import Processor
 
 # Lines waiting to be written; at 200 bytes each this is about 2 MB.
 QUEUED_LINES_MAX = 10_000
-SELDOM_S: Final = 10.0
+PERIOD_S: Final = 10.0
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
@@ -36,15 +36,15 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
             structlog.get_logger(__name__).warning("log_lines_dropped", count=dropped)
 
 
-class Seldom:
+class LogLimiter:
     """Limits the log lines of a frequent event to one per `period_s`."""
 
-    def __init__(self, period_s: float = SELDOM_S) -> None:
+    def __init__(self, period_s: float = PERIOD_S) -> None:
         self._period_s = period_s
         self._next = 0.0
         self._count = 0
 
-    def happened(self) -> int:
+    def count_event(self) -> int:
         """Count the event.
 
         Returns the count since the last log line if it is time for one, else 0.

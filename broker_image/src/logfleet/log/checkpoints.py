@@ -91,17 +91,17 @@ def parse_clean_shutdown(data: bytes) -> int | None:
 class Running(msgspec.Struct, frozen=True):
     """The content of the running file.
 
-    life: identifies a file of the directory, see `Files.life_of`. broker_epoch: of the last
+    identity: of a file of the directory, see `Files.file_identity`. broker_epoch: of the last
     registration that the controller made active.
     """
 
-    life: str
+    identity: str = msgspec.field(name="life")
     broker_epoch: int = msgspec.field(name="brokerEpoch")
 
 
-def format_running(life: str, broker_epoch: int) -> bytes:
+def format_running(identity: str, broker_epoch: int) -> bytes:
     """The content that `parse_running` reads."""
-    return msgspec.json.encode(Running(life, broker_epoch))
+    return msgspec.json.encode(Running(identity, broker_epoch))
 
 
 def parse_running(data: bytes) -> Running | None:

@@ -26,8 +26,8 @@ import structlog
 from logfleet.io.clock import boot_s
 from logfleet.net.file_sender import FileSender, Part, read_inline
 from logfleet.net.frame_buffers import FrameBuffers
+from logfleet.net.other_protocols import refused_size
 from logfleet.net.peer import PARKED, Parked, Peer
-from logfleet.net.strangers import refused_size
 from logfleet.net.turns import Turns
 from logfleet.telemetry.histogram import Histogram
 
@@ -66,7 +66,7 @@ _PRODUCE_KEY = b"\0\0"
 # A service's result for a frame: the encoded response with its length, whole or in parts, some of
 # which may be slices of files; None if the request gets no response; an awaitable of one of these;
 # or PARKED if the service calls `Peer.answer` later.
-Answer: TypeAlias = bytes | list[Part] | None
+Encoded: TypeAlias = bytes | list[Part] | None
 
 
 class CloseConnection(Exception):
@@ -84,7 +84,7 @@ class CloseConnection(Exception):
 class Service(Protocol):
     """Handles the requests of a listener's connections (`logfleet.node.dispatch`)."""
 
-    def __call__(self, peer: Peer, frame: memoryview, /) -> Answer | Awaitable[Answer] | Parked:
+    def __call__(self, peer: Peer, frame: memoryview, /) -> Encoded | Awaitable[Encoded] | Parked:
         """Answer one request.
 
         Raises `CloseConnection`; an awaitable that it returns may raise it, too. A Produce
@@ -377,9 +377,9 @@ class Connection(asyncio.BufferedProtocol):
             self._send_parts(answer)
         elif answer is not None:
             self._in_progress = True
-            self._owner.supervise(self._serve_later(cast("Awaitable[Answer]", answer)))
+            self._owner.supervise(self._serve_later(cast("Awaitable[Encoded]", answer)))
 
-    async def _serve_later(self, work: Awaitable[Answer]) -> None:
+    async def _serve_later(self, work: Awaitable[Encoded]) -> None:
         try:
             answer = await work
         except CloseConnection as reason:
@@ -387,7 +387,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.peer.answer(answer)
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: Encoded) -> None:
         """Send the response of the request in progress and serve the next one.
 
         The connection must not be lost.

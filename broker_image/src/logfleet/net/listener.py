@@ -14,7 +14,7 @@ import structlog
 from logfleet.control.connection_limits import connection_limits
 from logfleet.control.quotas import address_of
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.io.logging import Seldom
+from logfleet.io.logging import LogLimiter
 from logfleet.net.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.sockets import bind_tcp, prepare_accepted
@@ -76,7 +76,7 @@ class Listener:
         self.now = 0.0
         self.quotas = quotas or unlimited(name)
         self.accepted = self.refused = 0
-        self._impossible = Seldom()
+        self._impossible = LogLimiter()
         self.closed_by = dict.fromkeys(REASONS, 0)
         self.send_time = Histogram()
         self.waited_s = 0.0
@@ -181,7 +181,7 @@ class Listener:
         address = _address(host)
         if not self.quotas.is_possible(self.name):
             self.refused += 1
-            if count := self._impossible.happened():
+            if count := self._impossible.count_event():
                 log.warning(
                     "connections_refused",
                     listener=self.name,

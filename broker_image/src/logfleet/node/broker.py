@@ -81,7 +81,7 @@ from logfleet.storage.disk_failure import DiskFailure
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDirRefused
-from logfleet.storage.log_dirs import LogDirs, look_at
+from logfleet.storage.log_dirs import LogDirs, inspect_directories
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions
@@ -245,7 +245,7 @@ class Broker:
             self._stack.callback(stop)
         await self._observation.start(self._stack)
         addresses = await self._bind()
-        on_disk = look_at(self._files, self.config.log_dirs, self.node_id)
+        on_disk = inspect_directories(self._files, self.config.log_dirs, self.node_id)
         refuse_data_without_store(self.config, on_disk)
         self.store = await open_store(self.config, self._timer)
         self._stack.push_async_callback(self.store.close)

@@ -40,12 +40,12 @@ class Disks:
         opened = self._log_dirs.open_each(self._config.log_dirs, cluster_id, self._config.node_id)
         for log_dir in opened:
             stack.push_async_callback(self._close, log_dir)
-            await self._disk_space.look(log_dir.path)
+            await self._disk_space.check(log_dir.path)
 
     async def settle(self, broker_epoch: int) -> None:
         """The registration of this epoch is active; the next start finds it in the directories."""
         self._log_dirs.settle(broker_epoch)
-        await self._flusher.run(self._log_dirs.note_running)
+        await self._flusher.run(self._log_dirs.record_running)
 
     def remember(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """These are checkpointed when the directories are closed: nothing is committed any more."""

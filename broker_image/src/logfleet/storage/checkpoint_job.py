@@ -35,9 +35,7 @@ class CheckpointJob:
         self._written = written
         self._lines: dict[str, list[str]] = {name: [] for name in names}
 
-    def note(
-        self, partition: TopicPartition, log: PartitionLog, high_watermark: int | None
-    ) -> None:
+    def add(self, partition: TopicPartition, log: PartitionLog, high_watermark: int | None) -> None:
         """Add the lines of one log.
 
         The log start is left out if it is 0. It is written even if it is a segment's base offset: a

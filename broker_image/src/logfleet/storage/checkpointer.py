@@ -117,7 +117,7 @@ class Checkpointer:
         A log that leaves meanwhile counts as departed.
         """
         for partition in {**log_dir.logs, **log_dir.incoming.futures}:
-            log_dir.note(job, partition, high_watermark_of(partition))
+            log_dir.add_to_checkpoint(job, partition, high_watermark_of(partition))
             await self._slices.breathe()
         await self._flusher.run(job.run, self._files)
 

@@ -49,7 +49,7 @@ RETRY_S: Final = 0.5
 """Pause before a write that found no room is retried: it cannot be dropped, as its records have
 offsets."""
 
-Failed = Callable[[str, OSError], None]
+OnWriteFailed = Callable[[str, OSError], None]
 """Called on the loop with the path of the file that could not be written."""
 
 
@@ -81,7 +81,8 @@ class _Write:
 class Disk:
     """is_held_up: the thread writes instead of the loop; only the loop changes it.
 
-    on_failure: see Failed. After an error that is not a shortage nothing is written any more.
+    on_failure: see OnWriteFailed. After an error that is not a shortage nothing is written any
+    more.
     """
 
     __slots__ = (
@@ -103,7 +104,7 @@ class Disk:
         "path",
     )
 
-    def __init__(self, path: str, on_failure: Failed) -> None:
+    def __init__(self, path: str, on_failure: OnWriteFailed) -> None:
         self.path = path
         self.on_failure = on_failure
         self.is_held_up = False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from logfleet.io.files import is_out_of_descriptors, is_out_of_space
-from logfleet.io.logging import Seldom
+from logfleet.io.logging import LogLimiter
 from logfleet.log.names import TopicPartition
 from logfleet.storage.disk import DiskBusy
 from logfleet.storage.disk_space import DiskSpace
@@ -21,7 +21,7 @@ from logfleet.storage.partition_log import PartitionLog
 
 log = structlog.get_logger(__name__)
 
-Failed = Callable[[TopicPartition, OSError], None]
+OnDiskFailure = Callable[[TopicPartition, OSError], None]
 """Called when an operation on the disk failed for a partition's log; in a broker it is a
 DiskFailure."""
 
@@ -44,17 +44,17 @@ class DiskFailure:
         self._disk_space = disk_space
         self._take_offline = take_offline
         self._fail = fail
-        self._out_of_descriptors = Seldom()
-        self._busy = Seldom()
+        self._out_of_descriptors = LogLimiter()
+        self._busy = LogLimiter()
 
     def __call__(self, name: TopicPartition, error: OSError) -> None:
         """An operation on the disk failed for a partition's log."""
         if is_out_of_descriptors(error):
-            if count := self._out_of_descriptors.happened():
+            if count := self._out_of_descriptors.count_event():
                 log.error("out_of_descriptors", error=str(error), count=count)
             return
         if isinstance(error, DiskBusy):
-            if count := self._busy.happened():
+            if count := self._busy.count_event():
                 log.error("disk_busy", path=error.filename, count=count)
             return
         log_dir = self._log_dirs.where_failed(name, error)

@@ -57,9 +57,9 @@ class DiskSpace:
         while True:
             await asyncio.sleep(PERIOD_S)
             for log_dir in self._log_dirs:
-                await self.look(log_dir.path)
+                await self.check(log_dir.path)
 
-    async def look(self, path: str) -> None:
+    async def check(self, path: str) -> None:
         """Measure the space of one directory and act on it.
 
         A disk that cannot be measured is left to others to report.

@@ -49,12 +49,12 @@ from logfleet.log.names import (
     parse_partition_directory,
 )
 from logfleet.storage.checkpoint_job import ALL, CheckpointJob
-from logfleet.storage.last_life import (
-    forget_last_life,
-    forget_running,
+from logfleet.storage.last_run import (
     mark_closed,
-    note_running,
-    read_last_life,
+    read_last_run,
+    remove_run_files,
+    remove_running,
+    write_running,
 )
 from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.moves.incoming import IncomingLogs
@@ -74,10 +74,7 @@ def absolute(path: str) -> str:
 
 
 class LogDirRefused(Exception):
-    """The directory is in use, or another broker's.
-
-    The text is one line that says which and what to do.
-    """
+    """The directory is in use, or another broker's; the text says which and what to do."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -169,7 +166,7 @@ class LogDir:
         self._lock = None if is_locked else self._locked()
         try:
             self.identity = self._identify(cluster_id, node_id)
-            self._last = read_last_life(self._files, path)
+            self._last = read_last_run(self._files, path)
             self.was_clean = self._last.was_clean
             self.broker_epoch = self._last.broker_epoch
             self.lost_nothing = self.broker_epoch is not None
@@ -251,7 +248,7 @@ class LogDir:
         log_starts = self._read_offsets(LOG_STARTS)
         first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
         self._named_before = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
-        forget_last_life(self._files, self.path, self._last)
+        remove_run_files(self._files, self.path, self._last)
         for entry in sorted(self._files.list_directory(self.path), key=lambda entry: entry.name):
             if not entry.is_directory:
                 continue
@@ -294,15 +291,15 @@ class LogDir:
     def settle(self, broker_epoch: int) -> None:
         """The registration of this epoch is active: the cluster no longer counts on what was lost.
 
-        Call `note_running` to make that outlast the process.
+        Call `record_running` to make that outlast the process.
         """
         self.broker_epoch = broker_epoch
         self.lost_nothing = True
 
-    def note_running(self) -> None:
+    def record_running(self) -> None:
         """Let the next start find what `settle` set, even if the process is killed. Blocks."""
         if self.lost_nothing and self.broker_epoch is not None:
-            note_running(self._files, self.path, self.broker_epoch)
+            write_running(self._files, self.path, self.broker_epoch)
 
     def _make_sure(self, log: PartitionLog) -> None:
         """Sync a log whose process was killed while the machine ran on.
@@ -330,17 +327,14 @@ class LogDir:
             self._departures += 1
         self.high_watermarks = {p: o for p, o in self.high_watermarks.items() if p in self.logs}
         self.is_loaded = True
-        self.note_running()
+        self.record_running()
 
     # Partitions that come and go
 
     def create(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Create an empty log. It survives a power loss after its first flush.
-
-        topic_id: Kafka's text form.
-        """
+        """Create an empty log, durable after its first flush. topic_id: Kafka's text form."""
         assert partition not in self.logs, f"{partition} exists"
         self.begun.add(partition)
         directory = f"{self.path}/{partition}"
@@ -351,10 +345,7 @@ class LogDir:
         return created
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """Remove the partition at once, and its bytes after file.delete.delay.ms.
-
-        Raises OSError: then it is still there.
-        """
+        """Remove the log at once, its bytes later. Raises OSError: then it is still there."""
         delay_ms = self.logs[partition].config.file_delete_delay_ms
         path = self._take_out(partition, DELETE_DIRECTORY)
         self._trash.add(Discarded(path, now_ms + delay_ms))
@@ -437,12 +428,12 @@ class LogDir:
     def begin_checkpoint(self, names: Sequence[str] = ALL) -> CheckpointJob:
         """Begin to write checkpoint files.
 
-        `note` each log, after the flushes that moved the recovery points; run the job in a thread;
-        then `complete_checkpoint`.
+        Call `add_to_checkpoint` for each log, after the flushes that moved the recovery points; run
+        the job in a thread; then call `complete_checkpoint`.
         """
         return CheckpointJob(self.path, names, self._written, self._departures)
 
-    def note(
+    def add_to_checkpoint(
         self, job: CheckpointJob, partition: TopicPartition, high_watermark: int | None
     ) -> None:
         """Add the lines of a log, or of the copy that may become it; ignored if it has left.
@@ -454,13 +445,13 @@ class LogDir:
             return
         if high_watermark is not None:
             self.high_watermarks[partition] = high_watermark
-        job.note(partition, log, self.high_watermarks.get(partition))
+        job.add(partition, log, self.high_watermarks.get(partition))
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointJob:
         """The checkpoint files as of now, in one step: for callers that may block the loop."""
         job = self.begin_checkpoint()
         for partition in self.logs:
-            self.note(job, partition, high_watermarks.get(partition))
+            self.add_to_checkpoint(job, partition, high_watermarks.get(partition))
         return job
 
     def complete_checkpoint(self, job: CheckpointJob) -> Iterator[None]:
@@ -493,7 +484,7 @@ class LogDir:
         The next start must not trust what was written. The kernel reports a failed write-back only
         once.
         """
-        forget_running(self._files, self.path)
+        remove_running(self._files, self.path)
         self.abandon()
 
     def abandon(self) -> None:

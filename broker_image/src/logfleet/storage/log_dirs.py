@@ -45,7 +45,7 @@ class OnDisk(msgspec.Struct, frozen=True):
     nameless: Mapping[str, tuple[str, ...]] = {}
 
 
-def look_at(files: Files, paths: Sequence[str], node_id: int) -> OnDisk:
+def inspect_directories(files: Files, paths: Sequence[str], node_id: int) -> OnDisk:
     """Read the identities of the directories. Nothing is changed.
 
     Raises LogDirRefused if a directory is listed twice, is another broker's, has the same identity
@@ -275,16 +275,16 @@ class LogDirs:
     def settle(self, broker_epoch: int) -> None:
         """The registration of this epoch is active: the cluster no longer counts on what was lost.
 
-        Call `note_running` after this.
+        Call `record_running` after this.
         """
         for log_dir in self:
             log_dir.settle(broker_epoch)
         self._is_settled = True
 
-    def note_running(self) -> None:
+    def record_running(self) -> None:
         """Let the next start find what `settle` set, even if the process is killed. Blocks."""
         for log_dir in self:
-            log_dir.note_running()
+            log_dir.record_running()
 
     def dir_of(self, partition: TopicPartition) -> LogDir | None:
         """The directory that holds the partition's log."""

@@ -68,7 +68,9 @@ async def first_record_since(
     return None
 
 
-async def youngest_record(log: PartitionLog, run_in_thread: RunInThread) -> FoundRecord | None:
+async def record_of_largest_timestamp(
+    log: PartitionLog, run_in_thread: RunInThread
+) -> FoundRecord | None:
     """The first record of the log's largest timestamp (KIP-734); None if no record has a timestamp.
 
     Raises OSError. The caller has to check the same as for `first_record_since`.
@@ -89,7 +91,7 @@ async def youngest_record(log: PartitionLog, run_in_thread: RunInThread) -> Foun
             return found
 
 
-async def learn_oldest_times(log: PartitionLog, run_in_thread: RunInThread) -> None:
+async def load_oldest_times(log: PartitionLog, run_in_thread: RunInThread) -> None:
     """Load the times of the segments that `PartitionLog.apply_retention` may remove at once.
 
     Raises OSError. If the log contradicts a time index, all headers of the segment are read: too

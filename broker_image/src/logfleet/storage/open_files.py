@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 from logfleet.io.descriptors import OPEN_FILES_MAX
 from logfleet.io.files import File, Files
-from logfleet.storage.disk import Disk, DiskFile, Failed
+from logfleet.storage.disk import Disk, DiskFile, OnWriteFailed
 
 
 class OpenFiles:
@@ -20,7 +20,7 @@ class OpenFiles:
 
     def __init__(self, files: Files, limit: int = OPEN_FILES_MAX) -> None:
         self.files = files
-        self.on_write_failed: Failed = _no_handler
+        self.on_write_failed: OnWriteFailed = _no_handler
         self._disks: dict[str, Disk] = {}
         self._limit = limit
         self._by_path: OrderedDict[str, File] = OrderedDict()

@@ -37,22 +37,18 @@ class PartitionLog:
     """One partition's log. Ends are exclusive.
 
     The caller knows what is committed, and passes the high watermark where it is needed. topic_id:
-    Kafka's text form, None in a directory without partition.metadata; one that is set then is
-    durable after the next flush. config may be replaced at any time. notes: messages for the
-    operator about how the log was found. has_lost: see LoadedLog. recovered_bytes: how much was
-    read to find its end after a crash. on_start_moved: called when the log start has moved.
-    checkpointed_point: the recovery point that a crash leaves. first_dirty_offset: end of the
-    compacted part. truncations: how often the log was shortened. files: the file system that it is
-    on; disk: of its directory.
+    Kafka's text form, None without partition.metadata; a new one is durable after the next flush.
+    config may be replaced at any time. notes: messages for the operator about how the log was
+    found. has_lost: see LoadedLog. recovered_bytes: read after a crash to find the end.
+    on_start_moved: called when the log start has moved. checkpointed_point: the recovery point that
+    a crash leaves. first_dirty_offset: end of the compacted part. truncations: how often the log
+    was shortened. files: its file system; disk: of its directory.
     """
 
     def __init__(
         self, partition: TopicPartition, open_files: OpenFiles, trash: Trash, request: LoadRequest
     ) -> None:
-        """Open the log in an existing directory, which may be empty; see LoadRequest.
-
-        Raises OSError.
-        """
+        """Open the log in an existing directory; see LoadRequest. Raises OSError."""
         loaded = LogLoader(open_files, trash, request).load()
         self.partition = partition
         self.directory = request.directory
@@ -112,9 +108,9 @@ class PartitionLog:
     ) -> AppendResult | BatchRefusal | NeedsThread:
         """Append one batch at the log's end. It is written, not yet durable nor committed.
 
-        batch: one batch in writable memory, which is changed; or the result of `prepare_fully`.
-        Returns its offsets, or why it was refused, or that it has to be prepared in a thread; in
-        the latter cases nothing has changed.
+        batch: one in writable memory, which is changed, or the result of `prepare_fully`. Returns
+        its offsets, or a refusal, or that a thread has to prepare it; in the latter cases nothing
+        has changed.
         """
         if isinstance(batch, Prepared):
             prepared = batch
@@ -142,11 +138,10 @@ class PartitionLog:
         return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
-        """Append batches as the leader of `leader_epoch` sent them in a Fetch response.
+        """Append batches as the leader of `leader_epoch` sent them; returns how many bytes.
 
-        Returns how many bytes of `records`. See `replicated_batches` for batches that are skipped.
-        Raises CorruptRecords, UnexpectedAppendOffset, DiskBusy: nothing has changed then; OSError:
-        what went into earlier segments stays appended.
+        `replicated_batches` says which are skipped. Raises CorruptRecords, UnexpectedAppendOffset,
+        DiskBusy: nothing has changed; OSError: what went into earlier segments stays appended.
         """
         self.disk.require_room()
         start = end = 0
@@ -183,17 +178,11 @@ class PartitionLog:
 
     @property
     def written_end_offset(self) -> int:
-        """Everything below it is in the files, and lost only if the machine crashes.
-
-        Later batches wait for a disk that is held up (`logfleet.storage.disk`).
-        """
+        """Everything below is in the files (only a machine crash takes it), the rest queued."""
         return self.log_end_offset if self._written_end is None else self._written_end
 
     def _wait_written(self, end_before: int) -> None:
-        """Record that the batches behind `end_before` may be queued for the disk.
-
-        The written end moves once they are written.
-        """
+        """Move the written end once the batches behind `end_before` are written, if queued."""
         if self._written_end is None:
             self._written_end = end_before
         self.disk.when_written(partial(self._written, self.log_end_offset, self.truncations))
@@ -205,10 +194,7 @@ class PartitionLog:
         self._written_end = end_offset if end_offset < self.log_end_offset else None
 
     def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
-        """Roll if this batch must begin a new segment.
-
-        Else compute how much more fits into the present one.
-        """
+        """Roll if this batch must begin a new segment; else compute the room in this one."""
         assert not self._is_truncating
         active = self._active.as_active()
         if should_roll(
@@ -240,10 +226,7 @@ class PartitionLog:
         )
 
     def start_epoch(self, epoch: int) -> None:
-        """This broker leads in `epoch` from now on.
-
-        It may serve once a FlushJob begun after this has run (KAFKA-16541).
-        """
+        """Lead in `epoch`. A FlushJob begun after this must run before serving (KAFKA-16541)."""
         self.epochs.assign(epoch, self.log_end_offset)
 
     # Rolling
@@ -274,10 +257,7 @@ class PartitionLog:
         self._jitter_ms = random.randrange(bound) if bound > 0 else 0
 
     def skip_to(self, offset: int, now_ms: int) -> None:
-        """Continue at `offset`.
-
-        The log that this is a copy of was compacted, and has no batch before it.
-        """
+        """Continue at `offset`: compaction removed all earlier batches of the original log."""
         self.log_end_offset = offset
         self._roll(offset, now_ms)
 
@@ -293,9 +273,9 @@ class PartitionLog:
     ) -> FileSlice | ErrorCode | None:
         """Whole batches of one segment, from the one that holds `offset` up to `end_offset`.
 
-        The first one may begin before `offset`. max_bytes: not exceeded, except by a larger first
-        batch if `at_least_one` (KIP-74). end_offset: exclusive, None for the log's end. None if
-        there is nothing to read; OFFSET_OUT_OF_RANGE outside [log start, log end].
+        max_bytes: not exceeded, except by a larger first batch if `at_least_one` (KIP-74).
+        end_offset: exclusive, None for the log's end. Returns None if there is nothing to read,
+        OFFSET_OUT_OF_RANGE outside [log start, log end].
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -321,11 +301,11 @@ class PartitionLog:
 
     # Shortening
 
-    def begin_truncation(self, offset: int, now_ms: int, *, anew: bool) -> Truncation:
+    def begin_truncation(self, offset: int, now_ms: int, *, empties: bool) -> Truncation:
         """Begin to cut off everything from the batch on that holds `offset`, or all.
 
-        See Truncation; `Truncater` does the work. Until it is completed or abandoned nothing
-        is appended, flushed, swapped or removed. Slices beyond the new end are read short.
+        `Truncater` does the work (see Truncation). Until it ends nothing is appended, flushed,
+        swapped or removed; slices beyond the new end are read short.
         """
         assert not self._unflushed.is_flushing
         assert self._swap is None
@@ -339,16 +319,13 @@ class PartitionLog:
             self.producers.offsets,
             offset=offset,
             log_start_offset=self.log_start_offset,
-            anew=anew,
+            empties=empties,
             interval_bytes=self._config.index_interval_bytes,
             now_ms=now_ms,
         )
 
     def lower(self, end_offset: int) -> bool:
-        """The log will end here: count nothing beyond as durable.
-
-        Returns whether a checkpoint may name a higher offset.
-        """
+        """Lower all marks to `end_offset`. Whether a checkpoint may have a higher one."""
         is_checkpointed = max(self.recovery_point, self.log_start_offset) > end_offset
         self.truncations += 1
         self._unflushed.lowered(end_offset)
@@ -363,7 +340,7 @@ class PartitionLog:
         self._active = done.segments[-1]
         self.producers, self.notes = done.producers, done.notes
         self.log_end_offset = done.end_offset
-        if done.is_anew:
+        if done.is_emptied:
             self.log_start_offset = done.end_offset
             self.epochs = LeaderEpochs()
         self.epochs.truncate_end(done.end_offset)
@@ -379,10 +356,7 @@ class PartitionLog:
             self._wait_written(self._written_end)
 
     def delete_records_before(self, offset: int) -> None:
-        """Move the log start to `offset`, never backwards.
-
-        The segments below go with the next retention.
-        """
+        """Move the log start up to `offset`; the next retention removes segments below."""
         assert offset <= self.log_end_offset
         if offset > self.log_start_offset:
             self.log_start_offset = offset
@@ -390,17 +364,11 @@ class PartitionLog:
             self.on_start_moved()
 
     def follow_log_start(self, leader_start: int, high_watermark: int) -> None:
-        """Follow the leader's log start, but not beyond what is known to be committed.
-
-        Source: UnifiedLog.maybeIncrementLogStartOffset.
-        """
+        """As UnifiedLog.maybeIncrementLogStartOffset: not beyond what is known as committed."""
         self.delete_records_before(min(leader_start, high_watermark))
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> Retention | None:
-        """Do one short step of what `plan_retention` allows.
-
-        Returns what was removed, None if nothing is left to do.
-        """
+        """Do a short step of what `plan_retention` allows; None if nothing is left to remove."""
         if self._swap is not None or self._is_truncating:
             return None
         ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
@@ -438,10 +406,7 @@ class PartitionLog:
     # Compaction
 
     def begin_swap(self, base_offsets: Sequence[int], truncations: int) -> bool:
-        """Reserve these closed segments until the swap ends.
-
-        False if they have changed since that number of truncations.
-        """
+        """Reserve these closed segments; False if they changed since so many truncations."""
         number = segment_number(self._segments, base_offsets[0])
         held = self._segments[number:-1][: len(base_offsets)]
         is_same = [segment.base_offset for segment in held] == list(base_offsets)
@@ -451,10 +416,7 @@ class PartitionLog:
         return True
 
     def complete_swap(self, size: int, now_ms: int) -> None:
-        """Put a promoted segment of `size` bytes in place of the reserved ones.
-
-        After an OSError it may only be called again.
-        """
+        """Put a promoted segment in place of the reserved ones; retry it after an OSError."""
         swap, due_ms = self._swap, now_ms + self._config.file_delete_delay_ms
         assert swap is not None
         if not swap.is_cleared:
@@ -467,10 +429,7 @@ class PartitionLog:
         self._swap = None
 
     def cancel_swap(self) -> None:
-        """Keep the reserved segments in place.
-
-        The new one was not promoted, or was demoted (see segment_swap.demote).
-        """
+        """Keep the reserved segments: the new one was not promoted, or was demoted."""
         self._swap = None
         self._unflushed.renamed()
 
@@ -490,10 +449,7 @@ class PartitionLog:
         return Stored(self.log_end_offset, self.epochs.entries, self.topic_id)
 
     def begin_flush(self) -> FlushJob:
-        """Begin to make the log durable up to its present end.
-
-        Run the job in a thread, then call `complete_flush`.
-        """
+        """Begin a flush up to the present end: run the job, then call `complete_flush`."""
         snapshots = [self.producers.take(self.log_end_offset)] if self.producers.is_due else []
         return self._unflushed.begin(self._to_store(), self._segments, snapshots)
 
@@ -508,10 +464,7 @@ class PartitionLog:
         self._unflushed.completed()
 
     def close(self) -> FlushJob:
-        """Complete indexes and producer state.
-
-        After the job has run the log can be opened as clean. Call nothing after it.
-        """
+        """Complete indexes and producers; once the job has run the log is clean. Last call."""
         if not self._unflushed.is_as_closed(self._to_store()):
             self._active.finish()
             self.producers.write(self._segments, self.log_end_offset)
@@ -521,8 +474,8 @@ class PartitionLog:
     def become(self, future: Self, directory: str) -> None:
         """Take over the files of `future`, whose directory was just renamed to `directory`.
 
-        The users of this log notice nothing. `future` holds the same batches up to the same end,
-        and is as durable. Changes of this log that began before are refused, as after a truncation.
+        It holds the same batches and is as durable: users of this log notice nothing. Changes of
+        this log that began before are refused, as after a truncation.
         """
         assert future.log_end_offset == self.log_end_offset
         assert future.recovery_point >= self.recovery_point

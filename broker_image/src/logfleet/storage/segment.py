@@ -102,10 +102,7 @@ class Segment:
         created_ms: int,
         suffix: str = "",
     ) -> "Segment":
-        """Create an empty segment; leftovers of the same name are removed.
-
-        suffix: of its file names.
-        """
+        """Create an empty segment, replacing leftovers. suffix: of its file names."""
         segment = cls(
             files,
             directory,
@@ -169,13 +166,12 @@ class Segment:
     ) -> None:
         """Write one batch at the end; its index entry, if it gets one, is kept in memory.
 
-        After an OSError the segment is unchanged: the next append overwrites what the failed one
-        left.
+        After an OSError the segment is unchanged, and the next append overwrites what is left.
         """
         file = self._files.get(self.log_path)
         try:
             file.pwrite(data, self.size)
-            self.note(header, base_offset)
+            self.account(header, base_offset)
         except OSError:
             self._give_up(file)
             raise
@@ -189,7 +185,7 @@ class Segment:
         try:
             file.pwrite(data, self.size)
             for header in headers:
-                self.note(header, header.base_offset)
+                self.account(header, header.base_offset)
                 yield header
         except OSError:
             self._give_up(file)
@@ -200,11 +196,8 @@ class Segment:
         with contextlib.suppress(OSError):
             file.truncate(self.size)
 
-    def note(self, header: BatchHeader, base_offset: int) -> None:
-        """Account for the batch at `base_offset` that begins at position `size`.
-
-        After an OSError nothing has changed.
-        """
+    def account(self, header: BatchHeader, base_offset: int) -> None:
+        """Account for the batch at position `size`. After an OSError nothing has changed."""
         last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
         # Reads of the time index come first, as they may fail. The property is asked only if it has
@@ -241,10 +234,7 @@ class Segment:
             self.time_index.append(self._max_timestamp, relative)
 
     def finish(self) -> None:
-        """Complete and write the indexes.
-
-        The segment is no longer the active one, or the log is closed.
-        """
+        """Complete and write the indexes: the segment stops being active, or the log closes."""
         file = self.file
         if file.size() > self.size:  # a failed append left something behind the end
             file.truncate(self.size)
@@ -253,10 +243,7 @@ class Segment:
         self.time_index.write()
 
     def take_changed(self) -> list[File]:
-        """Files to sync so that the present segment is durable.
-
-        The indexes count as durable from here on.
-        """
+        """Files to sync for the present segment; the indexes count as durable from here on."""
         changed = [self.file]
         for index in (self.offset_index, self.time_index):
             if not index.is_durable:
@@ -270,10 +257,7 @@ class Segment:
         self.offset_index.is_durable = self.time_index.is_durable = False
 
     def truncate(self, position: int) -> int:
-        """Cut log and indexes at `position`, a batch's beginning or the end.
-
-        Returns the offset after the last batch.
-        """
+        """Cut at `position`, a batch's beginning or the end; returns the new end offset."""
         file = self.file
         if file.size() > position:
             file.truncate(position)
@@ -341,7 +325,7 @@ class Segment:
         self._bytes_since_entry = 0
         self.size = position
         for _, header in batches:
-            self.note(header, header.base_offset)
+            self.account(header, header.base_offset)
             offset = header.next_offset
             if on_batch is not None:
                 on_batch(header)
@@ -361,10 +345,7 @@ class Segment:
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
 
     def _last_entry(self, end: int) -> tuple[int, int]:
-        """(position, an offset not beyond its batch's first) of the last index entry.
-
-        The segment's start if either index ends with a wrong one.
-        """
+        """(position, first offset or below) of the last index entry; the start if it is wrong."""
         if not self.offset_index and self._times_hold(None):
             return 0, self.base_offset
         relative, position = self.offset_index[-1] if self.offset_index else (0, 0)
@@ -394,10 +375,7 @@ class Segment:
         return end
 
     def position_of(self, offset: int) -> int:
-        """Position of the first batch that holds `offset` or a later one.
-
-        The end if there is none.
-        """
+        """Position of the first batch that holds `offset` or a later one; else the end."""
         if offset <= self.base_offset:
             return 0
         cached = self._resumptions.get(offset)
@@ -411,10 +389,7 @@ class Segment:
         return self.size
 
     def add_resumption(self, position: int) -> None:
-        """A reader got everything before the batch at `position`.
-
-        Cache where that is, as its next read begins there.
-        """
+        """Cache the position of this batch: a reader that got the ones before asks for it."""
         (offset,) = _OFFSET.unpack(self.file.pread(_OFFSET.size, position))
         if len(self._resumptions) >= RESUMPTIONS_MAX:
             del self._resumptions[next(iter(self._resumptions))]
@@ -427,10 +402,9 @@ class Segment:
         return self._indexed_position(position, 1)
 
     def _indexed_position(self, key: int, field: int) -> int:
-        """Position in the offset index's last entry whose `field` is <= `key`.
+        """Position in the last offset index entry whose `field` is <= `key`; 0 if there is none.
 
-        The segment's start if there is none. An index that points outside the segment is wrong: it
-        is rebuilt from all headers, in memory until it is next written.
+        An index that points outside the segment is rebuilt from all headers, in memory at first.
         """
         entry = self.offset_index.floor(key, field)
         if entry < 0:
@@ -449,10 +423,7 @@ class Segment:
         return self._max_timestamp != _UNKNOWN
 
     def copy_times(self, other: "Segment") -> None:
-        """Copy the cached times of a copy or original of this segment.
-
-        Only appends may lie between the two.
-        """
+        """Copy cached times of a copy or original; only appends may lie between the two."""
         if other.has_times and not self.has_times:
             self._max_timestamp = other.max_timestamp
             self._max_timestamp_offset = other.max_timestamp_offset
@@ -464,8 +435,7 @@ class Segment:
     def max_timestamp(self) -> int:
         """Largest timestamp of the batches, NO_TIMESTAMP if none has one.
 
-        The first use reads it from the time index; if the log contradicts that, it is rebuilt in
-        memory from all headers.
+        Read from the time index on first use; rebuilt from all headers if the log contradicts it.
         """
         if self._max_timestamp == _UNKNOWN:
             if not self._times_hold(self._last_batch()):
@@ -477,10 +447,7 @@ class Segment:
         return self._max_timestamp
 
     def _times_hold(self, later: BatchHeader | None) -> bool:
-        """Whether the log confirms the time index's last entry, on which retention relies.
-
-        Its batch has that timestamp, `later` none larger.
-        """
+        """Whether log and `later` confirm the time index's last entry, which retention uses."""
         newest = NO_TIMESTAMP
         if len(self.time_index):
             newest, relative = self.time_index[-1]
@@ -501,10 +468,7 @@ class Segment:
         return self._max_timestamp_offset
 
     def largest_timestamp(self) -> int:
-        """The time that retention by time uses.
-
-        It is the largest timestamp, or when the file was last written if batches have none.
-        """
+        """For retention: the largest timestamp; without any, when the file was last written."""
         if self.max_timestamp > NO_TIMESTAMP:
             return self.max_timestamp
         return self._files.files.status(self.log_path).modified_ms
@@ -525,10 +489,7 @@ class Segment:
 
 
 def segment_number(segments: Sequence[Segment], offset: int) -> int:
-    """Number of the segment that holds `offset`.
-
-    The first one's for an offset before all of them.
-    """
+    """Number of the segment that holds `offset`; 0 for an offset before all of them."""
     low, high = 0, len(segments)
     while low < high:
         middle = (low + high) // 2

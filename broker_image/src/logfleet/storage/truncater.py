@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from logfleet.io.clock import now_ms
 from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.partition_log import PartitionLog
@@ -29,7 +29,7 @@ class Truncater:
         log_dirs: LogDirs,
         flusher: Flusher,
         checkpointer: Checkpointer,
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self._log_dirs = log_dirs
         self._flusher = flusher
@@ -45,7 +45,7 @@ class Truncater:
         the log is emptied, see Truncation. is_wanted: called once the log is held: a response of a
         former leader must not truncate. The work is finished even if the caller is cancelled.
         """
-        return await self._complete(log, offset, is_wanted, anew=False)
+        return await self._complete(log, offset, is_wanted, empties=False)
 
     async def reset_to(self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool]) -> bool:
         """Empty the log, durably: it begins at `offset`, without epochs and producers.
@@ -53,28 +53,30 @@ class Truncater:
         See `truncate`. For a log that ends before its leader's begins (Kafka:
         LogManager.truncateFullyAndStartAt).
         """
-        return await self._complete(log, offset, is_wanted, anew=True)
+        return await self._complete(log, offset, is_wanted, empties=True)
 
     async def _complete(
-        self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool], *, anew: bool
+        self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool], *, empties: bool
     ) -> bool:
-        work = self._truncate(log, offset, is_wanted, anew=anew)
+        work = self._truncate(log, offset, is_wanted, empties=empties)
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
     async def _truncate(
-        self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool], *, anew: bool
+        self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool], *, empties: bool
     ) -> bool:
         async with self._flusher.holding(log):
             log_dir = self._log_dirs.dir_of(log.partition)
             if log_dir is None or log_dir.logs[log.partition] is not log or not is_wanted():
                 return False
-            if offset >= log.log_end_offset and not anew:  # an epoch without batches (KAFKA-10706)
+            if (
+                offset >= log.log_end_offset and not empties
+            ):  # an epoch without batches (KAFKA-10706)
                 log.epochs.truncate_end(offset)
                 return True
-            truncation = log.begin_truncation(offset, now_ms(), anew=anew)
+            truncation = log.begin_truncation(offset, now_ms(), empties=empties)
             try:
                 await self._flusher.run(truncation.find)
                 if log.lower(truncation.end_offset):
@@ -85,5 +87,5 @@ class Truncater:
                 self._on_disk_failure(log.partition, error)
                 return False
             log.complete_truncation(truncation)
-            self.on_truncated(log, 0 if anew else truncation.end_offset)
+            self.on_truncated(log, 0 if empties else truncation.end_offset)
         return True

@@ -21,8 +21,8 @@ class Truncation:
     log begins at `offset`. A log of which nothing above its start would be left is emptied too, and
     begins there or at `offset`, whichever is lower. snapshots: their offsets.
 
-    segments, producers, end_offset: of the new log. is_anew: no batch is left. notes: messages for
-    the operator.
+    segments, producers, end_offset: of the new log. is_emptied: no batch is left. notes: messages
+    for the operator.
     """
 
     producers: ProducerHistory
@@ -36,13 +36,13 @@ class Truncation:
         *,
         offset: int,
         log_start_offset: int,
-        anew: bool,
+        empties: bool,
         interval_bytes: int,
         now_ms: int,
     ) -> None:
         self.segments: list[Segment] = []
         self.end_offset = offset
-        self.is_anew = anew
+        self.is_emptied = empties
         self.notes: list[str] = []
         self._open_files = open_files
         self._files = open_files.files
@@ -57,7 +57,7 @@ class Truncation:
 
     def find(self) -> None:
         """Find where the log is to end; changes nothing. Blocks. Raises OSError."""
-        if self.is_anew:
+        if self.is_emptied:
             return
         number = segment_number(self._old, self._offset)
         last = self._old[number].copy(self._open_files)
@@ -65,7 +65,7 @@ class Truncation:
         self.end_offset = last.end_before(self._position)
         self.segments = [*self._old[:number], last]
         if self.end_offset < self._log_start_offset:
-            self.is_anew = True
+            self.is_emptied = True
             self.end_offset = min(self._offset, self._log_start_offset)
 
     def run(self) -> None:
@@ -90,7 +90,7 @@ class Truncation:
             self.notes = self.producers.restore(self.segments, end_offset)
         else:
             self.producers.clear()
-        if self.is_anew:
+        if self.is_emptied:
             self._remove(self.segments)
             self._begin()
         self._files.fsync_directory(self._directory)

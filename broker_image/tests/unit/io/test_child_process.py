@@ -25,7 +25,7 @@ async def test_a_child_may_end_just_before_it_is_stopped(
     """asyncio drops the process turns before those who wait for it are told; a signal between the two would raise."""
     child = deaf(tmp_path)
     await child.start()
-    await until(lambda: child.last_words() == "deaf")
+    await until(lambda: child.output_tail() == "deaf")
     process = child._process
     assert process is not None
     child.kill()
@@ -40,7 +40,7 @@ async def test_a_child_may_end_just_before_it_is_stopped(
 async def test_a_child_that_does_not_listen_is_killed(tmp_path: Path, until: Until) -> None:
     child = deaf(tmp_path)
     await child.start()
-    await until(lambda: child.last_words() == "deaf")
+    await until(lambda: child.output_tail() == "deaf")
     assert not await child.stop(grace_s=0.01)
     assert child.ended.result() == -9
 

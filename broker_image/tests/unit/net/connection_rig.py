@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from logfleet.net.connection import Answer, CloseConnection
+from logfleet.net.connection import CloseConnection, Encoded
 from logfleet.net.listener import Listener
 from logfleet.net.peer import PARKED, Parked, Peer
 
@@ -37,7 +37,7 @@ class ByCall:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
 
-    def set_result(self, answer: Answer) -> None:
+    def set_result(self, answer: Encoded) -> None:
         self._peer.answer(answer)
 
     def set_exception(self, error: CloseConnection) -> None:
@@ -55,13 +55,13 @@ class Service:
 
     def __init__(self, file: Path, *, by_call: bool) -> None:
         self.seen: list[bytes] = []
-        self.parked: list[asyncio.Future[Answer] | ByCall] = []
+        self.parked: list[asyncio.Future[Encoded] | ByCall] = []
         self._by_call = by_call
         self.peers: list[Peer] = []
         self.fd = os.open(file, os.O_RDONLY)
         self.arrived = asyncio.Event()
 
-    def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer] | Parked:
+    def __call__(self, peer: Peer, frame: memoryview) -> Encoded | Awaitable[Encoded] | Parked:
         data = bytes(frame)
         self.seen.append(data)
         self.peers.append(peer)
@@ -75,7 +75,7 @@ class Service:
             self.parked.append(ByCall(peer))
             return PARKED
         if kind == b"P":
-            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
             self.parked.append(future)
             return future
         if kind in THROTTLES_MS:

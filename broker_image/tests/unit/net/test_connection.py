@@ -16,9 +16,9 @@ from logfleet.net.connection import (
     SMALL_RESPONSE_BYTES_MAX,
     UNSENT_BYTES_MAX,
     WRITE_PAUSED,
-    Answer,
     CloseConnection,
     Connection,
+    Encoded,
 )
 from logfleet.net.turns import REQUESTS_PER_STEP_MAX
 from structlog.testing import capture_logs
@@ -282,7 +282,7 @@ async def test_a_parked_request_holds_back_those_behind_it(
 async def test_a_parked_request_may_end_without_answer_or_by_closing(
     tmp_path: Path, *, by_call: bool
 ) -> None:
-    async def refuse() -> Answer:
+    async def refuse() -> Encoded:
         raise CloseConnection("changed my mind")
 
     async with running(tmp_path, by_call=by_call) as rig, rig.client() as client:

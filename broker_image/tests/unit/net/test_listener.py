@@ -8,7 +8,7 @@ import pytest
 import structlog
 from logfleet.control.connection_limits import connection_limits
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.net.connection import IDLE, Answer
+from logfleet.net.connection import IDLE, Encoded
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.listener import Listener, close_least_recently_used, unlimited
 from logfleet.net.peer import Peer
@@ -23,7 +23,7 @@ def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def echo(peer: Peer, frame: memoryview) -> Answer:
+def echo(peer: Peer, frame: memoryview) -> Encoded:
     del peer
     return framed(bytes(frame))
 
@@ -32,12 +32,12 @@ class Parking:
     """Parks every request until told; a leaving peer counts as being told."""
 
     def __init__(self) -> None:
-        self.parked: list[asyncio.Future[Answer]] = []
+        self.parked: list[asyncio.Future[Encoded]] = []
         self.arrived = asyncio.Event()
 
-    def __call__(self, peer: Peer, frame: memoryview) -> asyncio.Future[Answer]:
+    def __call__(self, peer: Peer, frame: memoryview) -> asyncio.Future[Encoded]:
         del frame
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
         self.parked.append(answer)
         peer.on_leave = lambda: None if answer.done() else answer.set_result(framed(b"early"))
         self.arrived.set()
@@ -165,7 +165,7 @@ async def test_who_resets_before_he_is_served_counts_no_longer(until: Until) -> 
 
 
 async def test_a_closed_connection_whose_peer_takes_nothing_is_cut(until: Until) -> None:
-    def flood(peer: Peer, frame: memoryview) -> Answer:
+    def flood(peer: Peer, frame: memoryview) -> Encoded:
         del peer, frame
         return framed(bytes(32 * 1024 * 1024))
 

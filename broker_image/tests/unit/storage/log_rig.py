@@ -55,18 +55,18 @@ class LogRig:
         log.complete_flush(job)
 
     def truncate(
-        self, log: PartitionLog, offset: int, *, now_ms: int = 0, anew: bool = False
+        self, log: PartitionLog, offset: int, *, now_ms: int = 0, empties: bool = False
     ) -> None:
-        truncate(log, offset, now_ms=now_ms, anew=anew)
+        truncate(log, offset, now_ms=now_ms, empties=empties)
 
     def names(self, suffix: str = "") -> list[str]:
         listed = self.files.list_directory(self.directory)
         return sorted(entry.name for entry in listed if entry.name.endswith(suffix))
 
 
-def truncate(log: PartitionLog, offset: int, *, now_ms: int = 0, anew: bool = False) -> None:
+def truncate(log: PartitionLog, offset: int, *, now_ms: int = 0, empties: bool = False) -> None:
     """As a Truncater does it, at once."""
-    truncation = log.begin_truncation(offset, now_ms, anew=anew)
+    truncation = log.begin_truncation(offset, now_ms, empties=empties)
     truncation.find()
     log.lower(truncation.end_offset)
     truncation.run()

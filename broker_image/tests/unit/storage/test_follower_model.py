@@ -48,7 +48,7 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @initialize(first=st.integers(0, 30))
     def begin(self, first):
-        self.rigs[0].truncate(self.leader, first, anew=True)
+        self.rigs[0].truncate(self.leader, first, empties=True)
 
     def write(self, log, sizes, gap=0):
         for size in sizes:
@@ -108,7 +108,7 @@ class FollowerMachine(RuleBasedStateMachine):
         log.follow_log_start(leader.log_start_offset, log.log_end_offset)
 
     def reset(self, offset):
-        self.rigs[1].truncate(self.follower, offset, anew=True)
+        self.rigs[1].truncate(self.follower, offset, empties=True)
         self.checkpointed = min(self.checkpointed, offset)
 
     @rule(pick=st.integers(0, 1000))

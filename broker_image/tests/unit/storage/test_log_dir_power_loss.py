@@ -130,7 +130,7 @@ class Run:
 
     def tell_starts(self):
         job = self.log_dir.begin_checkpoint([LOG_STARTS])
-        self.log_dir.note(job, PARTITION, None)
+        self.log_dir.add_to_checkpoint(job, PARTITION, None)
         job.run(self.disk)
 
     def restart(self):

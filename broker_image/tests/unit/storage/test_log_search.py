@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.log_search import first_record_since, youngest_record
+from logfleet.storage.log_search import first_record_since, record_of_largest_timestamp
 from logfleet.storage.partition_log import PartitionLog
 
 from broker_image.tests.sim.disk import SimDisk
@@ -143,11 +143,13 @@ def test_what_is_found_by_time_is_there_whatever_happened_to_the_log_meanwhile(
 
 @pytest.mark.parametrize("change", [expire, clean])
 def test_the_youngest_record_is_found_whatever_happened_to_the_log_meanwhile(change) -> None:
-    for found, log in interrupted(partial(started, hill), youngest_record, change):
+    for found, log in interrupted(partial(started, hill), record_of_largest_timestamp, change):
         assert place(found) == place(max(records(log), key=lambda each: each.timestamp))
 
 
-@pytest.mark.parametrize("search", [since(NOW + 30), youngest_record], ids=["since", "youngest"])
+@pytest.mark.parametrize(
+    "search", [since(NOW + 30), record_of_largest_timestamp], ids=["since", "youngest"]
+)
 def test_a_disk_that_fails_under_segments_that_are_there_is_told(search) -> None:
     async def run_in_thread(*_: object) -> Any:
         raise OSError(errno.EIO, "bad sector")

@@ -40,7 +40,7 @@ def close(dirs, epoch: int | None = None) -> None:
 def settle(dirs, epoch: int) -> None:
     """A registration of this epoch is active, and the directories name it."""
     dirs.settle(epoch)
-    dirs.note_running()
+    dirs.record_running()
 
 
 def append(dirs, count=1, epoch=0) -> None:
@@ -269,7 +269,7 @@ async def test_directories_that_a_killed_process_left_with_different_epochs_are_
 ) -> None:
     dirs = await known(disk, ("/a", "/b"))
     dirs.settle(9)
-    dirs.dirs[0].note_running()  # and is killed before the other one names it
+    dirs.dirs[0].record_running()  # and is killed before the other one names it
     again = await start(disk, ("/a", "/b"))
     assert (again.previous_epoch, again.lost_nothing) == (-1, False)
 

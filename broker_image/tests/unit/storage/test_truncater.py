@@ -176,7 +176,7 @@ async def test_a_swap_is_waited_for(rig, monkeypatch):
 
 
 async def test_the_log_is_left_alone_meanwhile(rig, monkeypatch):
-    truncation = rig.log.begin_truncation(33, NOW, anew=False)
+    truncation = rig.log.begin_truncation(33, NOW, empties=False)
     rig.log.delete_records_before(20)
     assert rig.log.apply_retention(NOW, 50) is None
     with pytest.raises(AssertionError):

@@ -1,6 +1,6 @@
 """A follower's fetches that name one partition, of which it has everything: neither decoded nor encoded whole.
 
-With few records a follower sends one of them for each (`logfleet.wire.lone_fetch`), and nearly all wait for
+With few records a follower sends one of them for each (`logfleet.wire.single_fetch`), and nearly all wait for
 the next record. They are taken for what `fetch` takes them for, and nothing of the broker's state is
 remembered. Whatever is not the ordinary case is left to `fetch`, and nothing has changed then.
 """
@@ -21,16 +21,16 @@ from logfleet.sessions.fetch_session import FetchSession, SessionPartition
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import CORRELATION_END
-from logfleet.wire.lone_fetch import (
+from logfleet.wire.messages import FetchRequest, FetchResponse
+from logfleet.wire.single_fetch import (
     ANSWER_END,
     VERSION,
-    LoneFetch,
-    LoneRow,
+    SingleFetch,
+    SingleFetchRow,
     client_of,
-    decode_lone_fetch,
-    encode_lone_row,
+    decode_single_fetch,
+    encode_single_row,
 )
-from logfleet.wire.messages import FetchRequest, FetchResponse
 
 
 def remember(broker: PartitionHost, context: RequestContext) -> None:
@@ -60,7 +60,7 @@ class FollowerFetch(SessionTurn):
 
     def __call__(self, frame: memoryview) -> "FollowerFetch | None":
         """The request as one that waits; None if it is to be decoded."""
-        fetch = decode_lone_fetch(frame, self._body_at)
+        fetch = decode_single_fetch(frame, self._body_at)
         if fetch is None or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
             return None
         session = self._broker.fetch_sessions.find(fetch.session_id)
@@ -86,7 +86,7 @@ class FollowerFetch(SessionTurn):
         session.parked = self
         return self
 
-    def _take(self, fetch: LoneFetch, session: FetchSession, row: SessionPartition) -> None:
+    def _take(self, fetch: SingleFetch, session: FetchSession, row: SessionPartition) -> None:
         """Go on with the session by this request."""
         broker, request, wanted = self._broker, self._request, row.wanted
         wanted.current_leader_epoch = fetch.current_leader_epoch
@@ -154,8 +154,8 @@ class FollowerFetch(SessionTurn):
         session.tell(row, told)
         size = len(records)
         broker.partitions.replicated.bytes_out += size
-        head = encode_lone_row(
-            LoneRow(
+        head = encode_single_row(
+            SingleFetchRow(
                 session.id,
                 *row.key,
                 told.high_watermark,
@@ -168,7 +168,7 @@ class FollowerFetch(SessionTurn):
         return [head, records, ANSWER_END]
 
 
-def _is_at_end(partition: LeaderPartition, fetch: LoneFetch) -> bool:
+def _is_at_end(partition: LeaderPartition, fetch: SingleFetch) -> bool:
     """Whether the follower's log is the leader's, and there is nothing to read."""
     log = partition.log
     return (

@@ -30,7 +30,7 @@ from logfleet.node.partitions.pending_work import WHOLE_TOPIC, PendingWork, Wish
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.replication.leader import LeaderReplicas
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire import uuids
 
@@ -54,7 +54,7 @@ class LocalPartitions:
         following: Following,
         deletions: Deletions,
         missing: MissingDirectories,
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self._follower = follower
         self._table = table

@@ -22,11 +22,11 @@ from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.flusher import THREADS, Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.log_search import learn_oldest_times
+from logfleet.storage.log_search import load_oldest_times
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import remove
 
@@ -53,7 +53,7 @@ class Maintenance:
         log_dirs: LogDirs,
         flusher: Flusher,
         checkpointer: Checkpointer,
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self._files = files
         self._config = config
@@ -189,7 +189,7 @@ class Maintenance:
     async def _removed_some(self, replica: Replica) -> bool:
         """A step of a replica's retention; whether there may be another."""
         try:
-            await learn_oldest_times(replica.log, self._flusher.run)
+            await load_oldest_times(replica.log, self._flusher.run)
             if not replica.is_current:
                 return False
             done = replica.log.apply_retention(now_ms(), replica.high_watermark)

@@ -201,14 +201,14 @@ class LocalFleet:
                     await asyncio.wait([child.ended], timeout=POLL_S)
         except TimeoutError:
             raise FleetError(
-                f"{child.name} is not ready after {START_S_MAX:.0f} s; the end of {child.log}:\n{child.last_words()}"
+                f"{child.name} is not ready after {START_S_MAX:.0f} s; the end of {child.log}:\n{child.output_tail()}"
             ) from None
 
     def _check_alive(self) -> None:
         for child in self._children:
             if child.has_ended:
                 raise FleetError(
-                    f"{child.name} ended {_manner(child.ended.result())}; the end of {child.log}:\n{child.last_words()}"
+                    f"{child.name} ended {_manner(child.ended.result())}; the end of {child.log}:\n{child.output_tail()}"
                 )
 
     async def _stop_all(self) -> None:

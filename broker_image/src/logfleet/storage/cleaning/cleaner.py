@@ -21,13 +21,13 @@ from logfleet.io.files import is_shortage
 from logfleet.io.slices import Slices
 from logfleet.log.compaction import Cleanable, retry_pause_s
 from logfleet.log.names import TopicPartition
-from logfleet.storage.cleaning.job import cleaning_job, look
+from logfleet.storage.cleaning.job import cleaning_job, find_cleanable
 from logfleet.storage.cleaning.process import CleanerProcess
 from logfleet.storage.cleaning.program import NotCleaned
 from logfleet.storage.cleaning.round import Cleaned, CleaningJob
 from logfleet.storage.cleaning.running_round import RunningRound
 from logfleet.storage.cleaning.swap import Aborted
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
@@ -53,7 +53,7 @@ class CleanerStats(msgspec.Struct):
     overdue_ms_max: int = 0
     last_run: float = msgspec.field(default_factory=time.monotonic)
 
-    def note(self, cleaned: Cleaned, duration_s: float) -> None:
+    def add_round(self, cleaned: Cleaned, duration_s: float) -> None:
         """Add a round that has ended."""
         self.cleanings += 1
         self.bytes_read += cleaned.bytes_read
@@ -100,7 +100,7 @@ class Cleaner:
         flusher: Flusher,
         checkpoint: Callable[[LogDir], Awaitable[None]],
         room: Callable[[str], int | None],
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self.stats = CleanerStats()
         self.uncleanable: dict[PartitionLog, str] = {}
@@ -180,7 +180,7 @@ class Cleaner:
                 continue
             name = partition.log.partition
             try:
-                found = look(partition.log, partition.last_stable_offset, now_ms())
+                found = find_cleanable(partition.log, partition.last_stable_offset, now_ms())
             except OSError as error:
                 self._on_disk_failure(name, error)
                 continue
@@ -231,7 +231,7 @@ class Cleaner:
             return False
         now = now_ms()
         try:
-            found = look(
+            found = find_cleanable(
                 partition.log, partition.last_stable_offset, now
             )  # again, as the walk took time
         except OSError as error:
@@ -288,7 +288,7 @@ class Cleaner:
         await self._checkpoint(running.log_dir)
         self._failures.pop(running.log, None)
         duration_s = time.monotonic() - started
-        self.stats.note(cleaned, duration_s)
+        self.stats.add_round(cleaned, duration_s)
         log.info(
             "log_cleaned",
             partition=str(running.name),

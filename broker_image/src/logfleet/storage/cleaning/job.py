@@ -9,7 +9,7 @@ from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.segment import Segment
 
 
-def look(partition_log: PartitionLog, committed_end: int, now: int) -> Cleanable:
+def find_cleanable(partition_log: PartitionLog, committed_end: int, now: int) -> Cleanable:
     """What can be compacted now.
 
     committed_end: offset below which everything is committed and decided.

@@ -320,7 +320,7 @@ class _CleanedFiles:
 
     def append(self, batch: Buffer) -> None:
         header = parse_header(batch)
-        self._segment.note(header, header.base_offset)
+        self._segment.account(header, header.base_offset)
         self._unwritten += batch
         if len(self._unwritten) >= WRITE_BYTES:
             self._write()

@@ -9,7 +9,7 @@ from logfleet.storage.cleaning.process import CleanerProcess
 from logfleet.storage.cleaning.program import NotCleaned
 from logfleet.storage.cleaning.round import Cleaned, CleanedSegment, CleaningJob
 from logfleet.storage.cleaning.swap import Aborted, Swaps
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
@@ -31,7 +31,7 @@ class RunningRound:
         *,
         log_dirs: LogDirs,
         flusher: Flusher,
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self.log_dir = log_dir
         self.log = log

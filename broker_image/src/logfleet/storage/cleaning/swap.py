@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from logfleet.storage.cleaning.round import CleanedSegment
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.segment_swap import demote, promote
@@ -34,7 +34,7 @@ class Swaps(msgspec.Struct, frozen=True):
     log: PartitionLog
     truncations: int
     flusher: Flusher
-    on_disk_failure: Failed
+    on_disk_failure: OnDiskFailure
     check_present: Callable[[], None]
     check_wanted: Callable[[], None]
 

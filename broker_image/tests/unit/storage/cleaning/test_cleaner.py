@@ -460,13 +460,13 @@ async def test_a_log_that_cannot_be_looked_at_again_does_not_end_the_cleaner(rig
     told, looks = [], []
     rig.cleaner._on_disk_failure = lambda _name, error: told.append(error.errno)
 
-    def look(*args):
+    def find_cleanable(*args):
         looks.append(args)
         if len(looks) == 2:
             raise OSError(errno.EMFILE, "Too many open files")
-        return job.look(*args)
+        return job.find_cleanable(*args)
 
-    monkeypatch.setattr(cleaner, "look", look)
+    monkeypatch.setattr(cleaner, "find_cleanable", find_cleanable)
     await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
     assert told == [errno.EMFILE]
 

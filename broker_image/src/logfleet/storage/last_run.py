@@ -21,12 +21,12 @@ from logfleet.log.checkpoints import (
 )
 from logfleet.log.names import CLEAN_SHUTDOWN, META_PROPERTIES, RUNNING
 
-NAMED: Final = META_PROPERTIES
+IDENTIFIED_FILE: Final = META_PROPERTIES
 """The running file identifies the mount by this file: it is written once, and never again by a
 broker."""
 
 
-class LastLife(msgspec.Struct, frozen=True):
+class LastRun(msgspec.Struct, frozen=True):
     """was_clean: the directory was closed.
 
     was_killed: the process ended, but the file system stayed mounted.
@@ -40,19 +40,19 @@ class LastLife(msgspec.Struct, frozen=True):
     broker_epoch: int | None
 
 
-def read_last_life(files: Files, path: str) -> LastLife:
+def read_last_run(files: Files, path: str) -> LastRun:
     """Read it from the log directory at `path`, which has its meta.properties. Raises OSError."""
     marker = read_file(files, f"{path}/{CLEAN_SHUTDOWN}")
     if marker is not None:
-        return LastLife(was_clean=True, was_killed=False, broker_epoch=parse_clean_shutdown(marker))
-    note = read_file(files, f"{path}/{RUNNING}")
-    named = None if note is None else parse_running(note)
-    if named is None or named.life != files.life_of(f"{path}/{NAMED}"):
-        return LastLife(was_clean=False, was_killed=False, broker_epoch=None)
-    return LastLife(was_clean=False, was_killed=True, broker_epoch=named.broker_epoch)
+        return LastRun(was_clean=True, was_killed=False, broker_epoch=parse_clean_shutdown(marker))
+    content = read_file(files, f"{path}/{RUNNING}")
+    running = None if content is None else parse_running(content)
+    if running is None or running.identity != files.file_identity(f"{path}/{IDENTIFIED_FILE}"):
+        return LastRun(was_clean=False, was_killed=False, broker_epoch=None)
+    return LastRun(was_clean=False, was_killed=True, broker_epoch=running.broker_epoch)
 
 
-def forget_last_life(files: Files, path: str, last: LastLife) -> None:
+def remove_run_files(files: Files, path: str, last: LastRun) -> None:
     """Remove both files: a crash from here on leaves a directory that has neither.
 
     Raises OSError.
@@ -63,20 +63,20 @@ def forget_last_life(files: Files, path: str, last: LastLife) -> None:
         files.fsync_directory(path)
 
 
-def note_running(files: Files, path: str, broker_epoch: int) -> None:
+def write_running(files: Files, path: str, broker_epoch: int) -> None:
     """Write the running file: from here on nothing is lost if only the process dies. Blocks.
 
     If it cannot be written, or the mount cannot be identified, the next start assumes that records
     may be lost.
     """
     with contextlib.suppress(OSError):
-        life = files.life_of(f"{path}/{NAMED}")
-        if life is not None:
-            note = format_running(life, broker_epoch)
-            write_file(files, f"{path}/{RUNNING}", note, durable=True)
+        identity = files.file_identity(f"{path}/{IDENTIFIED_FILE}")
+        if identity is not None:
+            content = format_running(identity, broker_epoch)
+            write_file(files, f"{path}/{RUNNING}", content, durable=True)
 
 
-def forget_running(files: Files, path: str) -> None:
+def remove_running(files: Files, path: str) -> None:
     """Remove the running file: the disk has failed, so a killed process may have lost something."""
     with contextlib.suppress(OSError):
         remove_if_there(files, f"{path}/{RUNNING}")

@@ -31,7 +31,7 @@ ANSWER_END: Final = b"\0\0\0"
 """Behind the records of a response: no tagged fields of the partition, the topic, the response."""
 
 
-class LoneFetch(NamedTuple):
+class SingleFetch(NamedTuple):
     """A request that continues a session and names one partition.
 
     The fields are those of FetchRequest.
@@ -53,7 +53,7 @@ class LoneFetch(NamedTuple):
     replica_epoch: int
 
 
-class LoneRow(NamedTuple):
+class SingleFetchRow(NamedTuple):
     """A response for one partition, without error. The fields are those of FetchResponse."""
 
     session_id: int
@@ -70,7 +70,7 @@ def client_of(client_id: str) -> bytes:
     return len(name).to_bytes(2, "big") + name + b"\0"
 
 
-def encode_lone_fetch(fetch: LoneFetch, correlation_id: int, client: bytes) -> bytes:
+def encode_single_fetch(fetch: SingleFetch, correlation_id: int, client: bytes) -> bytes:
     """The whole frame, size included. client: from `client_of`."""
     body = _REQUEST.pack(
         *fetch[:3],
@@ -88,7 +88,7 @@ def encode_lone_fetch(fetch: LoneFetch, correlation_id: int, client: bytes) -> b
     return _REQUEST_HEAD.pack(size, _API_KEY, VERSION, correlation_id) + client + body
 
 
-def decode_lone_fetch(frame: Buffer, position: int) -> LoneFetch | None:
+def decode_single_fetch(frame: Buffer, position: int) -> SingleFetch | None:
     """The body of a request from `position` on; None if it has another shape."""
     if len(frame) != position + _REQUEST.size:
         return None
@@ -101,10 +101,10 @@ def decode_lone_fetch(frame: Buffer, position: int) -> LoneFetch | None:
         or fields[18]
     ):
         return None
-    return LoneFetch._make((*fields[:3], *fields[4:6], fields[7], *fields[9:15], *fields[16:18]))
+    return SingleFetch._make((*fields[:3], *fields[4:6], fields[7], *fields[9:15], *fields[16:18]))
 
 
-def encode_lone_row(row: LoneRow, correlation_id: int, records_bytes: int) -> bytes:
+def encode_single_row(row: SingleFetchRow, correlation_id: int, records_bytes: int) -> bytes:
     """The frame up to the records, size included. The records and ANSWER_END complete it."""
     length = uvarint(records_bytes + 1)
     size = _ANSWER.size + len(length) + records_bytes + len(ANSWER_END)
@@ -127,7 +127,7 @@ def encode_lone_row(row: LoneRow, correlation_id: int, records_bytes: int) -> by
     return _ANSWER_HEAD.pack(size) + answer + length
 
 
-def decode_lone_row(frame: memoryview) -> tuple[int, LoneRow, memoryview] | None:
+def decode_single_row(frame: memoryview) -> tuple[int, SingleFetchRow, memoryview] | None:
     """Correlation id, row and records of a frame (without its size).
 
     Returns None if it has another shape.
@@ -148,5 +148,5 @@ def decode_lone_row(frame: memoryview) -> tuple[int, LoneRow, memoryview] | None
     end = position + length - 1
     if not length or bytes(frame[end:]) != ANSWER_END:
         return None
-    found = LoneRow(session_id, topic_id, index, high_watermark, stable, start)
+    found = SingleFetchRow(session_id, topic_id, index, high_watermark, stable, start)
     return correlation_id, found, frame[position:end]

@@ -24,7 +24,7 @@ _FS_IOC_GETVERSION: Final = 0x80087601
 _GENERATION: Final = struct.Struct("I4x")
 
 
-def life_of(path: str) -> str | None:
+def file_identity(path: str) -> str | None:
     """An identity that equals an earlier result only for the same file in the same mount and boot.
 
     None if the kernel does not show which mount this is: then nothing may be concluded. Raises
