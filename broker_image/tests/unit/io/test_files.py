@@ -141,7 +141,10 @@ def test_a_second_lock_names_the_holder(files, tmp_path):
 
 @pytest.mark.parametrize("failing", ["ftruncate", "close"])
 def test_a_disk_that_fails_keeps_no_lock(files, tmp_path, monkeypatch, failing):
-    """As CoreUtils.swallow around FileLock.destroy: what follows from a failed directory must follow."""
+    """As CoreUtils.swallow around FileLock.destroy.
+
+    What follows from a failed directory must follow.
+    """
     path, call = f"{tmp_path}/.lock", getattr(os, failing)
     lock = files.lock(path, "us")
 
@@ -186,7 +189,7 @@ def test_a_disk_that_fails_before_the_lock_is_complete_keeps_neither_it_nor_its_
 @pytest.mark.parametrize("failing", ["ftruncate", "pwrite"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_can_be_locked(files, tmp_path, monkeypatch, failing, number):
-    """What is missing is only who holds it, which is for people: a full disk has not failed."""
+    """Only the holder's name is missing, which is for people: a full disk has not failed."""
     path = f"{tmp_path}/.lock"
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(os, failing, failing_with(number))
@@ -229,7 +232,8 @@ def test_a_lock_of_another_process_is_respected_and_ends_with_it(files, tmp_path
 
 
 def test_the_lock_structure_is_that_of_this_machine():
-    # F_OFD_GETLK fills in the structure: were its layout another, the type would not be where it is looked for.
+    # F_OFD_GETLK fills in the structure: were its layout another, the type would not be where it is
+    # looked for.
     assert struct.calcsize("@hhqqi4x") == 32
     assert fcntl.F_OFD_SETLK > 0
 

@@ -1,4 +1,4 @@
-"""Names of hosts, with name servers that answer when the test says so."""
+"""Host names, with name servers that respond when the test lets them."""
 
 import asyncio
 import errno

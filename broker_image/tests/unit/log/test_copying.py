@@ -22,8 +22,8 @@ LOG = extent(10, 100, (1, 0), (4, 50))
         (extent(10, 10), LOG, True, True),
         (extent(10, 60, (1, 10), (4, 50)), LOG, True, True),
         (extent(10, 50, (1, 10)), LOG, True, True),
-        (extent(10, 60, (1, 10)), LOG, True, False),  # cut at 50, written anew in epoch 4
-        (extent(10, 60, (1, 10), (3, 40)), LOG, True, False),  # nobody knows epoch 3 any more
+        (extent(10, 60, (1, 10)), LOG, True, False),  # cut at 50, written again in epoch 4
+        (extent(10, 60, (1, 10), (3, 40)), LOG, True, False),  # no batch of epoch 3 is left
         (extent(10, 60, (1, 10), (5, 55)), LOG, True, False),
         (extent(10, 60, (-1, 10)), LOG, True, False),  # batches without epochs tell nothing
     ],

@@ -86,7 +86,7 @@ def test_the_beginning_of_another_batch_is_left_out(rest):
         (build_batch(RECORDS) * 2, ErrorCode.INVALID_RECORD),
         (build_batch(RECORDS) + bytes(30), ErrorCode.CORRUPT_MESSAGE),
         (patched(16, b"\x01"), ErrorCode.INVALID_RECORD),  # magic
-        (patched(16, b"\x03"), ErrorCode.CORRUPT_MESSAGE),  # a magic that nobody knows
+        (patched(16, b"\x03"), ErrorCode.CORRUPT_MESSAGE),  # an undefined magic
         (patched(16, b"\xff"), ErrorCode.CORRUPT_MESSAGE),
         (patched(8, b"\0\0\0\x20")[:44], ErrorCode.CORRUPT_MESSAGE),
         (build_batch(RECORDS, base_offset=1), ErrorCode.INVALID_RECORD),
@@ -272,7 +272,10 @@ class TestTimestamps:
     @pytest.mark.parametrize("codec", list(Codec))
     @pytest.mark.parametrize("claimed", [-1, NOW - 1])
     def test_a_header_without_the_newest_time_is_completed(self, claimed, codec):
-        """Sarama sent -1 until its PR 3108. The newest time cannot be older than the first record's, which is the base."""
+        """Sarama sent -1 until its PR 3108.
+
+        The newest time cannot be older than the first record's, which is the base.
+        """
         batch = build_batch(RECORDS, codec=codec, producer=ProducerStamp(7, 0, 0))
         batch = patched(35, claimed.to_bytes(8, "big", signed=True), batch=batch)
         needs_thread = isinstance(prepare(bytearray(batch), PRODUCE, NOW, PARTITION), NeedsThread)
@@ -300,7 +303,10 @@ class TestTimestamps:
 
     @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
     def test_the_brokers_time_is_not_the_clients_to_set(self, codec):
-        """Where the topic wants the clients' times the batch gets those, as in Kafka; where not, it is refused."""
+        """Where the topic wants the clients' times the batch gets those, as in Kafka.
+
+        Where not, it is refused.
+        """
         batch = build_batch(RECORDS, codec=codec)
         set_log_append_time(batch, NOW - HOUR)
         config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
@@ -409,7 +415,10 @@ def test_a_large_batch_is_not_looked_into_on_the_loop(config):
 
 
 class TestEveryRecord:
-    """logfleet.record.validation=full; what Apache Kafka answers stands in the oracle's corpus `produce`."""
+    """logfleet.record.validation=full.
+
+    What Apache Kafka answers stands in the oracle's corpus `produce`.
+    """
 
     GOOD = bytes(build_batch(RECORDS)[HEADER_SIZE:])
     ALONE = tuple(bytes(build_batch([record])[HEADER_SIZE:]) for record in RECORDS)
@@ -421,7 +430,7 @@ class TestEveryRecord:
             GOOD + b"\0",
             GOOD + ALONE[0],
             GOOD[: -len(ALONE[4])],
-            b"".join(ALONE),  # each says that it is the first
+            b"".join(ALONE),  # each has base offset 0
         ],
         ids=["junk", "cut", "a-byte-more", "a-record-more", "a-record-less", "offsets"],
     )

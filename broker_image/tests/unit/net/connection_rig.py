@@ -32,7 +32,7 @@ class Slice:
 
 
 class ByCall:
-    """A parked request whose answer nobody awaits. Its methods are those of a future."""
+    """A parked request whose response is not awaited. It has the methods of a future."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -48,7 +48,7 @@ class ByCall:
 
 
 class Service:
-    """Echoes frames; a frame's third byte (after a Produce key or not) tells another behaviour.
+    """Echoes frames; a frame's third byte (after a Produce key or not) selects another behaviour.
 
     by_call: requests are parked without a task.
     """

@@ -29,7 +29,7 @@ def echo(peer: Peer, frame: memoryview) -> Encoded:
 
 
 class Parking:
-    """Parks every request until told; a leaving peer counts as being told."""
+    """Parks every request until released; a leaving peer releases it, too."""
 
     def __init__(self) -> None:
         self.parked: list[asyncio.Future[Encoded]] = []
@@ -124,7 +124,7 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(until: Until) 
 
 @pytest.mark.parametrize("sooner", [False, True])
 async def test_below_0_no_connection_is_idle_and_at_0_the_loop_still_rests(*, sooner: bool) -> None:
-    """Selector of Kafka's clients makes no IdleExpiryManager for a negative connections.max.idle.ms."""
+    """Kafka's Selector has no IdleExpiryManager for a negative connections.max.idle.ms."""
     async with serving(echo, idle_s_max=0 if sooner else -0.001) as (listener, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         if sooner:
@@ -205,7 +205,7 @@ async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     try:
         writer.write(framed(b"ping"))
         return await reader.read(8) == framed(b"ping")
-    except (ConnectionError, RuntimeError):  # what uvloop says of a transport that is closed
+    except (ConnectionError, RuntimeError):  # what uvloop raises for a closed transport
         return False
 
 

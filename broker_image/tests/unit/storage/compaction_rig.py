@@ -1,4 +1,4 @@
-"""A round of compaction within the test's own process, step by step as the broker and its child do it, and what a log then holds."""
+"""Runs a round of compaction in the test's own process, step by step; reads the log after it."""
 
 import contextlib
 
@@ -48,12 +48,12 @@ class InPlace(Flusher):
     async def run(self, work, *args):
         return work(*args)
 
-    def holding(self, log):  # noqa: ARG002  nobody else is there
+    def holding(self, log):  # noqa: ARG002  there is no concurrency
         return contextlib.nullcontext()
 
 
 def swap(log, cleaned, now):
-    """Put a new segment in place as the broker does, or leave all as it was and raise an OSError."""
+    """Put a new segment in place as the broker does; an OSError leaves everything as it was."""
     steps = Swaps(log, log.truncations, InPlace(), lambda *_: None, lambda: None, lambda: None)
     with contextlib.suppress(StopIteration):
         steps.put_in_place(cleaned, now).send(None)

@@ -10,7 +10,7 @@ from logfleet.storage.trash import Trash
 
 
 class LogRig:
-    """One partition's directory, to be opened as often as a test wants, cleanly or as after a crash."""
+    """One partition's directory; a test may open it repeatedly, cleanly or as after a crash."""
 
     def __init__(self, path: str, files: Files | None = None) -> None:
         self.files = files or PosixFiles()

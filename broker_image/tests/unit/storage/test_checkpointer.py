@@ -22,7 +22,7 @@ NAME = TopicPartition("topic", 0)
 
 
 class Disk:
-    """A log directory with a log of five records whose checkpoints wait for `may_go`, and are counted."""
+    """A log directory with five records; its checkpoints wait for `may_go`, and are counted."""
 
     def __init__(self, path, monkeypatch) -> None:
         self.files = PosixFiles()
@@ -82,7 +82,7 @@ async def test_log_starts_that_wait_for_one_another_share_a_write(disk) -> None:
 
 
 async def test_an_older_state_never_replaces_a_newer_one(disk) -> None:
-    """Two writers of the file: the one that comes second looks at the log second."""
+    """Two writers of the file: the second one reads the log's state later."""
     disk.log.delete_records_before(1)
     first = later(disk.checkpointer.write(disk.log_dir, {}.get))
     await disk.writing.wait()

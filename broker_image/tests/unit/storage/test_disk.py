@@ -1,4 +1,4 @@
-"""What holds while the disk of a log directory is slow for those who write to it."""
+"""Guarantees while the disk of a log directory is slow to write."""
 
 import asyncio
 import errno
@@ -114,7 +114,7 @@ class Directory:
         written = asyncio.Event()
         self.disk.when_written(written.set)
         await written.wait()
-        await asyncio.sleep(0)  # the last one's end is told in the next step
+        await asyncio.sleep(0)  # the end of the last one is reported in the next step
 
 
 @pytest.fixture
@@ -319,7 +319,10 @@ async def test_what_threads_write_takes_its_turn(directory, slow) -> None:
 
 
 async def test_reads_are_those_of_a_disk_that_is_not_held_up(directory, slow, clock) -> None:
-    """Whatever is written, read and shortened, also as the thread begins and ends to write: the spared file answers as an ordinary one."""
+    """Whatever is written, read and shortened, also as the thread begins and ends to write.
+
+    A DiskFile behaves like an ordinary file.
+    """
     dice = random.Random(7)
     spared = directory.file()
     held_up = Counter[bool]()
@@ -371,7 +374,10 @@ async def test_other_open_files_of_the_same_disk_see_what_waits(directory, slow)
 
 
 async def test_the_flush_of_a_new_log_begins_without_waiting_for_the_disk(tmp_path, slow) -> None:
-    """Its indexes are written for the first time. Where the disk is full as well, who waits for it on the loop waits for ever."""
+    """Its indexes are written for the first time.
+
+    Where the disk is full as well, who waits for it on the loop waits for ever.
+    """
     rig = LogRig(str(tmp_path / "data"), slow)
     log = rig.open(LogConfig(index_interval_bytes=1))
     log.disk.was_slow(2 * SLOW_S)

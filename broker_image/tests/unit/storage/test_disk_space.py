@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 
 class Disk(PosixFiles):
-    """Real files on a disk of which a test says how full it is."""
+    """Real files on a disk whose free space the test sets."""
 
     def __init__(self) -> None:
         self.usable_bytes = 500 * MIB

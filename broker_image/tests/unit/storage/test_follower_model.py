@@ -1,4 +1,7 @@
-"""A follower's log against its leader's: the same bytes after any sequence of fetches, cuts, elections, deletions and starts."""
+"""A follower's log against its leader's.
+
+The same bytes after any sequence of fetches, cuts, elections, deletions and starts.
+"""
 
 from itertools import count
 from typing import Any
@@ -75,7 +78,10 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @rule(max_bytes=st.integers(1, 3000), cut=st.integers(0, 100))
     def fetch(self, max_bytes, cut):
-        """One step of a follower: truncate to where its last epoch ended, or begin anew, or append."""
+        """One step of a follower.
+
+        Truncate to where its last epoch ended, or begin anew, or append.
+        """
         leader, log = self.leader, self.follower
         if log.epochs.entries:
             epoch, end = leader.epoch_end_offset(log.epochs.latest)

@@ -75,7 +75,7 @@ def test_an_identity_that_cannot_be_used_says_why(tmp_path: Path, text: str, why
 
 
 def test_two_directories_of_one_identity_are_named(tmp_path: Path) -> None:
-    """With one of them away its logs would be taken for such as the other has lost, and begin anew."""
+    """With one of them absent its logs would count as lost by the other, and be created again."""
     paths = [str(tmp_path / name) for name in ("a", "b")]
     LogDir(OpenFiles(PosixFiles()), paths[0], "mine", 1).abandon()
     (tmp_path / "b").mkdir()

@@ -1,4 +1,7 @@
-"""How the logs of a directory are opened at a start: so many at a time, each in a thread, while the loop goes on."""
+"""How the logs of a directory are opened at a start.
+
+So many at a time, each in a thread, while the loop goes on.
+"""
 
 import asyncio
 import errno
@@ -27,7 +30,10 @@ WAIT_S = 20.0
 
 
 class Gate(PosixFiles):
-    """Lets nobody look into a partition's directory but one of whom `may_go` is told. errors: what they get instead of a look."""
+    """Blocks listings of a partition's directory until `may_go` allows one.
+
+    errors: what they get instead of a look.
+    """
 
     def __init__(self) -> None:
         self.may_go = threading.Semaphore(0)

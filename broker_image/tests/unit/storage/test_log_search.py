@@ -1,4 +1,7 @@
-"""Searches by time while the log goes on; what is found where nothing happens is shown by test_partition_log."""
+"""Searches by time while the log goes on.
+
+What is found where nothing happens is shown by test_partition_log.
+"""
 
 import asyncio
 import errno
@@ -44,7 +47,7 @@ def written(log: PartitionLog, count: int, time_of: Callable[[int], int]) -> Non
 
 
 def started(time_of: Callable[[int], int] = rising) -> PartitionLog:
-    """Some segments, as a start finds them: nothing is known of their times."""
+    """Some segments as after a start: none of their times is cached."""
     rig = LogRig("/data", SimDisk(seed=1))
     log = rig.open(CONFIG)
     written(log, RECORDS, time_of)
@@ -84,7 +87,10 @@ def since(timestamp: int) -> Search:
 
 
 class Interruption:
-    """Something that happens to the log as the thread is asked for the `turn`th time; before it reads anything, or after."""
+    """Something that happens to the log as the thread is asked for the `turn`th time.
+
+    Before it reads anything, or after.
+    """
 
     def __init__(self, change: Callable[[], None], turn: int, *, is_after: bool) -> None:
         self.has_happened = False
@@ -109,7 +115,7 @@ class Interruption:
 def interrupted(
     start: Callable[[], PartitionLog], search: Search, change: Callable[[PartitionLog], None]
 ) -> Iterator[tuple[Any, PartitionLog]]:
-    """What is found in the log that `start` gives, and that log, with the change at every moment of the search at which it can come."""
+    """Each result, and the log from `start`, with `change` at each possible moment."""
     for is_after in (False, True):
         for turn in itertools.count(1):
             log = start()

@@ -1,4 +1,7 @@
-"""What log directories know of the end before: closed properly and by whom, a process killed, a machine that lost power."""
+"""What log directories know of the end before.
+
+Closed properly and by whom, a process killed, a machine that lost power.
+"""
 
 import errno
 
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def start(disk, paths=("/a",), *, distrusts=False) -> LogDirs:
-    disk.locks.clear()  # whoever held them is gone
+    disk.locks.clear()  # their holder is dead
     found = LogDirs(OpenFiles(disk), [])
     list(found.open_each(paths, "cluster", 1))
     if distrusts:

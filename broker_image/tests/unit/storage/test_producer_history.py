@@ -153,7 +153,11 @@ def test_a_roll_with_many_producers_leaves_the_snapshot_to_the_next_flush(rig, m
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_snapshot_of_bytes_that_were_lost_does_not_come_back_with_others(seed):
-    """Two power losses: the first takes the batches of a durable snapshot, the second comes after others took their offsets."""
+    """Two power losses.
+
+    The first takes the batches of a durable snapshot, the second comes after others took their
+    offsets.
+    """
     disk = SimDisk(seed)
     rig = LogRig("/logs", disk)
     disk.make_directory(rig.directory)

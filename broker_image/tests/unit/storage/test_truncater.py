@@ -32,7 +32,10 @@ def append(log, count, epoch=0):
 
 
 class Rig:
-    """A log of 50 records, durable and told to be so. failures: what the disk was said to have failed with."""
+    """A log of 50 records, durable and checkpointed as such.
+
+    failures: what the disk was said to have failed with.
+    """
 
     def __init__(self, path):
         self.path = path

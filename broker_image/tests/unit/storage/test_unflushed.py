@@ -24,7 +24,10 @@ def fill(log, count, *, epoch=0):
 
 @dataclass
 class Work:
-    """What a job does, by the names of files; directories are "." for the log's own and ".." for the one around it."""
+    """What a job does, by the names of files.
+
+    Directories are "." for the log's own and ".." for the one around it.
+    """
 
     synced: list[str]
     written: list[str]
@@ -52,7 +55,7 @@ def flushed(rig, config=SMALL, count=0):
 
 
 def rolled(rig):
-    """A log of which all is flushed but the first batch of its second segment."""
+    """A log where only the first batch of its second segment is not flushed."""
     log = rig.open(SMALL)
     while len(log.segments) < 2:
         rig.flush(log)

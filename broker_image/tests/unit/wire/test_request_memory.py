@@ -1,4 +1,7 @@
-"""Requests are counted while they are decoded: never less than they take, and never so much that a client notices."""
+"""Requests are counted while they are decoded.
+
+Never less than they take, and never so much that a client notices.
+"""
 
 import tracemalloc
 from typing import Any

@@ -181,7 +181,7 @@ def test_whatever_comes_is_read_as_the_codec_reads_it_or_not_at_all(data: st.Dat
     fetch = decode_single_fetch(memoryview(frame), body_at("c"))
     if fetch is not None:
         header, position = decode_request_header(memoryview(frame))
-        if header.client_id == "c":  # a repeat is known by the bytes of the client
+        if header.client_id == "c":  # a repeat is recognised by the client's bytes
             assert decode_request(header, memoryview(frame), position) == request_of(fetch)
     found = decode_single_row(memoryview(answer))
     if found is not None:

@@ -1,4 +1,7 @@
-"""The thread that keeps leases, without an etcd: what reaches it while it is busy is not forgotten."""
+"""The thread that keeps leases, without an etcd.
+
+What reaches it while it is busy is not forgotten.
+"""
 
 import asyncio
 import math
@@ -24,7 +27,10 @@ NOWHERE = Addresses.parse(["127.0.0.1:1"])
 
 
 class BusyKeeper(LeaseKeeper):
-    """Renews as it is told to: `renewing` is set while it is at it, and it goes on after `go_on`."""
+    """Renews as the test asks.
+
+    `renewing` is set while it is at it, and it goes on after `go_on`.
+    """
 
     def __init__(self) -> None:
         super().__init__(NOWHERE)
@@ -102,7 +108,7 @@ async def test_without_a_tick_of_the_loop_nothing_is_renewed() -> None:
 
 @pytest.mark.usefixtures("alive")
 async def test_a_lease_past_its_deadline_is_asked_for_until_etcd_says_that_it_has_ended() -> None:
-    """etcd lets nothing expire while it has no leader, and renews all leases when it has one again."""
+    """etcd expires no lease without a leader, and renews all once it has one again."""
 
     class SilentKeeper(BusyKeeper):
         def _renew(self, leases: list[EtcdLease]) -> bool:
@@ -205,7 +211,10 @@ def slow_etcd(monkeypatch: pytest.MonkeyPatch) -> SlowEtcd:
 
 
 async def test_a_deadline_is_counted_from_when_the_keepalive_was_sent(slow_etcd: SlowEtcd) -> None:
-    """etcd may have begun to count the moment it was sent: counted from its answer, another broker could lead before the deadline."""
+    """etcd may have begun to count the moment it was sent.
+
+    Counted from its answer, another broker could lead before the deadline.
+    """
     keeper = LeaseKeeper(NOWHERE)
     leases = [lease_of(1), lease_of(2)]
     assert keeper._renew(leases)

@@ -411,7 +411,7 @@ async def test_a_failing_disk_is_reported(tmp_path):
 
 
 class Starved(PosixFiles):
-    """A process that has no descriptor for directories for so many attempts."""
+    """A process that has no descriptor for directories in the first `times` attempts."""
 
     left = 0
 

@@ -30,7 +30,7 @@ def job(rig):
 
 
 def answers(job, files=None):
-    """What the program says to this job, given twice."""
+    """The program's events for this job, which it gets twice."""
     out = io.BytesIO()
     line = msgspec.json.encode(job) + b"\n"
     serve(files or PosixFiles(), io.BytesIO(line + line), out)
@@ -79,7 +79,7 @@ def test_what_goes_wrong_ends_the_job_not_the_program(job, error, is_lasting, is
 
 
 def test_the_program_says_nothing_of_a_broker_that_was_killed(job):
-    """A process that is killed closes its files first, and tethered ones get their signal after that."""
+    """A killed process closes its files first; after that its tethered children are killed."""
     nobody_reads, answers_go_to = os.pipe()
     os.close(nobody_reads)
     ended = subprocess.run(

@@ -39,7 +39,10 @@ def content(log) -> dict[int, bytes]:
 
 
 class MoveRig:
-    """dirs: opened on these files; they are loaded as a broker's are. wait_ms: asked by the move before each slice."""
+    """dirs: opened on these files; they are loaded as a broker's are.
+
+    wait_ms: asked by the move before each slice.
+    """
 
     def __init__(self, files, paths, flusher=None, config=SMALL):
         self.files = files
