@@ -43,11 +43,11 @@ def look_up(host: str) -> list[str]:
 class _Question:
     """Concurrent lookups of one host; the first success is the answer for all callers.
 
-    begun, running: how many; last_s: when the last one began (time.monotonic).
+    started, running: how many; last_s: when the last one began (time.monotonic).
     """
 
     answer: Future[list[str]] = field(default_factory=Future)
-    begun: int = 0
+    started: int = 0
     running: int = 0
     last_s: float = 0.0
 
@@ -108,16 +108,16 @@ class HostNames:
         with self._lock:
             question = self._pending.setdefault(host, _Question())
             now_s = time.monotonic()
-            if question.begun == 0:
+            if question.started == 0:
                 # a caller's cancellation must not stop the others
                 question.answer.set_running_or_notify_cancel()
                 self._begin(host, question, now_s)
-            elif now_s - question.last_s >= SECOND_LOOKUP_S and question.begun < LOOKUPS_MAX:
+            elif now_s - question.last_s >= SECOND_LOOKUP_S and question.started < LOOKUPS_MAX:
                 self._begin(host, question, now_s)
             return question.answer
 
     def _begin(self, host: str, question: _Question, now_s: float) -> None:
-        question.begun += 1
+        question.started += 1
         question.running += 1
         question.last_s = now_s
         try:

@@ -25,7 +25,7 @@ class Slices:
         """Begin a slice: the loop has just had its turn."""
         self._end_s = time.monotonic() + SLICE_S
 
-    async def breathe(self) -> None:
+    async def pause_if_due(self) -> None:
         """Let the loop do something else if the slice is over; call it between two steps."""
         if time.monotonic() >= self._end_s:
             await asyncio.sleep(self._rest_s)

@@ -314,7 +314,7 @@ class Broker:
         logs = ReplicaLogs(
             self.node_id, self._log_dirs, self.partitions, self._flusher, self.checkpointer
         )
-        record = DirectoryRecord(self.store, self.node_id, self._log_dirs.as_found())
+        record = DirectoryRecord(self.store, self.node_id, self._log_dirs.found_at_start())
         missing = MissingDirectories(self.node_id, record, logs, self.partitions.offline)
         missing.take_offline(self.image)
         self.leadership = Leadership(
@@ -460,8 +460,8 @@ class Broker:
         self._stack.callback(self._disks.remember, self.partitions.high_watermarks)
         self.log_moves = tasks.log_moves
         if tasks.cleaner is not None:
-            self.leadership.on_lost.append(tasks.cleaner.lost)
-            self.following.on_unfollowed.append(tasks.cleaner.lost)
+            self.leadership.on_lost.append(tasks.cleaner.abort_round)
+            self.following.on_unfollowed.append(tasks.cleaner.abort_round)
         tasks.start(self._spawn)
         self._observation.tell_all(tasks.cleaner)
         self._spawn("observation", self._observation.run())

@@ -107,7 +107,7 @@ class Checkpointer:
         job = log_dir.begin_checkpoint()
         await self._run(job, log_dir, high_watermark_of)
         for _ in log_dir.complete_checkpoint(job):
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
 
     async def _run(
         self, job: CheckpointJob, log_dir: LogDir, high_watermark_of: HighWatermarkOf
@@ -118,7 +118,7 @@ class Checkpointer:
         """
         for partition in {**log_dir.logs, **log_dir.incoming.futures}:
             log_dir.add_to_checkpoint(job, partition, high_watermark_of(partition))
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
         await self._flusher.run(job.run, self._files)
 
     def _lock(self, log_dir: LogDir) -> asyncio.Lock:

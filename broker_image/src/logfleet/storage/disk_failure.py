@@ -57,7 +57,7 @@ class DiskFailure:
             if count := self._busy.count_event():
                 log.error("disk_busy", path=error.filename, count=count)
             return
-        log_dir = self._log_dirs.where_failed(name, error)
+        log_dir = self._log_dirs.failed_directory(name, error)
         if log_dir is not None:
             self._failed(log_dir, str(name), error)
 

@@ -133,8 +133,8 @@ class LogDir:
     checkpointed. was_clean: the directory was closed properly. broker_epoch: of the last
     registration on this directory that the controller made active, None if the directory names
     none. lost_nothing: everything that was written is there, or the cluster does not count on what
-    is missing; final once loaded. begun: partitions whose `create` failed half way, so that files
-    may exist; they are created here and nowhere else. is_loaded: `load` was exhausted.
+    is missing; final once loaded. half_created: partitions whose `create` failed half way, so that
+    files may exist; they are created here and nowhere else. is_loaded: `load` was exhausted.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class LogDir:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.notes: list[str] = []
-        self.begun: set[TopicPartition] = set()
+        self.half_created: set[TopicPartition] = set()
         self.is_loaded = False
         self._open_files = open_files
         self._files = open_files.files
@@ -242,9 +242,9 @@ class LogDir:
         Call `complete_load` after that. From here on the directory counts as not closed properly,
         until `close`. by_kafka: it was Kafka that did not close it.
         """
-        notes_before = len(self.notes)
+        note_count_before = len(self.notes)
         recovery_points = self._read_offsets(RECOVERY_POINTS)
-        gaps_are_damage = not by_kafka and len(self.notes) == notes_before
+        gaps_are_damage = not by_kafka and len(self.notes) == note_count_before
         log_starts = self._read_offsets(LOG_STARTS)
         first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
         self._named_before = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
@@ -336,12 +336,12 @@ class LogDir:
     ) -> PartitionLog:
         """Create an empty log, durable after its first flush. topic_id: Kafka's text form."""
         assert partition not in self.logs, f"{partition} exists"
-        self.begun.add(partition)
+        self.half_created.add(partition)
         directory = f"{self.path}/{partition}"
         prepare_directory(self._open_files, directory, topic_id)
         request = LoadRequest.of_new(directory, config, now_ms)
         created = self.open(partition, request)
-        self.begun.discard(partition)
+        self.half_created.discard(partition)
         return created
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:

@@ -234,7 +234,7 @@ class LogDirs:
             else:
                 log.warning("log_directory_note", note=f"{path} is a copy of no log that is here")
 
-    def as_found(self) -> LogDirectories:
+    def found_at_start(self) -> LogDirectories:
         """The directories as found at the start.
 
         Call it once the logs are loaded and the strays set aside.
@@ -346,7 +346,7 @@ class LogDirs:
     def create(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Create a log: where it was begun before, else where it is preferred.
+        """Create a log: where it is half created, else where it is preferred.
 
         Otherwise in the directory that holds the fewest logs. Source: Kafka's
         LogManager.nextLogDirs. Raises LogDirError.
@@ -357,7 +357,7 @@ class LogDirs:
         chosen = min(
             self.dirs,
             key=lambda each: (
-                partition not in each.begun,
+                partition not in each.half_created,
                 each is not preferred,
                 len(each.logs),
             ),
@@ -367,7 +367,7 @@ class LogDirs:
         except OSError as error:
             raise LogDirError(chosen, error) from error
 
-    def where_failed(self, partition: TopicPartition, error: OSError) -> LogDir | None:
+    def failed_directory(self, partition: TopicPartition, error: OSError) -> LogDir | None:
         """The directory that an error of the partition's log concerns.
 
         None if it is not used any more.

@@ -167,7 +167,7 @@ class LogLoader:
         if not found or log_end < log_start:
             if found:
                 self._notes.append(
-                    f"the log ends at {log_end}, below its start {log_start}: it begins anew there"
+                    f"the log ends at {log_end}, below its start {log_start}: it is emptied and begins there"
                 )
                 self._remove_segments(segments)
                 producers.write([], log_start)

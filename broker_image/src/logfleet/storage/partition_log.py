@@ -406,7 +406,7 @@ class PartitionLog:
     # Compaction
 
     def begin_swap(self, base_offsets: Sequence[int], truncations: int) -> bool:
-        """Reserve these closed segments; False if they changed since so many truncations."""
+        """Reserve these closed segments; False if they changed since that `truncations`."""
         number = segment_number(self._segments, base_offsets[0])
         held = self._segments[number:-1][: len(base_offsets)]
         is_same = [segment.base_offset for segment in held] == list(base_offsets)

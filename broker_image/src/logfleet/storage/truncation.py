@@ -17,8 +17,8 @@ from logfleet.storage.segment import Segment, segment_number
 class Truncation:
     """Call first `find`, then `run`; their results are in the attributes.
 
-    offset: the batch that holds it is cut off, with everything behind. anew: everything is, and the
-    log begins at `offset`. A log of which nothing above its start would be left is emptied too, and
+    offset: the batch that holds it is cut off, with everything behind. empties: everything is, and
+    the log begins at `offset`. A log that would keep nothing above its start is emptied, too, and
     begins there or at `offset`, whichever is lower. snapshots: their offsets.
 
     segments, producers, end_offset: of the new log. is_emptied: no batch is left. notes: messages

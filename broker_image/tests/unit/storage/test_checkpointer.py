@@ -138,11 +138,11 @@ async def test_a_log_that_left_is_in_no_checkpoint_and_who_asks_shares_a_write(d
 async def test_others_may_have_their_turn_after_each_log(disk, monkeypatch, what) -> None:
     turns = 0
 
-    async def breathe(_self) -> None:
+    async def pause_if_due(_self) -> None:
         nonlocal turns
         turns += 1
 
-    monkeypatch.setattr(Slices, "breathe", breathe)
+    monkeypatch.setattr(Slices, "pause_if_due", pause_if_due)
     for index in range(1, 20):
         disk.log_dir.create(TopicPartition("topic", index), "A" * 22, LogConfig(), NOW)
     disk.may_go.set()
@@ -161,11 +161,11 @@ async def test_a_log_that_leaves_before_all_are_told_is_not_and_the_files_are_be
     disk.log_dir.create(other, "A" * 22, LogConfig(), NOW)
     marks = {NAME: 3, other: 4}
 
-    async def breathe(_self) -> None:
+    async def pause_if_due(_self) -> None:
         if other in disk.log_dir.logs:
             disk.log_dir.delete(other, NOW)
 
-    monkeypatch.setattr(Slices, "breathe", breathe)
+    monkeypatch.setattr(Slices, "pause_if_due", pause_if_due)
     disk.may_go.set()
     await disk.checkpointer.write(disk.log_dir, marks.get)
     assert disk.log_dir.high_watermarks == {NAME: 3}

@@ -72,7 +72,7 @@ class LongestLogs:
                 self._leaderless.add(topic_id)
             else:
                 self._leaderless.discard(topic_id)
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
 
     def _asked(self, image: ClusterImage) -> Asked:
         """Nobody while there are newcomers, of whom one may have the longest log: they are about to be let in."""

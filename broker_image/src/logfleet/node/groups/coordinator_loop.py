@@ -203,7 +203,7 @@ class CoordinatorLoop:
     async def _take_up(self, shard: GroupShard, read: GroupLog, subscription: Subscription) -> None:
         self._forget_departed(shard, read, subscription)
         for _ in shard.take_up():
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
 
     async def _load(self, shard: GroupShard, read: GroupLog) -> bool:
         """Apply all records that were there at the election, and what is committed since; False if leadership ended meanwhile."""
@@ -214,7 +214,7 @@ class CoordinatorLoop:
                     lambda: max(partition.epoch_start_offset, partition.high_watermark),
                     is_over=lambda: shard.is_closed,
                     run_in_thread=self._run_in_thread,
-                    breathe=self._slices.breathe,
+                    pause_if_due=self._slices.pause_if_due,
                 )
                 break
             except OSError as error:

@@ -135,7 +135,7 @@ class StandbyCoordinators:
                 lambda: warm.partition.high_watermark if warm.partition is not None else 0,
                 is_over=lambda: warm.is_over,
                 run_in_thread=self._run_in_thread,
-                breathe=self._slices.breathe,
+                pause_if_due=self._slices.pause_if_due,
             )
         except (OSError, RecordsError, MalformedMessage) as error:
             log.warning("groups_not_followed", partition=key[1], reason=str(error))

@@ -122,7 +122,7 @@ class Maintenance:
     ) -> None:
         """Flush those of `rest` that nobody else takes before, until the directory fails."""
         for name, partition_log in rest:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             if log_dir not in self._log_dirs.dirs:
                 return
             if self._is_due(partition_log):
@@ -160,7 +160,7 @@ class Maintenance:
         """Write the checkpoints of directories where recovery points have moved since."""
         for log_dir in self._log_dirs:
             for partition_log in list(log_dir.logs.values()):
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
                 if partition_log.recovery_point > partition_log.checkpointed_point:
                     self._moved.add(log_dir.path)
                     break
@@ -182,9 +182,9 @@ class Maintenance:
     async def apply_retention(self) -> None:
         """Remove segments that time and size no longer allow, on followers too (Kafka: LogManager.cleanupLogs)."""
         for replica in self._table:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             while replica.is_current and await self._removed_some(replica):
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
 
     async def _removed_some(self, replica: Replica) -> bool:
         """A step of a replica's retention; whether there may be another."""
@@ -211,13 +211,13 @@ class Maintenance:
     async def expire_producers(self) -> None:
         """Forget idempotent producers that wrote nothing for producer.id.expiration.ms."""
         for replica in self._table:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             states = replica.log.producers.states
             ids = list(states.ids())
             for first in range(0, len(ids), PRODUCERS_AT_ONCE):
                 some = ids[first : first + PRODUCERS_AT_ONCE]
                 states.expire(some, now_ms(), self.producer_id_expiration_ms)
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
 
     async def remove_discarded(self) -> None:
         """Remove the files whose file.delete.delay.ms is over."""

@@ -72,7 +72,7 @@ class MissingDirectories:
             for each in self._find_lost(image, broker_epoch):
                 if each is not None:
                     lost.add(each)
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
             self._become(lost, missing)
             self._are_lost_known = is_current
             if is_current and not lost:

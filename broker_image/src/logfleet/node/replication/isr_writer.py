@@ -106,14 +106,14 @@ class IsrWriter:
         for partition in self._table.led():
             if partition.has_followers:
                 self.look_at(partition)
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
 
     async def _changes(self, due: Iterable[LeaderPartition]) -> _Changes:
         """What is to be written of these partitions."""
         changes: _Changes = {}
         now_ms = clock.monotonic_ms()
         for partition in due:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             if not partition.is_leading:
                 continue
             before = partition.replicas_state.state.isr
@@ -156,7 +156,7 @@ class IsrWriter:
                     tasks.create_task(self._write({key: change}))
                 else:
                     lost.append((change.partition, told))
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
         if lost:
             # made before the image shows why, the same changes would be lost again
             await self._follower.until(lambda image: is_shown(image, txn, answer))

@@ -203,7 +203,7 @@ class ReplicaFetcher:
 
     async def _apply(self, key: Key, row: Row, connection: Connection) -> None:
         """Do what a row says, if the partition is still what was asked about. Raises ClientError."""
-        await self._slices.breathe()
+        await self._slices.pause_if_due()
         followed = self._followed.get(key)
         if followed is None or followed.asked is None:
             return

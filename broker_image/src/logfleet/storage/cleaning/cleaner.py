@@ -154,7 +154,7 @@ class Cleaner:
         else:
             await asyncio.sleep(backoff_s)
 
-    def lost(self, partition: CompactedReplica) -> None:
+    def abort_round(self, partition: CompactedReplica) -> None:
         """The replica changed its role, or is gone.
 
         Abort the round of its log, which may be truncated soon.
@@ -175,7 +175,7 @@ class Cleaner:
         ratio_max, overdue_max = 0.0, 0
         best: tuple[Cleanable, CompactedReplica] | None = None
         for partition in self._table:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             if not self._may_be_cleaned(partition):
                 continue
             name = partition.log.partition

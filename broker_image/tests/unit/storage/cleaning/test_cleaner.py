@@ -179,7 +179,7 @@ async def test_a_log_that_is_led_elsewhere_ends_its_round(rig):
     def is_gone():
         if rig.cleaner._rounds:
             rig.partitions.clear()
-            rig.cleaner.lost(partition)
+            rig.cleaner.abort_round(partition)
         return not rig.partitions and not rig.cleaner._rounds
 
     await rig.clean_until(is_gone)
