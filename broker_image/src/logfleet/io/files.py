@@ -97,10 +97,7 @@ class Lock(Protocol):
     """A held lock; it ends with the process at the latest."""
 
     def release(self) -> None:
-        """Release it.
-
-        Never raises: even a failed disk must not keep it held (Kafka: CoreUtils.swallow).
-        """
+        """Release it; never raises, even on a failed disk (Kafka: CoreUtils.swallow)."""
         ...
 
 

@@ -1,11 +1,11 @@
 """Runs a program that must not outlive its starter.
 
-`python tether.py STARTER_PID PROGRAM ARGUMENT...`. The kernel kills the program when its starter
-dies, in whatever way (prctl(2), PR_SET_PDEATHSIG: more precisely, when the thread that started it
-ends). The setting survives execve, so this process becomes the program: same pid, nothing in
-between. Making the setting in the starter between fork and exec (`preexec_fn`) would not be safe
-with threads; hence a program. It is run by its path, uses only the standard library, and costs some
-15 ms.
+Usage: `python tether.py STARTER_PID PROGRAM ARGUMENT...`. The kernel kills the program when its
+starter dies, in whatever way (prctl(2), PR_SET_PDEATHSIG: more precisely, when the thread that
+started it ends). The setting survives execve, so this process becomes the program: same pid,
+nothing in between. Making the setting in the starter between fork and exec (`preexec_fn`) would not
+be safe with threads; hence a program. It is run by its path, uses only the standard library, and
+costs some 15 ms.
 """
 
 import ctypes

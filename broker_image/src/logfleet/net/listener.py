@@ -40,14 +40,13 @@ class Listener:
 
     name: the listener's name, as in Kafka's `listeners`.
     request_bytes_max: socket.request.max.bytes.
-    idle_s_max: connections.max.idle.ms in seconds; a connection without any traffic for this long
-    is
-        closed, even with a request in progress (as Kafka's Selector does). Below 0: never.
+    idle_s_max: connections.max.idle.ms in seconds; a connection without any traffic for this
+        long is closed, even with a request in progress (as Kafka's Selector does). Below 0: never.
     disk: threads that read cold segments ahead.
     quotas: connection limits, counted over all listeners of a broker. None: unlimited.
     backlog, receive_buffer_bytes, send_buffer_bytes: None for BACKLOG and the system's defaults.
-    throttle: milliseconds to keep a new connection from an address before it is closed, 0 to serve
-    it.
+    throttle: milliseconds to keep a new connection from an address before it is closed, 0 to
+        serve it.
     """
 
     def __init__(

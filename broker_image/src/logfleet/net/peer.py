@@ -54,10 +54,10 @@ class Peer:
         connection is lost or the broker stops, so that the request is answered at once.
     link: its connection, None once that is lost.
     queued_since: time (boot_s) since which the requests being served have waited for other
-    connections' turns; else 0.
+        connections' turns; else 0.
     repeats: handlers of requests that need no decoding, by the bytes of a frame between the
-    correlation id and `repeat_end`, which is 0
-        while there are none. repeats_left: how many more may be added.
+        correlation id and `repeat_end`, which is 0 while there are none. repeats_left: how many
+        more may be added.
     refused: batches that were refused for now, by partition; see `node.handlers.refused_batches`.
     """
 

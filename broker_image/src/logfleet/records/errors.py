@@ -1,8 +1,7 @@
 """Errors in the bytes of a record batch.
 
     RecordsError
-    |-- CorruptRecords          bytes that no correct producer sends: lengths, counts, checksum,
-    compressed stream
+    |-- CorruptRecords          bytes that no correct producer sends: lengths, counts, checksum ...
     `-- DecompressedTooLarge    correct or not, it would expand beyond the caller's budget
 
 Both concern the *content*: a receiver of the bytes responds with an error code, a reader of a file

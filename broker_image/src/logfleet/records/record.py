@@ -105,7 +105,7 @@ def batch_of(
     producer: ProducerStamp | None = None,
     control: bool = False,
 ) -> bytearray:
-    """One batch around `count` encoded records, whose offsets in the batch are 0, 1, 2 ....
+    """One batch around `count` encoded records, whose offsets in the batch are 0, 1, 2 and so on.
 
     See `build_batch`.
     """

@@ -37,10 +37,7 @@ class FlushJob(msgspec.Struct, frozen=True):
 
 
 def _sync(file: File) -> None:
-    """Sync.
-
-    ENOSPC becomes EIO: a disk that accepted a write and has no room for it later has lost it.
-    """
+    """Sync; ENOSPC becomes EIO: a disk that took a write and lacks room later has lost it."""
     try:
         file.fsync()
     except OSError as error:

@@ -27,12 +27,10 @@ broker."""
 
 
 class LastRun(msgspec.Struct, frozen=True):
-    """was_clean: the directory was closed.
+    """How the last run ended. was_clean: the directory was closed.
 
-    was_killed: the process ended, but the file system stayed mounted.
-
-    broker_epoch: of the last registration that was active, None if the directory has no trustworthy
-    one.
+    was_killed: the process ended, but the file system stayed mounted. broker_epoch: of the last
+    registration that was active, None if the directory has no trustworthy one.
     """
 
     was_clean: bool

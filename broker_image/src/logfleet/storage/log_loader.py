@@ -1,10 +1,10 @@
 """Opens the directory of one partition, and cuts off or rebuilds what is not true.
 
-After a clean stop only the end of
-the last segment is read. After a crash everything from the recovery point on is checked: the valid
-prefix stays, a torn tail is cut off, indexes, leader epochs and producer state are rebuilt from the
-batches (I18). Durable segments are only read if an index is missing, and no readable batch of them
-is dropped: Kafka cuts such a segment at the damage (`LogSegment.recover`).
+After a clean stop only the end of the last segment is read. After a crash everything from the
+recovery point on is checked: the valid prefix stays, a torn tail is cut off, indexes, leader epochs
+and producer state are rebuilt from the batches (I18). Durable segments are only read if an index is
+missing, and no readable batch of them is dropped: Kafka cuts such a segment at the damage
+(`LogSegment.recover`).
 """
 
 from collections.abc import Sequence
@@ -167,7 +167,8 @@ class LogLoader:
         if not found or log_end < log_start:
             if found:
                 self._notes.append(
-                    f"the log ends at {log_end}, below its start {log_start}: it is emptied and begins there"
+                    f"the log ends at {log_end}, below its start {log_start}: it is emptied and "
+                    "begins there"
                 )
                 self._remove_segments(segments)
                 producers.write([], log_start)

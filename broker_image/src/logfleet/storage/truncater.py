@@ -2,7 +2,7 @@
 
 The log is held meanwhile: a running flush or swap of compacted segments ends first, others wait.
 Checkpoints are lowered before the files: a crash must not find checkpoints beyond the end, as
-recovery would take what is appended next for durable, and what is missing of it for damage.
+recovery would count later appends as durable, and what is missing of them as damage.
 (Kafka's LogManager.truncateTo writes them afterwards.)
 """
 

@@ -1,8 +1,8 @@
 """One truncation of a log, or its emptying: decided on the loop, done in a thread.
 
-Source: `Truncater`. Files are removed newest first, and durably before their offsets are used
-again: after a crash at any moment the directory holds a prefix of the old log or of the new one.
-Until `PartitionLog.complete_truncation` the log in memory is the old one.
+`Truncater` carries it out. Files are removed newest first, and durably before their offsets are
+used again: after a crash at any moment the directory holds a prefix of the old log or of the new
+one. Until `PartitionLog.complete_truncation` the log in memory is the old one.
 """
 
 import errno

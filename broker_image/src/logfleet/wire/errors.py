@@ -2,8 +2,7 @@
 
 ValueError
  +-- MalformedMessage      the bytes are not a message of that type and version
- +-- UnencodableMessage    the message does not fit its version's schema (a bug of the caller, or a
- version too old)
+ +-- UnencodableMessage    the message does not fit its version's schema: a bug, or an old version
  +-- UnsupportedVersion    the schema table lacks the API key or version
 """
 

@@ -155,10 +155,7 @@ class Cleaner:
             await asyncio.sleep(backoff_s)
 
     def abort_round(self, partition: CompactedReplica) -> None:
-        """The replica changed its role, or is gone.
-
-        Abort the round of its log, which may be truncated soon.
-        """
+        """The replica changed its role, or is gone: its log may be truncated soon."""
         running = self._rounds.get(partition.log.partition)
         if running is not None:
             running.abort("the partition's leader has changed, or it was deleted")

@@ -1,10 +1,10 @@
 """Logs that move into a log directory from another one of the broker (KIP-113).
 
-A copy has a directory of its own, TOPIC-PARTITION.HEX-future,
-until one rename makes it the partition's log. The log it was copied from still exists then: before
-the rename a file records where the copy comes from, so that a start that finds two logs knows which
-is old. Kafka renames in the same order (LogManager.replaceCurrentWithFutureLog), and a start after
-a crash in between refuses both logs.
+A copy has a directory of its own, TOPIC-PARTITION.HEX-future, until one rename makes it the
+partition's log. The log it was copied from still exists then: before the rename a file records
+where the copy comes from, so that a start that finds two logs knows which is old. Kafka renames in
+the same order (LogManager.replaceCurrentWithFutureLog), and a start after a crash in between
+refuses both logs.
 """
 
 import uuid
