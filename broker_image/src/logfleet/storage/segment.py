@@ -284,7 +284,7 @@ class Segment:
 
         verify: the log was not closed properly; check the indexes, drop their entries from
         `distrust_offset` on (what lies before is durable) and check the checksum of each batch
-        after them that begins at or behind position `verify_from`. No batch may reach beyond
+        after them whose base offset is at least `verify_from`. No batch may reach beyond
         `end_offset`. on_batch is called with each batch that is read. Returns the offset after the
         last batch; `size` is where it ends, which may be before the end of the file.
         """
@@ -345,7 +345,7 @@ class Segment:
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
 
     def _last_entry(self, end: int) -> tuple[int, int]:
-        """(position, first offset or below) of the last index entry; the start if it is wrong."""
+        """(position, base offset) of the last entry's batch; the segment's start if it is wrong."""
         if not self.offset_index and self._times_hold(None):
             return 0, self.base_offset
         relative, position = self.offset_index[-1] if self.offset_index else (0, 0)
