@@ -48,7 +48,7 @@ def test_the_soft_limit_becomes_the_hard_one():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_limit_that_cannot_be_raised_says_why(monkeypatch):
+def test_a_limit_that_cannot_be_raised_gives_the_reason(monkeypatch):
     def refuse(_which, _limits):
         raise ValueError("not allowed to raise maximum limit")
 

@@ -129,7 +129,7 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
         volume.close()
 
 
-def test_the_kernel_names_each_mount_of_an_ext4_volume_anew(volume: Volume) -> None:
+def test_each_mount_of_an_ext4_volume_has_another_identity(volume: Volume) -> None:
     file = volume.path / "file"
     file.write_text("x")
     named = file_identity(str(file))

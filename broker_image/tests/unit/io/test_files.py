@@ -42,7 +42,7 @@ def test_a_file_is_written_and_read_at_positions(files, tmp_path):
     assert files.status(f"{tmp_path}/f").size == 4
 
 
-def test_a_file_is_closed_when_nobody_refers_to_it(files, tmp_path):
+def test_a_file_is_closed_when_nothing_refers_to_it(files, tmp_path):
     file = files.open(f"{tmp_path}/f", create=True)
     assert open_files(tmp_path) == [f"{tmp_path}/f"]
     del file
@@ -74,7 +74,7 @@ def test_a_missing_file_is_an_error_with_its_path(files, tmp_path):
         lambda file: file.truncate(-1),
     ],
 )
-def test_a_failing_operation_says_which_file_it_was(files, tmp_path, operation):
+def test_an_error_names_the_file(files, tmp_path, operation):
     file = files.open(f"{tmp_path}/f", create=True)
     with pytest.raises(OSError, match="Invalid argument") as failed:
         operation(file)

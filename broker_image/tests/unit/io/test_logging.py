@@ -56,7 +56,7 @@ def test_the_level_may_be_lower() -> None:
     assert "too_small" in logged(as_json=True, level="debug")
 
 
-def test_a_stalled_stream_drops_lines_and_says_so() -> None:
+def test_a_stalled_stream_drops_lines_and_logs_it() -> None:
     stream = io.StringIO()
     listener = start_logging("info", json=True, stream=stream)
     listener.stop()  # nobody writes now

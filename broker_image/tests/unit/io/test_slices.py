@@ -44,7 +44,7 @@ async def test_the_loop_has_its_turn_whenever_a_slice_is_over(clock):
     assert seen == [0, 1, 0, 1, 0, 1]
 
 
-async def test_who_shares_a_slice_does_not_begin_one_of_its_own(clock):
+async def test_users_that_share_a_slice_begin_it_once(clock):
     walk = Slices()
     await walk.pause_if_due()
     clock.now_s += SLICE_S / 2

@@ -28,5 +28,5 @@ LOG = extent(10, 100, (1, 0), (4, 50))
         (extent(10, 60, (-1, 10)), LOG, True, False),  # batches without epochs tell nothing
     ],
 )
-def test_a_copy_goes_on_where_it_is_a_part_of_the_log(copy, log, was_cut, expected) -> None:
+def test_a_copy_is_continued_if_it_is_a_prefix_of_the_log(copy, log, was_cut, expected) -> None:
     assert is_prefix(copy, log, was_cut=was_cut) is expected

@@ -118,7 +118,7 @@ def test_a_batch_that_no_client_may_send_is_refused(batch, error):
         (patched(21, b"\0\x20"), False),
     ],
 )
-def test_what_is_no_batch_is_told_from_what_the_log_refuses(batch, is_malformed):
+def test_malformed_bytes_differ_from_refused_batches(batch, is_malformed):
     assert refusal(batch).is_malformed is is_malformed
     assert (malformed(batch) is not None) is is_malformed
 
@@ -285,7 +285,7 @@ class TestTimestamps:
         assert list(read_records(prepared.buffer)) == list(read_records(build_batch(RECORDS)))
 
     @pytest.mark.parametrize("codec", list(Codec))
-    def test_the_newest_time_is_not_looked_for_where_the_brokers_replaces_it(self, codec):
+    def test_the_largest_timestamp_is_not_computed_if_the_brokers_replaces_it(self, codec):
         config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
         batch = build_batch(RECORDS, codec=codec)
         batch = patched(35, (-1).to_bytes(8, "big", signed=True), batch=batch)
@@ -320,7 +320,7 @@ class TestTimestamps:
         assert header.timestamp_type is TimestampType.CREATE_TIME
         assert header.max_timestamp == NOW - HOUR
 
-    def test_a_client_that_claims_the_brokers_time_must_say_which(self):
+    def test_a_client_that_claims_log_append_time_must_set_one(self):
         batch = build_batch(RECORDS)
         set_log_append_time(batch, -1)
         assert refusal(batch).error is ErrorCode.INVALID_TIMESTAMP
@@ -395,13 +395,13 @@ def test_only_what_expands_or_compresses_needs_a_thread(codec, config, expected)
     assert isinstance(judged, NeedsThread if expected else Prepared)
 
 
-def test_a_compressed_batch_from_the_future_is_not_looked_into_on_the_loop():
+def test_a_compressed_batch_from_the_future_needs_a_thread():
     batch = build_batch([Record(b"k", b"v", NOW + 2 * HOUR)], codec=Codec.LZ4)
     assert isinstance(prepare(batch, PRODUCE, NOW, PARTITION), NeedsThread)
 
 
 @pytest.mark.parametrize("config", [COMPACT, FULL])
-def test_a_large_batch_is_not_looked_into_on_the_loop(config):
+def test_a_large_batch_needs_a_thread(config):
     """Neither many records nor one with many headers."""
     small = build_batch([Record(b"k", b"v", NOW)] * 1000)
     many = build_batch([Record(b"k", b"v", NOW)] * 3000)
@@ -448,7 +448,7 @@ class TestEveryRecord:
 
     @JUNK
     @pytest.mark.parametrize("codec", list(Codec))
-    def test_what_is_not_as_the_header_says_is_refused_and_else_believed(self, payload, codec):
+    def test_records_that_contradict_the_header_are_refused_if_read(self, payload, codec):
         batch = self.batch(payload, codec)
         assert refusal(batch, FULL).error is ErrorCode.INVALID_RECORD
         accepted(batch)

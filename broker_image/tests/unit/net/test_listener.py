@@ -62,7 +62,7 @@ async def test_stopping_answers_what_is_parked_and_closes(until: Until) -> None:
 
 
 @pytest.mark.parametrize("throttled", ["before", "by the answer"])
-async def test_stopping_does_not_wait_for_who_has_gone_too_fast(throttled: str) -> None:
+async def test_stopping_does_not_wait_for_throttled_peers(throttled: str) -> None:
     """Kafka: SocketServer closes the channels of a processor that ends, muted or not."""
     service = Parking()
     async with serving(service) as (listener, port):
@@ -141,7 +141,7 @@ async def test_below_0_no_connection_is_idle_and_at_0_the_loop_still_rests(*, so
         await listener.stop(grace_s=5)
 
 
-async def test_who_resets_before_he_is_served_counts_no_longer(until: Until) -> None:
+async def test_a_peer_that_resets_before_it_is_served_is_not_counted(until: Until) -> None:
     limits = connection_limits(BrokerLayers({"max.connections.per.ip": "5"}), ["L"])
     quotas = ConnectionQuotas(limits, lambda: 0)
     came_from: set[str] = set()
@@ -177,7 +177,7 @@ async def test_a_closed_connection_whose_peer_takes_nothing_is_cut(until: Until)
         await listener.stop(grace_s=5)
 
 
-async def test_a_taken_port_is_an_error_and_a_free_one_is_told() -> None:
+async def test_a_port_in_use_is_an_error_and_a_free_one_is_returned() -> None:
     with ThreadPoolExecutor(1) as disk:
         first = Listener("L", echo, disk=disk)
         port = await first.bind("127.0.0.1", 0)
@@ -239,7 +239,7 @@ async def test_a_connection_beyond_the_limit_waits_until_another_ends() -> None:
         await listener.stop(grace_s=5)
 
 
-async def test_a_stop_lets_nobody_wait(until: Until) -> None:
+async def test_a_stop_keeps_no_client_waiting(until: Until) -> None:
     async with serving(echo, quotas=limited(max_connections=1)) as (listener, port):
         first = await connect(port)
         await until(lambda: listener.connections)
@@ -282,7 +282,7 @@ async def test_all_addresses_are_one_port_in_every_family() -> None:
         await listener.stop(grace_s=5)
 
 
-async def test_connections_without_descriptors_are_closed_at_once_and_told_seldom() -> None:
+async def test_connections_without_descriptors_are_closed_at_once_and_logged_rarely() -> None:
     limits = connection_limits(BrokerLayers(), ["L"])
     quotas = ConnectionQuotas(limits, lambda: 0, possible_max=1)
     with structlog.testing.capture_logs() as logs:

@@ -94,7 +94,7 @@ async def test_an_older_state_never_replaces_a_newer_one(disk) -> None:
     assert disk.begins() == 2
 
 
-async def test_what_was_begun_is_waited_for_though_who_asked_is_gone(disk) -> None:
+async def test_a_running_write_is_waited_for_though_its_caller_is_cancelled(disk) -> None:
     disk.log.delete_records_before(3)
     asked = later(disk.checkpointer.write_log_starts(disk.log_dir))
     await disk.writing.wait()
@@ -109,7 +109,7 @@ async def test_what_was_begun_is_waited_for_though_who_asked_is_gone(disk) -> No
     await disk.checkpointer.until_idle()
 
 
-async def test_an_error_of_the_disk_reaches_everybody_who_waits(disk) -> None:
+async def test_an_error_of_the_disk_reaches_all_waiters(disk) -> None:
     disk.error = OSError(5, "bad sector")
     disk.may_go.set()
     asked = [later(disk.checkpointer.write_log_starts(disk.log_dir)) for _ in range(2)]
@@ -118,7 +118,7 @@ async def test_an_error_of_the_disk_reaches_everybody_who_waits(disk) -> None:
             await each
 
 
-async def test_a_log_that_left_is_in_no_checkpoint_and_who_asks_shares_a_write(disk) -> None:
+async def test_a_departed_log_is_in_no_checkpoint_and_callers_share_a_write(disk) -> None:
     """One that was decided on before it left is under way."""
     disk.log.delete_records_before(1)
     before = later(disk.checkpointer.write(disk.log_dir, {}.get))
@@ -153,7 +153,7 @@ async def test_others_may_have_their_turn_after_each_log(disk, monkeypatch, what
     assert turns == (40 if what == "all" else 20), "once decided, and once done"
 
 
-async def test_a_log_that_leaves_before_all_are_told_is_not_and_the_files_are_behind(
+async def test_a_log_that_leaves_during_a_write_is_left_out_and_counts_as_departed(
     disk, monkeypatch
 ) -> None:
     """Its own entry may be among them already; the next write is without."""
@@ -173,7 +173,7 @@ async def test_a_log_that_leaves_before_all_are_told_is_not_and_the_files_are_be
     assert disk.log_dir.has_departed
 
 
-async def test_a_file_that_would_say_the_same_is_not_written_again(disk) -> None:
+async def test_a_file_with_the_same_content_is_not_written_again(disk) -> None:
     disk.may_go.set()
     await disk.checkpointer.write(disk.log_dir, {NAME: 3}.get)
     assert disk.written == [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS]

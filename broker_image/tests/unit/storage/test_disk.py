@@ -149,7 +149,7 @@ async def test_other_directories_go_on(directory, slow, tmp_path) -> None:
     assert slow.written[-1] == (other.path, 0)
 
 
-async def test_what_is_slow_in_a_thread_holds_nobody_up(directory, slow) -> None:
+async def test_a_slow_write_in_a_thread_does_not_block_the_loop(directory, slow) -> None:
     await asyncio.to_thread(directory.hold_up)
     assert not directory.disk.is_held_up
 
@@ -235,9 +235,7 @@ async def test_the_loop_does_not_wait_for_a_rest_that_is_large(
     directory.disk.drain()
 
 
-async def test_what_is_written_by_who_hears_of_the_rest_is_not_overtaken(
-    directory, slow, clock
-) -> None:
+async def test_a_write_from_a_callback_is_not_overtaken(directory, slow, clock) -> None:
     directory.hold_up()
     clock.seconds += 2 * HOLD_S_MIN
     slow.takes_s = 2 * REPORT_S

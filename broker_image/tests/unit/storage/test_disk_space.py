@@ -98,7 +98,7 @@ async def test_compaction_may_take_half_of_what_room_a_full_directory_has(
     assert space.room_to_compact(path) == 0
 
 
-async def test_a_reserve_of_another_size_is_made_anew(space: DiskSpace, tmp_path: Path) -> None:
+async def test_a_reserve_of_another_size_is_made_again(space: DiskSpace, tmp_path: Path) -> None:
     (tmp_path / RESERVE).write_bytes(bytes(100))
     await space.check(str(tmp_path))
     assert reserve_of(tmp_path) == 4 * MIB
@@ -122,7 +122,7 @@ async def test_a_disk_that_cannot_be_asked_changes_nothing(
     assert (space.full, space.rooms) == (set(), {})
 
 
-async def test_it_looks_again_and_again(
+async def test_the_disks_are_checked_again_and_again(
     disk: Disk, space: DiskSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logfleet.storage.disk_space.PERIOD_S", 0)
@@ -143,7 +143,7 @@ async def test_it_looks_again_and_again(
     await asyncio.wait([running])
 
 
-async def test_a_directory_that_failed_is_neither_full_nor_looked_at(
+async def test_a_failed_directory_is_neither_full_nor_checked(
     space: DiskSpace, tmp_path: Path
 ) -> None:
     """A look that was under way when it failed changes nothing either."""

@@ -169,7 +169,7 @@ def test_a_follower_holds_a_prefix_of_what_its_leader_wrote_whenever_the_power_f
     live_through(seed)
 
 
-def test_checkpoints_that_tell_of_what_was_cut_off_are_noticed(monkeypatch):
+def test_checkpoints_beyond_a_cut_are_noticed(monkeypatch):
     async def nothing(*_):
         pass
 

@@ -41,7 +41,7 @@ def test_a_failed_directory_is_used_no_more(dirs) -> None:
     assert dirs.failed == [first.path]
 
 
-def test_the_cluster_of_data_is_known_before_it_is_opened(tmp_path: Path) -> None:
+def test_the_cluster_id_is_read_before_directories_are_opened(tmp_path: Path) -> None:
     files = PosixFiles()
     paths = [str(tmp_path / name) for name in ("a", "b", "c")]
     assert inspect_directories(files, paths, 1) == OnDisk(None)
@@ -67,7 +67,9 @@ def test_the_cluster_of_data_is_known_before_it_is_opened(tmp_path: Path) -> Non
         ("version=0\nbroker.id=1\ncluster.id=c\n", "Kafka with ZooKeeper: migrate"),
     ],
 )
-def test_an_identity_that_cannot_be_used_says_why(tmp_path: Path, text: str, why: str) -> None:
+def test_an_unusable_identity_is_refused_with_the_reason(
+    tmp_path: Path, text: str, why: str
+) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(LogDirRefused, match=why):
         inspect_directories(PosixFiles(), [str(tmp_path)], 1)

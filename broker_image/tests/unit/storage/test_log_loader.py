@@ -220,7 +220,7 @@ def test_leftovers_of_a_crash_are_removed(rig):
     assert offsets(log) == list(range(30))
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there(rig):
+def test_a_log_that_ends_before_its_start_is_emptied_there(rig):
     log = rig.open(CONFIG)
     append(log, 10)
     rig.close(log)
@@ -230,7 +230,7 @@ def test_a_log_that_ends_before_its_start_begins_anew_there(rig):
     assert offsets(log) == [500, 501]
 
 
-def test_a_log_that_begins_anew_after_a_crash_can_be_flushed(rig):
+def test_a_log_emptied_after_a_crash_can_be_flushed(rig):
     """DeleteRecords reaches the disk before the records do.
 
     The flush before leading is the first that comes.
@@ -279,7 +279,7 @@ def test_a_missing_index_below_the_log_start_changes_no_later_epoch(rig, log_sta
 
 
 class TestProducers:
-    def test_the_last_five_batches_are_known_after_a_clean_stop(self, rig):
+    def test_the_last_five_batches_are_restored_after_a_clean_stop(self, rig):
         log = rig.open(CONFIG)
         append(log, 40)
         rig.close(log)
@@ -338,7 +338,7 @@ class TestDamageInWhatIsDurable:
         append(log, 30, producer_id=8)
         assert offsets(log) == list(range(130))
 
-    def test_a_wrong_checksum_that_is_found_is_told(self, rig):
+    def test_a_wrong_checksum_is_reported(self, rig):
         log = closed(rig, 100)
         damage(log.segments[2], 3, PAYLOAD)
         rig.files.remove(log.segments[2].offset_index.path)

@@ -156,7 +156,7 @@ def test_the_youngest_record_is_found_whatever_happened_to_the_log_meanwhile(cha
 @pytest.mark.parametrize(
     "search", [since(NOW + 30), record_of_largest_timestamp], ids=["since", "youngest"]
 )
-def test_a_disk_that_fails_under_segments_that_are_there_is_told(search) -> None:
+def test_an_error_under_unchanged_segments_is_raised(search) -> None:
     async def run_in_thread(*_: object) -> Any:
         raise OSError(errno.EIO, "bad sector")
 

@@ -44,7 +44,7 @@ def test_a_file_dropped_from_the_cache_stays_readable(paths):
     assert held.pread(100, 0) == paths[0].encode()
 
 
-def test_a_forgotten_file_is_opened_anew(paths):
+def test_a_forgotten_file_is_opened_again(paths):
     cache = OpenFiles(PosixFiles())
     first = cache.get(paths[0])
     cache.forget(paths[0])

@@ -96,7 +96,7 @@ def test_a_last_index_entry_that_leads_before_the_segment_is_no_error_at_a_start
     assert list(found.offset_index) == entries
 
 
-def test_where_a_reader_goes_on_is_known_until_it_is_cut_off(directory):
+def test_a_readers_next_position_is_cached_until_it_is_cut_off(directory):
     segment = new(directory)
     fill(segment, 200)
     positions = {header.base_offset: position for position, header in segment.headers()}
@@ -136,7 +136,7 @@ def test_boundaries_are_batches_beginnings(directory):
     assert segment.boundary_before(segment.size + 5) == segment.size
 
 
-def test_a_finished_segment_is_known_without_reading_its_log(directory):
+def test_a_finished_segment_loads_without_reading_its_log(directory):
     segment = new(directory)
     fill(segment, 20, timestamps=[NOW + n % 7 for n in range(20)])
     segment.finish()

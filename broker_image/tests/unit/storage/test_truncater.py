@@ -120,7 +120,7 @@ async def test_the_disk_is_waited_for_in_threads(rig, monkeypatch):
     assert threads == {"flush"}
 
 
-async def test_no_checkpoint_tells_of_more_before_anything_is_cut_off(rig, monkeypatch):
+async def test_checkpoints_are_lowered_before_anything_is_cut_off(rig, monkeypatch):
     assert rig.told("recovery-point-offset-checkpoint") == ["topic 0 50"]
     told = []
     truncate = PosixFile.truncate
@@ -207,7 +207,7 @@ async def test_what_is_no_longer_wanted_is_not_done(rig):
     assert not await rig.truncate(33)
 
 
-async def test_what_was_begun_is_completed_for_who_is_gone(rig, until):
+async def test_a_truncation_is_completed_though_its_caller_is_cancelled(rig, until):
     async with rig.flusher.holding(rig.log):
         cut = asyncio.ensure_future(rig.truncate(33))
         await begun(cut)
@@ -242,7 +242,7 @@ async def test_a_truncation_half_way_fails_the_directory(rig, monkeypatch):
     assert 12 <= found.log_end_offset < 30
 
 
-async def test_a_log_begins_anew_where_its_leaders_does(rig):
+async def test_a_log_is_emptied_and_begins_where_its_leaders_does(rig):
     assert await rig.truncater.reset_to(rig.log, 1000, lambda: True)
     log = rig.log
     assert (log.log_start_offset, log.log_end_offset, log.size) == (1000, 1000, 0)

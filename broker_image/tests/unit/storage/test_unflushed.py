@@ -172,7 +172,7 @@ def test_what_happens_during_a_flush_is_left_to_the_next(rig):
     assert (work.written, work.directories) == ([LEADER_EPOCHS], ["."])
 
 
-def test_a_topic_id_that_is_told_during_a_flush_is_written_by_the_next(rig):
+def test_a_topic_id_set_during_a_flush_is_written_by_the_next(rig):
     rig.files.remove(f"{rig.directory}/{PARTITION_METADATA}")
     log = rig.open()
     job = log.begin_flush()

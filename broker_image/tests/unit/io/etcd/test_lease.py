@@ -144,7 +144,7 @@ async def test_credentials_that_cannot_be_read_are_no_answer_and_do_not_end_the_
     await keeper.stop()
 
 
-async def test_members_are_asked_in_turn_and_who_did_not_answer_comes_last() -> None:
+async def test_members_are_asked_in_turn_and_silent_ones_come_last() -> None:
     keeper = LeaseKeeper(Addresses.parse(["a:1", "b:1", "c:1"]), first=1)
 
     def asked(count: int) -> str:
@@ -255,7 +255,7 @@ class NoResponse(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types
     ],
     ids=str,
 )
-async def test_a_channel_goes_with_its_connection_and_a_member_that_answers_nobody_keeps_it(
+async def test_a_channel_is_closed_with_its_connection_but_kept_for_a_silent_member(
     error: NoResponse,
     *,
     stays_connected: bool,
@@ -292,7 +292,7 @@ async def test_a_process_is_killed_half_a_second_after_its_first_lease_unless_it
     assert slow_etcd.now_s < first.deadline_s < second.deadline_s
 
 
-async def test_a_lease_that_was_dropped_kills_nobody_though_its_renewal_is_answered_later(
+async def test_a_dropped_lease_does_not_arm_the_timer_though_its_renewal_succeeds_later(
     slow_etcd: SlowEtcd,
 ) -> None:
     """The loop gives the lease up while the thread waits for etcd's answer."""
@@ -311,7 +311,7 @@ async def test_a_lease_that_was_dropped_kills_nobody_though_its_renewal_is_answe
     assert slow_etcd.now_s > slow_etcd.began_s
 
 
-async def test_a_keeper_that_was_stopped_kills_nobody(slow_etcd: SlowEtcd) -> None:
+async def test_a_stopped_keeper_does_not_arm_the_timer(slow_etcd: SlowEtcd) -> None:
     timer = NotedTimer()
     keeper = LeaseKeeper(NOWHERE, timer=timer)
     lease = keeper._leases[1] = lease_of(1)

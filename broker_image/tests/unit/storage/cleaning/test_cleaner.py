@@ -455,7 +455,7 @@ async def test_a_child_that_cannot_be_started_for_now_is_tried_again(rig, monkey
     assert partition.log not in rig.cleaner.uncleanable
 
 
-async def test_a_log_that_cannot_be_looked_at_again_does_not_end_the_cleaner(rig, monkeypatch):
+async def test_a_log_that_cannot_be_read_again_does_not_end_the_cleaner(rig, monkeypatch):
     rig.add(0)
     told, looks = [], []
     rig.cleaner._on_disk_failure = lambda _name, error: told.append(error.errno)

@@ -78,7 +78,7 @@ def test_what_goes_wrong_ends_the_job_not_the_program(job, error, is_lasting, is
         assert (each.is_lasting, each.is_disk) == (is_lasting, is_disk)
 
 
-def test_the_program_says_nothing_of_a_broker_that_was_killed(job):
+def test_the_program_exits_quietly_when_its_broker_is_killed(job):
     """A killed process closes its files first; after that its tethered children are killed."""
     nobody_reads, answers_go_to = os.pipe()
     os.close(nobody_reads)

@@ -54,7 +54,7 @@ async def test_two_logs_that_no_move_explains_are_for_a_person(tmp_path) -> None
         again.dirs.refuse_duplicates()
 
 
-async def test_an_origin_without_the_log_says_nothing(tmp_path) -> None:
+async def test_an_origin_without_the_log_is_ignored(tmp_path) -> None:
     rig = await MoveRig(PosixFiles(), [str(tmp_path / "a"), str(tmp_path / "b")]).load()
     append(rig.create(), 3)
     rig.two.incoming.record_origin(NAME, rig.one.identity.directory_id)
@@ -66,7 +66,7 @@ async def test_an_origin_without_the_log_says_nothing(tmp_path) -> None:
     assert again.two.incoming.origins == {}
 
 
-async def test_an_unreadable_file_of_origins_is_told(tmp_path) -> None:
+async def test_an_unreadable_file_of_origins_is_reported(tmp_path) -> None:
     LogDir(OpenFiles(PosixFiles()), str(tmp_path), "cluster", 1).abandon()
     (tmp_path / MOVED).write_text("no equals sign")
     found = LogDir(OpenFiles(PosixFiles()), str(tmp_path), "cluster", 1)
