@@ -62,7 +62,7 @@ def _generation(descriptor: int) -> int | None:
     None if the file system has no generations.
     """
     try:
-        answer = fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, bytes(_GENERATION.size))
+        result = fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, bytes(_GENERATION.size))
     except OSError:
         return None
-    return int(_GENERATION.unpack(answer)[0])
+    return int(_GENERATION.unpack(result)[0])

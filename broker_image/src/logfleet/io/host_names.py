@@ -88,7 +88,7 @@ class HostNames:
             return [host]
         former = None if only_current else self._former.get(host)
         while True:
-            answer = asyncio.wrap_future(self._ask(host))
+            answer = asyncio.wrap_future(self._look_up(host))
             try:
                 async with asyncio.timeout(SECOND_LOOKUP_S if former is None else PATIENCE_S):
                     return await answer
@@ -100,7 +100,7 @@ class HostNames:
                     raise
                 return former
 
-    def _ask(self, host: str) -> Future[list[str]]:
+    def _look_up(self, host: str) -> Future[list[str]]:
         """The answer to come, with one more lookup if that may help.
 
         Raises OSError if no thread can be started.

@@ -308,7 +308,7 @@ class Broker:
     def _start_partitions(self) -> None:
         set_strays_aside(self._log_dirs, self.image, self.node_id)
         for path in self._log_dirs.failed:
-            self.disk_space.forget(path)
+            self.disk_space.drop(path)
         rules = FlushRules(self._flusher, self.timers, self._disk_failed)
         self._stack.push_async_callback(rules.close)
         logs = ReplicaLogs(

@@ -55,7 +55,7 @@ class Checkpointer:
         mine = self._requested[what] = self._requested.get(what, 0) + 1
         await self._complete(self._write_shared(log_dir, names, mine))
 
-    async def forget_departed(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
+    async def record_departures(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
         """Return once no checkpoint names a log that has left the directory.
 
         Its old directory name is durably gone, too. Otherwise the checkpoints would apply to a new

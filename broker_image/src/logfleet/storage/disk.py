@@ -173,7 +173,7 @@ class Disk:
         with self._changed:
             return [(each.position, each.data) for each in self._waiting if each.path == path]
 
-    def forget(self, path: str) -> None:
+    def drop(self, path: str) -> None:
         """The file was renamed, removed or replaced.
 
         Its queued writes must not show up in the next file of that name.

@@ -76,6 +76,6 @@ class DiskFailure:
         )
         self._take_offline(log_dir.logs.values())
         self._log_dirs.take_out(log_dir)
-        self._disk_space.forget(log_dir.path)
+        self._disk_space.drop(log_dir.path)
         if not self._log_dirs.dirs:
             self._fail(f"no log directory is left: {error}")

@@ -88,7 +88,7 @@ class DiskSpace:
         """A write found no room: take no records until there is some."""
         self._stop(path)
 
-    def forget(self, path: str) -> None:
+    def drop(self, path: str) -> None:
         """The directory failed and is not used any more: drop its state."""
         self.full.discard(path)
         self.rooms.pop(path, None)

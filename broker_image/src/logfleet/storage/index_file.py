@@ -194,7 +194,7 @@ class IndexFile(Sequence[tuple[int, int]]):
 
     def moved_to(self, path: str) -> None:
         """The file was renamed to `path`."""
-        self._files.forget(self.path)
+        self._files.drop(self.path)
         self.path = path
 
     def _on_disk(self) -> int:

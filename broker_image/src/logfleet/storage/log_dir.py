@@ -362,7 +362,7 @@ class LogDir:
         log = self.logs[partition]
         path = f"{self.path}/{leaving_directory(partition, uuid.uuid4().hex, suffix)}"
         self._files.rename(log.directory, path)
-        log.forget_files()
+        log.drop_files()
         del self.logs[partition]
         self._departures += 1
         self.high_watermarks.pop(partition, None)
@@ -491,6 +491,6 @@ class LogDir:
         """Give up the directory as it is, as a crash would: the next start recovers it."""
         self._open_files.disk(self.path).close()
         for log in self.logs.values():
-            log.forget_files()
+            log.drop_files()
         if self._lock is not None:
             self._lock.release()

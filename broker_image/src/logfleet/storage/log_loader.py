@@ -406,7 +406,7 @@ class LogLoader:
         # Before the copy: a segment without indexes is checked again, should a crash prevent the
         # cut.
         for index in (segment.offset_index, segment.time_index):
-            self._open_files.forget(index.path)
+            self._open_files.drop(index.path)
             remove_if_there(self._files, index.path)
         self._files.fsync_directory(self._request.directory)
         copy_file(self._files, file, position, self._path(header.base_offset, LOG))

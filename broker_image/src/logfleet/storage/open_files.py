@@ -61,13 +61,13 @@ class OpenFiles:
                 self._by_path.popitem(last=False)
         return file
 
-    def forget(self, path: str) -> None:
+    def drop(self, path: str) -> None:
         """Drop the file from the cache, because it was renamed, removed or replaced."""
         with self._lock:
             self._by_path.pop(path, None)
         disk = self._disks.get(path.rsplit("/", 2)[0])
         if disk is not None:
-            disk.forget(path)
+            disk.drop(path)
 
     def _write_failed(self, path: str, error: OSError) -> None:
         self.on_write_failed(path, error)

@@ -388,20 +388,20 @@ class PartitionLog:
             self._roll(self.log_end_offset, now_ms)
             return Retention(0, plan.reason)
         due_ms = now_ms + self._config.file_delete_delay_ms
-        gone, self._segments = self._segments[: plan.count], self._segments[plan.count :]
-        self._discard(gone, gone, due_ms)
+        replaced, self._segments = self._segments[: plan.count], self._segments[plan.count :]
+        self._discard(replaced, replaced, due_ms)
         self.delete_records_before(self._segments[0].base_offset)
         return plan
 
     def _discard(
-        self, gone: Sequence[Segment], snapshots_of: Sequence[Segment], due_ms: int
+        self, replaced: Sequence[Segment], snapshots_of: Sequence[Segment], due_ms: int
     ) -> None:
         self._unflushed.renamed()
-        for path in (path for segment in gone for path in segment.paths):
+        for path in (path for segment in replaced for path in segment.paths):
             self._trash.discard(path, due_ms)
         for segment in snapshots_of:
             self._trash.discard(self.producers.path(segment.base_offset), due_ms)
-            self.producers.forget(segment.base_offset)
+            self.producers.drop(segment.base_offset)
 
     # Compaction
 
@@ -420,12 +420,12 @@ class PartitionLog:
         swap, due_ms = self._swap, now_ms + self._config.file_delete_delay_ms
         assert swap is not None
         if not swap.is_cleared:
-            self._discard(swap.gone, swap.gone[1:], due_ms)
+            self._discard(swap.replaced, swap.replaced[1:], due_ms)
             swap.is_cleared = True
         self._unflushed.renamed()
         swap.complete(self.files, self.directory)
-        first = self._segments.index(swap.gone[0])
-        self._segments[first : first + len(swap.gone)] = [swap.gone[0].successor(size)]
+        first = self._segments.index(swap.replaced[0])
+        self._segments[first : first + len(swap.replaced)] = [swap.replaced[0].successor(size)]
         self._swap = None
 
     def cancel_swap(self) -> None:
@@ -479,7 +479,7 @@ class PartitionLog:
         """
         assert future.log_end_offset == self.log_end_offset
         assert future.recovery_point >= self.recovery_point
-        self.forget_files()
+        self.drop_files()
         future.producers.take_over(directory, self.producers.states)
         future._unflushed.moved_to(directory)
         for segment in future._segments:
@@ -493,8 +493,8 @@ class PartitionLog:
         self._room, self._written_end = NO_ROOM, None
         self.truncations += 1
 
-    def forget_files(self) -> None:
+    def drop_files(self) -> None:
         """Drop the log's files from the cache: its directory is being renamed or given up."""
         for segment in self._segments:
             for path in segment.paths:
-                self.open_files.forget(path)
+                self.open_files.drop(path)

@@ -167,7 +167,7 @@ class ProducerHistory:
         for offset in list(self._offsets):
             self.remove(offset)
 
-    def forget(self, offset: int) -> None:
+    def drop(self, offset: int) -> None:
         """Stop counting the snapshot at `offset`, if there was one.
 
         The caller has removed the file.

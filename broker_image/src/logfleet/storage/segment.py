@@ -114,7 +114,7 @@ class Segment:
             suffix=suffix,
         )
         for path in segment.paths:
-            files.forget(path)
+            files.drop(path)
             remove_if_there(files.files, path)
         segment._max_timestamp = segment._first_timestamp = NO_TIMESTAMP
         files.get(segment.log_path, create=True)
@@ -154,7 +154,7 @@ class Segment:
 
     def moved_to(self, directory: str) -> None:
         """Its directory was renamed."""
-        self._files.forget(self.log_path)
+        self._files.drop(self.log_path)
         self.log_path = f"{directory}/{offset_file(self.base_offset, LOG)}"
         for index, suffix in ((self.offset_index, INDEX), (self.time_index, TIME_INDEX)):
             index.moved_to(f"{directory}/{offset_file(self.base_offset, suffix)}")

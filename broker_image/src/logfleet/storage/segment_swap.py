@@ -24,17 +24,17 @@ from logfleet.storage.segment import Segment
 class Swap(msgspec.Struct):
     """A running swap.
 
-    gone: the replaced segments. is_cleared: their files are out of use (step 3 of log.swapping).
+    replaced: the old segments. is_cleared: their files are out of use (step 3 of log.swapping).
     renames: the rest of step 4.
     """
 
-    gone: Sequence[Segment]
+    replaced: Sequence[Segment]
     renames: list[Rename]
     is_cleared: bool = False
 
     @classmethod
-    def of(cls, gone: Sequence[Segment]) -> "Swap":
-        return cls(gone, completion(gone[0].base_offset))
+    def of(cls, replaced: Sequence[Segment]) -> "Swap":
+        return cls(replaced, completion(replaced[0].base_offset))
 
     def complete(self, files: Files, directory: str) -> None:
         """Give the new segment its final names; after an OSError another call continues."""

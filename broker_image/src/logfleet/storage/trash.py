@@ -36,7 +36,7 @@ class Trash:
         The directory of a full disk may have no room for the new name: then the file is removed at
         once.
         """
-        self._open_files.forget(path)
+        self._open_files.drop(path)
         try:
             self._files.rename(path, path + DELETED)
         except FileNotFoundError:

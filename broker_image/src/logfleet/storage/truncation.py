@@ -99,7 +99,7 @@ class Truncation:
         """Remove newest first, so that a crash leaves a log. Readers keep the files open."""
         for segment in reversed(segments):
             for path in segment.paths:
-                self._open_files.forget(path)
+                self._open_files.drop(path)
                 remove_if_there(self._files, path)
         if segments:
             self._files.fsync_directory(self._directory)

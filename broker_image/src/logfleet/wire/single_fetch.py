@@ -16,8 +16,8 @@ _API_KEY: Final = 1
 _REQUEST_HEAD: Final = struct.Struct(">ihhi")  # size, API key, version, correlation id
 _HEAD_BYTES: Final = _REQUEST_HEAD.size - 4  # without the size
 _REQUEST: Final = struct.Struct(">iiibiib16sbiiqiqi7siqb")
-_ANSWER_HEAD: Final = struct.Struct(">i")
-_ANSWER: Final = struct.Struct(">ibihib16sbihqqqbi")  # behind the size
+_RESPONSE_HEAD: Final = struct.Struct(">i")
+_RESPONSE: Final = struct.Struct(">ibihib16sbihqqqbi")  # behind the size
 
 _READ_UNCOMMITTED: Final = 0
 _ONE: Final = 2
@@ -27,7 +27,7 @@ _BETWEEN: Final = b"\0\0\1\1\1\1\x0d"
 no rack; then one tagged field, number 1, of 13 bytes: the replica's id and epoch, without tagged
 fields."""
 _NO_PREFERRED_REPLICA: Final = -1
-ANSWER_END: Final = b"\0\0\0"
+RESPONSE_END: Final = b"\0\0\0"
 """Behind the records of a response: no tagged fields of the partition, the topic, the response."""
 
 
@@ -105,11 +105,11 @@ def decode_single_fetch(frame: Buffer, position: int) -> SingleFetch | None:
 
 
 def encode_single_row(row: SingleFetchRow, correlation_id: int, records_bytes: int) -> bytes:
-    """The frame up to the records, size included. The records and ANSWER_END complete it."""
+    """The frame up to the records, size included. The records and RESPONSE_END complete it."""
     length = uvarint(records_bytes + 1)
-    size = _ANSWER.size + len(length) + records_bytes + len(ANSWER_END)
+    size = _RESPONSE.size + len(length) + records_bytes + len(RESPONSE_END)
     session_id, topic_id, index, *offsets = row
-    answer = _ANSWER.pack(
+    response = _RESPONSE.pack(
         correlation_id,
         0,
         0,
@@ -124,7 +124,7 @@ def encode_single_row(row: SingleFetchRow, correlation_id: int, records_bytes: i
         0,
         _NO_PREFERRED_REPLICA,
     )
-    return _ANSWER_HEAD.pack(size) + answer + length
+    return _RESPONSE_HEAD.pack(size) + response + length
 
 
 def decode_single_row(frame: memoryview) -> tuple[int, SingleFetchRow, memoryview] | None:
@@ -132,9 +132,9 @@ def decode_single_row(frame: memoryview) -> tuple[int, SingleFetchRow, memoryvie
 
     Returns None if it has another shape.
     """
-    if len(frame) <= _ANSWER.size:
+    if len(frame) <= _RESPONSE.size:
         return None
-    fields = _ANSWER.unpack_from(frame)
+    fields = _RESPONSE.unpack_from(frame)
     correlation_id, tags, throttle_ms, error, session_id, one, topic_id, other, *row = fields
     index, row_error, high_watermark, stable, start, aborted, preferred = row
     if tags or throttle_ms or error or row_error or aborted:
@@ -142,11 +142,11 @@ def decode_single_row(frame: memoryview) -> tuple[int, SingleFetchRow, memoryvie
     if one != _ONE or other != _ONE or preferred != _NO_PREFERRED_REPLICA:
         return None
     try:
-        length, position = read_uvarint(frame, _ANSWER.size)
+        length, position = read_uvarint(frame, _RESPONSE.size)
     except (IndexError, MalformedMessage):
         return None
     end = position + length - 1
-    if not length or bytes(frame[end:]) != ANSWER_END:
+    if not length or bytes(frame[end:]) != RESPONSE_END:
         return None
     found = SingleFetchRow(session_id, topic_id, index, high_watermark, stable, start)
     return correlation_id, found, frame[position:end]

@@ -124,13 +124,13 @@ async def test_a_departed_log_is_in_no_checkpoint_and_callers_share_a_write(disk
     before = later(disk.checkpointer.write(disk.log_dir, {}.get))
     await disk.writing.wait()
     disk.log_dir.delete(NAME, NOW)
-    asked = [later(disk.checkpointer.forget_departed(disk.log_dir, {}.get)) for _ in range(3)]
+    asked = [later(disk.checkpointer.record_departures(disk.log_dir, {}.get)) for _ in range(3)]
     await asyncio.sleep(0)
     disk.may_go.set()
     await before
     await asyncio.gather(*asked)
     assert (disk.begins(), disk.writes) == (None, 2)
-    await disk.checkpointer.forget_departed(disk.log_dir, {}.get)
+    await disk.checkpointer.record_departures(disk.log_dir, {}.get)
     assert disk.writes == 2
 
 
@@ -193,7 +193,7 @@ async def test_a_log_that_no_checkpoint_has_named_leaves_durably(disk, monkeypat
     disk.log_dir.delete(other, NOW)
     synced = []
     monkeypatch.setattr(PosixFiles, "fsync_directory", lambda _files, path: synced.append(path))
-    await disk.checkpointer.forget_departed(disk.log_dir, {}.get)
+    await disk.checkpointer.record_departures(disk.log_dir, {}.get)
     assert synced == [disk.log_dir.path]
     assert not disk.log_dir.has_departed
 

@@ -398,7 +398,7 @@ async def test_what_waits_for_a_file_is_not_for_the_next_of_its_name(directory, 
     file = directory.file()
     file.pwrite(b"old", 0)
     Path(file.path).rename(f"{file.path}.deleted")
-    directory.open_files.forget(file.path)
+    directory.open_files.drop(file.path)
     anew = directory.file()
     assert anew.pread(3, 0) == b""
     slow.gate.set()

@@ -117,12 +117,12 @@ def move_away(segment, call):
     """What `call` gives while nothing can be read from the log."""
     path = Path(segment.log_path)
     hidden = path.rename(path.with_suffix(".hidden"))
-    segment._files.forget(segment.log_path)
+    segment._files.drop(segment.log_path)
     try:
         return call()
     finally:
         hidden.rename(path)
-        segment._files.forget(segment.log_path)
+        segment._files.drop(segment.log_path)
 
 
 def test_boundaries_are_batches_beginnings(directory):

@@ -17,7 +17,7 @@ from logfleet.wire.frame import (
 )
 from logfleet.wire.messages import FetchRequest, FetchResponse
 from logfleet.wire.single_fetch import (
-    ANSWER_END,
+    RESPONSE_END,
     VERSION,
     SingleFetch,
     SingleFetchRow,
@@ -82,7 +82,7 @@ def test_an_answer_is_what_the_codec_makes_of_it(
     row: SingleFetchRow, correlation_id: int, records: bytes
 ) -> None:
     head = encode_single_row(row, correlation_id, len(records))
-    frame = head + records + ANSWER_END
+    frame = head + records + RESPONSE_END
     fields = {name: getattr(row, name) for name in SingleFetchRow._fields[2:]}
     told = FetchResponse.PartitionData(**fields, aborted_transactions=None, records=records)
     topic = FetchResponse.FetchableTopicResponse(topic_id=row.topic_id, partitions=[told])
@@ -172,7 +172,7 @@ def test_an_answer_of_another_shape_is_not_read(answer: FetchResponse) -> None:
 def test_whatever_comes_is_read_as_the_codec_reads_it_or_not_at_all(data: st.DataObject) -> None:
     frame = bytearray(encoded(request_of(FETCH), 1, "c")[SIZE_BYTES:])
     head = encode_single_row(SingleFetchRow(7, b"t" * 16, 2, 9, 9, 0), 1, 5)
-    answer = bytearray((head + b"abcde" + ANSWER_END)[SIZE_BYTES:])
+    answer = bytearray((head + b"abcde" + RESPONSE_END)[SIZE_BYTES:])
     for changed in (frame, answer):
         for _ in range(data.draw(st.integers(1, 3))):
             place = data.draw(st.integers(8, len(changed) - 1))

@@ -242,10 +242,10 @@ class Members:
         if self.closed.done():
             raise StoreUnavailable("the metadata store is closed")
 
-    async def _unless_closed(self, answer: Awaitable[T]) -> T:
+    async def _unless_closed(self, response: Awaitable[T]) -> T:
         """Raise StoreUnavailable instead of gRPC's CancelledError when the channel is closed."""
         try:
-            return await answer
+            return await response
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self.closed.done() and task is not None and not task.cancelling():

@@ -78,8 +78,8 @@ class Codec:
     def txn_result(self, txn: Txn, response: Any) -> TxnResult:
         operations = txn.success if response.succeeded else txn.failure
         reads = [
-            self.first(answer.response_range)
-            for operation, answer in zip(operations, response.responses, strict=True)
+            self.first(each.response_range)
+            for operation, each in zip(operations, response.responses, strict=True)
             if isinstance(operation, Get)
         ]
         return TxnResult(response.succeeded, response.header.revision, tuple(reads))

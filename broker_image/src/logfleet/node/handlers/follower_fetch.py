@@ -23,7 +23,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import CORRELATION_END
 from logfleet.wire.messages import FetchRequest, FetchResponse
 from logfleet.wire.single_fetch import (
-    ANSWER_END,
+    RESPONSE_END,
     VERSION,
     SingleFetch,
     SingleFetchRow,
@@ -165,7 +165,7 @@ class FollowerFetch(SessionTurn):
             self._correlation_id,
             size,
         )
-        return [head, records, ANSWER_END]
+        return [head, records, RESPONSE_END]
 
 
 def _is_at_end(partition: LeaderPartition, fetch: SingleFetch) -> bool:

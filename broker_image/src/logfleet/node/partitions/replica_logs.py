@@ -161,6 +161,6 @@ class ReplicaLogs:
         """
         for log_dir in self.log_dirs:
             try:
-                await self._checkpointer.forget_departed(log_dir, self._table.high_watermark_of)
+                await self._checkpointer.record_departures(log_dir, self._table.high_watermark_of)
             except OSError as error:
                 raise LogDirError(log_dir, error) from error

@@ -65,14 +65,14 @@ class Throttle:
             self._sleep(self._free_at - now)
 
 
-def serve(files: Files, requests: BinaryIO, answers: BinaryIO) -> None:
+def serve(files: Files, requests: BinaryIO, output: BinaryIO) -> None:
     """Run jobs until the input ends."""
     decoder = msgspec.json.Decoder(CleaningJob)
     encoder = msgspec.json.Encoder()
 
-    def answer(event: Event) -> None:
-        answers.write(encoder.encode(event) + b"\n")
-        answers.flush()
+    def send(event: Event) -> None:
+        output.write(encoder.encode(event) + b"\n")
+        output.flush()
 
     for line in requests:
         job = decoder.decode(line)
@@ -80,17 +80,17 @@ def serve(files: Files, requests: BinaryIO, answers: BinaryIO) -> None:
         cleaning = Cleaning(files, job, salt=os.urandom(SALT_BYTES), account=account)
         try:
             for event in cleaning.run():
-                answer(event)
+                send(event)
         except Uncleanable as error:
-            answer(NotCleaned(str(error), is_lasting=True))
+            send(NotCleaned(str(error), is_lasting=True))
         except FileNotFoundError as error:  # the broker has removed or renamed it
-            answer(NotCleaned(f"{error.filename} is gone"))
+            send(NotCleaned(f"{error.filename} is gone"))
         except OSError as error:
-            answer(NotCleaned(str(error), is_disk=not is_shortage(error)))
+            send(NotCleaned(str(error), is_disk=not is_shortage(error)))
         except MemoryError:
-            answer(NotCleaned("the cleaner's process found no memory"))
+            send(NotCleaned("the cleaner's process found no memory"))
         except Exception:  # noqa: BLE001  a bug ends the round, other logs can still be cleaned
-            answer(NotCleaned(traceback.format_exc(), is_lasting=True))
+            send(NotCleaned(traceback.format_exc(), is_lasting=True))
 
 
 def main() -> None:

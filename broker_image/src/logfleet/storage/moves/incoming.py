@@ -35,23 +35,23 @@ class IncomingLogs:
     """
 
     def __init__(
-        self, path: str, open_files: OpenFiles, trash: Trash, note: Callable[[str], None]
+        self, path: str, open_files: OpenFiles, trash: Trash, report: Callable[[str], None]
     ) -> None:
-        """note: called with messages for the operator. Raises OSError."""
+        """report: called with messages for the operator. Raises OSError."""
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.found: list[tuple[TopicPartition, str]] = []
         self._path = path
         self._open_files = open_files
         self._files = open_files.files
         self._trash = trash
-        self.origins = self._read_origins(note)
+        self.origins = self._read_origins(report)
 
-    def _read_origins(self, note: Callable[[str], None]) -> dict[TopicPartition, str]:
+    def _read_origins(self, report: Callable[[str], None]) -> dict[TopicPartition, str]:
         """If the file is unreadable, a person has to choose where a partition then has two logs."""
         try:
             found = parse_properties(read_file(self._files, f"{self._path}/{MOVED}") or b"")
         except CorruptCheckpoint as error:
-            note(f"{self._path}/{MOVED} is unreadable and left out: {error}")
+            report(f"{self._path}/{MOVED} is unreadable and left out: {error}")
             return {}
         named = {parse_partition_directory(name): origin for name, origin in found.items()}
         return {name: origin for name, origin in named.items() if name is not None}
@@ -105,7 +105,7 @@ class IncomingLogs:
     def drop(self, partition: TopicPartition, now_ms: int) -> None:
         """Remove a copy in progress. No flush of it may be running."""
         future = self.futures.pop(partition)
-        future.forget_files()
+        future.drop_files()
         self._trash.add(Discarded(future.directory, now_ms))
 
     def finds(self, name: str) -> bool:

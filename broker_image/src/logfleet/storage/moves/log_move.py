@@ -130,7 +130,7 @@ class LogMove:
             await asyncio.sleep(TRY_AGAIN_S)  # a slow disk, or the leader has just changed
         try:
             self._source.discard_moved(self._log, now_ms())
-            await self._tools.checkpointer.forget_departed(
+            await self._tools.checkpointer.record_departures(
                 self._source, self._tools.high_watermark_of
             )
         except OSError as error:
@@ -338,7 +338,7 @@ class LogMove:
         if self._source in self._tools.log_dirs.dirs and self._target in self._tools.log_dirs.dirs:
             self._target.drop_future(self._name, now_ms())
         else:
-            copy.forget_files()
+            copy.drop_files()
             del self._target.incoming.futures[self._name]
 
 
