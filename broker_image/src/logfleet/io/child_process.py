@@ -13,7 +13,7 @@ TAIL_BYTES: Final = 4_096
 
 
 class ChildProcess:
-    """name: for messages. log: file to which its output is appended."""
+    """A child process. name: for messages. log: file to which its output is appended."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name

@@ -29,16 +29,16 @@ class Unavailable(Exception):
 
 
 class DeadMansTimer(Protocol):
-    """Not thread-safe."""
+    """A timer by which the kernel kills this process. Not thread-safe."""
 
     def arm(self, at_s: float) -> None:
         """Kill this process at this time (io.clock.boot_s) instead of any time set before."""
 
     def disarm(self) -> None:
-        """Cancel the time."""
+        """Let the process live, however long it does not run."""
 
     def close(self) -> None:
-        """Cancel the time and free the timer. Must be the last call."""
+        """Disarm and free the timer. Must be the last call."""
 
 
 class NoTimer:

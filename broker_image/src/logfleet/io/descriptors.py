@@ -14,9 +14,9 @@ OPEN_FILES_MAX: Final = 4096
 FILES_SHARE: Final = 4
 """With a low limit, one descriptor in this many is for the cache of open files."""
 SPARE: Final = 64
-"""For locks, the metadata store, listeners, log files, child processes and the admin port."""
+"""Descriptors left for locks, the metadata store, listeners, log files, child processes ..."""
 PER_CONNECTION: Final = 2
-"""Its socket, and the duplicate on which fetched records are sent (`logfleet.net.file_sender`)."""
+"""Descriptors of a connection: the socket, and its duplicate for sendfile (net.file_sender)."""
 LIMIT_WANTED: Final = FILES_SHARE * OPEN_FILES_MAX
 """A limit that allows OPEN_FILES_MAX files, and thousands of connections."""
 NO_LIMIT: Final = 2**31 - 1
@@ -48,7 +48,7 @@ def shares_of(limit: int) -> Descriptors:
 
 
 def own() -> Descriptors:
-    """The shares of this process."""
+    """How the descriptors of this process are shared."""
     return shares_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 

@@ -20,7 +20,7 @@ SYSFS = Path("/sys")
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 FILE_SYSTEMS: Final = ("ext4", "xfs")
 _FS_IOC_GETVERSION: Final = 0x80087601
-"""From linux/fs.h; despite its size the kernel fills 4 bytes."""
+"""The ioctl for an inode's generation (linux/fs.h); the kernel fills only 4 bytes."""
 _GENERATION: Final = struct.Struct("I4x")
 
 

@@ -54,14 +54,14 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """size in bytes; modified_ms: wall clock in ms of the last write."""
+    """Status of a file. size: bytes; modified_ms: wall clock in ms of the last write."""
 
     size: int
     modified_ms: int
 
 
 class Space(msgspec.Struct, frozen=True):
-    """Of a file system, in bytes. usable_bytes: what this process may still write."""
+    """Space of a file system, in bytes. usable_bytes: what this process may still write."""
 
     total_bytes: int
     usable_bytes: int
@@ -97,7 +97,7 @@ class Lock(Protocol):
     """A held lock; it ends with the process at the latest."""
 
     def release(self) -> None:
-        """Release it; never raises, even on a failed disk (Kafka: CoreUtils.swallow)."""
+        """Release the lock; never raises, even on a failed disk (Kafka: CoreUtils.swallow)."""
         ...
 
 
@@ -339,7 +339,7 @@ def allocate(file: File, length: int) -> None:
 
 
 def process_name() -> str:
-    """Names this process to people who find a locked directory."""
+    """A name of this process, for people who find a locked directory."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 

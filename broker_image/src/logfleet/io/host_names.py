@@ -24,17 +24,17 @@ some milliseconds."""
 SECOND_LOOKUP_S: Final = 1.0
 """A lookup that takes longer has probably lost its query: a second one asks from another port."""
 LOOKUPS_MAX: Final = 4
-"""Per host and response."""
+"""Limit of concurrent lookups of one host."""
 _UNKNOWN: Final = frozenset({socket.EAI_NONAME, socket.EAI_NODATA})
-"""The name server responded that there is no such host."""
+"""Errors that mean: the name server responded that there is no such host."""
 
 T = TypeVar("T")
 Lookup = Callable[[str], list[str]]
-"""Blocks. Raises OSError, and UnicodeError for an invalid host name."""
+"""Addresses of a host name. Blocks. Raises OSError, UnicodeError for an invalid name."""
 
 
 def look_up(host: str) -> list[str]:
-    """All addresses, in the order in which to try them (getaddrinfo, RFC 6724)."""
+    """All addresses of a host, in the order in which to try them (getaddrinfo, RFC 6724)."""
     infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(_text(info[4]) for info in infos))
 
@@ -151,7 +151,7 @@ class HostNames:
 
 
 HOST_NAMES: Final = HostNames()
-"""Of this process: all connections share it."""
+"""The instance that all connections of this process share."""
 
 
 def _text(address: tuple[object, ...]) -> str:

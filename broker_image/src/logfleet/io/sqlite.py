@@ -233,7 +233,7 @@ def _under(prefix: str, batch: WatchBatch) -> WatchBatch | None:
 
 
 class _Disk:
-    """The connection; every method runs in the store's one thread."""
+    """The connection to SQLite; every method runs in the store's one thread."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path

@@ -87,7 +87,7 @@ def clean_batch(batch: bytes, header: BatchHeader, rules: CleaningRules) -> Kept
 
 
 def read_payload(batch: bytes, header: BatchHeader, budget_bytes: int) -> bytes:
-    """The batch's records, decompressed. Raises as clean_batch."""
+    """The batch's records, decompressed. Raises CorruptRecords, DecompressedTooLarge."""
     codec = read_codec(header)
     if codec is Codec.NONE:
         return batch[HEADER_SIZE:]

@@ -51,7 +51,7 @@ def parse_epochs(data: bytes) -> tuple[EpochStart, ...]:
 
 
 def format_properties(properties: Mapping[str, str]) -> bytes:
-    """A Java properties file; values here need no escapes."""
+    """The content of a Java properties file with these values, which must need no escapes."""
     return "".join(f"{key}={value}\n" for key, value in properties.items()).encode()
 
 
@@ -72,7 +72,7 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 
 def format_clean_shutdown(broker_epoch: int) -> bytes:
-    """The file of CleanShutdownFileHandler, version 0."""
+    """The content of a clean-shutdown file (Kafka's CleanShutdownFileHandler, version 0)."""
     return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
 
 
@@ -100,12 +100,12 @@ class Running(msgspec.Struct, frozen=True):
 
 
 def format_running(identity: str, broker_epoch: int) -> bytes:
-    """The content that `parse_running` reads."""
+    """The content of the running file, for `parse_running`."""
     return msgspec.json.encode(Running(identity, broker_epoch))
 
 
 def parse_running(data: bytes) -> Running | None:
-    """None if the format is another: an older version wrote only the machine's boot id."""
+    """Parse the running file; None for other formats: older versions wrote only the boot id."""
     try:
         return msgspec.json.decode(data, type=Running)
     except msgspec.DecodeError:
@@ -113,12 +113,12 @@ def parse_running(data: bytes) -> Running | None:
 
 
 def format_partition_metadata(topic_id: str) -> bytes:
-    """topic_id: Kafka's text form of the topic's uuid."""
+    """The content of partition.metadata. topic_id: Kafka's text form of the topic's uuid."""
     return f"version: 0\ntopic_id: {topic_id}".encode()
 
 
 def parse_partition_metadata(data: bytes) -> str:
-    """Text form of the topic id. Raises CorruptCheckpoint."""
+    """The topic id in partition.metadata, as text. Raises CorruptCheckpoint."""
     topic_id = parse_properties(data).get("topic_id")
     if not topic_id:
         raise CorruptCheckpoint("no topic_id")

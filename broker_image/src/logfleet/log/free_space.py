@@ -46,7 +46,7 @@ class DiskStep(enum.Enum):
 
 
 def wanted_reserve(configured_bytes: int, total_bytes: int) -> int:
-    """The size of the reserve; less than configured on a small disk."""
+    """How large the reserve should be; less than configured on a small disk."""
     return min(configured_bytes, total_bytes // RESERVE_SHARE_MAX)
 
 

@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_right
 
 BOUNDARIES_KEPT = 128
-"""Up to twice as many are held: 4 KiB per partition."""
+"""Batch boundaries kept per partition; up to twice as many are held, which is 4 KiB."""
 
 
 class RecentBatches:
@@ -16,12 +16,12 @@ class RecentBatches:
     __slots__ = ("_offsets", "_positions")
 
     def __init__(self, offset: int, position: int) -> None:
-        """Start with the position of the next batch."""
+        """offset, position: of the next batch, where the cache begins."""
         self._offsets = array("q", (offset,))
         self._positions = array("q", (position,))
 
     def add(self, next_offset: int, end_position: int) -> None:
-        """A batch was appended that ends at these."""
+        """Add the end of a batch that was appended."""
         self._offsets.append(next_offset)
         self._positions.append(end_position)
         if len(self._offsets) > 2 * BOUNDARIES_KEPT:

@@ -24,7 +24,7 @@ TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX)
 TRANSACTION_INDEX = ".txnindex"
-"""Of aborted transactions; only Kafka brokers write it so far."""
+"""Index of aborted transactions; only Kafka brokers write it so far."""
 
 DELETED = ".deleted"
 CLEANED = ".cleaned"

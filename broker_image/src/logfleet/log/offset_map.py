@@ -9,7 +9,7 @@ import hashlib
 import struct
 
 ENTRY_BYTES = 24
-"""A digest of 16 bytes and an offset."""
+"""Size of a table entry: a digest of 16 bytes and an offset."""
 
 _EMPTY = bytes(16)
 _OFFSET = struct.Struct("q")

@@ -19,7 +19,7 @@ from logfleet.records.checksum import crc32c
 from logfleet.wire.errors import ErrorCode
 
 BATCHES_REMEMBERED = 5
-"""`max.in.flight.requests.per.connection` of an idempotent producer is at most this
+"""Last batches kept per producer: its limit of max.in.flight.requests.per.connection
 (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 NO_OFFSET = -1
@@ -54,7 +54,7 @@ class SeenBatch(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, header: BatchHeader, base_offset: int) -> "SeenBatch":
-        """The identity of a batch appended at `base_offset`."""
+        """What identifies a batch that was appended at `base_offset`."""
         return cls(
             header.base_sequence,
             header.last_sequence,
@@ -106,7 +106,7 @@ class ProducerStates:
         return len(self._entries)
 
     def ids(self) -> Iterable[int]:
-        """The producers' ids."""
+        """Ids of the producers that have a state."""
         return self._entries.keys()
 
     def get(self, producer_id: int) -> ProducerEntry | None:

@@ -24,7 +24,7 @@ from logfleet.records.batch import (
 from logfleet.records.errors import CorruptRecords
 
 Read = Callable[[int, int], bytes]
-"""(length, position) -> bytes, fewer at the end of the file."""
+"""Reads a file: (length, position) -> bytes, fewer at the end of the file."""
 
 VERIFY_CHUNK_BYTES = 1024 * 1024
 """Bytes per read if everything is checked."""

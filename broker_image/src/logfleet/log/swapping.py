@@ -26,7 +26,7 @@ from logfleet.log.names import (
 )
 
 Rename = tuple[str, str]
-"""(source, target), names in one directory."""
+"""A rename within one directory: (source name, target name)."""
 
 
 def promotion(base_offset: int) -> list[Rename]:
@@ -36,7 +36,7 @@ def promotion(base_offset: int) -> list[Rename]:
 
 
 def completion(base_offset: int) -> list[Rename]:
-    """The renames of step 4."""
+    """The renames that give the .swap files their final names (step 4)."""
     names = [offset_file(base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
     return [(name + SWAP, name) for name in names]
 

@@ -41,11 +41,11 @@ from logfleet.records.record import (
 from logfleet.wire.errors import ErrorCode
 
 RECORD_ERRORS_MAX = 100
-"""Limit per response; a batch with more bad records is bad enough."""
+"""Limit of bad records reported per batch."""
 
 
 RECORD_ERRORS_SHOWN = 3
-"""In the error message of the whole batch."""
+"""How many record errors the error message of the whole batch quotes."""
 
 _LENGTH_AT, _MAGIC_AT = 8, 16
 

@@ -202,9 +202,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def check_activity(self) -> None:
-        """Called several times per idle limit.
+        """Count a peer that receives its response, however slowly, as not idle.
 
-        A peer that receives its response, however slowly, is not idle.
+        Called several times per idle limit.
         """
         unsent = self._transport.get_write_buffer_size()
         if self._sender is not None:
@@ -353,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- answering
 
     def _serve(self, frame: memoryview, *, has_next: bool) -> None:
-        """has_next: more requests arrived with it.
+        """Serve one frame. has_next: more requests arrived with it.
 
         The caller sends what is left in `_responses` at the end.
         """
@@ -400,7 +400,7 @@ class Connection(asyncio.BufferedProtocol):
         self._next()
 
     def _send_responses(self) -> None:
-        """Send the responses that waited for others."""
+        """Send the small responses that waited to be sent together."""
         responses, self._responses = self._responses, []
         self._transport.write(b"".join(responses))
 
@@ -447,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def throttle(self, throttle_ms: int) -> None:
-        """Take no request for this time from now on."""
+        """Take no request from the peer for `throttle_ms` from now on."""
         if self._lost:
             return
         self._held |= THROTTLED

@@ -150,7 +150,7 @@ class FileSender:
 
     @property
     def unsent_bytes(self) -> int:
-        """Of the response that is being sent."""
+        """Bytes of the present response that are not sent yet."""
         return sum(map(len, self._parts[self._index :])) - self._sent
 
     def close(self) -> None:

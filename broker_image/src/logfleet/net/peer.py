@@ -41,8 +41,8 @@ class Link(Protocol):
 
 NO_REPEATS: dict[bytes, Repeat] = {}
 REPEATS_MAX = 32
-"""Limit per connection: enough for a client that sends its partitions one by one, little enough
-for thousands of clients."""
+"""Limit of `repeats` per connection: enough for a client that sends its partitions one by one,
+little enough for thousands of clients."""
 
 
 class Peer:

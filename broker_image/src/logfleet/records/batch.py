@@ -96,7 +96,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def codec_bits(self) -> int:
-        """0 to 4 for a Codec; 5 to 7 are undefined."""
+        """The codec in the attributes: 0 to 4 for a Codec; 5 to 7 are undefined."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -113,7 +113,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The base timestamp is a delete horizon (KIP-534), not a record's time."""
+        """Whether the base timestamp is a delete horizon (KIP-534), not a record's time."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property

@@ -41,7 +41,7 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 
 
 class Codec(IntEnum):
-    """Bits 0-2 of a batch's attributes."""
+    """Compression codecs: bits 0-2 of a batch's attributes."""
 
     NONE = 0
     GZIP = 1

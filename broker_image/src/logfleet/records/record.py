@@ -32,7 +32,7 @@ from logfleet.wire.java_text import java_text
 Header = tuple[str, bytes | None]
 
 LENGTH_BYTES_MAX = 5
-"""Of the varint before a record."""
+"""Longest varint in front of a record (its length)."""
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 """Default budget: above the largest request (socket.request.max.bytes, 100 MiB)."""
 

@@ -4,7 +4,7 @@ from logfleet.records.checksum import Buffer
 from logfleet.records.errors import CorruptRecords
 
 VARLONG_BYTES_MAX = 10
-"""A 64-bit value in groups of 7 bits."""
+"""Longest varint: a 64-bit value in groups of 7 bits."""
 
 
 def append_varint(target: bytearray, value: int) -> None:

@@ -1,4 +1,4 @@
 """A partition's log on disk: segments, indexes, loading, directories, flushing, disk errors.
 
-Imports nothing of sockets or the cluster.
+Imports nothing of sockets or the metadata store.
 """

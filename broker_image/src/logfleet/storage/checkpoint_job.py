@@ -14,7 +14,7 @@ from logfleet.log.names import (
 from logfleet.storage.partition_log import PartitionLog
 
 ALL = (RECOVERY_POINTS, LOG_STARTS, FIRST_DIRTY_OFFSETS, HIGH_WATERMARKS)
-"""In the order in which they are written."""
+"""All checkpoint files of a log directory, in the order in which they are written."""
 
 
 class CheckpointJob:

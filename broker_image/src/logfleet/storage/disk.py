@@ -31,7 +31,7 @@ SLOW_S: Final = 0.1
 """A write that takes longer makes the disk held up. A healthy disk takes a hundredth of that."""
 HOLD_S_MIN: Final = 1.0
 HOLD_S_MAX: Final = 60.0
-"""How long the thread writes after the last slow write."""
+"""Bounds of the time for which the thread keeps writing after the last slow write."""
 CALM_S: Final = 60.0
 """After a calm period of this length a stall counts as the first one again."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -120,7 +120,7 @@ class Disk:
         self._has_failed = False
 
     def was_slow(self, seconds: float) -> None:
-        """A write took this long. Ignored in other threads: only the loop must not block."""
+        """The loop was blocked by a write: let a thread write. Ignored in other threads."""
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:

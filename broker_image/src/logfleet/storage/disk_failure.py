@@ -48,7 +48,7 @@ class DiskFailure:
         self._busy = LogLimiter()
 
     def __call__(self, name: TopicPartition, error: OSError) -> None:
-        """An operation on the disk failed for a partition's log."""
+        """Act on an error of the disk in an operation for a partition's log."""
         if is_out_of_descriptors(error):
             if count := self._out_of_descriptors.count_event():
                 log.error("out_of_descriptors", error=str(error), count=count)

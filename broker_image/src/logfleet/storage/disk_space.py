@@ -118,7 +118,7 @@ class DiskSpace:
         return Room(space.total_bytes, space.usable_bytes, reserve)
 
     async def _keep(self, path: str, reserve_bytes: int) -> bool:
-        """Give the reserve this size; returns whether that worked."""
+        """Make the reserve file this large; returns whether that worked."""
         try:
             await self._flusher.run(self._make, f"{path}/{RESERVE}", reserve_bytes)
         except OSError as error:

@@ -193,7 +193,7 @@ class IndexFile(Sequence[tuple[int, int]]):
         return copied
 
     def moved_to(self, path: str) -> None:
-        """The file was renamed to `path`."""
+        """Use the new path of the index file, which was renamed."""
         self._files.drop(self.path)
         self.path = path
 

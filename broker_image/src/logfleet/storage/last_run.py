@@ -39,7 +39,10 @@ class LastRun(msgspec.Struct, frozen=True):
 
 
 def read_last_run(files: Files, path: str) -> LastRun:
-    """Read it from the log directory at `path`, which has its meta.properties. Raises OSError."""
+    """How the last run on the log directory `path` ended. It has meta.properties.
+
+    Raises OSError.
+    """
     marker = read_file(files, f"{path}/{CLEAN_SHUTDOWN}")
     if marker is not None:
         return LastRun(was_clean=True, was_killed=False, broker_epoch=parse_clean_shutdown(marker))

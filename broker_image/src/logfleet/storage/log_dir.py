@@ -65,7 +65,7 @@ from logfleet.storage.trash import Discarded, Trash
 META_VERSION = "1"
 
 ConfigOf = Callable[[str], LogConfig]
-"""A topic's configuration by its name."""
+"""Looks up the configuration of a topic by its name."""
 
 
 def absolute(path: str) -> str:
@@ -85,7 +85,7 @@ class Identity(msgspec.Struct, frozen=True):
     directory_id: str
 
     def as_properties(self) -> dict[str, str]:
-        """Keys and values of the file."""
+        """Keys and values of meta.properties."""
         return {
             "version": META_VERSION,
             "cluster.id": self.cluster_id,
@@ -320,7 +320,7 @@ class LogDir:
             self.lost_nothing = self.lost_nothing and not log.has_lost
 
     def complete_load(self) -> None:
-        """All logs that `begin_load` named are open."""
+        """Finish the load, once all logs that `begin_load` named are open."""
         self.logs = dict(sorted(self.logs.items()))
         if self._named_before - self.logs.keys():
             # a crash came after a log had left, before the checkpoints were written
@@ -358,7 +358,7 @@ class LogDir:
         return self._take_out(partition, STRAY_DIRECTORY)
 
     def _take_out(self, partition: TopicPartition, suffix: str) -> str:
-        """If the rename fails nothing has changed: no log may be created where another one is."""
+        """Rename a log's directory out of use. If that fails nothing has changed."""
         log = self.logs[partition]
         path = f"{self.path}/{leaving_directory(partition, uuid.uuid4().hex, suffix)}"
         self._files.rename(log.directory, path)
@@ -403,7 +403,7 @@ class LogDir:
         self._trash.add(Discarded(f"{self.path}/{name}", due_ms))
 
     def make_names_durable(self) -> None:
-        """After this a power loss undoes no rename. Blocks. Raises OSError."""
+        """Make all renames in the directory durable. Blocks. Raises OSError."""
         self._files.fsync_directory(self.path)
 
     def take_removals(self, now_ms: int) -> list[Discarded]:
@@ -411,7 +411,7 @@ class LogDir:
         return self._trash.take_due(now_ms)
 
     def put_back(self, removals: Iterable[Discarded]) -> None:
-        """They could not be removed now: return them again next time."""
+        """Keep removals that failed now for the next `take_removals`."""
         for discarded in removals:
             self._trash.add(discarded)
 

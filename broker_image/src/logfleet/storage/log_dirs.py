@@ -29,7 +29,7 @@ from logfleet.storage.partition_log import PartitionLog
 log = structlog.get_logger(__name__)
 
 PREFERRED_MAX: Final = 10_000
-"""Partitions. Kafka's tool prefers directories for those that are about to move to this broker."""
+"""Limit of partitions with a preferred directory, set before they move to this broker."""
 
 
 class OnDisk(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ def one_identity(first: str, second: str, directory_id: str) -> str:
 
 
 def refuse_listed_twice(paths: Sequence[str]) -> None:
-    """LogDirRefused if two entries of log.dirs are the same directory, links resolved."""
+    """Raise LogDirRefused if two entries of log.dirs are the same directory, links resolved."""
     seen: dict[str, str] = {}
     for path in paths:
         real = os.path.realpath(path)  # unlike Path.resolve it accepts a circle of links
@@ -298,12 +298,12 @@ class LogDirs:
         return None if log_dir is None else log_dir.logs[partition]
 
     def high_watermark_of(self, partition: TopicPartition) -> int:
-        """The last checkpointed value; 0 if there is none."""
+        """The last checkpointed high watermark of a partition; 0 if there is none."""
         log_dir = self.dir_of(partition)
         return 0 if log_dir is None else log_dir.high_watermarks.get(partition, 0)
 
     def fail_at_start(self, log_dir: LogDir, error: OSError) -> None:
-        """A disk error before anything is served: treat the directory as absent."""
+        """Treat a directory as absent, after a disk error before anything is served."""
         self._bad.add(log_dir.identity.directory_id)
         self.take_out(log_dir)
         self._record_bad(log_dir.path, error)
@@ -377,7 +377,7 @@ class LogDirs:
         return self.dir_of(partition)
 
     def take_out(self, log_dir: LogDir) -> None:
-        """The directory failed: drop its logs, leave its files as they are."""
+        """Drop a failed directory and its logs; its files stay as they are."""
         self.dirs.remove(log_dir)
         self.failed.append(log_dir.path)
         log_dir.fail()

@@ -67,7 +67,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
     def of_new(
         cls, directory: str, config: LogConfig, now_ms: int, *, start_offset: int = 0
     ) -> Self:
-        """For an empty log that was just created (`prepare_directory`)."""
+        """The request for an empty log that was just created (`prepare_directory`)."""
         return cls(
             directory=directory,
             config=config,

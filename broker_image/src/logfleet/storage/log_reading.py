@@ -24,7 +24,7 @@ def read_slice(
     max_bytes: int,
     at_least_one: bool,
 ) -> FileSlice | None:
-    """See PartitionLog.read. recent: of the last segment."""
+    """Find what PartitionLog.read returns. recent: newest batches of the last segment."""
     number = number_of(segments, offset)
     while offset < end_offset and number < len(segments):
         segment = segments[number]

@@ -27,7 +27,7 @@ HEADERS_AT_ONCE: Final = 1000
 interpreter lock from the loop. Then it lets others run."""
 
 FILES_AT_ONCE: Final = 3
-"""Open in the thread: the files of one segment, as segments are read one after the other."""
+"""Files that a search may keep open: those of one segment at a time."""
 
 T = TypeVar("T")
 

@@ -98,7 +98,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Oldest first; the last is the active one."""
+        """The log's segments, oldest first; the last is the active one."""
         return self._segments
 
     # Appending
@@ -325,7 +325,7 @@ class PartitionLog:
         )
 
     def lower(self, end_offset: int) -> bool:
-        """Lower all marks to `end_offset`. Whether a checkpoint may have a higher one."""
+        """Lower all offsets to a new end; returns whether a checkpoint may have a higher one."""
         is_checkpointed = max(self.recovery_point, self.log_start_offset) > end_offset
         self.truncations += 1
         self._unflushed.lowered(end_offset)
@@ -335,7 +335,7 @@ class PartitionLog:
         return is_checkpointed
 
     def complete_truncation(self, done: Truncation) -> None:
-        """The truncation has run: take over its result."""
+        """Take over the result of a truncation that has run."""
         self._segments = done.segments
         self._active = done.segments[-1]
         self.producers, self.notes = done.producers, done.notes
@@ -350,7 +350,7 @@ class PartitionLog:
         self._is_truncating = False
 
     def abandon_truncation(self) -> None:
-        """The truncation has failed."""
+        """End a truncation that has failed."""
         self._is_truncating = False
         if self._written_end is not None:
             self._wait_written(self._written_end)
@@ -364,7 +364,7 @@ class PartitionLog:
             self.on_start_moved()
 
     def follow_log_start(self, leader_start: int, high_watermark: int) -> None:
-        """As UnifiedLog.maybeIncrementLogStartOffset: not beyond what is known as committed."""
+        """Follow the leader's log start up to the high watermark (maybeIncrementLogStartOffset)."""
         self.delete_records_before(min(leader_start, high_watermark))
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> Retention | None:
@@ -406,7 +406,7 @@ class PartitionLog:
     # Compaction
 
     def begin_swap(self, base_offsets: Sequence[int], truncations: int) -> bool:
-        """Reserve these closed segments; False if they changed since that `truncations`."""
+        """Reserve closed segments for a swap; False if the log was truncated or they changed."""
         number = segment_number(self._segments, base_offsets[0])
         held = self._segments[number:-1][: len(base_offsets)]
         is_same = [segment.base_offset for segment in held] == list(base_offsets)
@@ -454,17 +454,17 @@ class PartitionLog:
         return self._unflushed.begin(self._to_store(), self._segments, snapshots)
 
     def abandon_flush(self) -> None:
-        """The flush found no room, or failed."""
+        """End a flush that found no room, or failed."""
         self._unflushed.abandoned()
 
     def complete_flush(self, job: FlushJob) -> None:
-        """The job has run: everything below its end needs no recovery."""
+        """End a flush that has run: everything below its end needs no recovery."""
         if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
             self.producers.on_snapshot_written(job.end_offset, self._segments, self.log_end_offset)
         self._unflushed.completed()
 
     def close(self) -> FlushJob:
-        """Complete indexes and producers; once the job has run the log is clean. Last call."""
+        """Close the log: once the returned job has run, a start needs no recovery. Last call."""
         if not self._unflushed.is_as_closed(self._to_store()):
             self._active.finish()
             self.producers.write(self._segments, self.log_end_offset)

@@ -15,8 +15,8 @@ RECALL_BYTES = 1024 * 1024
 more than five full batches of a client's default size, little enough for the loop."""
 
 PRODUCERS_AT_ROLL_MAX = 20_000
-"""A snapshot of so many is a megabyte, copied and written to the page cache in about a
-millisecond."""
+"""Beyond this number of producers a roll writes no snapshot: one of 20,000 is a megabyte, copied
+and written to the page cache in about a millisecond."""
 
 
 class ProducerHistory:
@@ -104,13 +104,13 @@ class ProducerHistory:
         self.states.recall(producer_id, earlier)
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """A batch was appended, by this leader or by a followed one. It is not checked."""
+        """Record a batch that was appended, by this leader or by a followed one, unchecked."""
         if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
             self.states.update(header, base_offset)
         self._bytes_since_snapshot += LENGTH_OVERHEAD + header.batch_length
 
     def take_over(self, directory: str, states: ProducerStates) -> None:
-        """The directory was renamed; use these states, which are newer than its snapshots."""
+        """Use the renamed directory, and these states, which are newer than its snapshots."""
         self._directory, self.states = directory, states
         self._bytes_since_snapshot = SNAPSHOT_INTERVAL_BYTES
 

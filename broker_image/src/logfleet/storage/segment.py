@@ -153,7 +153,7 @@ class Segment:
         return [self.log_path, self.offset_index.path, self.time_index.path]
 
     def moved_to(self, directory: str) -> None:
-        """Its directory was renamed."""
+        """Use the new path of the directory, which was renamed."""
         self._files.drop(self.log_path)
         self.log_path = f"{directory}/{offset_file(self.base_offset, LOG)}"
         for index, suffix in ((self.offset_index, INDEX), (self.time_index, TIME_INDEX)):
@@ -474,7 +474,7 @@ class Segment:
         return self._files.files.status(self.log_path).modified_ms
 
     def as_active(self) -> ActiveSegment:
-        """The state on which rolling is decided."""
+        """The segment's state, as `segment_roll.should_roll` needs it."""
         if self._first_timestamp == _UNKNOWN:
             header = parse_header(self.file.pread(HEADER_SIZE, 0))
             self._first_timestamp = header.max_timestamp

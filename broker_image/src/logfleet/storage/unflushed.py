@@ -88,32 +88,32 @@ class Unflushed:
     # What happens to the log
 
     def renamed(self) -> None:
-        """Files in its directory were made, renamed or removed."""
+        """Record that files in the log's directory were made, renamed or removed."""
         self._directories.add(self._directory)
 
     def rolled(self, closed: Segment) -> None:
-        """This segment got its last index entries: it is no longer the active one."""
+        """Record that a segment got its last index entries: it is no longer the active one."""
         self._segments.add(closed)
         self.renamed()
 
     def lowered(self, end_offset: int) -> None:
-        """Everything behind `end_offset` is about to be cut off, and written again."""
+        """Record that everything behind `end_offset` will be cut off, and written again."""
         end_offset = min(self.stored.end_offset, end_offset)
         self.stored = msgspec.structs.replace(self.stored, end_offset=end_offset)
         self._closed_end = NOT_CLOSED
 
     def truncated(self, active: Segment) -> None:
-        """The log was cut in this segment."""
+        """Record that the log was cut in this segment."""
         self._segments.add(active)
         self.renamed()
 
     def closed(self, active: Segment, end_offset: int) -> None:
-        """Indexes and producers were completed, for the last flush."""
+        """Record that indexes and producers were completed, for the last flush."""
         self.rolled(active)
         self._closed_end = end_offset
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory was renamed; the rename is durable by the next flush."""
+        """Use the new path of the log's directory; the rename is durable by the next flush."""
         if self._directory in self._directories:
             self._directories = (self._directories - {self._directory}) | {directory}
         self._directory = directory
@@ -154,12 +154,12 @@ class Unflushed:
         ]
 
     def completed(self) -> None:
-        """The job has run."""
+        """End a flush whose job has run: its state is on the disk."""
         assert self._flush is not None
         self.stored, self._flush = self._flush.log, None
 
     def abandoned(self) -> None:
-        """The flush found no room, or failed: nothing of it counts, and the next one repeats it."""
+        """End a flush that found no room or failed: the next one repeats all of it."""
         assert self._flush is not None
         for segment in self._flush.segments:
             segment.distrust_durability()

@@ -68,7 +68,7 @@ def encoder(cls: type[M], version: int) -> Callable[[M], list[Buffer | Sized]]:
 def _guarded(
     generate: Callable[..., Callable[..., Any]], cls: type[msgspec.Struct], version: int
 ) -> Callable[..., Any]:
-    """generate: `generate_decoder` or `generate_request_decoder`."""
+    """A decoder that only raises MalformedMessage. generate: one of `wire.decoding`'s."""
     schema = _schema(cls, version)
     generated = generate(cls, schema, version)
     name = f"{cls.__name__} version {version}"

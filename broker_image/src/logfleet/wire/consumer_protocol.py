@@ -24,7 +24,7 @@ Assignment = dict[str, list[int]]
 
 
 def write_subscription(topics: Sequence[str]) -> bytes:
-    """A member's metadata in JoinGroup."""
+    """Encode a member's subscription, its metadata in JoinGroup."""
     return _write(ConsumerProtocolSubscription(topics=sorted(topics)))
 
 
@@ -34,7 +34,7 @@ def read_subscription(data: bytes) -> list[str]:
 
 
 def write_assignment(assignment: Mapping[str, Sequence[int]]) -> bytes:
-    """A member's partitions in SyncGroup."""
+    """Encode a member's assigned partitions, as sent in SyncGroup."""
     rows = [
         ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(partitions))
         for topic, partitions in sorted(assignment.items())

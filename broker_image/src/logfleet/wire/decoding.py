@@ -94,7 +94,7 @@ class _Decoder:
         return self.source.compile("decode")
 
     def flush(self) -> None:
-        """Read the collected run."""
+        """Emit the code that reads the collected run of fixed-width fields."""
         if not self.run:
             return
         codes = [code for code, _ in self.run]
@@ -114,7 +114,7 @@ class _Decoder:
         return name
 
     def struct(self, class_name: str, fields: tuple[Field, ...]) -> str:
-        """Read a struct; returns the source text that constructs it."""
+        """Emit the code that reads a struct; returns the source text that constructs it."""
         values: list[str] = []
         tagged: list[tuple[Field, str]] = []
         last = 0
@@ -136,7 +136,7 @@ class _Decoder:
         return f"{class_name}({', '.join(values[:last])})"
 
     def value(self, field: Field, type_name: str) -> str:
-        """Read one value; returns the name of its variable, set once the run is flushed."""
+        """Emit the code for one value; returns its variable, set once the run is flushed."""
         if type_name in FIXED_FORMATS:
             return self.fixed(FIXED_FORMATS[type_name], "v")
         nullable = field.is_nullable(self.version) and type_name == field.type
@@ -162,7 +162,7 @@ class _Decoder:
         return name
 
     def length(self, field: Field, type_name: str) -> str:
-        """Read a length prefix; returns the name of its variable, negative for null."""
+        """Emit the code for a length prefix; returns its variable, negative for null."""
         line = self.source.line
         if not self.flexible or field.flexible == "none":
             name = self.fixed("h" if type_name == "string" else "i", "n")
@@ -176,7 +176,7 @@ class _Decoder:
         return name
 
     def blob(self, field: Field, type_name: str, *, nullable: bool) -> str:
-        """A string, bytes or records."""
+        """Emit the code that reads a string, bytes or records."""
         line = self.source.line
         name, end = self.source.name("v"), self.source.name("e")
         length = self.length(field, type_name)
@@ -252,7 +252,7 @@ class _Decoder:
             self.source.indent -= 1
 
     def tags(self, tagged: list[tuple[Field, str]]) -> None:
-        """The tagged fields (KIP-482) at a struct's end; absent ones get their default."""
+        """Emit the code for tagged fields (KIP-482); absent ones get their default."""
         line = self.source.line
         count = self.fixed("B", "c")
         self.flush()

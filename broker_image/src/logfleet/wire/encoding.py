@@ -20,7 +20,7 @@ from logfleet.wire.schema import FIXED_FORMATS, Field, Message
 def generate_encoder(
     cls: type[msgspec.Struct], schema: Message, version: int
 ) -> Callable[..., Any]:
-    """A function message -> list of buffers."""
+    """Generate the encoder of a message in a version: a function message -> list of buffers."""
     source = Source(f"encode {cls.__name__} v{version}")
     for name in schema.structs:
         source.globals[name] = getattr(cls, name)
@@ -73,13 +73,13 @@ class _Encoder:
         return f"{self.source.struct('pack', ''.join(codes))}({values})"
 
     def flush(self) -> None:
-        """Write the collected run."""
+        """Emit the code that writes the collected run of fixed-width fields."""
         if self.run:
             self.source.line(f"add({self.packed(self.run)})")
             self.run = []
 
     def flush_with_uvarint(self, number: str, slow: str = "uvarint") -> None:
-        """Write the run and an unsigned varint behind it."""
+        """Emit the code that writes the run and an unsigned varint behind it."""
         line = self.source.line
         if not self.run:
             line(f"add(SMALL_UVARINTS[{number}] if {number} < 128 else {slow}({number}))")
@@ -104,7 +104,7 @@ class _Encoder:
             self.tags(owner, sorted(tagged, key=lambda field: field.tag or 0))
 
     def refuse_what_is_absent(self, owner: str, fields: tuple[Field, ...]) -> None:
-        """Refuse a set field that this version lacks and that is not ignorable."""
+        """Emit a check that refuses set fields which this version lacks and may not ignore."""
         absent = [
             field for field in fields if not field.exists(self.version) and not field.ignorable
         ]
@@ -156,7 +156,7 @@ class _Encoder:
             self.flush_with_uvarint(length, slow)
 
     def blob(self, field: Field, type_name: str, value: str, *, nullable: bool) -> None:
-        """A string, bytes or records."""
+        """Emit the code that writes a string, bytes or records."""
         line = self.source.line
         name, length = self.source.name("v"), self.source.name("n")
         line(f"{name} = {value}")
@@ -202,7 +202,7 @@ class _Encoder:
         self.source.indent -= 1
 
     def numbers(self, code: str, name: str, length: str) -> None:
-        """An array of integers: prefix and elements in one call if it is short."""
+        """Emit the code for an array of integers: one call with its prefix if it is short."""
         line = self.source.line
         self.flush()
         prefix_code = "B" if self.flexible else "i"
@@ -215,7 +215,7 @@ class _Encoder:
         line(f"    add(pack_array({code!r}, {name}))")
 
     def tags(self, owner: str, tagged: list[Field]) -> None:
-        """The tagged fields (KIP-482), except those with their default."""
+        """Emit the code for tagged fields (KIP-482), except those with their default."""
         if not tagged:
             self.run.append(("x", ""))
             return

@@ -17,10 +17,10 @@ from logfleet.wire.primitives import Buffer, Sized, replaced_string, skip_tags
 
 SIZE_BYTES = 4
 CORRELATION_END = 8
-"""Position in a request without its size: behind API key, version and correlation id."""
+"""Position in a request (without its size) behind API key, version and correlation id."""
 _REQUEST_HEAD = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
 RESPONSE_HEADS = (struct.Struct(">ii"), struct.Struct(">iix"))
-"""By version of the response header: size, correlation id [, no tagged fields]."""
+"""Response headers by header version: size, correlation id [, no tagged fields]."""
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):

@@ -85,7 +85,7 @@ def code_bytes(codes: list[str]) -> int:
 
 
 def literal(value: object) -> str:
-    """Source text of a default."""
+    """Source text of a default value."""
     return "ZERO_UUID" if value == ZERO_UUID else repr(value)
 
 

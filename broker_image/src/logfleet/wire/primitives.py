@@ -32,7 +32,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 0x80:
         return SMALL_UVARINTS[value]
     out = bytearray()

@@ -21,14 +21,15 @@ _RESPONSE: Final = struct.Struct(">ibihib16sbihqqqbi")  # behind the size
 
 _READ_UNCOMMITTED: Final = 0
 _ONE: Final = 2
-"""The length of a compact array of one element."""
+"""The encoded length of a compact array of one element (length + 1)."""
 _BETWEEN: Final = b"\0\0\1\1\1\1\x0d"
-"""Behind the partition of a request: no tagged fields of it and its topic, no forgotten topics,
-no rack; then one tagged field, number 1, of 13 bytes: the replica's id and epoch, without tagged
-fields."""
+"""The bytes behind the partition of a request: no tagged fields of it and its topic, no
+forgotten topics, no rack; then one tagged field, number 1, of 13 bytes: the replica's id and
+epoch, without tagged fields."""
 _NO_PREFERRED_REPLICA: Final = -1
 RESPONSE_END: Final = b"\0\0\0"
-"""Behind the records of a response: no tagged fields of the partition, the topic, the response."""
+"""The bytes behind the records of a response: no tagged fields of the partition, the topic, the
+response."""
 
 
 class SingleFetch(NamedTuple):

@@ -55,7 +55,7 @@ def _message(name: str, message: Message) -> Iterator[str]:
 
 
 def text() -> str:
-    """The whole stub file."""
+    """The content of messages.pyi."""
     head = ["# Written by `python -m logfleet.wire.stubs` from the schema table.", "import msgspec"]
     head += ["from logfleet.wire.primitives import Sized", ""]
     body = [line for name, message in load_table().items() for line in _message(name, message)]

@@ -15,7 +15,7 @@ RESERVED = frozenset({ZERO_UUID, ONE_UUID})
 
 
 def to_text(raw: bytes) -> str:
-    """Text of 16 bytes."""
+    """Kafka's text form of a uuid of 16 bytes."""
     assert len(raw) == UUID_BYTES
     return urlsafe_b64encode(raw)[:TEXT_LENGTH].decode()
 

@@ -70,7 +70,7 @@ class TlsFiles(msgspec.Struct, frozen=True):
     key: Path | None = None
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Raises StoreRefused if a file cannot be read."""
+        """The gRPC credentials from these files. Raises StoreRefused if one cannot be read."""
         try:
             return grpc.ssl_channel_credentials(
                 self.ca.read_bytes(),
@@ -126,7 +126,7 @@ class EtcdMember:
         self.lease = stubs.LeaseStub(self.channel)
 
     async def connected(self) -> None:
-        """Raises NoResponse if no connection is made within RPC_TIMEOUT_S."""
+        """Wait for the connection. Raises NoResponse if none is made within RPC_TIMEOUT_S."""
         try:
             async with asyncio.timeout(RPC_TIMEOUT_S):
                 while (state := self.channel.get_state(True)) is not grpc.ChannelConnectivity.READY:
@@ -219,7 +219,10 @@ class Members:
     async def ask(
         self, member: EtcdMember, call: Callable[[EtcdMember], Any], request: object
     ) -> Any:
-        """One attempt at one member. Raises NoResponse, Compacted, LeaseNotFound, StoreRefused."""
+        """Send a request to one member once.
+
+        Raises NoResponse, Compacted, LeaseNotFound, StoreRefused.
+        """
         self._check_open()
         try:
             return await self._unless_closed(call(member)(request, timeout=RPC_TIMEOUT_S))

@@ -63,7 +63,7 @@ class _Member:
         self.avoided_until_s = 0.0
 
     def channel(self) -> Any:
-        """Raises StoreRefused if the TLS files cannot be read."""
+        """The member's channel. Raises StoreRefused if the TLS files cannot be read."""
         if self._channel is None:
             self._channel = (
                 grpc.secure_channel(self._target, self._tls.credentials(), options=CHANNEL_OPTIONS)
@@ -98,7 +98,7 @@ class EtcdLease:
         await self._revoke(self)
 
     def end(self) -> None:
-        """The lease is over. Call it on the lease's loop."""
+        """Wake those who wait in `lost`: the lease is over. Call it on the lease's loop."""
         self._ended.set()
 
     def end_from_thread(self) -> None:
@@ -142,7 +142,7 @@ class LeaseKeeper:
             self._set_timer()
 
     def tick(self) -> None:
-        """The loop runs. It calls this every TICK_S."""
+        """Report that the loop runs. The loop calls this every TICK_S."""
         with self._wakeup:
             self._ticked_s = boot_s()
             self._set_timer()
@@ -241,7 +241,7 @@ class LeaseKeeper:
             self._set_timer()
 
     def _set_timer(self) -> None:
-        """Called with the lock held, after each change of the leases and by each tick."""
+        """Arm the timer for the leases, or disarm it. The caller holds the lock."""
         deadline_s = min((lease.deadline_s for lease in self._leases.values()), default=0.0)
         now_s = boot_s()
         if now_s < deadline_s and not self._stopping:
@@ -277,5 +277,5 @@ def _is_disconnected(error: Exception) -> bool:
 
 
 def _due_s(lease: EtcdLease) -> float:
-    """A third of the TTL after the last successful keepalive was sent."""
+    """When to renew a lease: a third of its TTL after the last successful keepalive."""
     return lease.deadline_s - lease.ttl_s * 2 / 3

@@ -1,6 +1,6 @@
 """Translates the store's values to etcd's messages and back.
 
-Only in etcd keys have the cluster's prefix.
+Keys have the cluster's prefix in etcd, but not in the store's values.
 """
 
 from collections.abc import Iterator

@@ -54,7 +54,7 @@ class CleanerStats(msgspec.Struct):
     last_run: float = msgspec.field(default_factory=time.monotonic)
 
     def add_round(self, cleaned: Cleaned, duration_s: float) -> None:
-        """Add a round that has ended."""
+        """Add the results of a round that has ended."""
         self.cleanings += 1
         self.bytes_read += cleaned.bytes_read
         self.bytes_kept += cleaned.bytes_kept
@@ -74,7 +74,7 @@ class CompactedReplica(Protocol):
 
     @property
     def is_current(self) -> bool:
-        """Whether it is still to be compacted here."""
+        """Whether this broker still has to compact the replica's log."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -155,7 +155,10 @@ class Cleaner:
             await asyncio.sleep(backoff_s)
 
     def abort_round(self, partition: CompactedReplica) -> None:
-        """The replica changed its role, or is gone: its log may be truncated soon."""
+        """Abort the round of a replica that changed its role or is gone.
+
+        Its log may be cut soon.
+        """
         running = self._rounds.get(partition.log.partition)
         if running is not None:
             running.abort("the partition's leader has changed, or it was deleted")

@@ -26,7 +26,7 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.segment import Segment
 
 WRITE_BYTES: Final = 1 << 20
-"""Bytes per write."""
+"""Bytes per write to a new segment."""
 
 OPEN_FILES_MAX: Final = 16
 
@@ -220,7 +220,7 @@ class Cleaning:
     # Writing what is kept
 
     def _groups(self, mapped_end: int) -> list[list[_Source]]:
-        """Segments in groups; each group becomes one segment."""
+        """Group the segments to compact; each group becomes one segment."""
         sources = [source for source in self._sources if source.base_offset < mapped_end]
         by_base = {source.base_offset: source for source in sources}
         groups = group_segments(
@@ -246,7 +246,7 @@ class Cleaning:
             return 0
 
     def _clean_group(self, group: Sequence[_Source], rules: CleaningRules) -> CleanedSegment | None:
-        """Write one segment from these; None if nothing would change."""
+        """Write one segment from this group; None if nothing would change."""
         target = _CleanedFiles(self._open_files, self._job, group[0].base_offset, self._take)
         is_changed = len(group) > 1
         for source in group:
@@ -298,7 +298,7 @@ class _CleanedFiles:
         base_offset: int,
         take: Callable[[int], None],
     ) -> None:
-        """take: called with the number of bytes before each write."""
+        """take: called before each write, with the number of bytes."""
         self._segment = Segment.create(
             open_files,
             job.directory,

@@ -47,7 +47,7 @@ class IncomingLogs:
         self.origins = self._read_origins(report)
 
     def _read_origins(self, report: Callable[[str], None]) -> dict[TopicPartition, str]:
-        """If the file is unreadable, a person has to choose where a partition then has two logs."""
+        """Read the origins file. If it is unreadable, a person has to settle duplicate logs."""
         try:
             found = parse_properties(read_file(self._files, f"{self._path}/{MOVED}") or b"")
         except CorruptCheckpoint as error:
