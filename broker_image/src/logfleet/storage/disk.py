@@ -304,7 +304,7 @@ class Disk:
             self.is_held_up = False
         self._calm_since = perf_counter()
         self._thread.shutdown(wait=False)
-        log.info("disk_calm", path=self.path)
+        log.info("disk_recovered", path=self.path)
 
 
 def _runs(batch: Sequence[_Write]) -> Iterator[tuple[list[_Write], int]]:

@@ -67,7 +67,7 @@ class DiskSpace:
         try:
             room = await self._flusher.run(self._room, path)
         except OSError as error:
-            log.warning("disk_not_asked", path=path, error=str(error))
+            log.warning("disk_space_unknown", path=path, error=str(error))
             return
         if path in self._log_dirs.failed:
             return
