@@ -57,7 +57,7 @@ class CleaningRules(msgspec.Struct, frozen=True):
         )
 
 
-class Kept(msgspec.Struct, frozen=True):
+class CleanedBatch(msgspec.Struct, frozen=True):
     """The rest of a batch. buffer: None if nothing is left.
 
     keyless: dropped records that have no key.
@@ -68,7 +68,7 @@ class Kept(msgspec.Struct, frozen=True):
     keyless: int = 0
 
 
-def clean_batch(batch: bytes, header: BatchHeader, rules: CleaningRules) -> Kept:
+def clean_batch(batch: bytes, header: BatchHeader, rules: CleaningRules) -> CleanedBatch:
     """Remove obsolete records from one whole batch, which is neither control nor transactional.
 
     Raises CorruptRecords or DecompressedTooLarge if its records cannot be read; the caller checks
@@ -78,12 +78,12 @@ def clean_batch(batch: bytes, header: BatchHeader, rules: CleaningRules) -> Kept
     kept = _select(payload, header, rules)
     if kept.records == 0:
         empty = _empty_batch(header) if rules.keeps_empty(header) else None
-        return Kept(empty, 0, kept.keyless)
+        return CleanedBatch(empty, 0, kept.keyless)
     sets_horizon = kept.tombstones and not header.has_delete_horizon
     if kept.records == header.record_count and not sets_horizon:
-        return Kept(batch, kept.records)
+        return CleanedBatch(batch, kept.records)
     horizon_ms = rules.now_ms + rules.delete_retention_ms if sets_horizon else None
-    return Kept(_rebuilt_batch(header, kept, horizon_ms), kept.records, kept.keyless)
+    return CleanedBatch(_rebuilt_batch(header, kept, horizon_ms), kept.records, kept.keyless)
 
 
 def read_payload(batch: bytes, header: BatchHeader, budget_bytes: int) -> bytes:

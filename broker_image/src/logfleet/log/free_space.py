@@ -16,7 +16,7 @@ FLOOR_BYTES: Final = 256 * 1024
 """The least free space at which records are taken, however small the reserve."""
 
 
-class Room(msgspec.Struct, frozen=True):
+class DiskRoom(msgspec.Struct, frozen=True):
     """Space on a disk, in bytes. free_bytes: can still be written, without the reserve.
 
     reserve_bytes: present size of the reserve.
@@ -50,7 +50,7 @@ def wanted_reserve(configured_bytes: int, total_bytes: int) -> int:
     return min(configured_bytes, total_bytes // RESERVE_SHARE_MAX)
 
 
-def disk_step(room: Room, reserve_bytes: int, *, is_full: bool) -> DiskStep:
+def disk_step(room: DiskRoom, reserve_bytes: int, *, is_full: bool) -> DiskStep:
     """Decide on a measurement. reserve_bytes: intended size of the reserve.
 
     Records stop when less than half a reserve is free besides it, and resume when a whole one is;
@@ -63,7 +63,7 @@ def disk_step(room: Room, reserve_bytes: int, *, is_full: bool) -> DiskStep:
     return DiskStep.RESUME if free >= 2 * stop_below else DiskStep.NONE
 
 
-def room_to_compact(room: Room) -> int:
+def room_to_compact(room: DiskRoom) -> int:
     """Bytes that compaction may take of a full disk.
 
     As many are left for deletes and their checkpoints.

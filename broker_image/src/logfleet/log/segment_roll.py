@@ -64,7 +64,7 @@ def base_of_next(log_end_offset: int, first_offset: int, last_offset: int) -> in
     return log_end_offset if last_offset - log_end_offset <= RELATIVE_OFFSET_MAX else first_offset
 
 
-class Room(msgspec.Struct, frozen=True, gc=False):
+class SegmentRoom(msgspec.Struct, frozen=True, gc=False):
     """Bounds (inclusive) for batches that certainly fit into a segment without a roll.
 
     size: of the segment with the batch, in bytes.
@@ -83,10 +83,10 @@ class Room(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-NO_ROOM = Room(-1, -1, -1)
+NO_ROOM = SegmentRoom(-1, -1, -1)
 
 
-def room_in(segment: ActiveSegment, config: LogConfig, *, jitter_ms: int = 0) -> Room:
+def room_in(segment: ActiveSegment, config: LogConfig, *, jitter_ms: int = 0) -> SegmentRoom:
     """Bounds within which `should_roll` is false.
 
     They hold until another segment is active or the configuration changes. So the rule is
@@ -101,7 +101,7 @@ def room_in(segment: ActiveSegment, config: LogConfig, *, jitter_ms: int = 0) ->
         capacity(TIME_ENTRY, config.segment_index_bytes),
     )
     until_full = max(0, limit - 2 - entries) * config.index_interval_bytes
-    return Room(
+    return SegmentRoom(
         size=min(config.segment_bytes, segment.size + until_full),
         last_offset=segment.base_offset + RELATIVE_OFFSET_MAX,
         max_timestamp=segment.first_timestamp + config.roll_ms - jitter_ms,

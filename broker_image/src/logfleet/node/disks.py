@@ -52,7 +52,7 @@ class Disks:
         self._high_watermarks = high_watermarks()
 
     async def _close(self, log_dir: LogDir) -> None:
-        self._disk_space.give_up(log_dir.path)
+        self._disk_space.remove_reserve(log_dir.path)
         if log_dir not in self._log_dirs.dirs:
             return  # it failed
         if not log_dir.is_loaded:

@@ -119,7 +119,7 @@ class Disk:
         self._is_writing = False
         self._has_failed = False
 
-    def was_slow(self, seconds: float) -> None:
+    def on_slow_write(self, seconds: float) -> None:
         """The loop was blocked by a write: let a thread write. Ignored in other threads."""
         try:
             self._loop = asyncio.get_running_loop()
@@ -364,7 +364,7 @@ class DiskFile:
         self._file.pwrite(data, position)
         seconds = perf_counter() - started
         if seconds > SLOW_S:
-            disk.was_slow(seconds)
+            disk.on_slow_write(seconds)
 
     def truncate(self, length: int) -> None:
         """Blocks until queued writes are done, unless the length is right already.

@@ -69,7 +69,7 @@ class DiskFailure:
 
     def _failed(self, log_dir: LogDir, partition: str, error: OSError) -> None:
         if is_out_of_space(error):
-            self._disk_space.ran_out(log_dir.path)
+            self._disk_space.on_full(log_dir.path)
             return
         log.critical(
             "log_directory_failed", path=log_dir.path, partition=partition, error=str(error)

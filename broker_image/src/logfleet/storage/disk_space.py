@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from logfleet.io.files import Files, allocate, remove_if_there
-from logfleet.log.free_space import DiskStep, Room, disk_step, room_to_compact, wanted_reserve
+from logfleet.log.free_space import DiskRoom, DiskStep, disk_step, room_to_compact, wanted_reserve
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.partition_log import PartitionLog
@@ -34,7 +34,7 @@ class DiskSpace:
         self, files: Files, flusher: Flusher, log_dirs: LogDirs, reserve_bytes: int
     ) -> None:
         self.full: set[str] = set()
-        self.rooms: dict[str, Room] = {}
+        self.rooms: dict[str, DiskRoom] = {}
         self._files = files
         self._flusher = flusher
         self._log_dirs = log_dirs
@@ -78,13 +78,13 @@ class DiskSpace:
             case DiskStep.STOP:
                 self._stop(path)
             case DiskStep.RESUME:
-                if await self._keep(path, reserve_bytes):
+                if await self._resize_reserve(path, reserve_bytes):
                     self.full.discard(path)
                     log.info("disk_has_room", path=path, free_bytes=room.free_bytes)
             case DiskStep.NONE if path not in self.full and room.reserve_bytes != reserve_bytes:
-                await self._keep(path, reserve_bytes)
+                await self._resize_reserve(path, reserve_bytes)
 
-    def ran_out(self, path: str) -> None:
+    def on_full(self, path: str) -> None:
         """A write found no room: take no records until there is some."""
         self._stop(path)
 
@@ -93,7 +93,7 @@ class DiskSpace:
         self.full.discard(path)
         self.rooms.pop(path, None)
 
-    def give_up(self, path: str) -> None:
+    def remove_reserve(self, path: str) -> None:
         """Remove the reserve: the directory is being closed."""
         with contextlib.suppress(OSError):
             remove_if_there(self._files, f"{path}/{RESERVE}")
@@ -107,32 +107,32 @@ class DiskSpace:
                 note="records are refused until there is room: delete topics, lower retention "
                 "or make the disk larger",
             )
-        self.give_up(path)
+        self.remove_reserve(path)
 
-    def _room(self, path: str) -> Room:
+    def _room(self, path: str) -> DiskRoom:
         space = self._files.space(path)
         try:
             reserve = self._files.status(f"{path}/{RESERVE}").size
         except FileNotFoundError:
             reserve = 0
-        return Room(space.total_bytes, space.usable_bytes, reserve)
+        return DiskRoom(space.total_bytes, space.usable_bytes, reserve)
 
-    async def _keep(self, path: str, reserve_bytes: int) -> bool:
+    async def _resize_reserve(self, path: str, reserve_bytes: int) -> bool:
         """Make the reserve file this large; returns whether that worked."""
         try:
-            await self._flusher.run(self._make, f"{path}/{RESERVE}", reserve_bytes)
+            await self._flusher.run(self._make_reserve, f"{path}/{RESERVE}", reserve_bytes)
         except OSError as error:
             log.warning("reserve_not_made", path=path, error=str(error))
-            self.give_up(path)
+            self.remove_reserve(path)
             return False
         return True
 
-    def _make(self, name: str, reserve_bytes: int) -> None:
+    def _make_reserve(self, name: str, reserve_bytes: int) -> None:
         remove_if_there(self._files, name)
         if reserve_bytes:
             allocate(self._files.open(name, create=True), reserve_bytes)
 
-    def _warn(self, path: str, room: Room) -> None:
+    def _warn(self, path: str, room: DiskRoom) -> None:
         percent = max((p for p in WARN_PERCENT if 100 * room.used_ratio >= p), default=0)
         if percent > self._warned.get(path, 0):
             log.warning("disk_filling", path=path, percent=percent, free_bytes=room.free_bytes)

@@ -256,7 +256,7 @@ class LogDir:
             if leaving_suffix(entry.name) == DELETE_DIRECTORY:
                 self._trash.add(Discarded(directory, now_ms))
                 continue
-            if self.incoming.finds(entry.name):
+            if self.incoming.add_if_copy(entry.name):
                 continue
             partition = parse_partition_directory(entry.name)
             if partition is None:  # -stray, lost+found and other files
@@ -283,7 +283,7 @@ class LogDir:
             partition, self._open_files, self._trash, request
         )
         if self._last.was_killed and not self.is_loaded:
-            self._make_sure(opened)
+            self._sync_after_kill(opened)
         if opened.log_end_offset < request.recovery_point:
             self.lost_nothing = False  # a flush up to the recovery point was recorded
         return opened
@@ -301,7 +301,7 @@ class LogDir:
         if self.lost_nothing and self.broker_epoch is not None:
             write_running(self._files, self.path, self.broker_epoch)
 
-    def _make_sure(self, log: PartitionLog) -> None:
+    def _sync_after_kill(self, log: PartitionLog) -> None:
         """Sync a log whose process was killed while the machine ran on.
 
         Everything it wrote is there if the sync works. The kernel drops what it failed to write
@@ -385,7 +385,7 @@ class LogDir:
         assert partition not in self.logs, f"{partition} exists"
         directory = f"{self.path}/{partition}"
         self._files.rename(future.directory, directory)
-        moved.become(future, directory)
+        moved.switch_to(future, directory)
         del self.incoming.futures[partition]
         del source.logs[partition]
         source.high_watermarks.pop(partition, None)

@@ -179,7 +179,7 @@ class LogDirs:
             for log_dir in self:
                 tasks.create_task(self._load(log_dir, config_of, now_ms, threads))
         for log_dir in self:
-            self._settle_moves(log_dir, now_ms)
+            self._finish_moves(log_dir, now_ms)
         self.refuse_none()
 
     async def _load(self, log_dir: LogDir, config_of: ConfigOf, now_ms: int, threads: int) -> None:
@@ -203,7 +203,7 @@ class LogDirs:
             lost_nothing=log_dir.lost_nothing,
         )
 
-    def _settle_moves(self, log_dir: LogDir, now_ms: int) -> None:
+    def _finish_moves(self, log_dir: LogDir, now_ms: int) -> None:
         """Finish or undo moves that a stop interrupted, so that each log is in one directory.
 
         That is the new one if its copy had got the log's name. The origin is kept while the source

@@ -134,7 +134,7 @@ async def _read(
     def are_there() -> bool:
         return set(segments) <= set(log.segments)
 
-    files = log.open_files.beside(FILES_AT_ONCE)
+    files = log.open_files.separate(FILES_AT_ONCE)
     copied = [segment.copy(files) for segment in segments]
     try:
         found = await run_in_thread(work, copied)

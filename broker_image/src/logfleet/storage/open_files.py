@@ -29,7 +29,7 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._by_path)
 
-    def beside(self, limit: int) -> "OpenFiles":
+    def separate(self, limit: int) -> "OpenFiles":
         """Another cache of files on the same disks, for another thread."""
         others = OpenFiles(self.files, limit)
         others._disks = self._disks

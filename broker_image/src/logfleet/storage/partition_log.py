@@ -324,7 +324,7 @@ class PartitionLog:
             now_ms=now_ms,
         )
 
-    def lower(self, end_offset: int) -> bool:
+    def lower_end(self, end_offset: int) -> bool:
         """Lower all offsets to a new end; returns whether a checkpoint may have a higher one."""
         is_checkpointed = max(self.recovery_point, self.log_start_offset) > end_offset
         self.truncations += 1
@@ -471,7 +471,7 @@ class PartitionLog:
             self._unflushed.closed(self._active, self.log_end_offset)
         return self.begin_flush()
 
-    def become(self, future: Self, directory: str) -> None:
+    def switch_to(self, future: Self, directory: str) -> None:
         """Take over the files of `future`, whose directory was just renamed to `directory`.
 
         It holds the same batches and is as durable: users of this log notice nothing. Changes of

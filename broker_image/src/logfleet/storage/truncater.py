@@ -79,7 +79,7 @@ class Truncater:
             truncation = log.begin_truncation(offset, now_ms(), empties=empties)
             try:
                 await self._flusher.run(truncation.find)
-                if log.lower(truncation.end_offset):
+                if log.lower_end(truncation.end_offset):
                     await self._checkpointer.write_bounds(log_dir)
                 await self._flusher.run(truncation.run)
             except OSError as error:

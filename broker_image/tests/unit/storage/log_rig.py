@@ -68,6 +68,6 @@ def truncate(log: PartitionLog, offset: int, *, now_ms: int = 0, empties: bool =
     """As a Truncater does it, at once."""
     truncation = log.begin_truncation(offset, now_ms, empties=empties)
     truncation.find()
-    log.lower(truncation.end_offset)
+    log.lower_end(truncation.end_offset)
     truncation.run()
     log.complete_truncation(truncation)

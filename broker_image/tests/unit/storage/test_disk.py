@@ -365,7 +365,7 @@ async def test_other_open_files_of_the_same_disk_see_what_waits(directory, slow)
     directory.hold_up()
     slow.gate.clear()
     directory.file().pwrite(b"waits", 0)
-    beside = directory.open_files.beside(4).get(directory.file().path)
+    beside = directory.open_files.separate(4).get(directory.file().path)
     assert isinstance(beside, DiskFile)
     assert beside.pread(5, 0) == b"waits"
     slow.gate.set()
@@ -378,7 +378,7 @@ async def test_the_flush_of_a_new_log_begins_without_waiting_for_the_disk(tmp_pa
     """
     rig = LogRig(str(tmp_path / "data"), slow)
     log = rig.open(LogConfig(index_interval_bytes=1))
-    log.disk.was_slow(2 * SLOW_S)
+    log.disk.on_slow_write(2 * SLOW_S)
     slow.gate.clear()
     slow.written.clear()
     for _ in range(3):

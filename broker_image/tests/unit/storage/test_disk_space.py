@@ -72,13 +72,13 @@ async def test_a_reserve_is_kept_given_up_and_made_again(
     assert reserve_of(tmp_path) == 4 * MIB
     await space.check(path)
     assert space.full == set()
-    space.give_up(path)
+    space.remove_reserve(path)
     assert reserve_of(tmp_path) is None
 
 
 async def test_a_write_without_room_stops_records_at_once(space: DiskSpace, tmp_path: Path) -> None:
     await space.check(str(tmp_path))
-    space.ran_out(str(tmp_path))
+    space.on_full(str(tmp_path))
     assert space.full == {str(tmp_path)}
     assert reserve_of(tmp_path) is None
 
@@ -108,7 +108,7 @@ async def test_a_reserve_that_cannot_be_made_leaves_nothing_behind(
     space: DiskSpace, tmp_path: Path
 ) -> None:
     path = str(tmp_path)
-    space.ran_out(path)
+    space.on_full(path)
     (tmp_path / RESERVE).mkdir()
     await space.check(path)
     assert space.full == {path}  # nor are records taken

@@ -108,7 +108,7 @@ class IncomingLogs:
         future.drop_files()
         self._trash.add(Discarded(future.directory, now_ms))
 
-    def finds(self, name: str) -> bool:
+    def add_if_copy(self, name: str) -> bool:
         """Whether a directory of that name is a copy.
 
         Called at the start, it is then added to `found`.

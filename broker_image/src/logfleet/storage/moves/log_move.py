@@ -2,8 +2,9 @@
 
 A copy is filled in slices, through threads, until little is left. Then the log is held, the copy is
 made as durable as the log, and in one step of the loop it gets the rest and the log's name: from
-there on the log uses the copy's files (`PartitionLog.become`). Flushes are acknowledged only once
-that name is durable, and only then the old files are removed. Until then those count after a crash.
+there on the log uses the copy's files (`PartitionLog.switch_to`). Flushes are acknowledged only
+once that name is durable, and only then the old files are removed. Until then those count after a
+crash.
 
 Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog. Compaction pauses
 meanwhile, as in Kafka: a copy that has a record from before a round and not the tombstone that the
