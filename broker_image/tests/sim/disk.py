@@ -164,7 +164,7 @@ class SimLock:
 class SimDisk:
     """Implements `Files`. fuse: after so many changes and syncs the power fails, None: never by itself.
 
-    mounts: how often it was mounted. tells_mounts: whether `life_of` names anything.
+    mounts: how often it was mounted. tells_mounts: whether `file_identity` names anything.
     """
 
     def __init__(self, seed: int) -> None:
@@ -339,7 +339,7 @@ class SimDisk:
         return Space(1 << 40, 1 << 40)
 
     @in_turn
-    def life_of(self, path: str) -> str | None:
+    def file_identity(self, path: str) -> str | None:
         self.open(path)
         if not self.tells_mounts:
             return None

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from logfleet.io.descriptors import shared_out
+from logfleet.io.descriptors import shares_of
 from logfleet.records.record import Record, build_batch, read_records
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
@@ -101,7 +101,7 @@ def logged(broker: Broker, event: str) -> list[dict[str, object]]:
 def test_connections_do_not_take_what_the_logs_need(broker: Broker) -> None:
     broker.wait_until(lambda: bool(logged(broker, "broker_started")))
     (started,) = logged(broker, "broker_started")
-    shares = shared_out(LIMIT)
+    shares = shares_of(LIMIT)
     assert started["descriptors"] == msgspec.structs.asdict(shares)
     assert shares.limit == LIMIT
     acknowledged = []

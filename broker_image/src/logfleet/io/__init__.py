@@ -1,1 +1,1 @@
-"""The world behind small interfaces: files, clock, etcd, SQLite."""
+"""The outside world behind small interfaces: files, clock, processes, etcd, SQLite."""

@@ -1,4 +1,4 @@
-"""A program run by this one and never left behind (see tether)."""
+"""A child process that never outlives this one (see tether)."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ TAIL_BYTES: Final = 4_096
 
 
 class ChildProcess:
-    """name: for people. log: file that its output is appended to."""
+    """A child process. name: for messages. log: file to which its output is appended."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
@@ -25,7 +25,7 @@ class ChildProcess:
 
     @property
     def ended(self) -> "asyncio.Task[int]":
-        """Done when it has ended, with its exit code (negative for a signal)."""
+        """Done when the process has exited; the result is its exit code (negative for a signal)."""
         assert self._ended is not None, f"{self.name} is not started"
         return self._ended
 
@@ -42,12 +42,15 @@ class ChildProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C at the terminal is for us, who stop it in order
+                start_new_session=True,  # Ctrl-C at the terminal is for us: we stop it in order
             )
         self._ended = asyncio.ensure_future(self._process.wait())
 
     async def stop(self, grace_s: float) -> bool:
-        """SIGTERM, SIGKILL after `grace_s`; done when it is gone (or never was). False if it had to be killed."""
+        """Send SIGTERM, SIGKILL after `grace_s`; return once it has exited.
+
+        False if it had to be killed.
+        """
         if self._process is None:
             return True
         self._signal(signal.SIGTERM)
@@ -61,12 +64,12 @@ class ChildProcess:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Nothing if it has ended: asyncio knows that turns of the loop before `ended` does, and then raises."""
+        """Send a signal, unless the process has exited (`ended` is done only some turns later)."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
 
-    def last_words(self) -> str:
-        """The end of what it has written since its start."""
+    def output_tail(self) -> str:
+        """The end of its output since its start."""
         with self.log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_position, size - TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""The wall clock, and clocks that only go forward."""
+"""The wall clock and monotonic clocks."""
 
 import time
 from collections.abc import Callable
@@ -8,13 +8,12 @@ from typing import Final
 boot_s: Final[Callable[[], float]] = partial(
     time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 )
-"""Seconds since the machine booted, with the time for which it was suspended.
+"""Seconds since the machine booted, including the time for which it was suspended.
 
 Everything that is compared with the deadline of a lease uses this clock: time.monotonic and
-perf_counter stand still while the machine is suspended, and the lease ends meanwhile
-(clock_gettime(2)). A call takes 60 ns where perf_counter takes 45. Where the system has no such
-clock (macOS) it is time.monotonic's. A virtual machine whose host halts it without a suspend of
-its own sees that on no clock.
+perf_counter stop while the machine is suspended, but the lease does not (clock_gettime(2)). A call
+takes 60 ns, one of perf_counter 45. Systems without this clock (macOS) use time.monotonic's. If a
+host halts a virtual machine without suspending it, no clock of the guest shows that.
 """
 
 
@@ -24,5 +23,5 @@ def now_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Milliseconds since some time in the past."""
+    """Milliseconds since an arbitrary time in the past."""
     return time.monotonic_ns() // 1_000_000

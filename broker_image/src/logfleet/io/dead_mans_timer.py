@@ -1,15 +1,15 @@
-"""A timer by which the kernel kills this process, unless somebody in it sets the timer again in time.
+"""A timer by which the kernel kills this process unless the process sets it again in time.
 
-A process that is stopped (SIGSTOP, a frozen machine) or that hangs keeps its sockets open, and its
-kernel goes on acknowledging what arrives there. So a client waits for as long as its own timeouts
-allow (librdkafka: socket.timeout.ms, 60 s; Java: request.timeout.ms, 30 s), although another broker
-has led for long. Only the end of the process closes the sockets, and only the kernel can end a
-process that does not run. timer_create(2) does it without a second process: on expiry the kernel
-sends SIGKILL, to a stopped process as well.
+A process that is stopped (SIGSTOP, a frozen machine) or hangs keeps its sockets open, and its
+kernel still acknowledges incoming data. So clients wait for their own timeouts (librdkafka:
+socket.timeout.ms, 60 s; Java: request.timeout.ms, 30 s), although another broker has long been the
+leader. Only the end of the process closes the sockets, and only the kernel can end a process that
+does not run. timer_create(2) does it without a second process: on expiry the kernel sends SIGKILL,
+to a stopped process as well.
 
-The clock is CLOCK_BOOTTIME: a process whose machine was suspended meanwhile is killed before it
-answers anything. A fork does not inherit the timer, and an exec deletes it (timer_create(2)), so
-children are safe from it.
+The clock is CLOCK_BOOTTIME: if the machine was suspended meanwhile, the process is killed before it
+sends anything. A fork does not inherit the timer, and an exec deletes it (timer_create(2)), so
+child processes are safe from it.
 """
 
 import ctypes
@@ -29,20 +29,20 @@ class Unavailable(Exception):
 
 
 class DeadMansTimer(Protocol):
-    """Not safe for use by two threads at once."""
+    """A timer by which the kernel kills this process. Not thread-safe."""
 
     def arm(self, at_s: float) -> None:
-        """Kill this process at this time (io.clock.boot_s), and at no time that was set before."""
+        """Kill this process at this time (io.clock.boot_s) instead of any time set before."""
 
     def disarm(self) -> None:
-        """Kill this process at no time."""
+        """Let the process live, however long it does not run."""
 
     def close(self) -> None:
-        """Disarm it and give it back. The last call."""
+        """Disarm and free the timer. Must be the last call."""
 
 
 class NoTimer:
-    """Kills nobody: for a broker inside another program, and where the kernel has no such timer."""
+    """Never kills: for a broker inside another program, and for kernels without such a timer."""
 
     def arm(self, at_s: float) -> None:
         del at_s
@@ -56,7 +56,7 @@ NO_TIMER: Final = NoTimer()
 
 
 class _Event(ctypes.Structure):
-    """struct sigevent: 64 bytes, of which a signal needs the first three fields."""
+    """struct sigevent: 64 bytes; a signal needs only the first three fields."""
 
     _fields_ = (
         ("value", ctypes.c_void_p),
@@ -67,7 +67,7 @@ class _Event(ctypes.Structure):
 
 
 class _Setting(ctypes.Structure):
-    """struct itimerspec: the interval of repetitions, and the first expiry; all zero disarms."""
+    """struct itimerspec: the interval, and the first expiry; all zero disarms."""
 
     _fields_ = (
         ("interval_s", ctypes.c_long),
@@ -78,14 +78,16 @@ class _Setting(ctypes.Structure):
 
 
 class KernelTimer:
-    """Kills the process that makes it. Setting it takes some 6 us, setting it to the same time nothing.
+    """Kills the process that creates it. Arming takes some 6 us, arming for the same time nothing.
 
     Raises Unavailable.
     """
 
     def __init__(self) -> None:
         if os.getpid() == PID_OF_INIT:
-            raise Unavailable("the kernel spares process 1 of a container: run it below an init")
+            raise Unavailable(
+                "the kernel does not kill process 1 of a container: run it below an init"
+            )
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._timer = ctypes.c_void_p()
         self._at_ns = 0

@@ -1,6 +1,7 @@
-"""File descriptors: how many this process may have, and who gets how many of them.
+"""File descriptors: how many this process may have, and what they are used for.
 
-Connections must not take what the logs need: a roll or a cold read that finds no descriptor fails, if only for a while.
+Connections must not take what the logs need: without a descriptor a roll or a cold read fails, if
+only for a while.
 """
 
 import resource
@@ -9,24 +10,24 @@ from typing import Final
 import msgspec
 
 OPEN_FILES_MAX: Final = 4096
-"""Segments and indexes that are kept open, over all log directories; more of them would save little."""
+"""Segments and indexes kept open, over all log directories; more would save little."""
 FILES_SHARE: Final = 4
-"""A process that may open fewer keeps one file in so many descriptors."""
+"""With a low limit, one descriptor in this many is for the cache of open files."""
 SPARE: Final = 64
-"""For locks, the metadata store, listeners, log files, child processes and the admin port."""
+"""Descriptors left for locks, the metadata store, listeners, log files, child processes ..."""
 PER_CONNECTION: Final = 2
-"""Its socket, and the duplicate on which fetched records are sent (`logfleet.net.file_sender`)."""
+"""Descriptors of a connection: the socket, and its duplicate for sendfile (net.file_sender)."""
 LIMIT_WANTED: Final = FILES_SHARE * OPEN_FILES_MAX
-"""With this one a process has all the files that it would keep open, and thousands of connections."""
+"""A limit that allows OPEN_FILES_MAX files, and thousands of connections."""
 NO_LIMIT: Final = 2**31 - 1
 TRY_AGAIN_S: Final = 1.0
-"""How long nothing is done about what failed for want of descriptors, or of room."""
+"""Pause before a retry of what failed for want of descriptors, or of room."""
 
 
 class Descriptors(msgspec.Struct, frozen=True):
-    """How a process's descriptors are shared out. limit: what it may open, NO_LIMIT for any number.
+    """The shares of a process's descriptors. limit: how many it may have, NO_LIMIT for any number.
 
-    open_files: kept open by the cache of segments and indexes. connections: of all listeners together, at most.
+    open_files: of the cache of segments and indexes. connections: limit over all listeners.
     """
 
     limit: int
@@ -34,10 +35,10 @@ class Descriptors(msgspec.Struct, frozen=True):
     connections: int
 
 
-def shared_out(limit: int) -> Descriptors:
-    """limit: as getrlimit(2) tells it.
+def shares_of(limit: int) -> Descriptors:
+    """Divide the descriptors. limit: from getrlimit(2).
 
-    A quarter as many files as are kept open may besides be in use after the cache has dropped them.
+    A quarter of open_files is added for files that are in use after the cache has dropped them.
     """
     if limit in (resource.RLIM_INFINITY, NO_LIMIT):
         return Descriptors(NO_LIMIT, OPEN_FILES_MAX, NO_LIMIT)
@@ -47,14 +48,15 @@ def shared_out(limit: int) -> Descriptors:
 
 
 def own() -> Descriptors:
-    """Of this process."""
-    return shared_out(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    """How the descriptors of this process are shared."""
+    return shares_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def raise_limit() -> str | None:
-    """Let this process, and those that it starts, open as many files as they ever may, as a JVM does (-XX:+MaxFDLimit).
+    """Raise this process's soft limit of open files to the hard one, as a JVM does.
 
-    Shells and systemd start programs with a soft limit of 1,024, for the sake of select(2). Why it stayed as it was, else None.
+    Shells and systemd start programs with a soft limit of 1,024, for the sake of select(2). Returns
+    why it failed, else None.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:

@@ -1,11 +1,13 @@
-"""Files as the log needs them: positioned reads and writes, durability asked for explicitly, locks.
+"""Files as the log needs them: positioned reads and writes, explicit durability, locks.
 
-Everything the broker keeps on disk goes through `Files`, so that a simulated disk can stand in its place: what it promises is what a
-POSIX file system promises. Data is durable after `fsync`, a name after `fsync_directory` of its directory. Rename is atomic. Paths are
-absolute or relative strings; nothing here knows what the files mean.
+Everything the broker keeps on disk goes through `Files`, so that a simulated disk can replace it:
+its guarantees are those of a POSIX file system. Data is durable after `fsync`, a name after
+`fsync_directory` of its directory. Rename is atomic. Paths are absolute or relative strings;
+nothing here depends on what the files mean.
 
-Every failure is an OSError that carries the file's path; letting go of a lock does not fail. A file is closed when nobody refers to it any more: a fetch that is being
-sent keeps its segment readable, even if the segment is meanwhile dropped from the cache of open files, renamed or removed.
+Every failure is an OSError with the file's path; releasing a lock does not fail. A file is closed
+when nothing refers to it any more: a fetch that is being sent keeps its segment readable, even if
+the segment is meanwhile dropped from the cache of open files, renamed or removed.
 """
 
 import errno
@@ -20,7 +22,7 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from logfleet.io.file_life import life_of
+from logfleet.io.file_identity import file_identity
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +39,7 @@ COPY_CHUNK_BYTES = 1024 * 1024
 
 
 class FileLocked(OSError):
-    """Somebody else holds the lock. holder: what they wrote into the file, "" if nothing."""
+    """Another process holds the lock. holder: what it wrote into the file, "" if nothing."""
 
     def __init__(self, path: str, holder: str) -> None:
         super().__init__(errno.EAGAIN, f"locked by {holder or 'another process'}", path)
@@ -45,21 +47,21 @@ class FileLocked(OSError):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One name in a directory. is_directory: or a link to one."""
+    """One name in a directory. is_directory: also true for a link to one."""
 
     name: str
     is_directory: bool
 
 
 class Status(msgspec.Struct, frozen=True):
-    """size in bytes; modified_ms: wall clock in ms of the last write."""
+    """Status of a file. size: bytes; modified_ms: wall clock in ms of the last write."""
 
     size: int
     modified_ms: int
 
 
 class Space(msgspec.Struct, frozen=True):
-    """Of a file system, in bytes. usable_bytes: what this process may still write."""
+    """Space of a file system, in bytes. usable_bytes: what this process may still write."""
 
     total_bytes: int
     usable_bytes: int
@@ -81,13 +83,13 @@ class File(Protocol):
         ...
 
     def pwrite(self, data: Writable, position: int) -> None:
-        """Write all of `data`; after an OSError any part of it may be there."""
+        """Write all of `data`; after an OSError any part of it may be written."""
         ...
 
     def truncate(self, length: int) -> None: ...
 
     def fsync(self) -> None:
-        """Make the file's data durable. After an OSError nothing about earlier writes is certain."""
+        """Make the file's data durable. After an OSError no earlier write is certain."""
         ...
 
 
@@ -95,7 +97,7 @@ class Lock(Protocol):
     """A held lock; it ends with the process at the latest."""
 
     def release(self) -> None:
-        """Let others have it. Never an error: a disk that has failed is no reason to keep it (Kafka: CoreUtils.swallow)."""
+        """Release the lock; never raises, even on a failed disk (Kafka: CoreUtils.swallow)."""
         ...
 
 
@@ -105,12 +107,12 @@ class Files(Protocol):
     def open(self, path: str, *, create: bool = False) -> File: ...
     def status(self, path: str) -> Status: ...
     def set_modified(self, path: str, modified_ms: int) -> None:
-        """Say when the file was last written; wall clock in ms."""
+        """Set the time of the last write; wall clock in ms."""
         ...
 
     def list_directory(self, path: str) -> list[Entry]: ...
     def make_directory(self, path: str) -> None:
-        """Make the directory and its parents; it may exist."""
+        """Create the directory and its parents; it may exist."""
         ...
 
     def remove_directory(self, path: str) -> None: ...
@@ -124,15 +126,18 @@ class Files(Protocol):
 
     def fsync_directory(self, path: str) -> None: ...
     def space(self, path: str) -> Space:
-        """Of the file system that holds `path`."""
+        """Space on the file system that holds `path`."""
         ...
 
-    def life_of(self, path: str) -> str | None:
-        """Names the file in this mount and boot; None where mounts cannot be told apart."""
+    def file_identity(self, path: str) -> str | None:
+        """An identity of the file in this mount and boot; None if mounts cannot be told apart."""
         ...
 
     def lock(self, path: str, holder: str) -> Lock:
-        """Lock the file at `path`, made if absent, and write `holder` into it if there is room. Raises FileLocked."""
+        """Lock the file at `path`, created if absent, and write `holder` into it if there is room.
+
+        Raises FileLocked.
+        """
         ...
 
 
@@ -193,7 +198,7 @@ class PosixFile:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Errors of calls on a descriptor do not say which file it is."""
+        """Add the path to errors of calls on the descriptor, which lack it."""
         try:
             yield
         except OSError as error:
@@ -202,9 +207,10 @@ class PosixFile:
 
 
 class _OpenFileLock:
-    """A lock bound to an open file description.
+    """A lock on an open file description.
 
-    It excludes a Java broker's FileLock on the same file (one that belongs to a process) as well as a second lock in this process.
+    It excludes a Java broker's FileLock on the same file (a lock of a process) as well as a second
+    lock in this process.
     """
 
     def __init__(self, path: str, holder: str) -> None:
@@ -227,7 +233,11 @@ class _OpenFileLock:
             raise FileLocked(self._path, held_by) from None
 
     def _name_holder(self, holder: str) -> None:
-        """For people. A disk without room for it has not failed, and is locked all the same (Kafka's FileLock writes nothing)."""
+        """Write the holder for people.
+
+        A disk without room for it has not failed; the lock holds anyway (Kafka's FileLock writes
+        nothing).
+        """
         try:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, holder.encode(), 0)
@@ -244,7 +254,7 @@ class _OpenFileLock:
             try:
                 os.ftruncate(fd, 0)
             finally:
-                os.close(fd)  # Linux lets go of it, and of the lock, whatever it returns
+                os.close(fd)  # Linux releases descriptor and lock whatever it returns
         except OSError as error:
             log.warning("lock_released_with_error", path=self._path, error=str(error))
 
@@ -292,8 +302,8 @@ class PosixFiles:
         volume = os.statvfs(path)
         return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
-    def life_of(self, path: str) -> str | None:
-        return life_of(path)
+    def file_identity(self, path: str) -> str | None:
+        return file_identity(path)
 
     def lock(self, path: str, holder: str) -> Lock:
         return _OpenFileLock(path, holder)
@@ -304,17 +314,23 @@ def is_out_of_space(error: OSError) -> bool:
 
 
 def is_out_of_descriptors(error: OSError) -> bool:
-    """Whether the process, or the system, has as many files open as it may: says nothing about the disk."""
+    """Whether the process, or the system, has reached its limit of open files.
+
+    That says nothing about the disk.
+    """
     return error.errno in _OUT_OF_DESCRIPTORS
 
 
 def is_shortage(error: OSError) -> bool:
-    """Whether the same may work later, when there is room or a descriptor: nothing is broken."""
+    """Whether a retry may work once there is room or a descriptor: nothing is broken."""
     return is_out_of_space(error) or is_out_of_descriptors(error)
 
 
 def allocate(file: File, length: int) -> None:
-    """Let a file of the operating system take `length` bytes of its disk, without writing them. Raises OSError."""
+    """Reserve `length` bytes of the disk for a file of the operating system, without writing them.
+
+    Raises OSError.
+    """
     try:
         os.posix_fallocate(file.fileno(), 0, length)
     except OSError as error:
@@ -323,12 +339,12 @@ def allocate(file: File, length: int) -> None:
 
 
 def process_name() -> str:
-    """Who this process is, for people who find a locked directory."""
+    """A name of this process, for people who find a locked directory."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def read_file(files: Files, path: str) -> bytes | None:
-    """All of a small file, or None if there is none."""
+    """The content of a small file, or None if it does not exist."""
     try:
         file = files.open(path)
     except FileNotFoundError:
@@ -337,10 +353,10 @@ def read_file(files: Files, path: str) -> bytes | None:
 
 
 def write_file(files: Files, path: str, data: Writable, *, durable: bool, writer: str = "") -> None:
-    """Replace the file at `path` in one step: whoever reads it sees the old bytes or the new ones.
+    """Replace the file at `path` in one step: readers see the old bytes or the new ones.
 
-    durable: after a power loss too. Blocks for as long as the disk takes, so it runs in a thread. writer: a name that tells apart those
-    who may do it at the same time.
+    durable: after a power loss too. Blocks for as long as the disk takes, so run it in a thread.
+    writer: a name that distinguishes concurrent writers of the same path.
     """
     temporary = f"{path}{writer}.tmp"
     file = files.open(temporary, create=True)
@@ -354,7 +370,10 @@ def write_file(files: Files, path: str, data: Writable, *, durable: bool, writer
 
 
 def copy_file(files: Files, source: File, position: int, path: str) -> None:
-    """Make what `source` holds from `position` on the file at `path`, in one step and durably. Blocks for as long as the disk takes."""
+    """Copy `source` from `position` on to the file at `path`, in one step and durably.
+
+    Blocks for as long as the disk takes.
+    """
     temporary = path + ".tmp"
     file = files.open(temporary, create=True)
     file.truncate(0)
@@ -368,7 +387,10 @@ def copy_file(files: Files, source: File, position: int, path: str) -> None:
 
 
 def make_durable_directory(files: Files, path: str) -> None:
-    """Make the directory and its parents unless it is there; after a power loss those that were made are (Kafka: createAndValidateLogDirs)."""
+    """Create the directory and its parents if absent.
+
+    New ones survive a power loss (Kafka: createAndValidateLogDirs).
+    """
     path = os.path.abspath(path)
     try:
         files.list_directory(path)
@@ -380,9 +402,9 @@ def make_durable_directory(files: Files, path: str) -> None:
 
 
 def remove_tree(files: Files, path: str) -> None:
-    """Remove a file, or a directory and everything in it; what vanished meanwhile is no error.
+    """Remove a file, or a directory and everything in it; what is already gone is no error.
 
-    Of a link only itself, as Kafka does (Utils.delete): what it leads to is not ours.
+    Of a link only the link itself, as Kafka does (Utils.delete): its target is not ours.
     """
     try:
         files.remove(path)
@@ -395,7 +417,7 @@ def remove_tree(files: Files, path: str) -> None:
 
 
 def remove_if_there(files: Files, path: str) -> None:
-    """Remove a file unless somebody did already."""
+    """Remove a file; it is no error if it does not exist."""
     try:
         files.remove(path)
     except FileNotFoundError:

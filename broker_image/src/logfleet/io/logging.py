@@ -1,7 +1,8 @@
 """Log lines: one event name each, readable on a terminal, JSON elsewhere.
 
-Lines are rendered where they are logged and written by a thread of their own: a terminal or a disk
-that stalls never stops the loop. When the writer cannot keep up, lines are dropped and counted.
+Lines are rendered where they are logged and written by a thread of their own, so that a stalled
+terminal or disk never stops the loop. When the writer cannot keep up, lines are dropped and
+counted.
 """
 
 import logging
@@ -16,11 +17,11 @@ from structlog.typing import Processor
 
 # Lines waiting to be written; at 200 bytes each this is about 2 MB.
 QUEUED_LINES_MAX = 10_000
-SELDOM_S: Final = 10.0
+PERIOD_S: Final = 10.0
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
-    """Puts rendered lines into the queue; drops them, and says how many later, when it is full."""
+    """Queues rendered lines; drops them when the queue is full, and logs later how many."""
 
     dropped = 0
 
@@ -35,16 +36,19 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
             structlog.get_logger(__name__).warning("log_lines_dropped", count=dropped)
 
 
-class Seldom:
-    """For what may happen very often and shall be logged once in `period_s`."""
+class LogLimiter:
+    """Limits the log lines of a frequent event to one per `period_s`."""
 
-    def __init__(self, period_s: float = SELDOM_S) -> None:
+    def __init__(self, period_s: float = PERIOD_S) -> None:
         self._period_s = period_s
         self._next = 0.0
         self._count = 0
 
-    def happened(self) -> int:
-        """How often it has since it was logged last, if it is to be logged now; else 0."""
+    def count_event(self) -> int:
+        """Count the event.
+
+        Returns the count since the last log line if it is time for one, else 0.
+        """
         self._count += 1
         now = time.monotonic()
         if now < self._next:
@@ -81,7 +85,7 @@ def start_logging(
     if json:
         renderer += [
             structlog.processors.EventRenamer("event"),
-            # Without the frames' variables: they hold clients' data.
+            # Without the frames' variables, which hold clients' data.
             structlog.processors.ExceptionRenderer(
                 structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
             ),

@@ -1,16 +1,19 @@
-"""Long work on the event loop, cut into slices: who walks over many things lets the loop do something else in between."""
+"""Cuts long work on the event loop into slices, so that the loop can do other things in between."""
 
 import asyncio
 import time
 from typing import Final
 
 SLICE_S: Final = 0.002
-"""How long a slice lasts, and the step that ends it: most take well below a millisecond, a few calls of the file system two or three.
-So clients wait for less than 5 ms."""
+"""Length of a slice, without the step that ends it: most take well below a millisecond, a few
+file system calls two or three. So clients wait for less than 5 ms."""
 
 
 class Slices:
-    """When the present slice ends. Those who share one have it together. rest_s: pause after each, for work that nobody waits for."""
+    """The end of the present slice, shared by all users of the object.
+
+    rest_s: pause after each slice, for work that nobody waits for.
+    """
 
     __slots__ = ("_end_s", "_rest_s")
 
@@ -19,11 +22,11 @@ class Slices:
         self._rest_s = rest_s
 
     def begin(self) -> None:
-        """A slice begins: the loop has just had its turn."""
+        """Begin a slice: the loop has just had its turn."""
         self._end_s = time.monotonic() + SLICE_S
 
-    async def breathe(self) -> None:
-        """Let the loop do something else if the slice is over; to be called between two steps."""
+    async def pause_if_due(self) -> None:
+        """Let the loop do something else if the slice is over; call it between two steps."""
         if time.monotonic() >= self._end_s:
             await asyncio.sleep(self._rest_s)
             self.begin()

@@ -1,10 +1,14 @@
-"""The embedded metadata store of a single node: a keyspace in memory, each revision fsynced to SQLite before its answer.
+"""The embedded metadata store of a single node: a keyspace in memory.
 
-The file is opened in exclusive locking mode: its lock is held until the process ends, so a lease's holder can only be this
-process, a lease of a former process is over as soon as the file is opened, and one of this process lasts until revoked.
+Each revision is fsynced to SQLite before its response.
 
-Errors: a commit that SQLite rolls back because the disk is full is StoreUnavailable; any other failure of a commit is
-UnknownOutcome and closes the store for good (after a failed fsync nobody knows what the disk holds).
+The file is opened in exclusive locking mode: its lock is held until the process ends. So a lease
+can only be held by this process; leases of former processes end when the file is opened, and those
+of this process last until revoked.
+
+Errors: a commit that SQLite rolls back because the disk is full is StoreUnavailable; any other
+failure of a commit is UnknownOutcome and closes the store for good (after a failed fsync the state
+of the disk is unknown).
 """
 
 import asyncio
@@ -30,7 +34,7 @@ from logfleet.metadata.store import (
 )
 
 HISTORY_REVISIONS_MAX = 10_000
-"""Revisions kept in memory for watches to go on from; an older one gets a snapshot."""
+"""Revisions kept in memory for watches to continue from; an older position gets a snapshot."""
 SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS revision (newest INTEGER NOT NULL);
@@ -64,7 +68,7 @@ class SqliteLease:
 
 
 class SqliteStore:
-    """MetadataStore in one file. Make it with `open`; use it from the loop that opened it."""
+    """MetadataStore in one file. Created by `open`; used from the loop that opened it."""
 
     def __init__(self, disk: "_Disk", pool: ThreadPoolExecutor, keyspace: Keyspace) -> None:
         self._disk = disk
@@ -78,10 +82,10 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: Path) -> "SqliteStore":
-        """Open or make the store at `path` (its directory is made too).
+        """Open or create the store at `path`, and its directory.
 
-        Raises StoreLocked if another process has it open, StoreRefused if the file is not a store of this version or
-        cannot be opened or made.
+        Raises StoreLocked if another process has it open, StoreRefused if the file is not a store
+        of this version or cannot be opened or created.
         """
         pool = ThreadPoolExecutor(1, thread_name_prefix="metadata-sqlite")
         try:
@@ -157,7 +161,8 @@ class SqliteStore:
     async def _commit(self, batch: WatchBatch) -> None:
         """Make the revision durable, then visible. The caller holds `_writing`.
 
-        A cancelled caller gets its cancellation after the commit: what the disk has, the memory has.
+        A cancellation of the caller is raised after the commit, so that memory and disk stay the
+        same.
         """
         loop = asyncio.get_running_loop()
         await _finished(
@@ -166,7 +171,10 @@ class SqliteStore:
         )
 
     def _take_over(self, written: asyncio.Future[None], batch: WatchBatch) -> None:
-        """Publish what the disk has. Raises StoreUnavailable if it has not, UnknownOutcome if nobody knows."""
+        """Publish a committed batch.
+
+        Raises StoreUnavailable if it was rolled back, UnknownOutcome if that is unknown.
+        """
         try:
             written.result()
         except sqlite3.Error as error:
@@ -200,7 +208,10 @@ class SqliteStore:
 async def _finished(
     future: asyncio.Future[T], then: Callable[[asyncio.Future[T]], T] = lambda done: done.result()
 ) -> T:
-    """What `then` makes of the future once it is done; a cancellation waits for both and is raised whatever came of them."""
+    """The result of `then` once the future is done.
+
+    A cancellation is raised after both, instead of any result or error.
+    """
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -222,7 +233,7 @@ def _under(prefix: str, batch: WatchBatch) -> WatchBatch | None:
 
 
 class _Disk:
-    """The connection; every method runs in the store's one thread."""
+    """The connection to SQLite; every method runs in the store's one thread."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -263,7 +274,7 @@ def _open(path: Path) -> tuple[_Disk, Keyspace]:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, isolation_level=None, timeout=0)
     except (OSError, sqlite3.Error) as error:
-        raise StoreRefused(f"{path} cannot be opened or made: {error}") from error
+        raise StoreRefused(f"{path} cannot be opened or created: {error}") from error
     try:
         keyspace = _load(connection)
         disk = _Disk(path, connection)
@@ -283,7 +294,8 @@ def _open(path: Path) -> tuple[_Disk, Keyspace]:
 
 def _load(connection: sqlite3.Connection) -> Keyspace:
     execute = connection.execute
-    # Exclusive before the first access: the lock is then never let go, and WAL needs no shared memory file.
+    # Exclusive before the first access: then the lock is never released, and WAL needs no shared
+    # memory file.
     execute("PRAGMA locking_mode = EXCLUSIVE")
     execute("PRAGMA journal_mode = WAL")
     execute("PRAGMA synchronous = FULL")
@@ -291,7 +303,7 @@ def _load(connection: sqlite3.Connection) -> Keyspace:
     (version,) = execute("PRAGMA user_version").fetchone()
     if version not in (0, SCHEMA_VERSION):
         raise StoreRefused(
-            f"the metadata store is of version {version}, this program knows {SCHEMA_VERSION}"
+            f"the metadata store has version {version}, this program supports {SCHEMA_VERSION}"
         )
     if version == 0:
         for statement in _SCHEMA.split(";"):

@@ -1,10 +1,10 @@
-"""What stands on a loop alone: ending its tasks."""
+"""Ends tasks."""
 
 import asyncio
 from typing import Any
 
 
 async def cancel(task: "asyncio.Task[Any]") -> None:
-    """Return once the task has ended, as it was told to; how it ended is for who made it."""
+    """Cancel the task and return once it has ended; its result or error is left to its owner."""
     task.cancel()
     await asyncio.wait([task])

@@ -1,9 +1,11 @@
-"""Runs a program that shall not outlive the process that started it: `python tether.py STARTER_PID PROGRAM ARGUMENT...`.
+"""Runs a program that must not outlive its starter.
 
-The kernel kills a tethered program at the death of its starter, however that dies (prctl(2), PR_SET_PDEATHSIG: precisely, of the starter's
-thread that started it). The setting survives execve, so the program becomes this process: same pid, nothing between.
-A setting made by the starter itself between fork and exec (`preexec_fn`) would not be safe with threads; hence a program.
-It is run by its path, on the standard library alone, and costs some 15 ms.
+Usage: `python tether.py STARTER_PID PROGRAM ARGUMENT...`. The kernel kills the program when its
+starter dies, in whatever way (prctl(2), PR_SET_PDEATHSIG: more precisely, when the thread that
+started it ends). The setting survives execve, so this process becomes the program: same pid,
+nothing in between. Making the setting in the starter between fork and exec (`preexec_fn`) would not
+be safe with threads; hence a program. It is run by its path, uses only the standard library, and
+costs some 15 ms.
 """
 
 import ctypes
@@ -15,16 +17,19 @@ PR_SET_PDEATHSIG = 1
 
 
 def tethered(command: list[str]) -> list[str]:
-    """The command that runs `command` for as long as the calling process lives at most."""
+    """A command that runs `command` no longer than the calling process lives."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
 def main(starter: int, command: list[str]) -> None:
-    """Become `command`. Exits with 1 if the starter is dead already, with a message if the program cannot be run."""
+    """Become `command`.
+
+    Exits with 1 if the starter is already dead, with a message if the program cannot be run.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
-    if os.getppid() != starter:  # it died before the tether was tied
+    if os.getppid() != starter:  # it died before the prctl call
         sys.exit(1)
     try:
         os.execvp(command[0], command)  # noqa: S606 - what this program is for

@@ -1,8 +1,9 @@
-"""A timer wheel: many short waits (parked fetches and produces) behind one timer of the loop.
+"""A timer wheel: one timer of the loop serves many short waits (parked fetches and produces).
 
 A timer per request in the loop's heap costs more than the request's other bookkeeping, and most are
-cancelled; here adding and cancelling are a set's add and discard. Times are exact to TICK_S, never early. A slot goes with
-its last timer, so that long waits that end early leave nothing behind.
+cancelled; here adding and cancelling are a set's add and discard. Callbacks come up to TICK_S late,
+never early. A slot is removed with its last timer, so that long waits that end early leave nothing
+behind.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ TICK_S = 0.01
 
 
 class Timer:
-    """A callback that is due; `cancel` forgets it. Compares by identity."""
+    """A scheduled callback; `cancel` removes it. Compares by identity."""
 
     __slots__ = ("_slots", "_tick", "callback")
 
@@ -24,7 +25,7 @@ class Timer:
         self._tick = tick
 
     def cancel(self) -> None:
-        """Forget the callback; nothing happens if it was called already."""
+        """Remove the callback; nothing happens if it was called already."""
         slot = self._slots.get(self._tick)
         if slot is not None:
             slot.discard(self)
@@ -35,8 +36,9 @@ class Timer:
 class Alarm:
     """One timer of the loop for many deadlines, set for the earliest of them.
 
-    It stays set as deadlines go: when it rings, `ring` gets the loop's time and returns the next
-    deadline, None for none. So a deadline that is not reached costs a comparison.
+    It stays set when deadlines are dropped: when it expires, `ring` gets the loop's time and
+    returns the next deadline, None for none. So a deadline that is not reached costs only a
+    comparison.
     """
 
     __slots__ = ("_handle", "_ring")
@@ -46,7 +48,7 @@ class Alarm:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, deadline_s: float) -> None:
-        """Ring at this time, in the loop's, at the latest."""
+        """Call `ring` at this time of the loop, or before."""
         if self._handle is not None:
             if self._handle.when() <= deadline_s:
                 return
@@ -54,7 +56,7 @@ class Alarm:
         self._handle = asyncio.get_running_loop().call_at(deadline_s, self._due)
 
     def cancel(self) -> None:
-        """Ring no more."""
+        """Cancel the timer."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -67,7 +69,7 @@ class Alarm:
 
 
 class TimerWheel:
-    """Calls back after a delay. Ticks only while something is due."""
+    """Calls back after a delay. Ticks only while callbacks are scheduled."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -90,7 +92,7 @@ class TimerWheel:
         return timer
 
     def stop(self) -> None:
-        """Forget all callbacks."""
+        """Remove all callbacks."""
         if self._ticking is not None:
             self._ticking.cancel()
             self._ticking = None
@@ -100,7 +102,7 @@ class TimerWheel:
         now_tick = int(self._loop.time() / TICK_S)
         due = range(self._next_tick, now_tick + 1)
         self._next_tick = now_tick + 1
-        # A loop that stood still for long has more ticks behind it than slots in use.
+        # If the loop stood still, it has missed more ticks than there are slots in use.
         ticks = due if len(due) <= len(self._slots) else sorted(t for t in self._slots if t in due)
         for tick in ticks:
             slot = self._slots.get(tick)

@@ -1,1 +1,1 @@
-"""The rules of one partition's log, as functions over values; files are the shell's."""
+"""The rules of one partition's log, as functions over values; `storage` does the file access."""

@@ -1,9 +1,11 @@
-"""What of a batch stays when its log is compacted (Kafka's Cleaner.cleanInto and MemoryRecords.filterTo).
+"""Compacts one batch (Kafka's Cleaner.cleanInto and MemoryRecords.filterTo).
 
-Upholds I20: of each key the newest record stays, at its offset; a tombstone stays for delete.retention.ms after it was first
-cleaned (KIP-534: the time when it may go replaces the batch's base timestamp, attribute bit 6). A batch keeps its base offset, last
-offset, sequences, producer and leader epoch whatever goes from it, and its codec. Two kinds stay without records: the last batch of
-an active producer, which holds its sequence, and the last of what a round cleans, which holds the log's offset (I10, I9).
+Upholds I20: of each key the newest record stays, at its offset; a tombstone stays for
+delete.retention.ms after it was first cleaned (KIP-534: the time of its removal replaces the
+batch's base timestamp, attribute bit 6). A batch keeps its base offset, last offset, sequences,
+producer, leader epoch and codec, whichever records are removed. Two batches stay even without
+records: the last batch of an active producer, which holds its sequence, and the last batch of the
+cleaned part, which holds the log's offset (I10, I9).
 """
 
 from collections.abc import Callable, Mapping
@@ -31,11 +33,12 @@ from logfleet.records.varint import append_varint, read_varint
 
 
 class CleaningRules(msgspec.Struct, frozen=True):
-    """What decides in one round of cleaning.
+    """The inputs of one round of compaction.
 
-    newest_offset: of a key among the records below mapped_end that the round has looked at; -1 for a key without. upper_bound: first
-    offset that this round may not clean. producers: id of each active producer whose state the cleaned part holds -> offset of its
-    last record there, or a smaller one.
+    newest_offset: of a key among the mapped records, which lie below mapped_end; -1 for a key that
+    has none. upper_bound: first offset that this round may not clean. producers: id of each active
+    producer whose state the cleaned part holds -> offset of its last record there, or a smaller
+    one.
     """
 
     newest_offset: Callable[[bytes], int]
@@ -47,40 +50,44 @@ class CleaningRules(msgspec.Struct, frozen=True):
     decompressed_bytes_max: int
 
     def keeps_empty(self, header: BatchHeader) -> bool:
-        """Whether the batch stays even if no record of it does."""
+        """Whether the batch stays even if all its records are removed."""
         return (
             header.next_offset == self.upper_bound
             or self.producers.get(header.producer_id, LONG_MAX) <= header.last_offset
         )
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What is left of a batch. buffer: None if nothing is. keyless: records without a key among those dropped."""
+class CleanedBatch(msgspec.Struct, frozen=True):
+    """The rest of a batch. buffer: None if nothing is left.
+
+    keyless: dropped records that have no key.
+    """
 
     buffer: Buffer | None
     records: int
     keyless: int = 0
 
 
-def clean_batch(batch: bytes, header: BatchHeader, rules: CleaningRules) -> Kept:
-    """Leave out of one whole batch, neither control nor transactional, what newer records replace.
+def clean_batch(batch: bytes, header: BatchHeader, rules: CleaningRules) -> CleanedBatch:
+    """Remove obsolete records from one whole batch, which is neither control nor transactional.
 
-    Raises CorruptRecords or DecompressedTooLarge if its records cannot be read; the checksum is the caller's.
+    Raises CorruptRecords or DecompressedTooLarge if its records cannot be read; the caller checks
+    the checksum.
     """
     payload = read_payload(batch, header, rules.decompressed_bytes_max)
     kept = _select(payload, header, rules)
     if kept.records == 0:
         empty = _empty_batch(header) if rules.keeps_empty(header) else None
-        return Kept(empty, 0, kept.keyless)
+        return CleanedBatch(empty, 0, kept.keyless)
     sets_horizon = kept.tombstones and not header.has_delete_horizon
     if kept.records == header.record_count and not sets_horizon:
-        return Kept(batch, kept.records)
+        return CleanedBatch(batch, kept.records)
     horizon_ms = rules.now_ms + rules.delete_retention_ms if sets_horizon else None
-    return Kept(_rebuilt_batch(header, kept, horizon_ms), kept.records, kept.keyless)
+    return CleanedBatch(_rebuilt_batch(header, kept, horizon_ms), kept.records, kept.keyless)
 
 
 def read_payload(batch: bytes, header: BatchHeader, budget_bytes: int) -> bytes:
-    """The batch's records, decompressed. Raises as clean_batch."""
+    """The batch's records, decompressed. Raises CorruptRecords, DecompressedTooLarge."""
     codec = read_codec(header)
     if codec is Codec.NONE:
         return batch[HEADER_SIZE:]
@@ -88,7 +95,10 @@ def read_payload(batch: bytes, header: BatchHeader, budget_bytes: int) -> bytes:
 
 
 class _Selection(msgspec.Struct):
-    """Records that stay, as they are in their batch. max_delta: the largest of their timestamp deltas."""
+    """The records that stay, as encoded in their batch.
+
+    max_delta: the largest of their timestamp deltas.
+    """
 
     payload: bytes | bytearray
     records: int
@@ -106,7 +116,7 @@ def _select(payload: bytes, header: BatchHeader, rules: CleaningRules) -> _Selec
     tombstones, max_delta = False, -(2**63)
     for start, end, timestamp_delta, offset_delta, key, has_value in record_spans(payload):
         count += 1
-        stays = offset_delta >= mapped  # not looked at in this round
+        stays = offset_delta >= mapped  # not mapped in this round
         if not stays:
             if key is None:
                 keyless += 1
@@ -120,7 +130,7 @@ def _select(payload: bytes, header: BatchHeader, rules: CleaningRules) -> _Selec
             kept += payload[run_start:start]
             run_start = end
     if count != header.record_count:
-        raise CorruptRecords(f"{count} records where the header counts {header.record_count}")
+        raise CorruptRecords(f"{count} records, but the header counts {header.record_count}")
     if not dropped:
         return _Selection(payload, count, 0, tombstones, max_delta)
     kept += payload[run_start:]
@@ -134,7 +144,10 @@ def _empty_batch(header: BatchHeader) -> bytearray:
 
 
 def _rebuilt_batch(header: BatchHeader, kept: _Selection, horizon_ms: int | None) -> bytearray:
-    """The batch with the records that stay. horizon_ms: when its tombstones may go, None to leave that as it is."""
+    """The batch with the records that stay.
+
+    horizon_ms: when its tombstones may be removed, None to leave that as it is.
+    """
     codec, attributes = read_codec(header), header.attributes
     payload, base_timestamp = kept.payload, header.base_timestamp
     if horizon_ms is not None:
@@ -148,7 +161,7 @@ def _rebuilt_batch(header: BatchHeader, kept: _Selection, horizon_ms: int | None
 
 
 def _shift_timestamps(payload: bytes, by_ms: int) -> bytearray:
-    """The same records for a batch whose base timestamp is `by_ms` less."""
+    """The same records for a batch whose base timestamp is lower by `by_ms`."""
     shifted = bytearray()
     for start, end, timestamp_delta, _, _, _ in record_spans(payload):
         _, cursor = read_varint(payload, start)
@@ -164,7 +177,10 @@ def _shift_timestamps(payload: bytes, by_ms: int) -> bytearray:
 def _batch(
     header: BatchHeader, attributes: int, body: Buffer, changed: tuple[int, int, int]
 ) -> bytearray:
-    """changed: base timestamp, max timestamp, record count; all else is the header's."""
+    """Encode a batch.
+
+    changed: base timestamp, max timestamp, record count; the rest is from the header.
+    """
     batch = bytearray(HEADER_SIZE)
     base_timestamp, max_timestamp, record_count = changed
     HEADER.pack_into(

@@ -1,7 +1,8 @@
-"""The small text files of a log directory: formats and parsing, without input or output.
+"""The small text files of a log directory: formatting and parsing, without file access.
 
-Offset checkpoints and leader epochs: a version, a count, one entry per line (`OffsetCheckpointFile`, `LeaderEpochCheckpointFile`).
-`partition.metadata` and `meta.properties` are key-value files (`PartitionMetadataFile`, `MetaProperties` version 1).
+Offset checkpoints and leader epochs: a version, a count, one entry per line
+(`OffsetCheckpointFile`, `LeaderEpochCheckpointFile`). `partition.metadata` and `meta.properties`
+are key-value files (`PartitionMetadataFile`, `MetaProperties` version 1).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from logfleet.log.epochs import EpochStart
 from logfleet.log.names import TopicPartition
 
 NO_BROKER_EPOCH: Final = -1
-"""Kafka: CleanShutdownFileHandler and BrokerRegistrationRequest, where the epoch is not known."""
+"""An unknown epoch, as in Kafka's CleanShutdownFileHandler and BrokerRegistrationRequest."""
 
 
 class CorruptCheckpoint(Exception):
@@ -26,7 +27,7 @@ def offset_line(partition: TopicPartition, offset: int) -> str:
 
 
 def format_offsets(lines: Sequence[str]) -> bytes:
-    """The file of these entries; they may be in any order."""
+    """The content of a checkpoint file; the lines may be in any order."""
     return _with_head(len(lines), lines)
 
 
@@ -50,7 +51,7 @@ def parse_epochs(data: bytes) -> tuple[EpochStart, ...]:
 
 
 def format_properties(properties: Mapping[str, str]) -> bytes:
-    """A Java properties file; values here need no escapes."""
+    """The content of a Java properties file with these values, which must need no escapes."""
     return "".join(f"{key}={value}\n" for key, value in properties.items()).encode()
 
 
@@ -65,18 +66,21 @@ def parse_properties(data: bytes) -> dict[str, str]:
         if not equals:
             key, equals, value = stripped.partition(":")
         if not equals:
-            raise CorruptCheckpoint(f"neither key nor comment: {stripped[:80]!r}")
+            raise CorruptCheckpoint(f"neither a key nor a comment: {stripped[:80]!r}")
         properties[key.strip()] = value.strip()
     return properties
 
 
 def format_clean_shutdown(broker_epoch: int) -> bytes:
-    """The file of CleanShutdownFileHandler, version 0."""
+    """The content of a clean-shutdown file (Kafka's CleanShutdownFileHandler, version 0)."""
     return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
 
 
 def parse_clean_shutdown(data: bytes) -> int | None:
-    """The broker epoch of a clean-shutdown file, None if it tells of none: older brokers leave it empty or out."""
+    """The broker epoch in a clean-shutdown file, None if there is none.
+
+    Older brokers leave the epoch out, or the file empty.
+    """
     try:
         epoch = msgspec.json.decode(data, type=dict[str, int]).get("brokerEpoch", NO_BROKER_EPOCH)
     except msgspec.DecodeError:
@@ -85,22 +89,23 @@ def parse_clean_shutdown(data: bytes) -> int | None:
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A broker that uses a log directory. life: of a file in it, as `Files.life_of` names it.
+    """The content of the running file.
 
-    broker_epoch: of its last registration that the controller made active.
+    identity: of a file of the directory, see `Files.file_identity`. broker_epoch: of the last
+    registration that the controller made active.
     """
 
-    life: str
+    identity: str = msgspec.field(name="life")
     broker_epoch: int = msgspec.field(name="brokerEpoch")
 
 
-def format_running(life: str, broker_epoch: int) -> bytes:
-    """The file that `parse_running` reads."""
-    return msgspec.json.encode(Running(life, broker_epoch))
+def format_running(identity: str, broker_epoch: int) -> bytes:
+    """The content of the running file, for `parse_running`."""
+    return msgspec.json.encode(Running(identity, broker_epoch))
 
 
 def parse_running(data: bytes) -> Running | None:
-    """None if it is not in this form: an older version wrote the machine's boot id alone."""
+    """Parse the running file; None for other formats: older versions wrote only the boot id."""
     try:
         return msgspec.json.decode(data, type=Running)
     except msgspec.DecodeError:
@@ -108,12 +113,12 @@ def parse_running(data: bytes) -> Running | None:
 
 
 def format_partition_metadata(topic_id: str) -> bytes:
-    """topic_id: Kafka's text form of the topic's uuid."""
+    """The content of partition.metadata. topic_id: Kafka's text form of the topic's uuid."""
     return f"version: 0\ntopic_id: {topic_id}".encode()
 
 
 def parse_partition_metadata(data: bytes) -> str:
-    """Text form of the topic id. Raises CorruptCheckpoint."""
+    """The topic id in partition.metadata, as text. Raises CorruptCheckpoint."""
     topic_id = parse_properties(data).get("topic_id")
     if not topic_id:
         raise CorruptCheckpoint("no topic_id")
@@ -127,10 +132,10 @@ def _with_head(count: int, lines: Iterable[str]) -> bytes:
 def _entries(data: bytes, width: int) -> Iterable[list[str]]:
     lines = _text(data).splitlines()
     if len(lines) < 2 or lines[0] != "0":
-        raise CorruptCheckpoint("no version 0 and count at its head")
+        raise CorruptCheckpoint("it does not begin with version 0 and a count")
     entries = [line.split() for line in lines[2:] if line.strip()]
     if len(entries) != _number(lines[1]) or any(len(entry) != width for entry in entries):
-        raise CorruptCheckpoint(f"not the {lines[1]} entries of {width} fields that it announces")
+        raise CorruptCheckpoint(f"it does not have {lines[1]} entries of {width} fields")
     return entries
 
 

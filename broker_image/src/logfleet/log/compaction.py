@@ -1,8 +1,10 @@
-"""Which logs are compacted, when, and how far (Kafka's LogCleanerManager, LogToClean and Cleaner.groupSegmentsBySize).
+"""Which logs are compacted, when, and how far.
 
-A log is clean up to its first dirty offset and may be cleaned up to the first segment that is active, not stable, not durable, or
-too young. The part in between is dirty. The log with the largest share of dirty bytes goes first (`min.cleanable.dirty.ratio`),
-and one that holds a record older than max.compaction.lag.ms whatever its share (KIP-354).
+Source: Kafka's LogCleanerManager, LogToClean and Cleaner.groupSegmentsBySize. A log is clean below
+its first dirty offset, and may be cleaned up to the first segment that is active, not stable, not
+durable, or too young. The part in between is dirty. The log with the largest share of dirty bytes
+is cleaned first (`min.cleanable.dirty.ratio`); one that has a dirty record older than
+max.compaction.lag.ms is cleaned whatever its share (KIP-354).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,9 +20,10 @@ RETRY_S_MAX: Final = 600.0
 
 
 class CleanableSegment(msgspec.Struct, frozen=True, gc=False):
-    """What the choice looks at. Timestamps in ms, asked only when needed, since they may cost a read.
+    """A segment, as `cleanable` needs it.
 
-    first_timestamp: largest of the first batch. largest_timestamp: of the segment.
+    Timestamps in ms, called only when needed, as they may cost a read. first_timestamp: largest of
+    the first batch. largest_timestamp: of the segment.
     """
 
     base_offset: int
@@ -30,9 +33,11 @@ class CleanableSegment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cleanable(msgspec.Struct, frozen=True):
-    """How much of a log could be cleaned now: what is dirty in [first_dirty, first_uncleanable), the base of a segment.
+    """What of a log could be cleaned now.
 
-    overdue_ms: how long ago its oldest dirty record should have been compacted, 0 if that time has not come.
+    These are the dirty offsets [first_dirty, first_uncleanable), the latter a segment's base.
+    overdue_ms: how long ago its oldest dirty record should have been compacted, 0 if that time has
+    not come.
     """
 
     first_dirty: int
@@ -63,10 +68,11 @@ def cleanable(
     log_end_offset: int,
     now_ms: int,
 ) -> Cleanable:
-    """What of the log could be cleaned. segments: all, oldest first; the last is the active one.
+    """Determine what of the log could be cleaned.
 
-    first_dirty: where the last round ended; anything outside the log counts as its start. stable_end: offset below which everything
-    is committed, decided and durable.
+    segments: all, oldest first; the last is the active one. first_dirty: end of the last round; a
+    value outside the log counts as the log start. stable_end: offset below which everything is
+    committed, decided and durable.
     """
     if not log_start_offset <= first_dirty <= log_end_offset:
         first_dirty = log_start_offset
@@ -87,13 +93,16 @@ def cleanable(
 
 
 def retry_pause_s(failures: int, backoff_s: float) -> float:
-    """How long a log is left alone after so many rounds in a row (at least 1) that failed for no fault of its own: twice as long each time."""
+    """Pause after a number of failed rounds in a row (at least 1) that were no fault of the log.
+
+    It doubles each time.
+    """
     pause_s = max(backoff_s, RETRY_S_MIN) * (1 << min(failures - 1, 16))
     return min(pause_s, max(backoff_s, RETRY_S_MAX))
 
 
 def _number_of(segments: Sequence[CleanableSegment], offset: int) -> int:
-    """Number of the segment that `offset` belongs to."""
+    """Number of the segment that holds `offset`."""
     number = len(segments) - 1
     while number > 0 and segments[number].base_offset > offset:
         number -= 1
@@ -104,8 +113,8 @@ def _overdue_ms(dirty: Iterable[CleanableSegment], config: LogConfig, now_ms: in
     clean_until = now_ms - config.max_compaction_lag_ms
     if clean_until <= 0:
         return 0
-    known = (timestamp for segment in dirty if (timestamp := segment.first_timestamp()) > 0)
-    return max(0, clean_until - min(known, default=clean_until))
+    timestamps = (timestamp for segment in dirty if (timestamp := segment.first_timestamp()) > 0)
+    return max(0, clean_until - min(timestamps, default=clean_until))
 
 
 class SegmentFiles(msgspec.Struct, frozen=True, gc=False):
@@ -118,7 +127,8 @@ class SegmentFiles(msgspec.Struct, frozen=True, gc=False):
 
 
 SEGMENTS_PER_GROUP_MAX = 32
-"""Replaced in one step on the broker's loop, some 50 us each; what does not fit is merged by a later round."""
+"""Segments replaced in one step on the broker's loop, some 50 us each; a later round merges the
+rest."""
 
 
 def group_segments(
@@ -128,9 +138,10 @@ def group_segments(
     segment_bytes: int,
     segment_index_bytes: int,
 ) -> list[list[SegmentFiles]]:
-    """Neighbours that become one segment each, in order, by their present sizes: no result is larger than a segment may be.
+    """Group neighbours that become one segment each, within the limits of a segment's size.
 
-    end_offset: exclusive, of the last segment. No offset lies further from its segment's base than an index entry can say.
+    end_offset: exclusive, of the last segment. No offset lies further from its segment's base than
+    an index entry can express.
     """
     groups: list[list[SegmentFiles]] = []
     for number, segment in enumerate(segments):

@@ -1,4 +1,7 @@
-"""What a topic's configuration means for one partition's log. Kafka's keys become fields: `segment.bytes` is `segment_bytes`."""
+"""A topic's configuration as its logs use it.
+
+Kafka's key `segment.bytes` is the field `segment_bytes`.
+"""
 
 from functools import cached_property
 
@@ -8,19 +11,19 @@ from logfleet.records.batch import TimestampType
 from logfleet.records.compression import Codec
 
 UNLIMITED = -1
-"""Retention without a bound (`retention.ms=-1`, `retention.bytes=-1`); so is every other number below 0."""
+"""No limit (`retention.ms=-1`, `retention.bytes=-1`); any other negative number means the same."""
 
 LONG_MAX = 2**63 - 1
 RECORD_BYTES_MAX = 2**31 - 9
-"""Default of `max.decompressed.message.bytes`: what no record exceeds, as no array of Java is longer."""
+"""Default of `max.decompressed.message.bytes`: no record exceeds it, as no Java array is longer."""
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The topic-level keys that the log obeys; defaults are those of Apache Kafka 4.4.0.
+    """The topic-level keys that the log uses; the defaults are those of Apache Kafka 4.4.0.
 
-    compression_type None is `producer`: batches stay as they were sent. compression_level belongs to that codec, None is its
-    default. validates_records is our own logfleet.record.validation. Times in milliseconds, sizes in bytes. (dict: room for what is
-    worked out once.)
+    compression_type None is `producer`: batches stay as they were sent. compression_level belongs
+    to that codec; None is its default. validates_records is our own logfleet.record.validation.
+    Times in milliseconds, sizes in bytes. (dict=True: for cached_property.)
     """
 
     segment_bytes: int = 1 << 30
@@ -59,14 +62,17 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def roll_ms(self) -> int:
-        """Time after which the active segment is closed; only closed ones are compacted (LogConfig.maxSegmentMs)."""
+        """Age at which the active segment is closed; only closed ones are compacted.
+
+        Source: LogConfig.maxSegmentMs.
+        """
         return (
             min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
         )
 
     @cached_property
     def keeps_as_sent(self) -> bool:
-        """Whether every sound batch is judged by its header and checksum alone and stored as it came."""
+        """Whether header and checksum suffice to judge a batch, which is stored as sent."""
         return (
             self.compression_type is None
             and self.message_timestamp_type is TimestampType.CREATE_TIME
@@ -78,5 +84,5 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def bounds_decompressed(self) -> bool:
-        """Whether compressed batches are looked into for records that are too large."""
+        """Whether the records of compressed batches are checked for their size."""
         return self.max_decompressed_message_bytes < RECORD_BYTES_MAX

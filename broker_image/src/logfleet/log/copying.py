@@ -1,6 +1,7 @@
-"""Whether a copy of a log that is still being made is a part of it, though the log was cut or lost old records meanwhile (KIP-113).
+"""Whether a copy is still a prefix of its log after the log was truncated (KIP-113).
 
-Source: ReplicaAlterLogDirsThread, which asks for the end of the copy's last epoch as a follower does.
+Source: ReplicaAlterLogDirsThread, which asks for the end of the copy's last epoch as a follower
+does.
 """
 
 import msgspec
@@ -16,15 +17,15 @@ class Extent(msgspec.Struct, frozen=True):
     epochs: LeaderEpochs
 
 
-def goes_on(copy: Extent, log: Extent, *, was_cut: bool) -> bool:
-    """Whether the copy has all that the log has up to the copy's end, so that what follows there may be appended.
+def is_prefix(copy: Extent, log: Extent, *, was_cut: bool) -> bool:
+    """Whether the copy equals the log up to the copy's end, so that the rest may be appended.
 
-    was_cut: the log was shortened since that was so. Two logs that have batches of one epoch agree up to where the first
-    of them ends, or goes on in another epoch (KIP-101).
+    was_cut: the log was truncated since this was last true. Two logs with batches of the same epoch
+    agree up to where the first of them ends or continues in another epoch (KIP-101).
     """
     if not copy.start <= log.start <= copy.end <= log.end:
         return False
     if not was_cut or copy.start == copy.end:
         return True
-    known, end = log.epochs.end_offset(copy.epochs.latest, log.end)
-    return known == copy.epochs.latest and copy.end <= end
+    epoch, end = log.epochs.end_offset(copy.epochs.latest, log.end)
+    return epoch == copy.epochs.latest and copy.end <= end

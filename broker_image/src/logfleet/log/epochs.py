@@ -1,7 +1,8 @@
-"""Leader epochs of one log: from which offset on each leader wrote (KIP-101, KIP-279; Kafka's LeaderEpochFileCache).
+"""Leader epochs of one log: the offset at which each leader began to write.
 
-Epochs ascend along the log and so do their start offsets. A replica that lost a power struggle finds here, by asking the leader for
-the end of its own last epoch, how much of its log is true.
+Source: KIP-101, KIP-279; Kafka's LeaderEpochFileCache.
+Epochs ascend along the log, and so do their start offsets. A former leader asks the new one for the
+end of its own last epoch, and so finds how much of its log is still valid.
 """
 
 from bisect import bisect_right
@@ -40,11 +41,14 @@ class LeaderEpochs:
 
     @property
     def first(self) -> int:
-        """The first epoch that is known, or NO_EPOCH."""
+        """The first epoch in the cache, or NO_EPOCH."""
         return self._entries[0].epoch if self._entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Say that `epoch` starts at `start_offset`. Entries that contradict it (as late or as new) give way."""
+        """Record that `epoch` starts at `start_offset`.
+
+        Entries with a later epoch or a start at or behind it are removed.
+        """
         if epoch <= NO_EPOCH:
             return
         entries = self._entries
@@ -57,14 +61,15 @@ class LeaderEpochs:
         entries.append(EpochStart(epoch, start_offset))
 
     def observe(self, epoch: int, offset: int) -> None:
-        """A batch of `epoch` lies at `offset`, whether this was known or not."""
+        """Record a batch of `epoch` at `offset`, if the cache says otherwise."""
         if self.epoch_of(offset) != epoch:
             self.assign(epoch, offset)
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset, exclusive) that OffsetForLeaderEpoch answers for `epoch`; (-1, -1) if it is not known.
+        """(epoch, end offset, exclusive) to answer an OffsetForLeaderEpoch for `epoch`.
 
-        For an epoch between two known ones the lower one's end; for one before the first, the first's start.
+        (-1, -1) if there is no answer. For an epoch between two in the cache it is the lower one
+        and its end; for one before the first, the first's start.
         """
         if epoch == NO_EPOCH or not self._entries:
             return NO_EPOCH, NO_OFFSET
@@ -77,9 +82,10 @@ class LeaderEpochs:
         return (self._entries[after - 1].epoch if after else epoch), end
 
     def last_end(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """As `end_offset`, but of an epoch above all that are known it tells the last one and the log's end.
+        """As `end_offset`, but an epoch above the last one gets the last one and the log end.
 
-        (NO_EPOCH, log_end_offset) of a log that knows no epoch. Source: KafkaMetadataLog.endOffsetForEpoch.
+        (NO_EPOCH, log_end_offset) if the cache is empty. Source:
+        KafkaMetadataLog.endOffsetForEpoch.
         """
         if epoch >= self.latest:
             return self.latest, log_end_offset
@@ -91,12 +97,18 @@ class LeaderEpochs:
         return self._entries[at - 1].epoch if at else NO_EPOCH
 
     def truncate_end(self, end_offset: int) -> None:
-        """Forget epochs that start at or after `end_offset`; also when nothing of the log was there (KAFKA-10706)."""
+        """Remove epochs that start at or after `end_offset`, including those without batches.
+
+        Source: KAFKA-10706.
+        """
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
 
     def truncate_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the one that holds it starts there."""
+        """Remove epochs that ended before `start_offset`.
+
+        The one that holds it then starts there.
+        """
         keep = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if keep == 0 or (keep == 1 and self._entries[0].start_offset == start_offset):
             return

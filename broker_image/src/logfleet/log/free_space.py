@@ -1,7 +1,8 @@
-"""When a log directory takes no more records because its disk is nearly full, and when it does again.
+"""When a log directory stops taking records because its disk is nearly full, and when it resumes.
 
-A full disk is not a failed one: what is there can be read, and what makes room (retention, deletes, their checkpoints) has to go on.
-For these a reserve is kept, a file that holds space; it is given up when the rest is gone, and made again before records are taken.
+A full disk has not failed: it can be read, and whatever makes room (retention, deletes, their
+checkpoints) has to go on. A reserve is kept for that, a file that occupies space; it is removed
+when the rest is used up, and made again before records are taken.
 """
 
 import enum
@@ -10,13 +11,16 @@ from typing import Final
 import msgspec
 
 RESERVE_SHARE_MAX: Final = 20
-"""A reserve takes a 20th of its disk at most."""
+"""The reserve is at most a 20th of its disk."""
 FLOOR_BYTES: Final = 256 * 1024
-"""The least free space at which records are taken, with however small a reserve."""
+"""The least free space at which records are taken, however small the reserve."""
 
 
-class Room(msgspec.Struct, frozen=True):
-    """A disk as it is, in bytes. free_bytes: what may still be written, the reserve not counted. reserve_bytes: what that holds now."""
+class DiskRoom(msgspec.Struct, frozen=True):
+    """Space on a disk, in bytes. free_bytes: can still be written, without the reserve.
+
+    reserve_bytes: present size of the reserve.
+    """
 
     total_bytes: int
     free_bytes: int
@@ -31,7 +35,10 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class DiskStep(enum.Enum):
-    """What is to be done. STOP: take no records, give up the reserve. RESUME: make the reserve anew, then take records."""
+    """What to do. STOP: take no records, remove the reserve.
+
+    RESUME: make the reserve again, then take records.
+    """
 
     NONE = "none"
     STOP = "stop"
@@ -39,14 +46,15 @@ class DiskStep(enum.Enum):
 
 
 def wanted_reserve(configured_bytes: int, total_bytes: int) -> int:
-    """How much the reserve shall hold; small disks keep less than is configured."""
+    """How large the reserve should be; less than configured on a small disk."""
     return min(configured_bytes, total_bytes // RESERVE_SHARE_MAX)
 
 
-def disk_step(room: Room, reserve_bytes: int, *, is_full: bool) -> DiskStep:
-    """What a look at the disk leads to. reserve_bytes: what the reserve shall hold.
+def disk_step(room: DiskRoom, reserve_bytes: int, *, is_full: bool) -> DiskStep:
+    """Decide on a measurement. reserve_bytes: intended size of the reserve.
 
-    Records stop when less than half a reserve is free beside it, and go on when it and a whole one more are: in between nothing changes.
+    Records stop when less than half a reserve is free besides it, and resume when a whole one is;
+    in between nothing changes.
     """
     stop_below = max(reserve_bytes // 2, FLOOR_BYTES)
     free = room.free_bytes + room.reserve_bytes - reserve_bytes
@@ -55,6 +63,9 @@ def disk_step(room: Room, reserve_bytes: int, *, is_full: bool) -> DiskStep:
     return DiskStep.RESUME if free >= 2 * stop_below else DiskStep.NONE
 
 
-def room_to_compact(room: Room) -> int:
-    """Bytes that compaction may take of a full disk, as it makes room; as many are left for deletes and their checkpoints."""
+def room_to_compact(room: DiskRoom) -> int:
+    """Bytes that compaction may take of a full disk.
+
+    As many are left for deletes and their checkpoints.
+    """
     return room.free_bytes // 2

@@ -1,4 +1,4 @@
-"""Whether what the indexes of a segment say is so in its log. As Kafka's DumpLogSegments finds it, entry by entry, in one pass."""
+"""Checks index entries against the log, one by one in one pass, as Kafka's DumpLogSegments does."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ Batches = Iterable[tuple[int, BatchHeader]]
 
 
 def offset_entries_hold(entries: Iterable[tuple[int, int]], batches: Batches) -> Iterator[bool]:
-    """For each (offset, position): whether a batch lies there, and ends with that offset."""
+    """For each (offset, position), whether that batch begins and ends there."""
     rest = iter(batches)
     batch = next(rest, None)
     for offset, position in entries:
@@ -19,7 +19,7 @@ def offset_entries_hold(entries: Iterable[tuple[int, int]], batches: Batches) ->
 
 
 def time_entries_hold(entries: Iterable[tuple[int, int]], batches: Batches) -> Iterator[bool]:
-    """For each (timestamp, offset): whether the batch that holds the offset is as new as that."""
+    """For each (timestamp, offset), whether the offset's batch has that largest timestamp."""
     rest = iter(batches)
     batch = next(rest, None)
     for timestamp, offset in entries:

@@ -1,8 +1,9 @@
-"""Sparse indexes of a segment: entry formats, look-up, and what a sound index looks like.
+"""Sparse indexes of a segment: entry formats, and which entries are sound.
 
-Offset index: (offset of a batch's last record - base offset, position of the batch), 8 bytes. Time index: (largest timestamp so
-far, offset of the batch holding it - base offset), 12 bytes. One entry of each about every `index.interval.bytes` of log, so a
-look-up finds a place at most that far (and one batch) before what it wants. Source: `OffsetIndex`, `TimeIndex`, `LogSegment.append`.
+Offset index: (offset of a batch's last record - base offset, position of the batch), 8 bytes. Time
+index: (largest timestamp so far, offset of its batch - base offset), 12 bytes. Each gets one entry
+about every `index.interval.bytes` of log, so a look-up ends at most that far (and one batch) before
+its target. Source: `OffsetIndex`, `TimeIndex`, `LogSegment.append`.
 """
 
 import struct
@@ -13,21 +14,25 @@ from logfleet.records.batch import NO_TIMESTAMP, BatchHeader
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 RELATIVE_OFFSET_MAX = 2**31 - 1
-"""A segment holds no offset further from its base: entries are 32 bits wide."""
+"""No offset of a segment lies further from its base: entries are 32 bits wide."""
 
 Entries = Iterable[tuple[int, int]]
 
 
 def unpack_entries(entry: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:
-    """All whole entries in `data`, one by one: a Kafka that was killed leaves millions, of which few are more than zeros."""
+    """All whole entries in `data`, lazily.
+
+    A Kafka that was killed leaves millions, mostly zeros.
+    """
     return entry.iter_unpack(data[: len(data) - len(data) % entry.size])
 
 
 def sound_length(entries: Entries, *, first_max: int, second_min: int, second_max: int) -> int:
-    """How many leading entries can be true: both fields ascend strictly, the second one within its bounds (inclusive).
+    """How many leading entries can be true.
 
-    What a power loss leaves behind what was synced (zeros, an older file, a torn tail) breaks the order. No entry leads to position 0,
-    so zeros at the very beginning are not true either.
+    Both fields ascend strictly, the second one within its bounds (inclusive). What a power loss
+    leaves behind the synced part (zeros, an older file, a torn tail) breaks the order. No entry has
+    position 0, so zeros at the very beginning are rejected, too.
     """
     last_first, last_second = -1, second_min - 1
     count = 0
@@ -42,7 +47,7 @@ def sound_length(entries: Entries, *, first_max: int, second_min: int, second_ma
 def offset_entries(
     batches: Iterable[tuple[int, BatchHeader]], base_offset: int, interval_bytes: int
 ) -> Iterator[tuple[int, int]]:
-    """The offset index of a segment with these (position, header), as appending them makes it."""
+    """The offset index of a segment with these batches, the same as appending them writes."""
     since_entry = 0
     for position, header in batches:
         if since_entry > interval_bytes:
@@ -54,22 +59,25 @@ def offset_entries(
 def time_entries(
     batches: Iterable[tuple[int, BatchHeader]], base_offset: int, interval_bytes: int
 ) -> Iterator[tuple[int, int]]:
-    """The time index of a closed segment with these (position, header), as appending them and closing it makes it."""
-    largest, held_at, noted = NO_TIMESTAMP, base_offset, NO_TIMESTAMP
+    """The time index of a closed segment with these batches, the same as appending writes."""
+    largest, held_at, indexed = NO_TIMESTAMP, base_offset, NO_TIMESTAMP
     since_entry = 0
     for _, header in batches:
         if header.record_count and header.max_timestamp > largest:
             largest, held_at = header.max_timestamp, header.last_offset
         if since_entry > interval_bytes:
-            if largest > noted:
+            if largest > indexed:
                 yield largest, held_at - base_offset
-                noted = largest
+                indexed = largest
             since_entry = 0
         since_entry += header.size
-    if largest > noted:
+    if largest > indexed:
         yield largest, held_at - base_offset
 
 
 def capacity(entry: struct.Struct, index_bytes_max: int) -> int:
-    """Entries that fit an index file of `segment.index.bytes`; a segment is rolled when either index is full."""
+    """Entries that fit into `segment.index.bytes`.
+
+    A segment is rolled when either index is full.
+    """
     return index_bytes_max // entry.size

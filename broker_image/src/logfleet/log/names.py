@@ -6,10 +6,10 @@
         00000000000000000000.timeindex  timestamp -> offset
         00000000000000000000.snapshot   producer state just before that offset
         leader-epoch-checkpoint  partition.metadata
-        ....log.cleaned, ....log.swap  a compacted segment being made, and about to take its place (see swapping)
-    TOPIC-PARTITION.HEX-delete/         on its way out
-    TOPIC-PARTITION.HEX-stray/          belongs to nothing known here; kept for a person to look at
-    TOPIC-PARTITION.HEX-future/         a copy that is to take the place of the partition in another log directory (KIP-113)
+        ....log.cleaned, ....log.swap   a compacted segment, see swapping
+    TOPIC-PARTITION.HEX-delete/         to be deleted
+    TOPIC-PARTITION.HEX-stray/          belongs to no known topic; kept for the operator
+    TOPIC-PARTITION.HEX-future/         a copy that moves here from another directory (KIP-113)
 
 Source: `LogFileUtils`, `UnifiedLog.logDeleteDirName`, `logStrayDirName` and `logFutureDirName`.
 """
@@ -24,7 +24,7 @@ TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX)
 TRANSACTION_INDEX = ".txnindex"
-"""Of aborted transactions; only brokers of another kind write it so far."""
+"""Index of aborted transactions; only Kafka brokers write it so far."""
 
 DELETED = ".deleted"
 CLEANED = ".cleaned"
@@ -43,16 +43,19 @@ LOG_STARTS = "log-start-offset-checkpoint"
 FIRST_DIRTY_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RUNNING = ".logfleet-boot"
-"""Ours: a broker is using the directory. Kafka reads only directories there (LogManager.loadLogs)."""
+"""Ours: present while a broker uses the directory. Kafka only reads directories there
+(LogManager.loadLogs)."""
 MOVED = ".logfleet-moved"
-"""Ours: which logs have come from which other directories, by their ids, and may still be there."""
+"""Ours: partition -> id of the directory its log was moved from, while the old log may still be
+there."""
 LOCK = ".lock"
 
 METADATA_TOPIC = "__cluster_metadata"
-"""Name of the log that holds Kafka's own metadata; tools take a topic of that name for it."""
+"""The topic of Kafka's own metadata log; tools treat a topic of that name as such."""
 
 NAME_BYTES_MAX = 255
-"""Longest file name of the usual file systems; a long topic's name is shortened on its way out."""
+"""Longest file name of common file systems; a long topic name is shortened in -delete and -stray
+names."""
 
 _OFFSET_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot|\.txnindex)")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
@@ -76,13 +79,16 @@ def offset_file(offset: int, suffix: str) -> str:
 
 
 def parse_offset_file(name: str) -> tuple[int, str] | None:
-    """(offset, suffix) of a name that `offset_file` gives, else None."""
+    """(offset, suffix) of a name made by `offset_file`, else None."""
     match = _OFFSET_FILE.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:
-    """The partition whose directory has this name; None for one that is leaving or none at all."""
+    """The partition of a directory name.
+
+    None for other names, such as those of `leaving_directory`.
+    """
     match = _PARTITION.fullmatch(name)
     if not match or leaving_suffix(name):
         return None
@@ -90,7 +96,7 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 
 
 def leaving_directory(partition: TopicPartition, unique_hex: str, suffix: str) -> str:
-    """Name under which a partition's directory waits for deletion or for a person.
+    """The new name of a partition's directory that is to be deleted or kept for the operator.
 
     unique_hex: 32 hexadecimal digits, so that a topic can be created and deleted again meanwhile.
     """
@@ -100,19 +106,22 @@ def leaving_directory(partition: TopicPartition, unique_hex: str, suffix: str) -
 
 
 def leaving_suffix(name: str) -> str | None:
-    """DELETE_DIRECTORY or STRAY_DIRECTORY if the directory's name is one of `leaving_directory`."""
+    """DELETE_DIRECTORY or STRAY_DIRECTORY if `leaving_directory` made this name, else None."""
     match = _LEAVING.fullmatch(name)
     return match[1] if match else None
 
 
 def future_directory(partition: TopicPartition, unique_hex: str) -> str | None:
-    """Name of the directory in which a log is copied; None if the topic's is too long for it (KAFKA-4893). unique_hex: as in `leaving_directory`."""
+    """Name of the directory for a copy; None if the topic's name is too long (KAFKA-4893).
+
+    unique_hex: as in `leaving_directory`.
+    """
     assert len(unique_hex) == 32
     name = f"{partition}.{unique_hex}{FUTURE_DIRECTORY}"
     return name if len(name) <= NAME_BYTES_MAX else None
 
 
 def parse_future_directory(name: str) -> TopicPartition | None:
-    """The partition of a name that `future_directory` gives, else None."""
+    """The partition of a name made by `future_directory`, else None."""
     match = _FUTURE.fullmatch(name)
     return TopicPartition(match[1], int(match[2])) if match else None

@@ -1,32 +1,36 @@
 """The newest offset of each key, in a fixed amount of memory (Kafka's SkimpyOffsetMap).
 
-Keys are kept as digests, 24 bytes with the offset, in a table with open addressing. MD5 as in Kafka, which two keys of a log meet
-with a probability of about n^2 / 2^129; salted, so that nobody can prepare two keys of which one would make the other disappear.
+Keys are stored as digests, 24 bytes with the offset, in a table with open addressing. MD5 as in
+Kafka: n keys of a log collide with a probability of about n^2 / 2^129. The digests are salted, so
+that nobody can craft two keys that collide and make one disappear.
 """
 
 import hashlib
 import struct
 
 ENTRY_BYTES = 24
-"""A digest of 16 bytes and an offset."""
+"""Size of a table entry: a digest of 16 bytes and an offset."""
 
 _EMPTY = bytes(16)
 _OFFSET = struct.Struct("q")
 
 
 GROWTH = 4
-"""How much larger the next table is: while entries move there, a quarter more memory is in use."""
+"""Growth of the table in each step: while entries are moved, a quarter more memory is in use."""
 
 FIRST_SLOTS = 1 << 15
 
 
 class OffsetMap:
-    """Takes keys until it is full. len: how many there are; capacity: how many there can be."""
+    """Accepts keys until it is full. len: number of keys; capacity: their limit."""
 
     def __init__(
         self, bytes_max: int, *, load_factor: float, salt: bytes, first_slots: int = FIRST_SLOTS
     ) -> None:
-        """bytes_max: of the table, which begins small; load_factor: how much of it is used, above 0 and below 1."""
+        """bytes_max: limit of the table, which starts small.
+
+        load_factor: share of it that is used, between 0 and 1.
+        """
         self._slots_max = max(bytes_max // ENTRY_BYTES, 2)
         self.capacity = max(int(self._slots_max * load_factor), 1)
         self._load_factor = load_factor
@@ -43,7 +47,10 @@ class OffsetMap:
         return self._count
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note that `key` is at `offset`, which is larger than all before. False if the map is full, also for a key that it holds."""
+        """Map `key` to `offset`, which must be larger than all before.
+
+        False if the map is full, even for a known key.
+        """
         if self._count >= self._limit:
             if self._count >= self.capacity:
                 return False
@@ -58,7 +65,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The largest offset noted for `key`, -1 if there is none."""
+        """The largest offset put for `key`, -1 if there is none."""
         digest = hashlib.md5(self._salt + key).digest()  # noqa: S324  see above
         position = self._find(digest)
         if self._table.startswith(digest, position):
@@ -67,7 +74,7 @@ class OffsetMap:
         return -1
 
     def _find(self, digest: bytes) -> int:
-        """Position of the key's entry, or of the free one where it would go."""
+        """Position of the key's entry, or of the free one for it."""
         table = self._table
         position = int.from_bytes(digest[:8], "little") % self._slots * ENTRY_BYTES
         while not table.startswith(digest, position) and not table.startswith(_EMPTY, position):

@@ -1,9 +1,12 @@
-"""Idempotent producers of one partition: which batches were seen last (KIP-98, KIP-360; Kafka's ProducerStateManager).
+"""Idempotent producers of one partition, and the last batches of each.
 
-A producer numbers its records per partition. The last five batches are remembered, as many as a client has in flight, so that a batch
-sent again is recognised and answered with the offsets it got the first time. Upholds I10: what is appended continues the sequence.
+Source: KIP-98, KIP-360; Kafka's ProducerStateManager.
 
-The same `update` is used for live appends, replay after a restart and replicated batches.
+A producer numbers its records per partition. Its last five batches are kept, as many as a client
+has in flight, so that a batch that is sent again is recognised and answered with its first offsets.
+Upholds I10: appended batches continue the sequence.
+
+Live appends, replay after a restart and replicated batches all use the same `update`.
 """
 
 import struct
@@ -16,7 +19,8 @@ from logfleet.records.checksum import crc32c
 from logfleet.wire.errors import ErrorCode
 
 BATCHES_REMEMBERED = 5
-"""`max.in.flight.requests.per.connection` of an idempotent producer is at most this (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+"""Last batches kept per producer: its limit of max.in.flight.requests.per.connection
+(ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
@@ -30,11 +34,17 @@ _ID = struct.Struct(">q")
 
 
 class CorruptSnapshot(Exception):
-    """A producer snapshot whose version, length or checksum is wrong; an older one and the log itself replace it."""
+    """A producer snapshot has a wrong version, length or checksum.
+
+    An older one and the log replace it.
+    """
 
 
 class SeenBatch(msgspec.Struct, frozen=True, gc=False):
-    """A batch as its producer would send it again. timestamp: the batch's largest, in ms."""
+    """What identifies a batch if its producer sends it again.
+
+    timestamp: the batch's largest, in ms.
+    """
 
     first_sequence: int
     last_sequence: int
@@ -44,7 +54,7 @@ class SeenBatch(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, header: BatchHeader, base_offset: int) -> "SeenBatch":
-        """What is remembered of a batch appended at `base_offset`."""
+        """What identifies a batch that was appended at `base_offset`."""
         return cls(
             header.base_sequence,
             header.last_sequence,
@@ -59,10 +69,11 @@ class SeenBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProducerEntry(msgspec.Struct):
-    """What is known of one producer id. batches: oldest first, all of `epoch`, none after a snapshot of a mere marker.
+    """State of one producer id.
 
-    restored: the oldest comes from a snapshot, which held only the last: there may be earlier ones in the log. position: where in the
-    snapshot's body it is.
+    batches: oldest first, all of `epoch`; none after a snapshot that only a marker made. restored:
+    the oldest batch comes from a snapshot, which holds only the last one: the log may have earlier
+    ones. position: of the entry in the snapshot's body.
     """
 
     epoch: int
@@ -79,9 +90,10 @@ class ProducerEntry(msgspec.Struct):
 
 
 class ProducerStates:
-    """All producers seen in one partition, by id.
+    """All producers of one partition, by id.
 
-    The body of a snapshot is kept as it is to be: formatting all producers when one is due would hold everybody up.
+    The body of the next snapshot is kept up to date: formatting all producers at once would block
+    the loop.
     """
 
     __slots__ = ("_body", "_entries")
@@ -94,24 +106,26 @@ class ProducerStates:
         return len(self._entries)
 
     def ids(self) -> Iterable[int]:
-        """The producers' ids."""
+        """Ids of the producers that have a state."""
         return self._entries.keys()
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
     def last_offsets(self) -> Iterator[tuple[int, int]]:
-        """(producer id, offset of its last record) of those whose last batch is known."""
+        """(producer id, offset of its last record) of the producers that have a batch."""
         for producer_id, entry in self._entries.items():
             if entry.batches:
                 yield producer_id, entry.batches[-1].last_offset
 
     def check(self, header: BatchHeader) -> SeenBatch | ErrorCode | None:
-        """Judge a client's batch before it is appended: None to append it, the batch it repeats, or an error code.
+        """Judge a client's batch before it is appended.
 
-        The order is Kafka's: a repetition is answered before anything else is looked at; an older epoch is
-        INVALID_PRODUCER_EPOCH; a newer one must begin at sequence 0; the same one must continue where it ended, else
-        OUT_OF_ORDER_SEQUENCE_NUMBER; a producer not known here (its state expired or was deleted) may begin anywhere.
+        None to append it, the batch it repeats, or an error code. The order is Kafka's: a
+        repetition is answered before any other check; an older epoch is INVALID_PRODUCER_EPOCH; a
+        newer one must begin at sequence 0; the same one must continue where it ended, else
+        OUT_OF_ORDER_SEQUENCE_NUMBER; a producer without state (expired or deleted) may begin
+        anywhere.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -130,7 +144,7 @@ class ProducerStates:
         return None if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """Take a batch with a producer id, appended at `base_offset`, into account."""
+        """Record a batch with a producer id that was appended at `base_offset`."""
         seen = SeenBatch.of(header, base_offset)
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -161,13 +175,16 @@ class ProducerStates:
         )
 
     def recall(self, producer_id: int, earlier: Iterable[SeenBatch]) -> None:
-        """Put batches found again in the log, in their order, before those remembered of a restored entry."""
+        """Put batches found in the log, in their order, before those of a restored entry."""
         entry = self._entries[producer_id]
         entry.batches = [*earlier, *entry.batches][-BATCHES_REMEMBERED:]
         entry.restored = False
 
     def expire(self, ids: Iterable[int], now_ms: int, expiration_ms: int) -> None:
-        """Forget those of these producers that have no open transaction and wrote nothing for `expiration_ms`."""
+        """Drop the given producers that wrote nothing for `expiration_ms`.
+
+        Those with an open transaction stay.
+        """
         for producer_id in ids:
             entry = self._entries.get(producer_id)
             if (
@@ -179,7 +196,7 @@ class ProducerStates:
                 self._take_out(entry.position)
 
     def _take_out(self, position: int) -> None:
-        """The last entry of the snapshot's body takes the place of this one."""
+        """Move the last entry of the snapshot's body into the place of this one."""
         last = bytes(self._body[-_ENTRY.size :])
         del self._body[-_ENTRY.size :]
         if position < len(self._body):
@@ -187,13 +204,16 @@ class ProducerStates:
             self._entries[_ID.unpack_from(last)[0]].position = position
 
     def snapshot(self) -> bytes:
-        """The file that Kafka writes at each roll (`ProducerSnapshot` version 1): each producer's last batch. A copy, and its checksum."""
+        """A snapshot as Kafka writes it at each roll (`ProducerSnapshot` version 1).
+
+        It holds each producer's last batch. Costs a copy and a checksum.
+        """
         _COUNT.pack_into(self._body, 0, len(self._entries))
         return b"".join((_SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(self._body)), self._body))
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> "ProducerStates":
-        """State held by a snapshot file. Raises CorruptSnapshot."""
+        """The state in a snapshot file. Raises CorruptSnapshot."""
         try:
             version, crc = _SNAPSHOT_HEAD.unpack_from(data)
             (count,) = _COUNT.unpack_from(data, _SNAPSHOT_HEAD.size)
@@ -208,7 +228,7 @@ class ProducerStates:
         states._body += entries
         for number, fields in enumerate(_ENTRY.iter_unpack(entries)):
             producer_id, epoch, sequence, offset, delta, timestamp, coordinator, first = fields
-            # Kafka's snapshots have a batch only where an offset is known
+            # An entry of Kafka's snapshots has a batch only if its offset is set.
             last = SeenBatch(_first_sequence(sequence, delta), sequence, offset, delta, timestamp)
             states._entries[producer_id] = ProducerEntry(
                 epoch,

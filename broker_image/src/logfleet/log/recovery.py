@@ -1,9 +1,11 @@
-"""What of a segment's bytes is true: the batches from its start (or a known place) up to the first that is not whole.
+"""Finds the valid batches of a segment, up to the first that is damaged or not whole.
 
-A process killed in the middle of a write leaves a torn batch at the end; a power loss may leave holes, zeros or old bytes anywhere
-beyond what was fsynced. So beyond the recovery point a log is what can be read in order with right checksums (I18).
+A process killed in the middle of a write leaves a torn batch at the end; a power loss may leave
+holes, zeros or old bytes anywhere beyond what was fsynced. So beyond the recovery point a log is
+what can be read in order with right checksums (I18).
 
-Damage before it is none of this: the disk has lost what it had. There as little as possible is given up, and nothing behind it.
+Damage before the recovery point is different: the disk has lost durable data. There as little as
+possible is dropped, and nothing behind it.
 """
 
 import re
@@ -22,16 +24,17 @@ from logfleet.records.batch import (
 from logfleet.records.errors import CorruptRecords
 
 Read = Callable[[int, int], bytes]
-"""(length, position) -> bytes, fewer at the end of the file."""
+"""Reads a file: (length, position) -> bytes, fewer at the end of the file."""
 
 VERIFY_CHUNK_BYTES = 1024 * 1024
-"""Read at a time where all bytes are looked at."""
+"""Bytes per read if everything is checked."""
 
 MAGIC_AT = 16
-"""Where in a batch its magic is."""
+"""Position of the magic byte within a batch."""
 
 HEADERS_CHUNK_BYTES = 16 * 1024
-"""Read at a time where only headers are: one small read per large batch, one for many small ones."""
+"""Bytes per read if only headers are needed: one small read per large batch, one for many small
+ones."""
 
 
 def scan_batches(
@@ -44,10 +47,11 @@ def scan_batches(
     verify_from: int = 0,
     end_offset: int = LONG_MAX,
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the batches in [start, end), until the end or the first that is damaged or not whole.
+    """(position, header) of the batches in [start, end), up to the first invalid one.
 
-    next_offset: no batch may begin below it, nor below the end of the one before. verify: check the checksum of each that begins at or
-    beyond verify_from. end_offset: exclusive; none may reach beyond it.
+    That is one that is damaged or not whole. next_offset: no batch may begin below it, nor below
+    the end of the one before. verify: check the checksum of each batch whose base offset is at
+    least verify_from. end_offset: exclusive; no batch may reach beyond it.
     """
     chunk_bytes = VERIFY_CHUNK_BYTES if verify else HEADERS_CHUNK_BYTES
     position = chunk_start = start
@@ -80,9 +84,10 @@ def scan_batches(
 def read_batches(
     read: Read, start: int, end: int, *, next_offset: int
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """(header, bytes) of all batches in [start, end), each with a right checksum; at most a chunk and a batch are in memory.
+    """(header, bytes) of all batches in [start, end), with checked checksums.
 
-    Raises CorruptRecords where `scan_batches` would end early.
+    Memory holds a chunk and a batch at most. Raises CorruptRecords where `scan_batches` would end
+    early.
     """
     chunk, chunk_start = b"", start
 
@@ -105,9 +110,10 @@ def read_batches(
 def find_batch(
     read: Read, start: int, end: int, *, base_min: int, base_max: int, end_offset: int
 ) -> tuple[int, BatchHeader] | None:
-    """(position, header) of the first whole batch in [start, end) with a right checksum, wherever it begins.
+    """(position, header) of the first whole batch with a right checksum in [start, end).
 
-    base_min, base_max: its base offset lies between them, inclusive. end_offset: exclusive; it does not reach beyond.
+    base_min, base_max: bounds of its base offset, inclusive. end_offset: exclusive; it does not
+    reach beyond.
     """
     if base_max < base_min:
         return None
@@ -138,11 +144,12 @@ def find_batch(
 
 
 def holds_old_messages(read: Read, end: int) -> bool:
-    """Whether the batches of a segment, from its start to `end`, lead to a message of format v0 or v1, which we cannot read.
+    """Whether a message of format v0 or v1 follows the batches of a segment before `end`.
 
-    Such a message has its size and its magic where a batch has them (`LegacyRecord`). Both may be in one segment: the format could be
-    changed without a roll, and compaction merges segments. All headers are read; what follows damage is not looked at. Whether the
-    message's checksum is right does not matter: recovery would cut it off all the same.
+    We cannot read those. Such a message has its size and its magic at the same positions as a batch
+    (`LegacyRecord`). One segment may have both: the format could be changed without a roll, and
+    compaction merges segments. All headers are read; nothing behind damage is checked. The
+    message's checksum does not matter: recovery would cut it off in any case.
     """
     position = 0
     for at, header in scan_batches(read, 0, end, next_offset=0, verify=False):
@@ -156,7 +163,7 @@ def holds_old_messages(read: Read, end: int) -> bool:
 
 
 def is_plausible(header: BatchHeader, next_offset: int) -> bool:
-    """Whether these fields can be a batch's at all, at or after `next_offset`."""
+    """Whether these fields can be those of a batch at or after `next_offset`."""
     return (
         header.magic == MAGIC
         and header.batch_length >= HEADER_SIZE - LENGTH_OVERHEAD

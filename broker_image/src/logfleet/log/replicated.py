@@ -1,7 +1,8 @@
-"""What a follower checks of the batches that its leader's Fetch answered, before they go into its log as they are.
+"""What a follower checks of its leader's batches before it appends them unchanged.
 
-A follower trusts its leader in everything that the leader decided: offsets, epochs, timestamps, producers. What it does not trust is the
-way: each batch is whole, has the right checksum and lies behind the one before. Source: `UnifiedLog.appendAsFollower`.
+A follower trusts all that the leader decided: offsets, epochs, timestamps, producers. It does not
+trust the transport: each batch must be whole, have the right checksum and follow the one before.
+Source: `UnifiedLog.appendAsFollower`.
 """
 
 from logfleet.log.recovery import is_plausible
@@ -11,10 +12,11 @@ from logfleet.records.errors import CorruptRecords
 
 
 class UnexpectedAppendOffset(Exception):
-    """The first batch begins below the log's end (Kafka: UnexpectedAppendOffsetException).
+    """The first batch begins below the log end (Kafka: UnexpectedAppendOffsetException).
 
-    An empty log that ends within the batches begins anew at `first_offset`: the leader's log starts in the middle of a batch then, as
-    after DeleteRecords (Partition.appendRecordsToFollowerOrFutureReplica).
+    An empty log whose end lies within the batches has to be reset to `first_offset`: the leader's
+    log start then lies in the middle of a batch, as after DeleteRecords
+    (Partition.appendRecordsToFollowerOrFutureReplica).
     """
 
     def __init__(self, first_offset: int, last_offset: int, log_end_offset: int) -> None:
@@ -28,11 +30,12 @@ class UnexpectedAppendOffset(Exception):
 def replicated_batches(
     records: Buffer, log_end_offset: int, leader_epoch: int
 ) -> list[tuple[int, BatchHeader]]:
-    """(position, header) of the batches that are to be appended. Raises CorruptRecords, UnexpectedAppendOffset.
+    """(position, header) of the batches to append. Raises CorruptRecords, UnexpectedAppendOffset.
 
-    Left out: a batch that is cut off at the end, as by Fetch, and from the first on that a later leader than that of `leader_epoch` wrote:
-    whoever answered leads no more (KAFKA-18723). Offsets may be missing anywhere, at the beginning too: the leader may have compacted
-    its log further than this one reaches.
+    Skipped: a batch that Fetch cut off at the end; and everything from the first batch on that a
+    leader later than `leader_epoch` wrote, as then the sender no longer leads (KAFKA-18723).
+    Offsets may be missing anywhere, also at the beginning: the leader may have compacted its log
+    beyond the end of this one.
     """
     found: list[tuple[int, BatchHeader]] = []
     next_offset = 0
@@ -40,7 +43,9 @@ def replicated_batches(
         if header.leader_epoch > leader_epoch:
             break
         if not is_plausible(header, next_offset):
-            raise CorruptRecords(f"no batch that may follow {next_offset} at {position}: {header}")
+            raise CorruptRecords(
+                f"no valid batch after offset {next_offset} at {position}: {header}"
+            )
         if not crc_matches(records, header, position):
             raise CorruptRecords(f"wrong checksum of the batch at {position}: {header}")
         found.append((position, header))

@@ -1,6 +1,6 @@
-"""Which segments of a log are past their time or its size (`retention.ms`, `retention.bytes`, log start offset).
+"""Which segments of a log retention removes (`retention.ms`, `retention.bytes`, log start offset).
 
-Upholds I19: nothing younger than the retention and within the size goes; only what is below the high watermark does.
+Upholds I19: nothing within both limits is removed, and nothing above the high watermark.
 Source: `UnifiedLog.deleteOldSegments`.
 """
 
@@ -12,13 +12,13 @@ import msgspec
 from logfleet.log.config import LogConfig
 
 REMOVED_AT_ONCE: Final = 4
-"""Segments; the files of each are renamed, which is four system calls."""
+"""Segments removed in one step; each costs four renames."""
 
 
 class SegmentAge(msgspec.Struct, frozen=True, gc=False):
-    """What retention looks at. end_offset: exclusive; the last segment is the active one.
+    """A segment as retention needs it. end_offset: exclusive; the last segment is the active one.
 
-    largest_timestamp: asked only when needed, since it may cost a read; ms.
+    largest_timestamp: ms; called only when needed, as it may cost a read.
     """
 
     end_offset: int
@@ -27,7 +27,10 @@ class SegmentAge(msgspec.Struct, frozen=True, gc=False):
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """The first `count` segments go. All of them: a new active segment is rolled first. reason: for the log line."""
+    """The first `count` segments are to be removed.
+
+    If that is all, a new active one is rolled first. reason: for the log.
+    """
 
     count: int
     reason: str
@@ -42,9 +45,10 @@ def plan_retention(
     log_start_offset: int,
     count_max: int,
 ) -> Retention:
-    """The oldest segments that may go now. A wholly expired active segment counts too: a topic that nobody writes to any more expires.
+    """The oldest segments that may be removed now, including an expired active one.
 
-    An active segment without records never goes: there is nothing in it. count_max: so many at most, and no more are asked for their time.
+    A topic without producers expires completely. An active segment without records stays.
+    count_max: limit of removed segments, and of those whose time is read.
     """
     plans = [_below_start(segments, log_start_offset)]
     if config.deletes:
@@ -61,7 +65,7 @@ def plan_retention(
 
 def _below_start(segments: Sequence[SegmentAge], log_start_offset: int) -> Retention:
     count = 0
-    for segment in segments[:-1]:  # the active one holds the log's end, whatever its start
+    for segment in segments[:-1]:  # the active one stays, whatever the log start
         if segment.end_offset > log_start_offset:
             break
         count += 1
@@ -87,7 +91,7 @@ def _oversize(segments: Sequence[SegmentAge], retention_bytes: int) -> Retention
     excess = sum(segment.size for segment in segments) - retention_bytes
     count = 0
     for segment in segments:
-        if segment.size > excess:  # removing it would leave less than is to be kept
+        if segment.size > excess:  # removing it would leave less than retention.bytes
             break
         excess -= segment.size
         count += 1

@@ -1,4 +1,4 @@
-"""When the active segment is full (`LogSegment.shouldRoll`)."""
+"""When a new segment begins (`LogSegment.shouldRoll`)."""
 
 import msgspec
 
@@ -8,9 +8,10 @@ from logfleet.records.batch import NO_TIMESTAMP
 
 
 class ActiveSegment(msgspec.Struct, frozen=True, gc=False):
-    """What the decision to roll looks at.
+    """The active segment's state, as `should_roll` needs it.
 
-    first_timestamp: largest timestamp of the first batch, ms; NO_TIMESTAMP if it has none. created_ms: wall clock of creation.
+    first_timestamp: largest timestamp of the first batch, ms; NO_TIMESTAMP if it has none.
+    created_ms: wall clock of creation.
     """
 
     base_offset: int
@@ -33,8 +34,9 @@ def should_roll(
 ) -> bool:
     """Whether a batch ending at `last_offset` begins a new segment.
 
-    By size, by time (the batch's own timestamp against the segment's first; the wall clock only where batches carry none), by a full
-    index, or because its offset is too far from the base. jitter_ms: this segment's share of segment.jitter.ms.
+    Because of size, time (the batch's timestamp against the segment's first; the wall clock only if
+    batches have none), a full index, or an offset too far from the base. jitter_ms: this segment's
+    share of segment.jitter.ms.
     """
     if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
         return True
@@ -54,15 +56,16 @@ def should_roll(
 
 
 def base_of_next(log_end_offset: int, first_offset: int, last_offset: int) -> int:
-    """Where the segment begins that a batch is to be the first in.
+    """Base offset of the new segment that begins with this batch.
 
-    At the log's end, as recovery takes offsets missing between two segments for lost; at the batch if it would lie too far behind that.
+    The log end, as recovery counts offsets missing between two segments as lost; the batch's own if
+    it lies too far behind.
     """
     return log_end_offset if last_offset - log_end_offset <= RELATIVE_OFFSET_MAX else first_offset
 
 
-class Room(msgspec.Struct, frozen=True, gc=False):
-    """What fits into a segment for sure: batches that end within these bounds (inclusive) do not begin a new one.
+class SegmentRoom(msgspec.Struct, frozen=True, gc=False):
+    """Bounds (inclusive) for batches that certainly fit into a segment without a roll.
 
     size: of the segment with the batch, in bytes.
     """
@@ -72,7 +75,7 @@ class Room(msgspec.Struct, frozen=True, gc=False):
     max_timestamp: int
 
     def holds(self, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Whether a batch fits that ends at `last_offset` and makes the segment that large."""
+        """Whether a batch that ends at `last_offset` and grows the segment to `size` fits."""
         return (
             size <= self.size
             and last_offset <= self.last_offset
@@ -80,24 +83,25 @@ class Room(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-NO_ROOM = Room(-1, -1, -1)
+NO_ROOM = SegmentRoom(-1, -1, -1)
 
 
-def room_in(segment: ActiveSegment, config: LogConfig, *, jitter_ms: int = 0) -> Room:
-    """Bounds within which `should_roll` is false until another segment is active or the configuration changes.
+def room_in(segment: ActiveSegment, config: LogConfig, *, jitter_ms: int = 0) -> SegmentRoom:
+    """Bounds within which `should_roll` is false.
 
-    The rule is asked for once per segment instead of once per batch. NO_ROOM where the clock decides.
+    They hold until another segment is active or the configuration changes. So the rule is
+    evaluated about once per segment, not per batch. NO_ROOM if the wall clock decides.
     """
     if segment.first_timestamp <= NO_TIMESTAMP:
         return NO_ROOM
-    # An index gets at most one entry per index.interval.bytes, the next one perhaps at once.
+    # An index gets at most one entry per index.interval.bytes, the next one possibly at once.
     entries = max(segment.offset_entries, segment.time_entries) + 1
     limit = min(
         capacity(OFFSET_ENTRY, config.segment_index_bytes),
         capacity(TIME_ENTRY, config.segment_index_bytes),
     )
     until_full = max(0, limit - 2 - entries) * config.index_interval_bytes
-    return Room(
+    return SegmentRoom(
         size=min(config.segment_bytes, segment.size + until_full),
         last_offset=segment.base_offset + RELATIVE_OFFSET_MAX,
         max_timestamp=segment.first_timestamp + config.roll_ms - jitter_ms,

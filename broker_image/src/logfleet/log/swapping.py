@@ -1,12 +1,12 @@
-"""How a compacted segment takes the place of those it was made from, so that a crash at any step leaves a log (`LocalLog.replaceSegments`).
+"""How a compacted segment replaces its sources so that a crash at any step leaves a valid log.
 
 1. The new segment's files are written as BASE.log.cleaned and so on, and made durable.
-2. They are renamed to .swap, the log last, and that is made durable: from here on the new segment counts.
+2. They are renamed to .swap, the log last, durably: from here on the new segment counts.
 3. The old segments' files are renamed out of use.
 4. The .swap files get their final names.
 
-After a crash .cleaned files are removed, and a segment that is .swap is brought to its end: what it was made from is removed, as far as
-it is still there, and step 4 done (`LogLoader.load`).
+After a crash .cleaned files are removed, and a .swap segment is completed: what is left of its
+sources is removed, and step 4 done. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader.load`.
 """
 
 from collections.abc import Iterable
@@ -26,25 +26,26 @@ from logfleet.log.names import (
 )
 
 Rename = tuple[str, str]
-"""(source, target), names in one directory."""
+"""A rename within one directory: (source name, target name)."""
 
 
 def promotion(base_offset: int) -> list[Rename]:
-    """Step 2 in its order: a log with this suffix is complete."""
+    """The renames of step 2, in order: once the log has this suffix the segment is complete."""
     names = [offset_file(base_offset, suffix) for suffix in (INDEX, TIME_INDEX, LOG)]
     return [(name + CLEANED, name + SWAP) for name in names]
 
 
 def completion(base_offset: int) -> list[Rename]:
-    """Step 4."""
+    """The renames that give the .swap files their final names (step 4)."""
     names = [offset_file(base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
     return [(name + SWAP, name) for name in names]
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """What a crash has left of a swap. remove: names to do away with, in this order; swaps: names to be given their final form.
+    """What a crash left of a swap.
 
-    segments: base offsets of the new segments whose originals may still be there, ascending.
+    remove: file names to remove, in this order; swaps: files to get their final names. segments:
+    base offsets of the new segments whose sources may still be there, ascending.
     """
 
     remove: tuple[str, ...]
@@ -53,10 +54,11 @@ class Interrupted(msgspec.Struct, frozen=True):
 
 
 def find_interrupted(names: Iterable[str]) -> Interrupted:
-    """What the files in a partition's directory tell.
+    """Judge the files in a partition's directory.
 
-    A .swap at or above a .cleaned one was not complete: either it is one of a segment's files in the middle of step 2, or one of
-    several segments into which Kafka split another. It is removed before what tells so: a crash in between would leave one that counts.
+    A .swap file whose base is at or above that of a .cleaned one is incomplete: a segment in the
+    middle of step 2, or one of several into which Kafka split a segment. It is removed before the
+    .cleaned ones that show this: after a crash in between it would count.
     """
     cleaned: dict[str, int] = {}
     swaps: dict[str, int] = {}
@@ -83,7 +85,10 @@ def _base_offset(stem: str) -> int | None:
 
 
 def replaced_files(names: Iterable[str], first_offset: int, end_offset: int) -> list[str]:
-    """Files of the segments whose base offset lies in [first_offset, end_offset): they were compacted into one that is complete."""
+    """Files of the segments with base offsets in [first_offset, end_offset).
+
+    A complete segment replaces them.
+    """
     return [
         name
         for name in names

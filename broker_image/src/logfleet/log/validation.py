@@ -1,9 +1,10 @@
 """What a leader checks and changes in a client's batch before it is appended.
 
-The checks are Kafka's (`ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`), on the header and
-the checksum; records are looked at only where the topic wants that (logfleet.record.validation) or a rule is about them: keys on
-compacted topics, timestamps when the header says that one is out of the window or cannot be right about the newest, the size of
-compressed records where the topic bounds it. Nothing here depends on the log's state, so a batch that costs time (another codec) can be
+The checks are Kafka's (`ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`,
+`LogValidator`), on the header and the checksum. Records are only read if the topic asks for it
+(logfleet.record.validation) or a rule concerns them: keys on compacted topics, timestamps if the
+header's are out of the window or contradict each other, the size of compressed records if the topic
+limits it. Nothing here depends on the log's state, so an expensive batch (another codec) can be
 prepared in a thread.
 """
 
@@ -40,15 +41,16 @@ from logfleet.records.record import (
 from logfleet.wire.errors import ErrorCode
 
 RECORD_ERRORS_MAX = 100
-"""Named in one answer; a batch with more bad records than this is bad enough."""
+"""Limit of bad records reported per batch."""
 
 
 RECORD_ERRORS_SHOWN = 3
-"""In the message of the whole batch."""
+"""How many record errors the error message of the whole batch quotes."""
 
 _LENGTH_AT, _MAGIC_AT = 8, 16
 
-# Batches whose records are looked at on the loop: three milliseconds' worth, whether that is 2,300 records or one with 8,000 headers.
+# Limit for reading a batch's records on the loop: three milliseconds, be it 2,300 records or one
+# with 8,000 headers.
 BYTES_ON_LOOP_MAX = 16 * 1024
 
 
@@ -60,9 +62,9 @@ class RecordError(msgspec.Struct, frozen=True):
 
 
 class BatchRefusal(msgspec.Struct, frozen=True):
-    """Why a batch is not appended: what the Produce response carries for its partition.
+    """Why a batch is not appended, as the Produce response reports it.
 
-    is_malformed: the bytes are no batch at all, so that no log was asked.
+    is_malformed: the bytes are no batch at all; found without a log.
     """
 
     error: ErrorCode
@@ -72,9 +74,10 @@ class BatchRefusal(msgspec.Struct, frozen=True):
 
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch lies. duplicate: it was appended before, at these offsets; it too waits until they are committed.
+    """Offsets of an appended batch.
 
-    log_append_time_ms: -1 where the records carry their producer's time.
+    duplicate: it was appended before, at these offsets; it too waits for their commit.
+    log_append_time_ms: -1 if the records carry their producer's time.
     """
 
     base_offset: int
@@ -84,7 +87,7 @@ class AppendResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class NeedsThread(msgspec.Struct, frozen=True):
-    """A batch that is sound so far; the rest takes too long for the loop. buffer: the batch alone."""
+    """The batch is sound so far; the rest takes too long for the loop. buffer: the batch alone."""
 
     buffer: bytearray | memoryview
 
@@ -92,7 +95,8 @@ class NeedsThread(msgspec.Struct, frozen=True):
 class Prepared(msgspec.Struct, frozen=True):
     """A batch that may be appended. buffer: the client's bytes, changed in place, or new ones.
 
-    log_append_time_ms: -1 unless the topic's records carry the broker's time. given: the header's bytes as they came, if they were changed.
+    log_append_time_ms: -1 unless the topic's records carry the broker's time. given: the original
+    header's bytes, if they were changed.
     """
 
     buffer: bytearray | memoryview
@@ -101,23 +105,25 @@ class Prepared(msgspec.Struct, frozen=True):
     given: bytes = b""
 
     def undo(self) -> None:
-        """Let the batch be what it was, for it is not appended, and may be judged once more."""
+        """Restore the batch, which is not appended and may be checked again."""
         self.buffer[: len(self.given)] = self.given
 
 
 def prepare(
     buffer: bytearray | memoryview, config: LogConfig, now_ms: int, partition: TopicPartition
 ) -> Prepared | BatchRefusal | NeedsThread:
-    """Check one client's batch and bring it into the topic's form, unless that takes too long for the loop.
+    """Check one client's batch and convert it as the topic asks.
 
-    buffer: the bytes of one partition, writable, best a memoryview, of which no part is copied; they are changed only if they are
-    accepted. Base offset and leader epoch are left to the append. partition: for the texts of errors.
+    Returns NeedsThread if that takes too long for the loop. buffer: the bytes of one partition,
+    writable; a memoryview avoids copies. They are only changed if they are accepted. The append
+    sets base offset and leader epoch. partition: for error messages.
     """
     size = len(buffer)
     if size < HEADER_SIZE:
         return malformed(buffer) or _no_batch()
     header = parse_header(buffer)
-    # Every batch of every producer comes through here: first whether anything is wrong at all, then what it is.
+    # Every batch of every producer passes here: first one fast test for any error, then the
+    # explanation.
     if (
         header.magic != MAGIC
         or header.batch_length != size - LENGTH_OVERHEAD
@@ -125,10 +131,10 @@ def prepare(
         or size > config.max_message_bytes
         or crc32c(buffer[CRC_COVERS_FROM:]) != header.crc
     ):
-        rejected = malformed(buffer)
-        if rejected is not None:
-            return rejected
-        if header.size < size:  # the beginning of another batch, which Kafka leaves out as well
+        refusal = malformed(buffer)
+        if refusal is not None:
+            return refusal
+        if header.size < size:  # behind it another batch begins, which Kafka ignores as well
             return prepare(memoryview(buffer)[: header.size], config, now_ms, partition)
         return _not_to_be_appended(buffer, header, config)
     if (
@@ -151,7 +157,7 @@ def prepare(
         return Prepared(buffer, header, NO_TIMESTAMP)
     codec = header.codec_bits
     if _recompresses(codec, config) or (
-        (codec or size > BYTES_ON_LOOP_MAX) and _looks_inside(header, config, now_ms)
+        (codec or size > BYTES_ON_LOOP_MAX) and _needs_records(header, config, now_ms)
     ):
         return NeedsThread(buffer)
     return _prepare_carefully(buffer, header, config, now_ms, partition)
@@ -160,7 +166,10 @@ def prepare(
 def prepare_fully(
     buffer: bytearray | memoryview, config: LogConfig, now_ms: int, partition: TopicPartition
 ) -> Prepared | BatchRefusal:
-    """As prepare, to the end, best in a thread: what decompresses and compresses releases the interpreter lock."""
+    """As prepare, but completely.
+
+    Best in a thread: (de)compression releases the interpreter lock.
+    """
     prepared = prepare(buffer, config, now_ms, partition)
     if isinstance(prepared, NeedsThread):
         buffer = prepared.buffer
@@ -169,9 +178,10 @@ def prepare_fully(
 
 
 def malformed(buffer: Buffer) -> BatchRefusal | None:
-    """Why these bytes are not one whole batch of magic 2 (ByteBufferLogInputStream, ProduceRequest.validateRecords); None if they are.
+    """Why these bytes are not one whole batch of magic 2; None if they are.
 
-    What is behind the batch may be the beginning of another, not a whole one. The rules for size and magic are those of any batch.
+    Source: ByteBufferLogInputStream, ProduceRequest.validateRecords. Another batch may begin behind
+    it, but not be whole. The rules for size and magic apply to both.
     """
     size = _batch_size(buffer, 0)
     if size is None:
@@ -190,7 +200,7 @@ def malformed(buffer: Buffer) -> BatchRefusal | None:
 
 
 def _batch_size(buffer: Buffer, position: int) -> int | BatchRefusal | None:
-    """Bytes of the whole batch at `position`, None if there is none."""
+    """Size of the whole batch at `position`, None if there is none."""
     rest = len(buffer) - position
     if rest < LENGTH_OVERHEAD:
         return None
@@ -222,7 +232,7 @@ def _corrupt(why: str) -> BatchRefusal:
 def _not_to_be_appended(
     buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig
 ) -> BatchRefusal:
-    """What is wrong with a batch as a whole (`UnifiedLog.analyzeAndValidateRecords`)."""
+    """The error of a batch as a whole (`UnifiedLog.analyzeAndValidateRecords`)."""
     if header.base_offset:
         return _invalid(f"The base offset of a produced batch is 0, not {header.base_offset}.")
     if header.size > config.max_message_bytes:
@@ -232,12 +242,13 @@ def _not_to_be_appended(
 
 
 def _not_allowed(header: BatchHeader) -> BatchRefusal:
-    """What it is that no client may claim about its batch (`LogValidator.validateBatch`)."""
+    """The error in the header of a client's batch (`LogValidator.validateBatch`)."""
     if header.record_count <= 0:
         return _invalid(f"Record count {header.record_count} is not positive.")
     if header.last_offset_delta + 1 != header.record_count:
         return _invalid(
-            f"Last offset delta {header.last_offset_delta} does not fit {header.record_count} records."
+            f"Last offset delta {header.last_offset_delta} does not fit {header.record_count} "
+            "records."
         )
     if header.is_control:
         return _invalid("Clients are not allowed to write control records.")
@@ -253,8 +264,8 @@ def _recompresses(codec: int, config: LogConfig) -> bool:
     return config.compression_type is not None and codec != config.compression_type
 
 
-def _looks_inside(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Whether a rule is about the batch's records, and its header does not say that they obey it."""
+def _needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether a rule concerns the records and the header does not show that they obey it."""
     earliest, latest = _timestamp_window(config, now_ms)
     return (
         config.validates_records
@@ -267,9 +278,10 @@ def _looks_inside(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
 
 
 def _lacks_newest_time(header: BatchHeader, config: LogConfig) -> bool:
-    """Whether the header's newest time, which LogValidator finds out itself, is needed and older than its first record's.
+    """Whether the header's largest timestamp is needed but is smaller than its first record's.
 
-    Clients leave it out, and brokers live by it: offsets by time, retention and the expiry of producers (Sarama's PR 3108).
+    Some clients leave it out (Sarama's PR 3108), so LogValidator computes it: look-ups by time,
+    retention and the expiry of producers need it.
     """
     is_needed = config.message_timestamp_type is TimestampType.CREATE_TIME
     return is_needed and header.max_timestamp < header.base_timestamp
@@ -282,9 +294,9 @@ def _prepare_carefully(
     now_ms: int,
     partition: TopicPartition,
 ) -> Prepared | BatchRefusal:
-    """Where the topic wants more than a sound batch: looks at records, recompresses, sets timestamps."""
+    """If the topic asks for more than a sound batch: check records, recompress, set timestamps."""
     newest = header.max_timestamp
-    if _looks_inside(header, config, now_ms):
+    if _needs_records(header, config, now_ms):
         found = _Inspection(header, config, now_ms, partition).newest_of(buffer)
         if isinstance(found, BatchRefusal):
             return found
@@ -307,7 +319,7 @@ def _prepare_carefully(
 
 
 class _Inspection:
-    """The rules about records, one by one (`LogValidator.validateRecord`), in Kafka's words."""
+    """Checks the records (`LogValidator.validateRecord`), with Kafka's error messages."""
 
     def __init__(
         self, header: BatchHeader, config: LogConfig, now_ms: int, partition: TopicPartition
@@ -340,16 +352,17 @@ class _Inspection:
             return BatchRefusal(ErrorCode.MESSAGE_TOO_LARGE, str(error))
         except RecordsError as error:
             return _invalid(str(error))
-        return self._rejected() if self._errors else newest
+        return self._refusal() if self._errors else newest
 
     def _check(self, index: int, record: Record) -> None:
         header = self._header
-        if record.offset != index:  # within the batch; readers would miss this record, or others
-            self._note(index, f"It has offset {record.offset} in its batch, not {index}")
+        if record.offset != index:  # readers would miss this record, or others
+            self._add_error(index, f"It has offset {record.offset} in its batch, not {index}")
         elif self._config.compacts and record.key is None:
-            self._note(
+            self._add_error(
                 index,
-                f"Compacted topic cannot accept message without key in topic partition {self._partition}",
+                "Compacted topic cannot accept message without key in topic partition "
+                f"{self._partition}",
             )
         elif (
             self._config.message_timestamp_type is TimestampType.CREATE_TIME
@@ -357,28 +370,30 @@ class _Inspection:
         ):
             if not self._earliest <= record.timestamp <= self._latest:
                 self._has_bad_time = True
-                self._note(
+                self._add_error(
                     index,
-                    f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+                    f"Timestamp {record.timestamp} of message with offset {record.offset} is out "
+                    "of range. "
                     f"The timestamp should be within [{self._earliest}, {self._latest}]",
                 )
         elif header.attributes & LOG_APPEND_TIME_BIT:
             self._has_bad_time = True
             kind = "DefaultRecord" if header.codec_bits == Codec.NONE else "PartialDefaultRecord"
-            self._note(
+            self._add_error(
                 index,
-                f"Invalid timestamp type in message {kind}(offset={record.offset}, timestamp={record.timestamp}, "
+                f"Invalid timestamp type in message {kind}(offset={record.offset}, "
+                f"timestamp={record.timestamp}, "
                 f"key={len(record.key or b'')} bytes, value={len(record.value or b'')} bytes). "
                 "Producer should not set timestamp type to LogAppendTime.",
             )
 
-    def _note(self, index: int, message: str) -> None:
+    def _add_error(self, index: int, message: str) -> None:
         self._count += 1
         if len(self._errors) < RECORD_ERRORS_MAX:
             self._errors.append(RecordError(index, message))
 
-    def _rejected(self) -> BatchRefusal:
-        """`LogValidator.processRecordErrors`: a bad time outweighs the rest."""
+    def _refusal(self) -> BatchRefusal:
+        """As `LogValidator.processRecordErrors`: a bad timestamp outweighs other errors."""
         if self._has_bad_time:
             error = ErrorCode.INVALID_TIMESTAMP
             message = "One or more records have been rejected due to invalid timestamp"
@@ -389,14 +404,15 @@ class _Inspection:
                 for each in self._errors[:RECORD_ERRORS_SHOWN]
             )
             message = (
-                f"One or more records have been rejected due to {self._count} record errors in total, "
+                f"One or more records have been rejected due to {self._count} record errors in "
+                "total, "
                 f"and only showing the first three errors at most: [{first}]"
             )
         return BatchRefusal(error, message, tuple(self._errors))
 
 
 def _timestamp_window(config: LogConfig, now_ms: int) -> tuple[int, int]:
-    """Allowed timestamps, both inclusive; the topic's own time needs no window."""
+    """Allowed timestamps, both inclusive; with the broker's time there is no limit."""
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         return 0, LONG_MAX
     return (
@@ -408,7 +424,7 @@ def _timestamp_window(config: LogConfig, now_ms: int) -> tuple[int, int]:
 def _recompress(
     buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig
 ) -> bytearray | BatchRefusal:
-    """The batch with its records in the topic's codec. The records themselves are the same bytes."""
+    """The batch with its records in the topic's codec; the decompressed bytes are the same."""
     assert config.compression_type is not None
     codec = Codec(header.codec_bits)
     try:

@@ -1,1 +1,4 @@
-"""Sockets: listeners, connections, frames, sending, turns, limits of connections. Knows no log."""
+"""Sockets: listeners, connections, frames, sending, turns, connection limits.
+
+Imports nothing of logs.
+"""

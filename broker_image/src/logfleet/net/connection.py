@@ -1,15 +1,16 @@
-"""One client connection: bytes in, request frames to the service, answers out in order.
+"""One client connection: bytes in, request frames to the service, responses out in order.
 
-Kafka answers the requests of one connection strictly in the order they came and works on one of them
-at a time (SocketServer mutes a channel while its request is in progress). The same holds here, and it
-is also what bounds the memory of a connection: while a request is in progress, its answer is still
-being sent, or the peer does not read what was sent, no further request is read. Small answers to requests
-that came together go out together.
+Kafka answers the requests of one connection strictly in their order and handles one of them at a
+time (SocketServer mutes a channel while its request is in progress). The same holds here, and it
+bounds the memory of a connection: no further request is read while a request is in progress, its
+response is still being sent, or the peer does not read what was sent. Small responses to requests
+that arrived together are sent together.
 
-How bytes come in. Large frames (produce) are received by the kernel straight into a buffer of the
-frame's own size; four bytes more are offered, so that a pipelining producer's next length arrives with
-the same system call. Small frames are cut out of one scratch buffer that all connections share: a
-loop asks for a buffer, fills it and reports it in one step, so an idle connection owns no buffer.
+Receiving: large frames (produce) are received by the kernel straight into a buffer of the frame's
+own size; four bytes more are offered, so that a pipelining producer's next length arrives with the
+same system call. Small frames are copied out of one scratch buffer that all connections share: a
+loop asks for a buffer, fills it and reports that in one step, so an idle connection needs no
+buffer.
 """
 
 import asyncio
@@ -25,27 +26,28 @@ import structlog
 from logfleet.io.clock import boot_s
 from logfleet.net.file_sender import FileSender, Part, read_inline
 from logfleet.net.frame_buffers import FrameBuffers
+from logfleet.net.other_protocols import refused_size
 from logfleet.net.peer import PARKED, Parked, Peer
-from logfleet.net.strangers import refused_size
 from logfleet.net.turns import Turns
 from logfleet.telemetry.histogram import Histogram
 
 log = structlog.get_logger(__name__)
 
 SIZE_BYTES = 4
-# Frames up to this size are copied out of the scratch buffer; larger ones get a buffer of their own.
+# Frames up to this size are copied out of the scratch buffer; larger ones get their own buffer.
 SMALL_FRAME_BYTES_MAX = 16 * 1024
 SCRATCH_BYTES = 64 * 1024
-# A frame's buffer is at first no larger than this, or than twice what the connection has sent before
-# in one frame, and grows with what really arrives: four bytes from a stranger must not make the broker
-# allocate socket.request.max.bytes.
+# At first a frame's buffer has at most this size, or twice that of the connection's largest frame
+# so far, and grows with the bytes that really arrive: four bytes from an unknown client must not
+# make the broker allocate socket.request.max.bytes.
 FIRST_ALLOCATION_BYTES_MAX = 128 * 1024
-# Unsent bytes of ordinary answers at which a connection stops taking requests.
+# Unsent bytes of responses without file slices at which a connection takes no more requests.
 UNSENT_BYTES_MAX = 64 * 1024
-# Answers up to this size wait for those to the requests that came with theirs (turns.REQUESTS_PER_STEP_MAX).
-SMALL_ANSWER_BYTES_MAX = 4 * 1024
+# Responses up to this size wait for those of the requests that arrived together with theirs
+# (turns.REQUESTS_PER_STEP_MAX).
+SMALL_RESPONSE_BYTES_MAX = 4 * 1024
 
-# Why a connection takes no further request for now, as bits: its peer does not read, or has gone too fast.
+# Bits that say why a connection takes no request for now: its peer does not read, or is throttled.
 WRITE_PAUSED = 1
 THROTTLED = 2
 
@@ -61,16 +63,17 @@ REASONS = (BY_PEER, IDLE, INVALID, EVICTED, CONNECTS_TOO_OFTEN, STOPPED)
 _SIZE = struct.Struct(">i")
 _PRODUCE_KEY = b"\0\0"
 
-# What a service gives for a frame: the encoded answer with its length, whole or in parts of which some
-# are slices of files; None if the request gets no answer; an awaitable of one of these; or PARKED if it
-# answers by `Peer.answer` later.
-Answer: TypeAlias = bytes | list[Part] | None
+# A service's result for a frame: the encoded response with its length, whole or in parts, some of
+# which may be slices of files; None if the request gets no response; an awaitable of one of these;
+# or PARKED if the service calls `Peer.answer` later.
+Encoded: TypeAlias = bytes | list[Part] | None
 
 
 class CloseConnection(Exception):
-    """Raised by a service: close the connection without an answer. The text says why.
+    """Raised by a service: close the connection without a response. The text says why.
 
-    unsent: the answer, where there is one and the client wants none (Produce with acks=0): its errors are counted.
+    unsent: the response, if there is one that the client does not want (Produce with acks=0): its
+    errors are counted.
     """
 
     def __init__(self, reason: str, unsent: msgspec.Struct | None = None) -> None:
@@ -79,22 +82,23 @@ class CloseConnection(Exception):
 
 
 class Service(Protocol):
-    """What stands behind the connections of a listener (`logfleet.node.dispatch`)."""
+    """Handles the requests of a listener's connections (`logfleet.node.dispatch`)."""
 
-    def __call__(self, peer: Peer, frame: memoryview, /) -> Answer | Awaitable[Answer] | Parked:
-        """Answer one request; raises `CloseConnection`, also from what it returns to be awaited.
+    def __call__(self, peer: Peer, frame: memoryview, /) -> Encoded | Awaitable[Encoded] | Parked:
+        """Answer one request.
 
-        A Produce request's bytes are valid until the call returns or, if it does not answer at
-        once, until it does: their buffer is used again. All others' stay as they are.
+        Raises `CloseConnection`; an awaitable that it returns may raise it, too. A Produce
+        request's bytes are valid until the call returns or, if the response comes later, until
+        then: their buffer is used again. Those of other requests stay unchanged.
         """
 
 
 class Owner(Protocol):
-    """What a connection needs from the listener that accepted it.
+    """What a connection needs of the listener that accepted it.
 
-    now: the loop's time, a second old at most: idleness needs no more.
-    request_bytes_max: Kafka's socket.request.max.bytes; a larger or negative length closes.
-    send_time: of answers from files.
+    now: the loop's time, up to a second old, which is enough for idleness. request_bytes_max:
+    Kafka's socket.request.max.bytes; a larger or negative length closes the connection. send_time:
+    of responses with file slices.
     """
 
     name: str
@@ -106,7 +110,7 @@ class Owner(Protocol):
     send_time: Histogram
 
     def opened(self, connection: "Connection") -> int:
-        """For how many ms to keep the connection, unread, before it is closed; 0 to serve it."""
+        """Milliseconds to keep the connection, unread, before it is closed; 0 to serve it."""
         ...
 
     def closed(self, connection: "Connection") -> None: ...
@@ -120,9 +124,10 @@ _frame_buffers = FrameBuffers()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one accepted socket. Made by a listener, which also closes it when it is idle.
+    """The protocol of one accepted socket.
 
-    host, port: the peer's as it was accepted; a socket that its peer has reset since no longer tells them.
+    Created by a listener, which also closes it when it is idle. host, port: the peer's, taken when
+    it was accepted: after a reset the socket no longer has them.
     """
 
     def __init__(self, owner: Owner, host: str, port: int) -> None:
@@ -132,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender: FileSender | None = None
         self.peer = Peer(owner.name, host, port)
         self.last_active = owner.now
-        self._head = b""  # received and not part of a frame yet; whatever came while busy
+        self._head = b""  # received bytes that are not in a frame yet, or came during a request
         self._frame: bytearray | None = (
             None  # the frame being received, if not in the scratch buffer
         )
@@ -140,15 +145,15 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._largest = 0
         self._expects_large = False
-        self._in_progress = False  # a request is being answered
+        self._in_progress = False  # a request is being handled, or its response sent
         self._gave_way_at = 0.0
         self._sending_since = 0.0
         self.end_reason = BY_PEER
         self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
         self._release: asyncio.TimerHandle | None = None  # ends the throttling
-        self._unsent: list[Part] | None = None  # an answer waiting for the transport to be empty
-        self._answers: list[bytes] = []  # to the requests served in this step, but for the last
-        self._unsent_before = 0  # bytes, when last looked at
+        self._unsent: list[Part] | None = None  # a response that waits until the transport is empty
+        self._responses: list[bytes] = []  # to the requests handled in this step, except the last
+        self._unsent_before = 0  # bytes at the last check for activity
         self._read_paused = False
         self.finishing = False  # close as soon as nothing is in progress
         self._lost = False
@@ -161,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer.link = self
         refused_ms = self._owner.opened(self)
         if refused_ms:
-            self.finishing = True  # as soon as it may go on
+            self.finishing = True  # closes when the throttling ends
             self.end_reason = CONNECTS_TOO_OFTEN
             self.throttle(refused_ms)
             self._pause_reading()
@@ -181,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
             self.peer.on_leave()
 
     def finish(self, reason: str = STOPPED) -> None:
-        """Answer the request in progress, if any, then close. reason: one of the REASONS."""
+        """Answer the request in progress, if any, then close. reason: one of REASONS."""
         if not self.finishing:
             self.end_reason = reason
         self.finishing = True
@@ -191,13 +196,16 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
 
     def _close(self) -> None:
-        """Close once what was answered is sent."""
-        if self._answers:
-            self._send_answers()
+        """Close after everything that was answered is sent."""
+        if self._responses:
+            self._send_responses()
         self._transport.close()
 
-    def note_activity(self) -> None:
-        """To be called several times per idle limit: a peer that takes its answer, however slowly, is not idle."""
+    def check_activity(self) -> None:
+        """Count a peer that receives its response, however slowly, as not idle.
+
+        Called several times per idle limit.
+        """
         unsent = self._transport.get_write_buffer_size()
         if self._sender is not None:
             unsent += self._sender.unsent_bytes
@@ -206,11 +214,14 @@ class Connection(asyncio.BufferedProtocol):
             self.last_active = self._owner.now
 
     def abort(self) -> None:
-        """Close now; what was not sent is lost."""
+        """Close now; unsent data is lost."""
         self._transport.abort()
 
     def refuse(self, reason: str) -> None:
-        """Close it as its peer, or this broker, may not go on; what is in progress gets no answer."""
+        """Close because the peer, or this broker, must not go on.
+
+        A request in progress gets no response.
+        """
         log.info("connection_refused", peer=f"{self.peer.host}:{self.peer.port}", reason=reason)
         self.end_reason = INVALID
         self.finishing = True
@@ -232,8 +243,8 @@ class Connection(asyncio.BufferedProtocol):
         if head:
             _scratch[: len(head)] = head
             return _scratch_view[len(head) :]
-        # After a large frame the next one is likely large too: read its length alone, so that the rest
-        # goes where it belongs without a copy.
+        # After a large frame the next one is probably large, too: read only its length, so that the
+        # rest is received into its own buffer without a copy.
         return _scratch_head if self._expects_large else _scratch_view
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -249,11 +260,11 @@ class Connection(asyncio.BufferedProtocol):
             received = len(self._head) + nbytes
             self._head = b""
             self._cut(_scratch_view[:received])
-            if self._answers:
-                self._send_answers()
+            if self._responses:
+                self._send_responses()
 
     def eof_received(self) -> bool:
-        # A peer may close its sending side and still read: it gets the answer in progress.
+        # A peer may close its sending side and still read: it gets the response in progress.
         if not self._in_progress:
             return False  # the transport closes itself
         self.finish(BY_PEER)
@@ -277,10 +288,10 @@ class Connection(asyncio.BufferedProtocol):
                 if start < end or size > SMALL_FRAME_BYTES_MAX:
                     self._begin_frame(size, data[start:end])
                     return
-                break  # only the length is there: the scratch buffer will do
+                break  # only the length has arrived: the scratch buffer will do
             position = start + size
             self._expects_large = False
-            # a copy of its own, writable as the large ones: a batch is completed in place
+            # a separate, writable copy, as for large frames: batches are changed in place
             self._serve(memoryview(bytearray(data[start:position])), has_next=position < end)
             if self.finishing:
                 return
@@ -313,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
             self._cut_head()
 
     def _give_way(self, rest: memoryview) -> None:
-        """Others have their turn before this connection goes on with `rest`."""
+        """Let other connections have their turn before this one continues with `rest`."""
         self._head = bytes(rest)
         self._in_progress = True
         self._gave_way_at = boot_s()
@@ -331,8 +342,8 @@ class Connection(asyncio.BufferedProtocol):
     def _cut_head(self) -> None:
         data, self._head = self._head, b""
         self._cut(memoryview(data))
-        if self._answers:
-            self._send_answers()
+        if self._responses:
+            self._send_responses()
 
     def _pause_reading(self) -> None:
         if not self._read_paused:
@@ -342,30 +353,33 @@ class Connection(asyncio.BufferedProtocol):
     # --- answering
 
     def _serve(self, frame: memoryview, *, has_next: bool) -> None:
-        """has_next: more came with it. What is left in `_answers` the caller sends once all is served."""
+        """Serve one frame. has_next: more requests arrived with it.
+
+        The caller sends what is left in `_responses` at the end.
+        """
         try:
             answer = self._service(self.peer, frame)
         except CloseConnection as reason:
             self.refuse(str(reason))
             return
         if type(answer) is bytes:
-            if len(answer) > SMALL_ANSWER_BYTES_MAX or not (has_next or self._answers):
-                if self._answers:
-                    self._send_answers()
+            if len(answer) > SMALL_RESPONSE_BYTES_MAX or not (has_next or self._responses):
+                if self._responses:
+                    self._send_responses()
                 self._transport.write(answer)
             else:
-                self._answers.append(answer)
+                self._responses.append(answer)
         elif answer is PARKED:
             self._in_progress = True
         elif isinstance(answer, list):
-            if self._answers:
-                self._send_answers()
+            if self._responses:
+                self._send_responses()
             self._send_parts(answer)
         elif answer is not None:
             self._in_progress = True
-            self._owner.supervise(self._serve_later(cast("Awaitable[Answer]", answer)))
+            self._owner.supervise(self._serve_later(cast("Awaitable[Encoded]", answer)))
 
-    async def _serve_later(self, work: Awaitable[Answer]) -> None:
+    async def _serve_later(self, work: Awaitable[Encoded]) -> None:
         try:
             answer = await work
         except CloseConnection as reason:
@@ -373,8 +387,11 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.peer.answer(answer)
 
-    def answer(self, answer: Answer) -> None:
-        """Send the answer of the request in progress and serve the next one. The connection is not lost."""
+    def answer(self, answer: Encoded) -> None:
+        """Send the response of the request in progress and serve the next one.
+
+        The connection must not be lost.
+        """
         self._in_progress = False
         if type(answer) is bytes:
             self._transport.write(answer)
@@ -382,10 +399,10 @@ class Connection(asyncio.BufferedProtocol):
             self._send_parts(answer)
         self._next()
 
-    def _send_answers(self) -> None:
-        """Send what waited for the answers to other requests."""
-        answers, self._answers = self._answers, []
-        self._transport.write(b"".join(answers))
+    def _send_responses(self) -> None:
+        """Send the small responses that waited to be sent together."""
+        responses, self._responses = self._responses, []
+        self._transport.write(b"".join(responses))
 
     def _send_parts(self, parts: list[Part]) -> None:
         pieces = read_inline(parts)
@@ -394,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._in_progress = True
         if self._transport.get_write_buffer_size():
-            # Earlier answers go first: resume_writing is called once nothing is left of them.
+            # Earlier responses go first: resume_writing is called once all of them are sent.
             self._unsent = parts
             self._transport.set_write_buffer_limits(high=0)
         else:
@@ -409,7 +426,7 @@ class Connection(asyncio.BufferedProtocol):
                     on_done=self._files_sent,
                     on_error=self._files_failed,
                 )
-            except OSError as error:  # no descriptor for it: the client comes again
+            except OSError as error:  # no file descriptor for it: the client reconnects
                 log.warning("answer_not_sent", peer=self.peer.host, error=str(error))
                 self._transport.abort()
                 return
@@ -430,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def throttle(self, throttle_ms: int) -> None:
-        """Take no request for so long, from now on."""
+        """Take no request from the peer for `throttle_ms` from now on."""
         if self._lost:
             return
         self._held |= THROTTLED
@@ -456,10 +473,10 @@ class Connection(asyncio.BufferedProtocol):
         self._next()
 
     def _next(self) -> None:
-        """Go on with what came while a request was in progress."""
+        """Continue with what arrived while a request was in progress."""
         if self._in_progress or self._lost:
             return
-        if self.finishing:  # what holds back requests does not hold back the end
+        if self.finishing:  # WRITE_PAUSED and THROTTLED do not delay the end
             self._transport.close()
             return
         if self._held:

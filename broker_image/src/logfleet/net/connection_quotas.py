@@ -1,8 +1,9 @@
-"""Who may connect: the limits on a broker's connections, counted over all its listeners (Kafka: ConnectionQuotas).
+"""Limits on a broker's connections, counted over all its listeners (Kafka: ConnectionQuotas).
 
-What a limit does is Kafka's: an address that has too many is refused, whoever else comes has to wait until there is room, or
-until the rate of new connections allows it. The listener between brokers, where it is not the only one, waits for its own limits
-alone; what it admits beyond max.connections is made up for by closing the least recently used connections of the others.
+The effects are Kafka's: an address with too many connections is refused; other clients wait until
+there is room, or until the rate of new connections allows one more. The inter-broker listener,
+unless it is the only one, is only subject to its own limits; for connections that it admits beyond
+max.connections, the least recently used ones of the other listeners are closed.
 """
 
 import asyncio
@@ -19,10 +20,11 @@ _ALL = None
 
 
 class ConnectionQuotas:
-    """now_ms: a clock that never goes back. protected: name of the listener between brokers, None if it is the only one.
+    """now_ms: a monotonic clock.
 
-    possible_max: connections that there are file descriptors for. make_room: called with a number of connections to close where more
-    are open than allowed; never those of `protected`.
+    protected: name of the inter-broker listener, None if it is the only one. possible_max:
+    connections that there are file descriptors for. make_room: called with a number of connections
+    to close if more are open than allowed; never those of `protected`.
     """
 
     def __init__(
@@ -48,17 +50,17 @@ class ConnectionQuotas:
 
     @property
     def total(self) -> int:
-        """Connections open, those that are about to be closed included."""
+        """Open connections, including those that are about to be closed."""
         return self._by_listener.total()
 
     def update(self, limits: ConnectionLimits) -> None:
-        """New limits hold from now on, also for those who wait and for what is open."""
+        """Apply new limits at once, also to waiting and open connections."""
         self._limits = limits
         self._wake()
         self._close_excess()
 
     async def until_admitted(self, listener: str) -> None:
-        """Return when one more connection may come in by that listener; it counts for the rate from the call on."""
+        """Return when that listener may admit one more connection; the call counts for the rate."""
         end_ms = self._now_ms() + self._record(listener)
         while True:
             wait_ms = end_ms - self._now_ms()
@@ -73,14 +75,20 @@ class ConnectionQuotas:
                 continue
 
     def is_possible(self, listener: str) -> bool:
-        """Whether there are descriptors for one more connection; between brokers there are, others make room for it."""
+        """Whether there is a descriptor for one more connection.
+
+        Between brokers there always is: others make room.
+        """
         return listener == self._protected or self.total < self._possible_max
 
     def enter(self, listener: str, address: str) -> int | None:
-        """Count a connection in; None, or the limit of its address if that has as many already: then nothing is counted."""
+        """Count a new connection.
+
+        Returns None, or the limit of its address if that is reached: then nothing is counted.
+        """
         limit = self._limits.by_address.get(address, self._limits.max_connections_per_ip)
         if self._by_address[address] >= limit:
-            self._forget(address)
+            self._drop_if_zero(address)
             return limit
         self._by_address[address] += 1
         self._by_listener[listener] += 1
@@ -88,13 +96,13 @@ class ConnectionQuotas:
         return None
 
     def leave(self, listener: str, address: str) -> None:
-        """Count a connection out that `enter` counted in."""
+        """Remove a connection that `enter` counted."""
         self._by_address[address] -= 1
-        self._forget(address)
+        self._drop_if_zero(address)
         self._by_listener[listener] -= 1
         self._wake()
 
-    def _forget(self, address: str) -> None:
+    def _drop_if_zero(self, address: str) -> None:
         if self._by_address[address] == 0:
             del self._by_address[address]
 
@@ -113,7 +121,10 @@ class ConnectionQuotas:
             self._make_room(excess)
 
     def _record(self, listener: str) -> int:
-        """For how long the rates ask a new connection to wait, in ms; connections of `protected` are not the broker's."""
+        """How long the rates delay a new connection, in ms.
+
+        Those of `protected` do not count for the broker's rate.
+        """
         own = self._throttle_ms(
             listener, self._limits.listeners[listener].max_connection_creation_rate
         )

@@ -1,9 +1,9 @@
-"""Sends answers that hold slices of files, by sendfile, so that records never pass through Python.
+"""Sends responses with slices of files by sendfile: records never pass through Python.
 
-`loop.sendfile` does not exist on uvloop, and a transport's own descriptor may not be watched by the
-loop twice; so a connection that fetches gets a duplicate of its descriptor, written to directly while
-the transport has nothing of its own to send. Pages that are not in memory are read ahead by a thread:
-sendfile of a cold page would stop the loop for as long as the disk takes.
+uvloop has no `loop.sendfile`, and the loop must not watch a transport's own descriptor twice; so a
+connection that fetches gets a duplicate of its descriptor, which is written to directly while the
+transport has nothing to send. Pages that are not in memory are read ahead by a thread: sendfile of
+a cold page would stop the loop for as long as the disk takes.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Protocol, TypeAlias
 
-# One sendfile call moves at most this much, and one turn on the loop takes at most so many steps: a
-# fast reader of a large answer must not keep the loop for itself.
+# One sendfile call moves at most this much, and one turn on the loop takes at most this many steps:
+# a fast reader of a large response must not keep the loop for itself.
 CHUNK_BYTES = 1024 * 1024
 STEPS_PER_TURN = 8
-# Answers whose slices are together no longer than this are read into memory and sent by one call: cheaper
-# than a sendfile between two sends (64 KiB: 55 against 72 us of processor time; from about 150 KiB on it
-# is the other way round).
+# Responses whose slices are together no longer than this are read into memory and sent by one call:
+# cheaper than a sendfile between two sends (64 KiB: 55 against 72 us of processor time; from about
+# 150 KiB on it is the other way round).
 INLINE_BYTES_MAX = 96 * 1024
 # Pages are probed at this distance; the kernel reads ahead in larger steps than this.
 PROBE_STRIDE_BYTES = 256 * 1024
@@ -31,7 +31,7 @@ _probe_byte = bytearray(1)
 
 
 class FileSlice(Protocol):
-    """A range of an open file; whoever holds the slice keeps the file open.
+    """A range of an open file, which stays open while the slice exists.
 
     position: where the range begins, in bytes; its length is `len(slice)`, never 0.
     """
@@ -49,7 +49,7 @@ _BUFFERS = (bytes, bytearray, memoryview)
 
 
 def read_inline(parts: Sequence[Part]) -> list[Buffer] | None:
-    """The answer with its slices read, if they are short and in memory, else None."""
+    """The response with its slices read, if they are short and in memory, else None."""
     total = 0
     for part in parts:
         if not isinstance(part, _BUFFERS):
@@ -63,13 +63,16 @@ def read_inline(parts: Sequence[Part]) -> list[Buffer] | None:
             continue
         data = bytearray(len(part))
         if _read_now(part.fd, data, part.position) != len(data):
-            return None  # cold in part, or shorter than it should be: the sender deals with both
+            return None  # partly cold, or shorter than expected: the sender handles both
         pieces.append(data)
     return pieces
 
 
 def _read_now(fd: int, data: bytearray, position: int) -> int:
-    """Bytes read without waiting for the disk, 0 if none. A file system that cannot tell counts as being in memory."""
+    """Number of bytes read without waiting for the disk.
+
+    File systems that cannot tell count as being in memory.
+    """
     try:
         return os.preadv(fd, [data], position, _NOWAIT)
     except OSError as error:
@@ -79,7 +82,7 @@ def _read_now(fd: int, data: bytearray, position: int) -> int:
 def first_cold_byte(fd: int, start: int, end: int) -> int | None:
     """Position of a probed byte in [start, end) that is not in memory; None if all probed ones are.
 
-    A file system that cannot tell counts as being in memory.
+    File systems that cannot tell count as being in memory.
     """
     position: int
     for position in (*range(start, end, PROBE_STRIDE_BYTES), end - 1):
@@ -95,7 +98,7 @@ def first_cold_byte(fd: int, start: int, end: int) -> int | None:
 
 
 def read_ahead(fd: int, start: int, end: int) -> None:
-    """Bring [start, end) into memory; blocks, so it runs in a thread."""
+    """Read [start, end) into memory; blocks, so it runs in a thread."""
     buffer = bytearray(min(end - start, PROBE_STRIDE_BYTES))
     while start < end:
         read = os.preadv(fd, [buffer], start)
@@ -105,12 +108,12 @@ def read_ahead(fd: int, start: int, end: int) -> None:
 
 
 class FileSender:
-    """Sends one answer at a time on a duplicate of a connection's socket.
+    """Sends one response at a time on a duplicate of a connection's socket.
 
     disk: where read-ahead runs.
-    on_done: called when an answer is sent that could not be sent at once.
+    on_done: called when a response is sent that could not be sent at once.
     on_error: called with the error when the peer is gone or a file cannot be read.
-    Making one raises OSError if there is no descriptor for the duplicate.
+    The constructor raises OSError if there is no descriptor for the duplicate.
     """
 
     def __init__(
@@ -135,22 +138,23 @@ class FileSender:
         self._closed = False
 
     def send(self, parts: Sequence[Part]) -> bool:
-        """Send all parts in order. True if that is done; else on_done or on_error is called later.
+        """Send all parts in order.
 
-        The transport must have nothing unsent, and nothing may be written to it until this is done.
+        True if that is done; otherwise on_done or on_error is called later. The transport must have
+        nothing unsent, and nothing may be written to it until this is done.
         """
-        assert not self._parts, "one answer at a time"
+        assert not self._parts, "one response at a time"
         self._parts = list(parts)
         self._index = self._sent = self._warm_until = 0
         return self._advance()
 
     @property
     def unsent_bytes(self) -> int:
-        """Of the answer that is being sent."""
+        """Bytes of the present response that are not sent yet."""
         return sum(map(len, self._parts[self._index :])) - self._sent
 
     def close(self) -> None:
-        """Forget what is unsent and give the descriptor back."""
+        """Drop unsent parts and close the descriptor."""
         if not self._closed:
             self._closed = True
             self._watch(on=False)
@@ -159,7 +163,7 @@ class FileSender:
                 self._parts = []
 
     def _advance(self) -> bool:
-        """Send what the socket takes now; True when all is sent."""
+        """Send what the socket accepts now; True when everything is sent."""
         try:
             for _ in range(STEPS_PER_TURN):
                 if self._index == len(self._parts):
@@ -182,7 +186,7 @@ class FileSender:
         return False
 
     def _send_buffers(self) -> None:
-        """Send the buffers up to the next slice; the kernel holds them back for what follows."""
+        """Send the buffers up to the next slice; the kernel delays them to add what follows."""
         end = self._index
         run: list[Buffer] = []
         while end < len(self._parts):
@@ -214,7 +218,7 @@ class FileSender:
             self._warm_until = end - part.position
         sent = os.sendfile(self._socket.fileno(), part.fd, start, self._warm_until - self._sent)
         if sent == 0:
-            raise OSError(errno.EIO, "a segment is shorter than what was to be sent from it")
+            raise OSError(errno.EIO, "the segment is shorter than the range to be sent")
         self._sent += sent
         if self._sent == len(part):
             self._index += 1
@@ -237,8 +241,8 @@ class FileSender:
             self._parts = []
             self._on_error(error)
             return
-        # Not probed again: a page that was pushed out meanwhile costs one disk read on the loop,
-        # probing without end would cost the peer its answer.
+        # Not probed again: a page that was evicted meanwhile costs one disk read on the loop;
+        # endless probing would cost the peer its response.
         self._warm_until = warm_until
         self._resume()
 

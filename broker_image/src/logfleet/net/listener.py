@@ -1,4 +1,4 @@
-"""One listener: admits connections as the limits allow, closes idle ones, ends them all when the broker stops."""
+"""One listener: admits connections within the limits, and closes them when idle or at the end."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import structlog
 from logfleet.control.connection_limits import connection_limits
 from logfleet.control.quotas import address_of
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.io.logging import Seldom
+from logfleet.io.logging import LogLimiter
 from logfleet.net.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.sockets import bind_tcp, prepare_accepted
@@ -23,12 +23,13 @@ from logfleet.telemetry.histogram import Histogram
 
 log = structlog.get_logger(__name__)
 
-# Connections that the kernel completes before the broker accepts them, where socket.listen.backlog.size is not set; the
-# kernel may allow fewer.
+# Default of socket.listen.backlog.size: connections that the kernel completes before the broker
+# accepts them; the kernel may allow fewer.
 BACKLOG = 1024
-# Pause after a failure to accept, as for want of file descriptors: trying again at once would only burn the CPU.
+# Pause after a failure to accept, such as a lack of file descriptors: a retry at once would only
+# burn CPU.
 ACCEPT_AGAIN_S = 1.0
-# The sweep for idle connections looks at this many per step of the loop (well below a millisecond).
+# The sweep for idle connections checks this many per step of the loop (well below a millisecond).
 SWEEP_STEP = 1000
 TICK_S = 1.0
 TICK_S_MIN = 0.01
@@ -39,12 +40,13 @@ class Listener:
 
     name: the listener's name, as in Kafka's `listeners`.
     request_bytes_max: socket.request.max.bytes.
-    idle_s_max: connections.max.idle.ms in seconds; a connection on which nothing moved for so long is
-        closed, also when a request is in progress (as Kafka's Selector does). Below 0: never.
+    idle_s_max: connections.max.idle.ms in seconds; a connection without any traffic for this
+        long is closed, even with a request in progress (as Kafka's Selector does). Below 0: never.
     disk: threads that read cold segments ahead.
-    quotas: who may connect; counts the connections of all listeners of a broker. None: anybody.
-    backlog, receive_buffer_bytes, send_buffer_bytes: None leaves them to us and to the system.
-    throttle: for how many ms to keep a new connection from an address before it is closed, 0 to serve it.
+    quotas: connection limits, counted over all listeners of a broker. None: unlimited.
+    backlog, receive_buffer_bytes, send_buffer_bytes: None for BACKLOG and the system's defaults.
+    throttle: milliseconds to keep a new connection from an address before it is closed, 0 to
+        serve it.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Listener:
         self.now = 0.0
         self.quotas = quotas or unlimited(name)
         self.accepted = self.refused = 0
-        self._impossible = Seldom()
+        self._impossible = LogLimiter()
         self.closed_by = dict.fromkeys(REASONS, 0)
         self.send_time = Histogram()
         self.waited_s = 0.0
@@ -81,7 +83,7 @@ class Listener:
         self._backlog = backlog or BACKLOG
         self._receive_buffer_bytes = receive_buffer_bytes
         self._send_buffer_bytes = send_buffer_bytes
-        self._coming: set[Connection] = set()  # counted in, and not opened yet
+        self._entering: set[Connection] = set()  # counted, but not opened yet
         self._work: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
@@ -90,9 +92,9 @@ class Listener:
         self._empty: asyncio.Event = asyncio.Event()
 
     async def bind(self, host: str, port: int) -> int:
-        """Take the port, not serving yet; returns it (a free one for 0). Raises OSError if it is taken.
+        """Bind the port without serving yet; returns it (a free one for 0).
 
-        host "" means all addresses.
+        Raises OSError if it is in use. host "" means all addresses.
         """
         self._sockets = await asyncio.get_running_loop().run_in_executor(
             None, bind_tcp, host, port, self._receive_buffer_bytes
@@ -114,14 +116,15 @@ class Listener:
         self._ticker = loop.create_task(self._tick())
 
     async def stop(self, grace_s: float) -> None:
-        """Accept nothing more, answer what is in progress, close; what is left after grace_s is cut."""
+        """Stop accepting, answer requests in progress, close; after grace_s the rest is aborted."""
         if not self._sockets:
             return
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, *self._admissions, return_exceptions=True)
         for listening in self._sockets:
-            # uvloop lets go of a socket one step later; who comes until then shall be refused, not kept waiting
+            # uvloop closes a socket one step later; until then new clients are to be refused, not
+            # kept waiting
             with contextlib.suppress(OSError):
                 listening.shutdown(socket.SHUT_RDWR)
             listening.close()
@@ -154,7 +157,7 @@ class Listener:
         while True:
             try:
                 accepted, address = await loop.sock_accept(listening)
-            except ConnectionAbortedError:  # gone before it was taken
+            except ConnectionAbortedError:  # closed before it was accepted
                 continue
             except OSError as error:
                 log.warning("accept_failed", listener=self.name, error=str(error))
@@ -167,7 +170,7 @@ class Listener:
                 accepted.close()
                 raise
             self.waited_s += time.monotonic() - began
-            # Not cut off by a stop: a transport that is half made belongs to nobody.
+            # Shielded from `stop`: otherwise nothing would close a half-made transport.
             admission = loop.create_task(self._admit(accepted, address[0], address[1]))
             self._admissions.add(admission)
             admission.add_done_callback(self._admissions.discard)
@@ -177,13 +180,14 @@ class Listener:
         address = _address(host)
         if not self.quotas.is_possible(self.name):
             self.refused += 1
-            if count := self._impossible.happened():
+            if count := self._impossible.count_event():
                 log.warning(
                     "connections_refused",
                     listener=self.name,
                     count=count,
                     open=self.quotas.total,
-                    note="no file descriptors are left for more: raise the limit of open files (LimitNOFILE, ulimit -Hn)",
+                    note="no file descriptors are left: raise the limit of open files "
+                    "(LimitNOFILE, ulimit -Hn)",
                 )
             accepted.close()
             return
@@ -196,7 +200,7 @@ class Listener:
             accepted.close()
             return
         connection = Connection(self, host, port)
-        self._coming.add(connection)
+        self._entering.add(connection)
         try:
             prepare_accepted(accepted, self._send_buffer_bytes)
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
@@ -204,14 +208,14 @@ class Listener:
             accepted.close()
             log.info("connection_lost_early", peer=address, error=str(error))
         finally:
-            if connection in self._coming:
-                self._coming.discard(connection)
+            if connection in self._entering:
+                self._entering.discard(connection)
                 self.quotas.leave(self.name, address)
 
     # --- for connections
 
     def opened(self, connection: Connection) -> int:
-        self._coming.discard(connection)
+        self._entering.discard(connection)
         self.accepted += 1
         self.connections.add(connection)
         return self.throttle(connection.peer.host)
@@ -224,7 +228,7 @@ class Listener:
             self._empty.set()
 
     def supervise(self, work: Awaitable[None]) -> None:
-        """Run what answers a parked request; its failure is a bug and reaches the loop's handler."""
+        """Run the work that answers a request later; a failure is a bug and logged."""
         task = asyncio.ensure_future(work)
         self._work.add(task)
         task.add_done_callback(self._work_done)
@@ -237,7 +241,7 @@ class Listener:
     # --- idle connections
 
     async def _tick(self) -> None:
-        """Keep the coarse clock, and look at every connection a few times per idle limit."""
+        """Keep the coarse clock, and check all connections several times per idle limit."""
         loop = asyncio.get_running_loop()
         next_sweep = self.now
         while True:
@@ -251,36 +255,39 @@ class Listener:
         connections: Iterator[Connection] = iter(list(self.connections))
         while step := list(islice(connections, SWEEP_STEP)):
             for connection in step:
-                connection.note_activity()
+                connection.check_activity()
                 if self.now - connection.last_active <= self.idle_s_max:
                     continue
                 if connection.finishing:
-                    connection.abort()  # closed long ago, and the peer takes nothing of what is left
+                    connection.abort()  # closed before, but the peer does not take the unsent rest
                 else:
                     connection.finish(IDLE)
             await asyncio.sleep(0)
 
 
 def close_least_recently_used(listeners: Iterable[Listener], excess: int) -> None:
-    """Let so many of their connections end, those on which nothing has moved for longest; those that are ending count."""
+    """End this many connections, the least recently active first.
+
+    Those that are already ending count.
+    """
     open_now = [(each, owner) for owner in listeners for each in owner.connections]
     ending = sum(connection.finishing for connection, _ in open_now)
     staying = [(each, owner) for each, owner in open_now if not each.finishing]
     for connection, _ in staying:
-        connection.note_activity()
+        connection.check_activity()
     staying.sort(key=lambda pair: pair[0].last_active)
     for connection, _ in staying[: max(0, excess - ending)]:
         connection.finish(EVICTED)
 
 
 def unlimited(listener: str) -> ConnectionQuotas:
-    """Lets everybody in."""
+    """Quotas without limits."""
     limits = connection_limits(BrokerLayers(), [listener])
     return ConnectionQuotas(limits, lambda: time.monotonic_ns() // 1_000_000)
 
 
 def _address(host: str) -> str:
-    """One text for all ways to write an address; the host as it is where it is none."""
+    """A canonical text of an address; the host unchanged if it is none."""
     return address_of(host) or host
 
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, and what is remembered of it from one request to the next."""
+"""The client at the other end of a connection, and its state from one request to the next."""
 
 from collections.abc import Callable, Hashable
 from enum import Enum
@@ -8,7 +8,7 @@ from logfleet.net.file_sender import Part
 
 
 class Parked(Enum):
-    """What a service returns for a request that it answers later, by `Peer.answer` or `Peer.refuse`."""
+    """A service's result for a request that it answers later, by `Peer.answer` or `Peer.refuse`."""
 
     PARKED = "parked"
 
@@ -17,10 +17,11 @@ PARKED: Final = Parked.PARKED
 
 
 class Repeat(Protocol):
-    """Knows requests by the bytes around what changes from one to the next. api_key, api_version: theirs.
+    """Handles requests of one kind without decoding them. api_key, api_version: theirs.
 
-    Called with a frame it returns the whole answer; or the request as one that waits
-    (`logfleet.node.dispatch.ParkedRequest`); or None if the request must be decoded, and then it
+    It recognises them by the bytes around the fields that change.
+    Called with a frame it returns the whole response; or a request that waits
+    (`logfleet.node.dispatch.ParkedRequest`); or None if the request must be decoded; then it
     has changed nothing.
     """
 
@@ -31,7 +32,7 @@ class Repeat(Protocol):
 
 
 class Link(Protocol):
-    """The connection to a peer. See `Peer` for what each does."""
+    """The connection to a peer. See `Peer` for the methods."""
 
     def answer(self, answer: bytes | list[Part] | None, /) -> None: ...
     def refuse(self, reason: str, /) -> None: ...
@@ -40,20 +41,23 @@ class Link(Protocol):
 
 NO_REPEATS: dict[bytes, Repeat] = {}
 REPEATS_MAX = 32
-"""Remembered per connection: enough for a client that sends its partitions one by one, little enough for thousands of clients."""
+"""Limit of `repeats` per connection: enough for a client that sends its partitions one by one,
+little enough for thousands of clients."""
 
 
 class Peer:
-    """Who is at the other end; handlers get it with each request.
+    """The client at the other end; handlers get it with each request.
 
-    listener: name of the listener that the connection came in by.
-    software: name and version of the client (KIP-511), empty until ApiVersions told them.
+    listener: name of the listener that accepted the connection.
+    software: name and version of the client (KIP-511), empty before ApiVersions.
     on_leave: set by a handler that parks a request, and cleared by it afterwards; called when the
         connection is lost or the broker stops, so that the request is answered at once.
     link: its connection, None once that is lost.
-    queued_since: since when (boot_s) the requests that are being served have waited, as the others had their turn; else 0.
-    repeats: requests that need no decoding, by the bytes of a frame from behind the correlation id to `repeat_end`, which is 0
-        while there are none. repeats_left: how many more may be remembered.
+    queued_since: time (boot_s) since which the requests being served have waited for other
+        connections' turns; else 0.
+    repeats: handlers of requests that need no decoding, by the bytes of a frame between the
+        correlation id and `repeat_end`, which is 0 while there are none. repeats_left: how many
+        more may be added.
     refused: batches that were refused for now, by partition; see `node.handlers.refused_batches`.
     """
 
@@ -85,19 +89,22 @@ class Peer:
         self.refused: dict[Hashable, Any] = {}
 
     def answer(self, answer: bytes | list[Part] | None) -> None:
-        """Send the answer of the request that is parked (None: it gets none) and serve the next one.
+        """Send the response of the parked request (None: it gets none) and serve the next one.
 
-        Costs nothing if the connection was lost meanwhile.
+        Does nothing if the connection was lost meanwhile.
         """
         if self.link is not None:
             self.link.answer(answer)
 
     def refuse(self, reason: str) -> None:
-        """Close the connection; the request that is parked gets no answer."""
+        """Close the connection; the parked request gets no response."""
         if self.link is not None:
             self.link.refuse(reason)
 
     def throttle(self, throttle_ms: int) -> None:
-        """Take no request from the peer for so long; what is being answered is answered (KIP-219)."""
+        """Take no request from the peer for this time; a request in progress is answered.
+
+        Source: KIP-219.
+        """
         if self.link is not None:
             self.link.throttle(throttle_ms)

@@ -1,17 +1,18 @@
-"""Listening sockets: bound now, listening later, with the options that Kafka gives its own."""
+"""Listening sockets: bound first, listening later, with Kafka's socket options."""
 
 import errno
 import socket
 from typing import Final
 
-# An address family that the machine does not have: no reason to refuse the other one.
+# The machine lacks this address family: the other one is enough.
 _NO_SUCH_FAMILY: Final = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 
 
 def bind_tcp(host: str, port: int, receive_buffer_bytes: int | None = None) -> list[socket.socket]:
-    """Bound, not listening, non-blocking sockets; for host "" one per address family, all on one port.
+    """Bound, not yet listening, non-blocking sockets.
 
-    port: 0 for a free one. receive_buffer_bytes: None leaves it to the system. Raises OSError; nothing is left open then.
+    For host "" one per address family, all on one port. port: 0 for a free one.
+    receive_buffer_bytes: None for the system's default. Raises OSError; then nothing is left open.
     """
     infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -49,7 +50,10 @@ def bind_tcp(host: str, port: int, receive_buffer_bytes: int | None = None) -> l
 
 
 def prepare_accepted(accepted: socket.socket, send_buffer_bytes: int | None) -> None:
-    """Small answers leave at once, and a peer that is gone is noticed (Kafka: Acceptor.configureAcceptedSocketChannel)."""
+    """Set options: send small responses at once, notice dead peers.
+
+    Source: Acceptor.configureAcceptedSocketChannel.
+    """
     accepted.setblocking(False)
     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,22 +1,25 @@
-"""Whose pipelined requests are served next: the connections take turns, and all of them together leave room for others.
+"""Decides whose pipelined requests are served next.
 
-A peer may send thousands of requests at once. What of them is not served at once waits here, and in each step of the loop
-one of the waiting connections has its turn, however many they are. So a new client comes after a few turns, not after a turn
-of each. Kafka's Processor takes one request per channel and poll; a turn of several costs less where nobody else is waiting.
+Connections take turns, and leave time for others. A peer may send thousands of requests at once.
+Those that are not served at once wait here, and each step of the loop gives one waiting connection
+its turn, however many there are. So a new client waits for a few turns, not for a turn of each.
+Kafka's Processor takes one request per channel and poll; a turn of several is cheaper if nobody
+else waits.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
 
-# Small requests that are served in one step of the loop, about a millisecond's.
+# Small requests that are served in one step of the loop: about a millisecond.
 REQUESTS_PER_STEP_MAX = 16
 
 
 class Turns:
-    """The waiting connections of a listener, in the order in which they came.
+    """The waiting connections of a listener, in their order of arrival.
 
-    requests: how many of its requests a connection may have served before it must wait: one while others wait.
+    requests: how many of its requests a connection may have served before it must wait: one while
+    others wait.
     """
 
     __slots__ = ("_waiting", "requests")
@@ -29,7 +32,7 @@ class Turns:
         return len(self._waiting)
 
     def wait(self, have_turn: Callable[[], None]) -> None:
-        """Call `have_turn` in a later step, after those that wait already."""
+        """Call `have_turn` in a later step, after the connections that already wait."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._next)
         self._waiting.append(have_turn)

@@ -81,7 +81,7 @@ from logfleet.storage.disk_failure import DiskFailure
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDirRefused
-from logfleet.storage.log_dirs import LogDirs, look_at
+from logfleet.storage.log_dirs import LogDirs, inspect_directories
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions
@@ -245,7 +245,7 @@ class Broker:
             self._stack.callback(stop)
         await self._observation.start(self._stack)
         addresses = await self._bind()
-        on_disk = look_at(self._files, self.config.log_dirs, self.node_id)
+        on_disk = inspect_directories(self._files, self.config.log_dirs, self.node_id)
         refuse_data_without_store(self.config, on_disk)
         self.store = await open_store(self.config, self._timer)
         self._stack.push_async_callback(self.store.close)
@@ -308,13 +308,13 @@ class Broker:
     def _start_partitions(self) -> None:
         set_strays_aside(self._log_dirs, self.image, self.node_id)
         for path in self._log_dirs.failed:
-            self.disk_space.forget(path)
+            self.disk_space.drop(path)
         rules = FlushRules(self._flusher, self.timers, self._disk_failed)
         self._stack.push_async_callback(rules.close)
         logs = ReplicaLogs(
             self.node_id, self._log_dirs, self.partitions, self._flusher, self.checkpointer
         )
-        record = DirectoryRecord(self.store, self.node_id, self._log_dirs.as_found())
+        record = DirectoryRecord(self.store, self.node_id, self._log_dirs.found_at_start())
         missing = MissingDirectories(self.node_id, record, logs, self.partitions.offline)
         missing.take_offline(self.image)
         self.leadership = Leadership(
@@ -460,8 +460,8 @@ class Broker:
         self._stack.callback(self._disks.remember, self.partitions.high_watermarks)
         self.log_moves = tasks.log_moves
         if tasks.cleaner is not None:
-            self.leadership.on_lost.append(tasks.cleaner.lost)
-            self.following.on_unfollowed.append(tasks.cleaner.lost)
+            self.leadership.on_lost.append(tasks.cleaner.abort_round)
+            self.following.on_unfollowed.append(tasks.cleaner.abort_round)
         tasks.start(self._spawn)
         self._observation.report_all(tasks.cleaner)
         self._spawn("observation", self._observation.run())

@@ -44,12 +44,12 @@ class Disks:
         opened = self._log_dirs.open_each(self._config.log_dirs, cluster_id, self._config.node_id)
         for log_dir in opened:
             stack.push_async_callback(self._close, log_dir)
-            await self._disk_space.look(log_dir.path)
+            await self._disk_space.check(log_dir.path)
 
     async def settle(self, broker_epoch: int) -> None:
         """The registration of this epoch is active; record it for the next start."""
         self._log_dirs.settle(broker_epoch)
-        await self._flusher.run(self._log_dirs.note_running)
+        await self._flusher.run(self._log_dirs.record_running)
 
     def remember(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """Keep the high watermarks for the checkpoints at the close.
@@ -59,7 +59,7 @@ class Disks:
         self._high_watermarks = high_watermarks()
 
     async def _close(self, log_dir: LogDir) -> None:
-        self._disk_space.give_up(log_dir.path)
+        self._disk_space.remove_reserve(log_dir.path)
         if log_dir not in self._log_dirs.dirs:
             return  # the directory has failed
         if not log_dir.is_loaded:

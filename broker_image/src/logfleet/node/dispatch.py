@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from logfleet.io.clock import boot_s
-from logfleet.net.connection import Answer, CloseConnection
+from logfleet.net.connection import CloseConnection, Encoded
 from logfleet.net.file_sender import Part
 from logfleet.net.peer import PARKED, Parked, Peer, Repeat
 from logfleet.node.quotas.client_quotas import ClientQuotas
@@ -253,13 +253,13 @@ class ParkedRequest:
         else:
             self._peer.answer(answer)
 
-    def answer(self, response: Response | bytes | list[Part], ready: float) -> Answer:
+    def answer(self, response: Response | bytes | list[Part], ready: float) -> Encoded:
         """The encoded answer. Raises CloseConnection; see `answered_at`.
 
         ready: when the wait was over.
         """
         served, usage = self._served, self._usage
-        answer: Answer = None
+        answer: Encoded = None
         if isinstance(response, (bytes, list)):
             answer = response
         elif response is not None:
@@ -319,7 +319,7 @@ class Dispatcher(Generic[B]):
         """Request counters by API name."""
         return {route.api.name: route.stats for route in self._routes.values()}
 
-    def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer] | Parked:
+    def __call__(self, peer: Peer, frame: memoryview) -> Encoded | Awaitable[Encoded] | Parked:
         started = boot_s()
         if peer.queued_since:
             self._queued(frame, started - peer.queued_since)
@@ -380,7 +380,7 @@ class Dispatcher(Generic[B]):
         return self._answer_later(parked, cast("Awaitable[Response]", response))
 
     @staticmethod
-    async def _answer_later(parked: ParkedRequest, pending: Awaitable[Response]) -> Answer:
+    async def _answer_later(parked: ParkedRequest, pending: Awaitable[Response]) -> Encoded:
         try:
             response = await parked.measured(pending)
             return parked.answer(response, boot_s())

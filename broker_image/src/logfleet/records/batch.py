@@ -8,9 +8,10 @@
              21 attributes i16           53 base sequence i32
                                          57 record count i32, records from 61
 
-Batch length counts what follows its own field. The checksum covers position 21 to the end, so the base offset and the leader
-epoch, which the leader assigns, are written without a new one. Compression covers the records only.
-Produce, replication and fetch look at nothing but this header: one unpack for a batch, however many records it holds.
+Batch length counts the bytes after its own field. The checksum covers position 21 to the end, so
+the leader can write base offset and leader epoch without a new checksum. Compression covers the
+records only. Produce, replication and fetch read only this header: one unpack per batch, however
+many records it holds.
 """
 
 import struct
@@ -26,17 +27,17 @@ from logfleet.records.errors import CorruptRecords
 MAGIC = 2
 HEADER_SIZE = 61
 LENGTH_OVERHEAD = 12
-"""Base offset and batch length: what precedes the bytes that batch length counts."""
+"""Base offset and batch length: the bytes that batch length does not count."""
 LENGTH_MIN = 14
-"""A batch length below this is none, of any magic (LegacyRecord.RECORD_OVERHEAD_V0)."""
+"""No batch of any magic has a smaller batch length (LegacyRecord.RECORD_OVERHEAD_V0)."""
 CRC_COVERS_FROM = 21
-"""The checksum is of everything from the attributes on."""
+"""The checksum covers everything from the attributes on."""
 
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 SEQUENCE_MAX = 2**31 - 1
-"""Sequences wrap from here to 0 (`DefaultRecordBatch.incrementSequence`)."""
+"""Sequences wrap from this to 0 (`DefaultRecordBatch.incrementSequence`)."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -61,7 +62,10 @@ class TimestampType(IntEnum):
 
 
 class BatchHeader(msgspec.Struct, frozen=True, gc=False):
-    """The 61 bytes before the records, in their order on the wire. Times are milliseconds since 1970."""
+    """The 61 bytes before the records, in their order on the wire.
+
+    Times are milliseconds since 1970.
+    """
 
     base_offset: int
     batch_length: int
@@ -92,7 +96,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def codec_bits(self) -> int:
-        """0 to 4 for a Codec; 5 to 7 are undefined."""
+        """The codec in the attributes: 0 to 4 for a Codec; 5 to 7 are undefined."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -109,7 +113,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The base timestamp is a delete horizon (KIP-534), not a record's time."""
+        """Whether the base timestamp is a delete horizon (KIP-534), not a record's time."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
@@ -130,7 +134,10 @@ def increment_sequence(sequence: int, by: int) -> int:
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Header of the batch at `position`. Raises CorruptRecords if the buffer ends within it; checks nothing else."""
+    """Header of the batch at `position`; nothing is checked.
+
+    Raises CorruptRecords if the buffer ends within it.
+    """
     try:
         return BatchHeader(*HEADER.unpack_from(buffer, position))
     except struct.error:
@@ -154,9 +161,10 @@ def crc_matches(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
 
 
 def iterate_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch; a batch cut off at the end, as fetches may carry, is left out.
+    """(position, header) of each whole batch.
 
-    Raises CorruptRecords for a length or magic that no batch has, since what follows cannot be found.
+    A batch cut off at the end, as in fetches, is skipped. Raises CorruptRecords for an impossible
+    length or magic, as the next batch cannot be found then.
     """
     end = len(buffer)
     while end - position >= HEADER_SIZE:
@@ -180,15 +188,18 @@ def assign_offsets(
 
 
 def set_log_append_time(buffer: bytearray | memoryview, now_ms: int) -> None:
-    """Make the batch at position 0 carry the broker's time for all its records, with a new checksum.
+    """Give all records of the batch at position 0 the broker's time, and set a new checksum.
 
-    Record deltas stay: readers take the max timestamp for every record (KIP-32).
+    Record deltas stay: readers use the max timestamp for every record (KIP-32).
     """
     _set_timestamps(buffer, LOG_APPEND_TIME_BIT, now_ms)
 
 
 def set_create_time(buffer: bytearray | memoryview, newest: int) -> None:
-    """Make the batch at position 0 carry its records' own times, the largest of which is `newest`, with a new checksum."""
+    """Let the batch at position 0 use its records' own times, the largest of which is `newest`.
+
+    Sets a new checksum.
+    """
     _set_timestamps(buffer, 0, newest)
 
 
@@ -205,7 +216,10 @@ def write_crc(buffer: bytearray | memoryview) -> None:
 
 
 def replace_payload(batch: Buffer, codec: Codec, body: Buffer) -> bytearray:
-    """A copy of the one batch in `batch` whose records are `body`, already in `codec`; all else is the same."""
+    """A copy of the one batch in `batch` with the records `body`, already in `codec`.
+
+    The rest is the same.
+    """
     changed = bytearray(batch[:HEADER_SIZE])
     changed += body
     _LENGTH.pack_into(changed, 8, len(changed) - LENGTH_OVERHEAD)

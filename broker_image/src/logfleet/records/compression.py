@@ -1,14 +1,17 @@
-"""The codecs of record batches, each decompressing within a byte budget.
+"""The codecs of record batches; each decompresses within a byte budget.
 
-A few kilobytes can expand to hundreds of megabytes, and some codecs trust the size that the stream declares. So output is
-produced piecewise and stopped at the budget: at no time is more than `budget_bytes` plus one piece in memory.
+A few kilobytes can expand to hundreds of megabytes, and some codecs trust the size that the stream
+declares. So output is produced piece by piece and stopped at the budget: memory never holds more
+than `budget_bytes` plus one piece.
 
-What Kafka's clients write and read (`org.apache.kafka.common.compress`):
+Formats of Kafka's clients (`org.apache.kafka.common.compress`):
 - gzip: RFC 1952, one or more members.
-- snappy: the xerial stream (16 bytes of header, then blocks of [int32 length, raw snappy]); librdkafka and others also send
-  one bare raw block, so that is read as well.
-- lz4: the LZ4 frame format with *independent* blocks; the Java reader refuses linked ones, so none are written. Both are read.
-- zstd: frames without a content size (the Java writer streams), so the output size is never known beforehand.
+- snappy: the xerial stream (16 bytes of header, then blocks of [int32 length, raw snappy]);
+  librdkafka and others also send one bare raw block, so that is read as well.
+- lz4: the LZ4 frame format with *independent* blocks; the Java reader rejects linked ones, so none
+  are written. Both are read.
+- zstd: frames without a content size (the Java writer streams), so the output size is never known
+  beforehand.
 """
 
 import io
@@ -24,10 +27,12 @@ from logfleet.records.checksum import Buffer
 from logfleet.records.errors import CorruptRecords, DecompressedTooLarge
 
 PIECE_BYTES = 256 * 1024
-"""Output is asked for in pieces of this size: large enough to be cheap, small enough not to allocate a budget in advance."""
+"""Size of output pieces: large enough to be cheap, small enough not to allocate the budget in
+advance."""
 
 ZSTD_WINDOW_BYTES_MAX = 1 << 27
-"""Largest back-reference window accepted: what level 22 declares, and the limit of the zstd library itself (windowLog 27)."""
+"""Largest accepted window for back-references: level 22's, which is also the zstd library's
+limit (windowLog 27)."""
 
 XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_MAGIC = XERIAL_HEADER[:8]
@@ -36,7 +41,7 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 
 
 class Codec(IntEnum):
-    """Bits 0-2 of a batch's attributes."""
+    """Compression codecs: bits 0-2 of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -46,18 +51,21 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Compress `data`; `level` is the codec's own scale (gzip 1-9, lz4 1-17, zstd -131072-22), None its default."""
+    """Compress `data`.
+
+    level: the codec's own scale (gzip 1-9, lz4 1-17, zstd -131072-22), None for its default.
+    """
     return _COMPRESS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Buffer, budget_bytes: int) -> Buffer:
-    """Expand `data` to at most `budget_bytes`, all at once; raises what `decompressed_pieces` raises."""
+    """Expand `data` to at most `budget_bytes`, in one buffer; raises as `decompressed_pieces`."""
     pieces = decompressed_pieces(codec, data, budget_bytes)
     first = next(pieces, b"")
     second = next(pieces, None)
     if second is None:
         return first
-    output = io.BytesIO()  # unlike a bytearray it gives what it holds without a copy
+    output = io.BytesIO()  # unlike a bytearray it returns its content without a copy
     output.write(first)
     output.write(second)
     for piece in pieces:
@@ -66,10 +74,11 @@ def decompress(codec: Codec, data: Buffer, budget_bytes: int) -> Buffer:
 
 
 def decompressed_pieces(codec: Codec, data: Buffer, budget_bytes: int) -> Iterator[Buffer]:
-    """What `data` expands to, piece by piece.
+    """The decompressed `data`, piece by piece.
 
-    A zstd stream that ends early gives what it held: the caller counts the records. Raises DecompressedTooLarge as soon as a piece goes
-    beyond the budget, and CorruptRecords for a stream that the codec does not understand.
+    A zstd stream that ends early yields what it held: the caller counts the records. Raises
+    DecompressedTooLarge as soon as a piece exceeds the budget, and CorruptRecords for a stream that
+    the codec cannot read.
     """
     total = 0
     for piece in _DECOMPRESS[codec](data, budget_bytes):
@@ -152,7 +161,10 @@ def _decompress_snappy(data: Buffer, budget_bytes: int) -> Iterator[Buffer]:
 
 
 def _snappy_block(block: memoryview, room: int, budget_bytes: int) -> bytes:
-    """One raw block. Its preamble declares the output size, and the decoder writes exactly that or fails."""
+    """One raw block.
+
+    Its preamble declares the output size; the decoder writes exactly that or fails.
+    """
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
@@ -173,7 +185,7 @@ def _decompress_lz4(data: Buffer, _budget_bytes: int) -> Iterator[Buffer]:
     while not frame.eof:
         try:
             piece: bytes = frame.decompress(rest, max_length=PIECE_BYTES)
-        except RuntimeError as error:  # what lz4.frame raises for every fault of the stream
+        except RuntimeError as error:  # lz4.frame raises it for every error in the stream
             raise CorruptRecords(f"lz4: {error}") from error
         if frame.needs_input and not frame.eof and not piece:
             raise CorruptRecords("lz4 frame ends early")

@@ -1,24 +1,24 @@
-"""What can be wrong with the bytes of a record batch.
+"""Errors in the bytes of a record batch.
 
     RecordsError
-    |-- CorruptRecords          bytes that no correct producer sends: lengths, counts, checksum, compressed stream
+    |-- CorruptRecords          bytes that no correct producer sends: lengths, counts, checksum ...
     `-- DecompressedTooLarge    correct or not, it would expand beyond the caller's budget
 
-Both are about *content*; whoever received the bytes answers with an error code, whoever read them from disk treats
-the log as damaged.
+Both concern the *content*: a receiver of the bytes responds with an error code, a reader of a file
+treats the log as damaged.
 """
 
 
 class RecordsError(Exception):
-    """Base of what reading records raises."""
+    """Base class of errors from reading records."""
 
 
 class CorruptRecords(RecordsError):
-    """The bytes do not hold what their lengths, counts or checksum claim."""
+    """The bytes contradict their lengths, counts or checksum."""
 
 
 class DecompressedTooLarge(RecordsError):
-    """The records expand beyond the byte budget; nothing beyond the budget was materialised."""
+    """The records expand beyond the byte budget; expansion stopped there."""
 
     def __init__(self, budget_bytes: int) -> None:
         super().__init__(f"records expand beyond {budget_bytes} bytes")

@@ -1,6 +1,7 @@
 """Records inside a batch: building a batch from records and reading them back.
 
-Not for the hot paths: clients, coordinators replaying their logs, timestamp search, key checks on compacted topics.
+Not for the hot paths: for clients, coordinators that replay their logs, timestamp search, key
+checks on compacted topics.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,9 +32,9 @@ from logfleet.wire.java_text import java_text
 Header = tuple[str, bytes | None]
 
 LENGTH_BYTES_MAX = 5
-"""Of the varint before a record."""
+"""Longest varint in front of a record (its length)."""
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""Budget where the caller has none of its own: above the largest request (socket.request.max.bytes, 100 MiB)."""
+"""Default budget: above the largest request (socket.request.max.bytes, 100 MiB)."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +48,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProducerStamp(msgspec.Struct, frozen=True):
-    """Who produced a batch (KIP-98); the default is a producer without idempotence."""
+    """The producer's identity in a batch (KIP-98).
+
+    The default is a producer without idempotence.
+    """
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = -1
@@ -65,9 +69,9 @@ def build_batch(
     producer: ProducerStamp | None = None,
     control: bool = False,
 ) -> bytearray:
-    """One batch holding `records` (at least one) at consecutive offsets from `base_offset`.
+    """One batch with `records` (at least one) at consecutive offsets from `base_offset`.
 
-    level: see `compress`. The offsets inside `records` are not looked at.
+    level: see `compress`. The offsets in `records` are ignored.
     """
     assert records, "a batch has at least one record"
     base_timestamp = records[0].timestamp
@@ -101,7 +105,10 @@ def batch_of(
     producer: ProducerStamp | None = None,
     control: bool = False,
 ) -> bytearray:
-    """One batch around `count` records that are encoded already, at offsets 0, 1, 2 ... from the batch's; see `build_batch`."""
+    """One batch around `count` encoded records, whose offsets in the batch are 0, 1, 2 and so on.
+
+    See `build_batch`.
+    """
     stamp = producer or ProducerStamp()
     body = payload if codec is Codec.NONE else compress(codec, payload, level)
     attributes = (
@@ -159,18 +166,19 @@ def read_records(
     budget_bytes: int = DECOMPRESSED_BYTES_MAX,
     record_bytes_max: int | None = None,
 ) -> Iterator[Record]:
-    """Records of the batch at `position`, in offset order; keys and values are copies. What is compressed is expanded as it is read.
+    """Records of the batch at `position`, in offset order; keys and values are copies.
 
-    budget_bytes: most bytes the records may expand to. record_bytes_max: most bytes of one record, its length not counted. Raises CorruptRecords if the records are not exactly what the header
-    counts, DecompressedTooLarge beyond the budget; the checksum is the caller's. Header names that are no UTF-8 are read with
-    replacement characters, as Java does.
+    Decompresses while reading. budget_bytes: limit of the decompressed records. record_bytes_max:
+    limit of one record, without its length. Raises CorruptRecords if the records do not match the
+    header's count, DecompressedTooLarge beyond the budget; the caller checks the checksum. Header
+    names that are not UTF-8 are read with replacement characters, as Java does.
     """
     header = parse_header(batch, position)
     if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(batch) - position:
         raise CorruptRecords(f"no whole batch of magic 2 at {position}")
     body = memoryview(batch)[position + HEADER_SIZE : position + header.size]
     pieces = decompressed_pieces(read_codec(header), body, budget_bytes)
-    # bytes, not a memoryview: indexing is faster and slices are the keys and values themselves
+    # bytes, not a memoryview: indexing is faster, and slices can serve as keys and values
     payload = bytes(next(pieces, b""))
     append_time = (
         header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
@@ -183,26 +191,26 @@ def read_records(
                 if not payload:
                     break
             if count == header.record_count:
-                raise CorruptRecords(f"more records than the {count} that the header counts")
+                raise CorruptRecords(f"more records than the {count} in the header")
             size, cursor = read_varint(payload, cursor)
             if record_bytes_max is not None and size > record_bytes_max:
-                raise CorruptRecords(f"a record of {size} bytes where {record_bytes_max} may be")
+                raise CorruptRecords(f"a record of {size} bytes, the limit is {record_bytes_max}")
             if cursor + size > len(payload):
                 payload, cursor = _with_more(payload[cursor:], pieces, size), 0
             end = cursor + size
             if size < 0 or end > len(payload):
-                raise CorruptRecords(f"a record of {size} bytes where {len(payload) - cursor} are")
+                raise CorruptRecords(f"a record of {size} bytes, only {len(payload) - cursor} left")
             yield _read_record(payload[cursor:end], header, append_time)
             cursor = end
             count += 1
     except IndexError:
         raise CorruptRecords("a record ends early") from None
     if count != header.record_count:
-        raise CorruptRecords(f"{count} records where the header counts {header.record_count}")
+        raise CorruptRecords(f"{count} records, but the header counts {header.record_count}")
 
 
 def _with_more(payload: bytes, pieces: Iterator[Buffer], wanted: int) -> bytes:
-    """The payload and as many further pieces as make it `wanted` bytes long, if there are so many."""
+    """The payload with further pieces, until it has `wanted` bytes or the pieces end."""
     parts, size = [payload], len(payload)
     while size < wanted and (piece := next(pieces, None)) is not None:
         parts.append(bytes(piece))
@@ -211,7 +219,10 @@ def _with_more(payload: bytes, pieces: Iterator[Buffer], wanted: int) -> bytes:
 
 
 def _read_record(body: bytes, header: BatchHeader, append_time: int | None) -> Record:
-    """The record whose bytes (after its length) are `body`. Position 0 is its attributes, of which none are defined."""
+    """The record with these bytes (behind its length).
+
+    Position 0 is its attributes, of which none are defined.
+    """
     timestamp_delta, cursor = read_varint(body, 1)
     offset_delta, cursor = read_varint(body, cursor)
     key, cursor = _read_bytes(body, cursor)
@@ -222,7 +233,7 @@ def _read_record(body: bytes, header: BatchHeader, append_time: int | None) -> R
     else:
         cursor += 1
     if cursor != len(body):
-        raise CorruptRecords(f"a record of {len(body)} bytes has fields for {cursor}")
+        raise CorruptRecords(f"a record of {len(body)} bytes, its fields end at {cursor}")
     return Record(
         key,
         value,

@@ -1,7 +1,8 @@
-"""Where each record of a batch begins and ends, without making objects of its fields: for what walks over whole logs.
+"""Positions of the records in a batch, without decoding all their fields.
 
-`record.read_records` gives everything about a record and costs several times as much. The bytes of a record that stays in its
-batch need not be made anew, so a place, its key and whether there is a value are all that compaction wants.
+Compaction uses them to read whole logs. `record.read_records` decodes everything of a record and
+costs several times as much. A record that stays in its batch keeps its bytes, so compaction needs
+only its position, its key and whether it has a value.
 """
 
 from collections.abc import Iterator
@@ -10,14 +11,16 @@ from logfleet.records.errors import CorruptRecords
 from logfleet.records.varint import read_varint
 
 RecordSpan = tuple[int, int, int, int, bytes | None, bool]
-"""(start, end, timestamp delta, offset delta, key, has a value); the record with its length fills [start, end)."""
+"""(start, end, timestamp delta, offset delta, key, has a value); the record with its length
+fills [start, end)."""
 
 
 def record_spans(payload: bytes) -> Iterator[RecordSpan]:
     """The records in `payload`, the decompressed part of a batch behind its header, in order.
 
-    Headers of records are not looked at. Raises CorruptRecords where the fields that are do not fit their record.
-    Varints of one byte, the usual ones, are read in place: a call for each would double the costs.
+    Headers of records are not read. Raises CorruptRecords if the other fields do not fit into their
+    record. Varints of one byte, the usual ones, are read in place: a call for each would double the
+    cost.
     """
     end, total = 0, len(payload)
     try:
@@ -26,7 +29,7 @@ def record_spans(payload: bytes) -> Iterator[RecordSpan]:
             size, cursor = _read_varint(payload, start)
             end = cursor + size
             if size < 0 or end > total:
-                raise CorruptRecords(f"a record of {size} bytes where {total - cursor} are")
+                raise CorruptRecords(f"a record of {size} bytes, only {total - cursor} left")
             # the byte at the cursor is the record's attributes, of which none are defined
             byte = payload[cursor + 1]
             if byte < 0x80:
@@ -60,7 +63,7 @@ def record_spans(payload: bytes) -> Iterator[RecordSpan]:
 
 
 def _read_varint(payload: bytes, cursor: int) -> tuple[int, int]:
-    """As `read_varint`, sooner done where there are two bytes."""
+    """As `read_varint`, but faster for two bytes."""
     first, second = payload[cursor], payload[cursor + 1]
     if first < 0x80:
         return (first >> 1) ^ -(first & 1), cursor + 1

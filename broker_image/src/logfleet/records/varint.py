@@ -1,10 +1,10 @@
-"""Zigzag varints as records v2 use them (KIP-98; `ByteUtils.writeVarint` and `writeVarlong` in Kafka)."""
+"""Zigzag varints of records v2 (KIP-98; Kafka's `ByteUtils.writeVarint` and `writeVarlong`)."""
 
 from logfleet.records.checksum import Buffer
 from logfleet.records.errors import CorruptRecords
 
 VARLONG_BYTES_MAX = 10
-"""A 64-bit value in groups of 7 bits."""
+"""Longest varint: a 64-bit value in groups of 7 bits."""
 
 
 def append_varint(target: bytearray, value: int) -> None:
@@ -19,7 +19,7 @@ def append_varint(target: bytearray, value: int) -> None:
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """Value at `position` and the position after it.
 
-    Raises CorruptRecords for more than 64 bits and IndexError where the buffer ends within the value.
+    Raises CorruptRecords for more than 64 bits and IndexError if the buffer ends within the value.
     """
     byte = buffer[position]
     position += 1

@@ -1,1 +1,4 @@
-"""A partition's log on disk: segments, indexes, loading, directories, flushing, disk space and failure. Knows no socket, no cluster."""
+"""A partition's log on disk: segments, indexes, loading, directories, flushing, disk errors.
+
+Imports nothing of sockets or the metadata store.
+"""

@@ -1,4 +1,4 @@
-"""Checkpoint files of a log directory as they are to be: noted log by log on the loop, written in a thread."""
+"""The checkpoint files of a log directory: collected on the loop, written in a thread."""
 
 from collections.abc import Sequence
 
@@ -14,15 +14,16 @@ from logfleet.log.names import (
 from logfleet.storage.partition_log import PartitionLog
 
 ALL = (RECOVERY_POINTS, LOG_STARTS, FIRST_DIRTY_OFFSETS, HIGH_WATERMARKS)
-"""In the order in which they are written."""
+"""All checkpoint files of a log directory, in the order in which they are written."""
 
 
 class CheckpointJob:
-    """What some of these files are to say.
+    """The new content of some checkpoint files.
 
-    written: what the directory's files say for certain, by name; one that says the same already is not written, but for the recovery
-    points, as with them the names of logs that have left become durable. points: recovery points as they will be there. departures: how
-    many logs had left the directory when the job was begun.
+    written: content that the directory's files are sure to have, by name. A file whose content is
+    the same is not written again, except the recovery points: that write also makes durable that
+    logs have left the directory. points: the recovery point of each log, as this job writes it.
+    departures: how many logs had left the directory when the job began.
     """
 
     def __init__(
@@ -34,13 +35,13 @@ class CheckpointJob:
         self._written = written
         self._lines: dict[str, list[str]] = {name: [] for name in names}
 
-    def note(
-        self, partition: TopicPartition, log: PartitionLog, high_watermark: int | None
-    ) -> None:
-        """Put in what there is to say of a log.
+    def add(self, partition: TopicPartition, log: PartitionLog, high_watermark: int | None) -> None:
+        """Add the lines of one log.
 
-        Its start, unless that is 0: the segments before it may come back with a power loss, as nothing orders their removal before this
-        file. Kafka leaves out a start that is a segment's (LogManager.checkpointLogStartOffsetsInDir), and reads any.
+        The log start is left out if it is 0. It is written even if it is a segment's base offset: a
+        power loss may bring back the segments before it, as nothing makes their removal durable
+        before this file. Kafka leaves such a start out (LogManager.checkpointLogStartOffsetsInDir),
+        but reads it.
         """
         point = log.recovery_point
         self.points.append((log, point))

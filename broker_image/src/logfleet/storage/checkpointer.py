@@ -1,7 +1,8 @@
-"""Writes the checkpoint files of log directories, one write of a directory at a time, so that an older state never replaces a newer one.
+"""Writes the checkpoint files of log directories.
 
-A new log start offset is durable before it is acknowledged (I19): unlike Kafka, which writes that file once a minute, this broker
-never shows deleted records again after a crash.
+There is one write at a time per directory, so that an older state never replaces a newer one. A new
+log start offset is durable before it is acknowledged (I19): Kafka writes that file once a minute;
+this broker never shows deleted records again after a crash.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from logfleet.storage.log_dir import LogDir
 Names = tuple[str, ...]
 
 HighWatermarkOf = Callable[[TopicPartition], int | None]
-"""That of a partition, None if this broker does not host it."""
+"""The high watermark of a partition, None if this broker does not host it."""
 
 
 class Checkpointer:
@@ -29,43 +30,50 @@ class Checkpointer:
         self._flusher = flusher
         self._slices = Slices()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._asked: dict[tuple[str, Names], int] = {}
+        self._requested: dict[tuple[str, Names], int] = {}
         self._written: dict[tuple[str, Names], int] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     async def write(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
-        """All checkpoints, as they are when it is this write's turn."""
+        """Write all checkpoints, as they are when it is this write's turn."""
         await self._complete(self._write_all(log_dir, high_watermark_of))
 
     async def write_log_starts(self, log_dir: LogDir) -> None:
-        """Return once the log start offsets that are known now are durable. Calls that wait for one another share a write."""
+        """Return once the present log start offsets are durable. Concurrent calls share a write."""
         await self._write_some(log_dir, (LOG_STARTS,))
 
     async def write_bounds(self, log_dir: LogDir) -> None:
-        """As write_log_starts, of all that says how far down a log may be relied on."""
+        """Return once all files that bound recovery are durable.
+
+        These are the recovery points, log starts and first dirty offsets. Concurrent calls share a
+        write.
+        """
         await self._write_some(log_dir, (RECOVERY_POINTS, LOG_STARTS, FIRST_DIRTY_OFFSETS))
 
     async def _write_some(self, log_dir: LogDir, names: Names) -> None:
         what = (log_dir.path, names)
-        mine = self._asked[what] = self._asked.get(what, 0) + 1
+        mine = self._requested[what] = self._requested.get(what, 0) + 1
         await self._complete(self._write_shared(log_dir, names, mine))
 
-    async def forget_departed(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
-        """Return once no checkpoint names a log that has left the directory by now, nor the directory has it under its old name.
+    async def record_departures(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
+        """Return once no checkpoint names a log that has left the directory.
 
-        As Kafka's LogManager.asyncDelete: else what they say would hold for a new log of that name. Calls that wait for one another
-        share a write.
+        Its old directory name is durably gone, too. Otherwise the checkpoints would apply to a new
+        log of that name. Source: Kafka's LogManager.asyncDelete. Concurrent calls share a write.
         """
         if log_dir.has_departed:
             await self._complete(self._write_departed(log_dir, high_watermark_of))
 
     async def until_idle(self) -> None:
-        """Return once no write is under way that has begun by now: before log directories are closed."""
+        """Return once all writes begun by now have ended.
+
+        Call it before log directories are closed.
+        """
         if self._running:
             await asyncio.wait(list(self._running))
 
     async def _complete(self, write: Coroutine[Any, Any, None]) -> None:
-        """What was begun is completed, also if the caller is cancelled: its thread does not stop either."""
+        """Finish the write even if the caller is cancelled: its thread does not stop either."""
         task = asyncio.get_running_loop().create_task(write)
         self._running.add(task)
         task.add_done_callback(self._completed)
@@ -74,14 +82,15 @@ class Checkpointer:
     def _completed(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # who waits for it gets it; if nobody does any more, the next write tells
+            # the caller gets it; if nobody waits any more, the next write fails too
+            task.exception()
 
     async def _write_shared(self, log_dir: LogDir, names: Names, mine: int) -> None:
         what = (log_dir.path, names)
         async with self._lock(log_dir):
             if self._written.get(what, 0) >= mine:
                 return
-            covered = self._asked[what]
+            covered = self._requested[what]
             await self._run(log_dir.begin_checkpoint(names), log_dir, lambda _: None)
             self._written[what] = covered
 
@@ -98,15 +107,18 @@ class Checkpointer:
         job = log_dir.begin_checkpoint()
         await self._run(job, log_dir, high_watermark_of)
         for _ in log_dir.complete_checkpoint(job):
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
 
     async def _run(
         self, job: CheckpointJob, log_dir: LogDir, high_watermark_of: HighWatermarkOf
     ) -> None:
-        """Each log is told as it is when it is looked at: what it says is true later, too. One that leaves meanwhile counts as departed."""
+        """Add each log as it is when its turn comes: what its line says stays true.
+
+        A log that leaves meanwhile counts as departed.
+        """
         for partition in {**log_dir.logs, **log_dir.incoming.futures}:
-            log_dir.note(job, partition, high_watermark_of(partition))
-            await self._slices.breathe()
+            log_dir.add_to_checkpoint(job, partition, high_watermark_of(partition))
+            await self._slices.pause_if_due()
         await self._flusher.run(job.run, self._files)
 
     def _lock(self, log_dir: LogDir) -> asyncio.Lock:

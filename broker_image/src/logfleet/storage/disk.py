@@ -2,14 +2,14 @@
 
 A write into the page cache takes microseconds, until the kernel throttles the writer or a journal
 stalls: then a 64 KiB append may take seconds, and the loop with all its connections would wait. The
-loop waits for the first such write. From then on the disk is held up: a thread writes, in order and
-all at once what waits for it; records are committed once they are written; reads and other
-directories go on. (Kafka writes in its request handler threads, of which a slow disk can hold all.)
+loop waits for the first such write. From then on the disk is held up: a thread does the writes, in
+order and in batches; records are committed once they are written; reads and other directories go
+on. (Kafka writes in its request handler threads, all of which a slow disk can block.)
 
-For small writes the thread costs more than the write, so the time in which it writes is short: the
-loop writes itself again once no write was slow for HOLD_S_MIN. Each further stall of the loop
-doubles that time, up to HOLD_S_MAX. It is HOLD_S_MIN again after CALM_S in which the loop wrote
-itself.
+For small writes the thread costs more than the write, so it is used only briefly: the loop writes
+itself again once no write was slow for HOLD_S_MIN. Each further stall of the loop doubles that
+time, up to HOLD_S_MAX. It is HOLD_S_MIN again after the loop has written for CALM_S without a
+stall.
 """
 
 import asyncio
@@ -28,35 +28,40 @@ from logfleet.io.files import File, Writable, is_shortage
 log = structlog.get_logger(__name__)
 
 SLOW_S: Final = 0.1
-"""A write that takes longer holds the disk up. A disk that keeps up takes a hundredth of that."""
+"""A write that takes longer makes the disk held up. A healthy disk takes a hundredth of that."""
 HOLD_S_MIN: Final = 1.0
 HOLD_S_MAX: Final = 60.0
-"""How long the thread writes after the last slow write."""
+"""Bounds of the time for which the thread keeps writing after the last slow write."""
 CALM_S: Final = 60.0
-"""A stall later than this is the first one again."""
+"""After a calm period of this length a stall counts as the first one again."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of one directory, in the broker's memory. Appends beyond are refused, and clients try again."""
+"""Limit of queued data per directory, in the broker's memory. Appends beyond it are refused, and
+clients retry."""
 WRITE_BYTES: Final = 2_500
-"""Memory of a waiting write besides its data, as measured with small ones."""
+"""Memory of a queued write besides its data, measured with small writes."""
 BATCH_BYTES: Final = 1024 * 1024
-"""How much the thread writes, at most, before it takes what came meanwhile."""
-TELL_S: Final = 0.01
-"""A batch that takes longer is acknowledged in parts."""
+"""The thread writes at most this much before it takes newly queued writes."""
+REPORT_S: Final = 0.01
+"""A batch that takes longer is reported to the loop in parts."""
 REST_BYTES_MAX: Final = 1024 * 1024
-"""The loop writes itself again only while no more waits: a few ms of a disk that is well."""
-AGAIN_S: Final = 0.5
-"""A write that finds no room is tried again after so long: it has its offsets already."""
+"""The loop takes over again only if no more than this is queued: a few ms for a healthy disk."""
+RETRY_S: Final = 0.5
+"""Pause before a write that found no room is retried: it cannot be dropped, as its records have
+offsets."""
 
-Failed = Callable[[str, OSError], None]
+OnWriteFailed = Callable[[str, OSError], None]
 """Called on the loop with the path of the file that could not be written."""
 
 
 class DiskBusy(OSError):
-    """So much waits for the disk that no more is taken."""
+    """Too much data is queued for the disk to accept more."""
 
 
 class _Write:
-    """path: of the file; None once it has another name, or none. then: to call on the loop."""
+    """path: of the file; None once the file was renamed or removed.
+
+    then: callbacks for the loop.
+    """
 
     __slots__ = ("data", "file", "is_written", "path", "position", "then")
 
@@ -74,9 +79,10 @@ class _Write:
 
 
 class Disk:
-    """is_held_up: the thread writes for the loop; only the loop changes it.
+    """is_held_up: the thread writes instead of the loop; only the loop changes it.
 
-    on_failure: see Failed; after an error that does not pass, nothing is written any more.
+    on_failure: see OnWriteFailed. After an error that is not a shortage nothing is written any
+    more.
     """
 
     __slots__ = (
@@ -98,7 +104,7 @@ class Disk:
         "path",
     )
 
-    def __init__(self, path: str, on_failure: Failed) -> None:
+    def __init__(self, path: str, on_failure: OnWriteFailed) -> None:
         self.path = path
         self.on_failure = on_failure
         self.is_held_up = False
@@ -106,23 +112,23 @@ class Disk:
         self._slow_at = 0.0
         self._hold_s = HOLD_S_MIN
         self._closing = threading.Event()
-        self._changed = threading.Condition()  # held to use all that follows
+        self._changed = threading.Condition()  # guards all attributes below
         self._waiting: deque[_Write] = deque()
         self._waiting_bytes = 0
-        self._written: list[_Write] = []  # the loop has not heard of these
+        self._written: list[_Write] = []  # not yet reported to the loop
         self._is_writing = False
         self._has_failed = False
 
-    def was_slow(self, seconds: float) -> None:
-        """A write took so long. Only the loop is spared: who waits in a thread holds nobody up."""
+    def on_slow_write(self, seconds: float) -> None:
+        """The loop was blocked by a write: let a thread write. Ignored in other threads."""
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             return
         self._loop_thread = threading.get_ident()
         now = perf_counter()
-        is_again = now - self._calm_since < CALM_S
-        self._hold_s = min(2 * self._hold_s, HOLD_S_MAX) if is_again else HOLD_S_MIN
+        is_repeated = now - self._calm_since < CALM_S
+        self._hold_s = min(2 * self._hold_s, HOLD_S_MAX) if is_repeated else HOLD_S_MIN
         log.warning(
             "disk_held_up", path=self.path, seconds=round(seconds, 3), hold_seconds=self._hold_s
         )
@@ -131,14 +137,15 @@ class Disk:
         self.is_held_up = True
 
     def require_room(self) -> None:
-        """Raises DiskBusy if what waits is too much for anything to be added."""
+        """Raises DiskBusy if too much is queued to accept more."""
         if self._waiting_bytes > WAITING_BYTES_MAX:
-            raise DiskBusy(errno.EAGAIN, "too much waits to be written", self.path)
+            raise DiskBusy(errno.EAGAIN, "too many writes are waiting for the disk", self.path)
 
     def write(self, file: File, data: Writable, position: int) -> bool:
-        """Have it written after all that came before; `data` may change afterwards.
+        """Queue a write behind all earlier ones; `data` may change afterwards.
 
-        False: the disk is not held up any more, nothing waits, and the caller writes it.
+        Returns False if the disk is no longer held up and the queue is empty: then the caller
+        writes it.
         """
         write = _Write(file, bytes(data), position)
         with self._changed:
@@ -149,11 +156,11 @@ class Disk:
             if threading.get_ident() != self._loop_thread:
                 self._start()
             elif not self._is_writing:
-                self._loop.call_soon(self._start)  # with what else is written in this step
+                self._loop.call_soon(self._start)  # together with other writes of this iteration
         return True
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """Call it on the loop once all that waits by now is written; at once if nothing waits."""
+        """Call `then` on the loop once the present queue is written; at once if it is empty."""
         with self._changed:
             last = self._waiting or self._written
             if last:
@@ -162,14 +169,14 @@ class Disk:
         then()
 
     def waiting(self, path: str) -> list[tuple[int, bytes]]:
-        """(position, data) of what waits for a file, oldest first. Any thread may ask."""
+        """(position, data) of the queued writes of a file, oldest first. Thread-safe."""
         with self._changed:
             return [(each.position, each.data) for each in self._waiting if each.path == path]
 
-    def forget(self, path: str) -> None:
+    def drop(self, path: str) -> None:
         """The file was renamed, removed or replaced.
 
-        What waits for it is not for the next file of that name.
+        Its queued writes must not show up in the next file of that name.
         """
         with self._changed:
             for each in self._waiting:
@@ -177,7 +184,10 @@ class Disk:
                     each.path = None
 
     def drain(self) -> None:
-        """Return once all that waits by now is written. Blocks. Raises OSError if it cannot be."""
+        """Return once everything queued by now is written. Blocks.
+
+        Raises OSError if it cannot be.
+        """
         with self._changed:
             if not self._waiting:
                 return
@@ -188,29 +198,29 @@ class Disk:
             raise OSError(errno.EIO, "not written: the log directory is given up", self.path)
 
     def close(self) -> None:
-        """The directory is given up: what waits for room waits no longer."""
+        """The directory is given up: stop retrying writes that found no room."""
         self._closing.set()
 
     def _start(self) -> None:
-        """Have the thread write what waits, unless it does already."""
+        """Start the thread's work on the queue, unless it is already running."""
         with self._changed:
             if self._waiting and not self._is_writing:
                 self._is_writing = True
-                self._thread.submit(self._carry_out)
+                self._thread.submit(self._write_queued)
 
     # In the thread
 
-    def _carry_out(self) -> None:
-        """Write until nothing waits. Nothing more after a failure: it would lie behind a hole."""
+    def _write_queued(self) -> None:
+        """Write until the queue is empty. Stop at a failure: later data would lie behind a hole."""
         try:
             while batch := self._next_batch():
                 began, done = perf_counter(), 0
                 for run, end in _runs(batch):
                     self._write(run)
-                    if end == len(batch) or perf_counter() - began > TELL_S:
-                        self._took(end - done)
+                    if end == len(batch) or perf_counter() - began > REPORT_S:
+                        self._mark_written(end - done)
                         done = end
-        except OSError:  # `on_failure` has it
+        except OSError:  # it was passed to `on_failure`
             with self._changed:
                 self._has_failed = True
                 self._changed.notify_all()
@@ -228,7 +238,7 @@ class Disk:
             return batch
 
     def _write(self, run: Sequence[_Write]) -> None:
-        """Write what lies side by side in one file. Raises OSError if that is given up."""
+        """Write adjacent data of one file with one call. Raises OSError if that is given up."""
         first = run[0]
         data = first.data if len(run) == 1 else b"".join(each.data for each in run)
         started = perf_counter()
@@ -243,13 +253,13 @@ class Disk:
                 if not is_shortage(error):
                     self._closing.set()
                     raise
-                self._closing.wait(AGAIN_S)
+                self._closing.wait(RETRY_S)
         now = perf_counter()
         if now - started > SLOW_S:
             self._slow_at = now
 
-    def _took(self, count: int) -> None:
-        """The first of what waits is written, so many writes."""
+    def _mark_written(self, count: int) -> None:
+        """The first `count` writes of the queue are done."""
         with self._changed:
             is_loop_waiting = not self._written
             for _ in range(count):
@@ -259,18 +269,18 @@ class Disk:
                 self._written.append(write)
             self._changed.notify_all()
         if is_loop_waiting:
-            self._loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._report_written)
 
     # On the loop
 
-    def _tell(self) -> None:
+    def _report_written(self) -> None:
         self._call_written()
         is_calm = perf_counter() - self._slow_at > self._hold_s
         if is_calm and self._waiting_bytes <= REST_BYTES_MAX:
             self._end()
 
     def _call_written(self) -> None:
-        """Call all callbacks that wait for what is written."""
+        """Call the callbacks of all writes that are done."""
         with self._changed:
             written, self._written = self._written, []
         for write in written:
@@ -278,9 +288,9 @@ class Disk:
                 then()
 
     def _end(self) -> None:
-        """Have the loop write again, once the thread has written the rest: nothing overtakes that.
+        """Let the loop write again, once the thread has written the rest: the order is kept.
 
-        Waits for the rest for SLOW_S at most. If that is too short, the time begins again.
+        Blocks for the rest for SLOW_S at most. If that is not enough, the hold time starts again.
         """
         with self._changed:
             self._start()
@@ -289,18 +299,18 @@ class Disk:
                 return
         self._call_written()
         with self._changed:
-            if self._waiting or self._written:  # a thread has written, or who was called
+            if self._waiting or self._written:  # another thread, or a callback, has queued a write
                 return
             self.is_held_up = False
         self._calm_since = perf_counter()
         self._thread.shutdown(wait=False)
-        log.info("disk_calm", path=self.path)
+        log.info("disk_recovered", path=self.path)
 
 
 def _runs(batch: Sequence[_Write]) -> Iterator[tuple[list[_Write], int]]:
-    """What lies side by side in one file is one run; the runs in the order of their first writes.
+    """Group the writes that are adjacent in one file into runs, ordered by their first writes.
 
-    With each: how many writes, from the first on, are done once this run and those before are.
+    With each run: how many writes of the batch, from the first on, are done after it.
     """
     runs: list[tuple[int, list[_Write]]] = []
     latest: dict[File, list[_Write]] = {}
@@ -315,8 +325,11 @@ def _runs(batch: Sequence[_Write]) -> Iterator[tuple[list[_Write], int]]:
     yield from zip((run for _, run in runs), ends, strict=True)
 
 
-class SparedFile:
-    """An open file of a log directory; writes spare the loop while the disk is held up, and reads see them all the same."""
+class DiskFile:
+    """An open file of a log directory.
+
+    While the disk is held up, writes are queued, and reads include them.
+    """
 
     __slots__ = ("_disk", "_file", "path")
 
@@ -326,7 +339,7 @@ class SparedFile:
         self._disk = disk
 
     def fileno(self) -> int:
-        """Descriptor of what is written by now."""
+        """Descriptor of the file itself, which lacks the queued writes."""
         return self._file.fileno()
 
     def size(self) -> int:
@@ -336,7 +349,8 @@ class SparedFile:
     def pread(self, length: int, position: int) -> bytes:
         if not self._disk.is_held_up:
             return self._file.pread(length, position)
-        waiting = self._disk.waiting(self.path)  # first: what is written meanwhile is read twice
+        # before the read: an overlap is harmless, a gap is not
+        waiting = self._disk.waiting(self.path)
         found = bytearray(self._file.pread(length, position))
         for start, data in waiting:
             _lay_over(found, length, start - position, data)
@@ -350,10 +364,13 @@ class SparedFile:
         self._file.pwrite(data, position)
         seconds = perf_counter() - started
         if seconds > SLOW_S:
-            disk.was_slow(seconds)
+            disk.on_slow_write(seconds)
 
     def truncate(self, length: int) -> None:
-        """Blocks until what waits is written, unless the file is no longer than that: files are hardly ever shortened."""
+        """Blocks until queued writes are done, unless the length is right already.
+
+        Files are hardly ever shortened.
+        """
         if self._disk.is_held_up:
             if self.size() == length:
                 return
@@ -367,7 +384,10 @@ class SparedFile:
 
 
 def _lay_over(found: bytearray, length: int, at: int, data: bytes) -> None:
-    """Put what waits at `at` of a read of `length` bytes into what was found; it may begin before and end behind."""
+    """Copy queued `data` into `found`, a read of `length` bytes, at `at`.
+
+    Parts outside are dropped.
+    """
     if at >= length or at + len(data) <= 0:
         return
     if at < 0:

@@ -1,8 +1,9 @@
-"""What follows from a log that could not be written or read: the one policy for disks.
+"""Decides what follows from a disk error of a log: the one policy for disks.
 
-A disk that fails is not used again (KIP-112). One that is full goes on without records (`logfleet.storage.disk_space`). A process that may
-open no more files says nothing about its disks: what needed a descriptor is tried again, by clients and by us. A disk that is
-held up for so long that no more may wait for it refuses appends, which clients try again (`logfleet.storage.disk`).
+A disk that fails is not used again (KIP-112). A full disk goes on without new records
+(`logfleet.storage.disk_space`). Running out of file descriptors says nothing about the disk:
+clients and the broker retry. A disk that is held up for so long that its queue is full refuses
+appends, which clients retry (`logfleet.storage.disk`).
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from logfleet.io.files import is_out_of_descriptors, is_out_of_space
-from logfleet.io.logging import Seldom
+from logfleet.io.logging import LogLimiter
 from logfleet.log.names import TopicPartition
 from logfleet.storage.disk import DiskBusy
 from logfleet.storage.disk_space import DiskSpace
@@ -20,12 +21,16 @@ from logfleet.storage.partition_log import PartitionLog
 
 log = structlog.get_logger(__name__)
 
-Failed = Callable[[TopicPartition, OSError], None]
-"""Called where something that the log of a partition needed of its disk has failed; in a broker it is a DiskFailure."""
+OnDiskFailure = Callable[[TopicPartition, OSError], None]
+"""Called when an operation on the disk failed for a partition's log; in a broker it is a
+DiskFailure."""
 
 
 class DiskFailure:
-    """take_offline: called with the logs of a directory that failed. fail: with the reason why the broker cannot go on."""
+    """take_offline: called with the logs of a failed directory.
+
+    fail: called with the reason if the broker cannot go on.
+    """
 
     def __init__(
         self,
@@ -39,38 +44,38 @@ class DiskFailure:
         self._disk_space = disk_space
         self._take_offline = take_offline
         self._fail = fail
-        self._out_of_descriptors = Seldom()
-        self._busy = Seldom()
+        self._out_of_descriptors = LogLimiter()
+        self._busy = LogLimiter()
 
     def __call__(self, name: TopicPartition, error: OSError) -> None:
-        """Something that the log of a partition needed of its disk has failed."""
+        """Act on an error of the disk in an operation for a partition's log."""
         if is_out_of_descriptors(error):
-            if count := self._out_of_descriptors.happened():
+            if count := self._out_of_descriptors.count_event():
                 log.error("out_of_descriptors", error=str(error), count=count)
             return
         if isinstance(error, DiskBusy):
-            if count := self._busy.happened():
+            if count := self._busy.count_event():
                 log.error("disk_busy", path=error.filename, count=count)
             return
-        log_dir = self._log_dirs.where_failed(name, error)
+        log_dir = self._log_dirs.failed_directory(name, error)
         if log_dir is not None:
             self._failed(log_dir, str(name), error)
 
     def write_failed(self, path: str, error: OSError) -> None:
-        """A file could not be written while its disk was held up, when nobody waited for it any more (see Disk)."""
+        """A queued write failed; its caller no longer waits for it (see Disk)."""
         for log_dir in self._log_dirs:
             if path.startswith(f"{log_dir.path}/"):
                 self._failed(log_dir, path.rsplit("/", 2)[1], error)
 
     def _failed(self, log_dir: LogDir, partition: str, error: OSError) -> None:
         if is_out_of_space(error):
-            self._disk_space.ran_out(log_dir.path)
+            self._disk_space.on_full(log_dir.path)
             return
         log.critical(
             "log_directory_failed", path=log_dir.path, partition=partition, error=str(error)
         )
         self._take_offline(log_dir.logs.values())
         self._log_dirs.take_out(log_dir)
-        self._disk_space.forget(log_dir.path)
+        self._disk_space.drop(log_dir.path)
         if not self._log_dirs.dirs:
             self._fail(f"no log directory is left: {error}")

@@ -1,6 +1,7 @@
-"""Watches the room on the disks of the log directories, and keeps a reserve on each (see `logfleet.log.free_space`).
+"""Watches the free space of the log directories' disks, and keeps a reserve on each.
 
-While a directory is full its partitions refuse producers with KAFKA_STORAGE_ERROR, which clients try again. All else goes on.
+Rules: `logfleet.log.free_space`. While a directory is full its partitions refuse producers with
+KAFKA_STORAGE_ERROR, which clients retry. Everything else goes on.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from typing import Final
 import structlog
 
 from logfleet.io.files import Files, allocate, remove_if_there
-from logfleet.log.free_space import DiskStep, Room, disk_step, room_to_compact, wanted_reserve
+from logfleet.log.free_space import DiskRoom, DiskStep, disk_step, room_to_compact, wanted_reserve
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.partition_log import PartitionLog
@@ -18,19 +19,22 @@ from logfleet.storage.partition_log import PartitionLog
 log = structlog.get_logger(__name__)
 
 PERIOD_S: Final = 0.5
-"""How often the disks are looked at: producers are refused within a second."""
+"""How often the disks are checked: producers are refused within a second."""
 RESERVE: Final = ".logfleet-reserve"
 WARN_PERCENT: Final = (80, 95)
 
 
 class DiskSpace:
-    """One per broker. full: paths of the directories that take no records now. rooms: as last seen, by path."""
+    """One per broker. full: paths of the directories that take no records now.
+
+    rooms: last measured space, by path.
+    """
 
     def __init__(
         self, files: Files, flusher: Flusher, log_dirs: LogDirs, reserve_bytes: int
     ) -> None:
         self.full: set[str] = set()
-        self.rooms: dict[str, Room] = {}
+        self.rooms: dict[str, DiskRoom] = {}
         self._files = files
         self._flusher = flusher
         self._log_dirs = log_dirs
@@ -38,29 +42,32 @@ class DiskSpace:
         self._warned: dict[str, int] = {}
 
     def refuses(self, partition_log: PartitionLog) -> bool:
-        """Whether the directory of a log takes no records now."""
+        """Whether the log's directory takes no records now."""
         return partition_log.directory.rpartition("/")[0] in self.full
 
     def room_to_compact(self, path: str) -> int | None:
-        """Bytes that compaction may add to a directory that takes no records now; None for one that does."""
+        """Bytes that compaction may add to a full directory; None if the directory is not full."""
         if path not in self.full:
             return None
         room = self.rooms.get(path)
         return room_to_compact(room) if room is not None else 0
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check all disks until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_S)
             for log_dir in self._log_dirs:
-                await self.look(log_dir.path)
+                await self.check(log_dir.path)
 
-    async def look(self, path: str) -> None:
-        """See how much room there is, and do what that asks for. A disk that cannot be asked is somebody else's finding."""
+    async def check(self, path: str) -> None:
+        """Measure the space of one directory and act on it.
+
+        A disk that cannot be measured is left to others to report.
+        """
         try:
             room = await self._flusher.run(self._room, path)
         except OSError as error:
-            log.warning("disk_not_asked", path=path, error=str(error))
+            log.warning("disk_space_unknown", path=path, error=str(error))
             return
         if path in self._log_dirs.failed:
             return
@@ -71,22 +78,22 @@ class DiskSpace:
             case DiskStep.STOP:
                 self._stop(path)
             case DiskStep.RESUME:
-                if await self._keep(path, reserve_bytes):
+                if await self._resize_reserve(path, reserve_bytes):
                     self.full.discard(path)
                     log.info("disk_has_room", path=path, free_bytes=room.free_bytes)
             case DiskStep.NONE if path not in self.full and room.reserve_bytes != reserve_bytes:
-                await self._keep(path, reserve_bytes)
+                await self._resize_reserve(path, reserve_bytes)
 
-    def ran_out(self, path: str) -> None:
+    def on_full(self, path: str) -> None:
         """A write found no room: take no records until there is some."""
         self._stop(path)
 
-    def forget(self, path: str) -> None:
-        """The directory failed: it is used no more, so that its being full is nobody's concern."""
+    def drop(self, path: str) -> None:
+        """The directory failed and is not used any more: drop its state."""
         self.full.discard(path)
         self.rooms.pop(path, None)
 
-    def give_up(self, path: str) -> None:
+    def remove_reserve(self, path: str) -> None:
         """Remove the reserve: the directory is being closed."""
         with contextlib.suppress(OSError):
             remove_if_there(self._files, f"{path}/{RESERVE}")
@@ -97,34 +104,35 @@ class DiskSpace:
             log.error(
                 "disk_full",
                 path=path,
-                note="records are refused until there is room: delete topics, lower retention or make the disk larger",
+                note="records are refused until there is room: delete topics, lower retention "
+                "or make the disk larger",
             )
-        self.give_up(path)
+        self.remove_reserve(path)
 
-    def _room(self, path: str) -> Room:
+    def _room(self, path: str) -> DiskRoom:
         space = self._files.space(path)
         try:
             reserve = self._files.status(f"{path}/{RESERVE}").size
         except FileNotFoundError:
             reserve = 0
-        return Room(space.total_bytes, space.usable_bytes, reserve)
+        return DiskRoom(space.total_bytes, space.usable_bytes, reserve)
 
-    async def _keep(self, path: str, reserve_bytes: int) -> bool:
-        """Make the reserve hold so much; whether it does."""
+    async def _resize_reserve(self, path: str, reserve_bytes: int) -> bool:
+        """Make the reserve file this large; returns whether that worked."""
         try:
-            await self._flusher.run(self._make, f"{path}/{RESERVE}", reserve_bytes)
+            await self._flusher.run(self._make_reserve, f"{path}/{RESERVE}", reserve_bytes)
         except OSError as error:
             log.warning("reserve_not_made", path=path, error=str(error))
-            self.give_up(path)
+            self.remove_reserve(path)
             return False
         return True
 
-    def _make(self, name: str, reserve_bytes: int) -> None:
+    def _make_reserve(self, name: str, reserve_bytes: int) -> None:
         remove_if_there(self._files, name)
         if reserve_bytes:
             allocate(self._files.open(name, create=True), reserve_bytes)
 
-    def _warn(self, path: str, room: Room) -> None:
+    def _warn(self, path: str, room: DiskRoom) -> None:
         percent = max((p for p in WARN_PERCENT if 100 * room.used_ratio >= p), default=0)
         if percent > self._warned.get(path, 0):
             log.warning("disk_filling", path=path, percent=percent, free_bytes=room.free_bytes)

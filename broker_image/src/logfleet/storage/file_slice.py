@@ -1,13 +1,16 @@
-"""A range of a segment, on its way to a consumer."""
+"""A range of a segment that is sent to a consumer."""
 
 from logfleet.io.files import File
 
 
 class FileSlice:
-    """Whole batches in a file; the file stays open and readable while the slice exists, whatever happens to the segment.
+    """Whole batches in a file.
 
-    position: where the range begins, in bytes; `len` is its length, never 0. Nothing is read until it is sent or asked for.
-    is_cut: behind it there is more that could be read, were it not for a limit or the segment's end.
+    The file stays open and readable while the slice exists, whatever happens to the segment.
+
+    position: where the range begins, in bytes; `len` is its length, never 0. Nothing is read before
+    it is sent or `read`. is_cut: more could be read behind it, were it not for a limit or the
+    segment's end.
     """
 
     __slots__ = ("_length", "file", "is_cut", "position")
@@ -27,5 +30,5 @@ class FileSlice:
         return self.file.fileno()
 
     def read(self) -> bytes:
-        """The bytes themselves, for a connection that cannot use sendfile and for readers within the broker."""
+        """The bytes, for connections without sendfile and for readers within the broker."""
         return self.file.pread(self._length, self.position)

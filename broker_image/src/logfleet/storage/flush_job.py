@@ -1,4 +1,4 @@
-"""What has to reach the disk for a log to be durable up to an offset: decided on the loop, done in a thread."""
+"""What makes a log durable up to an offset: decided on the loop, run in a thread."""
 
 import errno
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ from logfleet.io.files import File, Files, is_out_of_space, write_file
 class FlushJob(msgspec.Struct, frozen=True):
     """Makes everything below `end_offset` survive a power loss.
 
-    files are fsynced, then `writes` (path, content) replace their files, then the names in `directories` are made durable.
+    `files` are fsynced, then each of `writes` (path, content) replaces its file, then the names in
+    `directories` are made durable.
     """
 
     end_offset: int
@@ -20,9 +21,12 @@ class FlushJob(msgspec.Struct, frozen=True):
     directories: Sequence[str]
 
     def run(self, files: Files) -> None:
-        """Blocks as long as the disk takes. An OSError means that the log directory can no longer be trusted.
+        """Blocks as long as the disk takes.
 
-        ENOSPC means no more than that a checkpoint found no room: records that a disk loses for want of it are EIO.
+        An OSError means that the log directory can no longer be trusted.
+
+        The exception is ENOSPC: it only means that a checkpoint found no room. Records that are
+        lost for want of room raise EIO.
         """
         for file in self.files:
             _sync(file)
@@ -33,7 +37,7 @@ class FlushJob(msgspec.Struct, frozen=True):
 
 
 def _sync(file: File) -> None:
-    """A disk that takes a write and has no room for it later has lost it: that is no mere want of room."""
+    """Sync; ENOSPC becomes EIO: a disk that took a write and lacks room later has lost it."""
     try:
         file.fsync()
     except OSError as error:

@@ -1,7 +1,8 @@
 """Makes logs durable in threads of their own, one flush per log at a time.
 
-Each log directory has its own threads for flushes, so that a disk that hangs holds up no other.
-The threads do nothing but wait for the disk; the default executor is left to name look-ups and the like.
+Each log directory has its own threads for flushes, so that a disk that hangs holds up no other. The
+threads do nothing but wait for the disk; the default executor is left to name look-ups and the
+like.
 """
 
 import asyncio
@@ -17,15 +18,18 @@ from logfleet.storage.partition_log import PartitionLog
 
 T = TypeVar("T")
 
-# Flushes at a time of who has many logs to flush in one directory: enough to share the journal
-# commits of a file system, few enough for a slow disk.
+# Concurrent flushes of a caller that has many logs to flush in one directory: enough to share the
+# journal commits of a file system, few enough for a slow disk.
 THREADS = 4
-# Left to what clients wait for, and to looking at disks.
+# Left for flushes that clients wait for, and for checking disks.
 SPARE_THREADS = 1
 
 
 class Flusher:
-    """Runs flush jobs. Errors of the disk are raised to who asked; they mean that the log directory failed."""
+    """Runs flush jobs.
+
+    Disk errors are raised to the caller; they mean that the log directory failed.
+    """
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -36,7 +40,7 @@ class Flusher:
     async def flush(self, log: PartitionLog) -> None:
         """Return once everything that is in the log now is durable. Raises OSError.
 
-        What was begun is completed, also if the caller is cancelled: the log counts on it.
+        The flush is finished even if the caller is cancelled: the log relies on it.
         """
         await self.until_idle(log)  # a running one may have begun before the newest append
         try:
@@ -51,9 +55,12 @@ class Flusher:
     async def flush_to(
         self, log: PartitionLog, end_offset: int, is_wanted: Callable[[], bool]
     ) -> bool:
-        """Return once everything below end_offset is durable; those who wait for one log share its flushes. Raises OSError.
+        """Return once everything below end_offset is durable; callers of one log share its flushes.
 
-        is_wanted: whether the log may still be flushed, asked before each flush begins. False if it was not durable then.
+        Raises OSError.
+
+        is_wanted: whether the log may still be flushed; called before each flush. Returns False if
+        it may not and end_offset is not durable.
         """
         while log.recovery_point < end_offset:
             running = self._running.get(id(log))
@@ -79,20 +86,26 @@ class Flusher:
         finally:
             if (
                 self._running.get(id(log)) is asyncio.current_task()
-            ):  # else somebody waits to hold it
+            ):  # else a `holding` waits for this flush
                 del self._running[id(log)]
 
     async def until_all_idle(self) -> None:
-        """Return once no flush is running that has begun by now: before logs are closed. Raises OSError if one fails."""
+        """Return once all flushes that have begun by now have ended: before logs are closed.
+
+        Raises OSError if one fails.
+        """
         if self._running:
             done, _ = await asyncio.wait(list(self._running.values()))
             for each in done:
                 each.result()
 
     async def close(self, logs: Iterable[PartitionLog], threads: int) -> None:
-        """Complete logs that nothing is appended to any more and make them durable. Raises OSError at the end.
+        """Complete logs that are not appended to any more and make them durable.
 
-        threads: how many at a time; no fewer than THREADS are. None of the logs may be in the middle of a flush.
+        Raises OSError at the end.
+
+        threads: how many logs at a time, at least THREADS. None of the logs may be in the middle of
+        a flush.
         """
         threads = max(threads, THREADS)
         rest = iter(list(logs))
@@ -105,7 +118,10 @@ class Flusher:
                 raise error
 
     async def _close_some(self, rest: Iterator[PartitionLog], pool: ThreadPoolExecutor) -> None:
-        """Those of `rest` that nobody else takes before; an error keeps no other log from being closed."""
+        """Close logs from the shared iterator `rest`.
+
+        After an error the others are still closed.
+        """
         failed = None
         for log in rest:
             try:
@@ -116,15 +132,19 @@ class Flusher:
             raise failed
 
     async def until_idle(self, log: PartitionLog) -> None:
-        """Return once no flush of this log is running, nor anybody holds it: before its files are renamed or removed."""
+        """Return once no flush of the log runs and nobody holds it.
+
+        Call it before renaming its files.
+        """
         while (running := self._running.get(id(log))) is not None:
             await asyncio.wait([running])
 
     @asynccontextmanager
     async def holding(self, log: PartitionLog) -> AsyncIterator[None]:
-        """Change the log's files inside, while no flush of it runs, nor anybody else who holds it.
+        """Hold the log to change its files: inside no flush of it runs, and nobody else holds it.
 
-        Whoever comes waits from the first moment on: a log that is flushed without a pause has its turn, too.
+        Later callers wait from the first moment on, so that a log that is flushed without a pause
+        can be held, too.
         """
         before = self._running.get(id(log))
         held = self._running[id(log)] = asyncio.get_running_loop().create_future()
@@ -133,7 +153,7 @@ class Flusher:
                 await asyncio.wait([before])
             yield
         finally:
-            if before is not None and not before.done():  # cancelled: who comes next waits on
+            if before is not None and not before.done():  # cancelled: the next caller keeps waiting
                 before.add_done_callback(lambda _: self._release(log, held))
             else:
                 self._release(log, held)
@@ -148,7 +168,7 @@ class Flusher:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
 
     def stop(self) -> None:
-        """Wait for what is running. Blocks."""
+        """Wait for the running jobs. Blocks."""
         for pool in (self._pool, *self._pools.values()):
             pool.shutdown(wait=True)
 

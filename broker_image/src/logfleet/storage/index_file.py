@@ -1,7 +1,8 @@
 """One index of a segment: entries on disk, and the newest ones in memory until they are written.
 
-Nothing is mapped into memory and nothing read before it is asked for, so that a partition nobody reads costs a few hundred bytes.
-Indexes may lag behind the log on disk: recovery rebuilds what is missing.
+Nothing is mapped into memory, and nothing is read before it is needed, so that a partition without
+readers costs a few hundred bytes. Indexes may lag behind the log on disk: recovery rebuilds what is
+missing.
 """
 
 import struct
@@ -14,16 +15,17 @@ from logfleet.log.index_entries import sound_length, unpack_entries
 from logfleet.storage.open_files import OpenFiles
 
 PENDING_BYTES_MAX = 4096
-"""Entries in memory before they are written; at the usual density that is 2 MiB of log, or 32 MiB in large batches."""
+"""Entries in memory before they are written; at the usual density that is 2 MiB of log, or 32
+MiB in large batches."""
 
 BLOCK_BYTES = 4080
-"""Read at a time: whole entries of both kinds, within a page's size."""
+"""Bytes per read: whole entries of both kinds, within a page's size."""
 
 
 class IndexFile(Sequence[tuple[int, int]]):
     """Entries of one index file, in order. entry: OFFSET_ENTRY or TIME_ENTRY.
 
-    is_durable: nothing has changed since the owner last said so.
+    is_durable: set by the owner after a sync; cleared by each change.
     """
 
     __slots__ = (
@@ -43,7 +45,7 @@ class IndexFile(Sequence[tuple[int, int]]):
         self.path = path
         self._files = files
         self._entry = entry
-        self._written = written  # entries on disk; -1: not looked at yet
+        self._written = written  # entries on disk; -1: not determined yet
         self._pending = bytearray()
         self._block = b""
         self.is_durable = written < 0
@@ -57,7 +59,7 @@ class IndexFile(Sequence[tuple[int, int]]):
     @overload
     def __getitem__(self, number: slice) -> Sequence[tuple[int, int]]: ...
     def __getitem__(self, number: int | slice) -> tuple[int, int] | Sequence[tuple[int, int]]:
-        assert isinstance(number, int), "entries are looked at one by one"
+        assert isinstance(number, int), "entries are read one by one"
         size = self._entry.size
         written = self._on_disk()
         if number < 0:
@@ -77,17 +79,19 @@ class IndexFile(Sequence[tuple[int, int]]):
         return first, second
 
     def _read_block(self, number: int) -> None:
-        """Keep the block that holds an entry on disk."""
+        """Cache the block that holds an entry on disk."""
         size, written = self._entry.size, self._on_disk()
         per_block = BLOCK_BYTES // size
         start = number - number % per_block
         self._block = self._file().pread(min(per_block, written - start) * size, start * size)
-        self._block_start = start  # only now: a read that fails leaves the block that was there
+        self._block_start = start  # last: a failed read leaves the old block in place
 
     def floor(self, key: int, field: int = 0) -> int:
-        """Number of the last entry whose `field` (0 or 1) is <= `key`, or -1. Both fields ascend in the entries.
+        """Number of the last entry whose `field` (0 or 1) is <= `key`, or -1.
 
-        Found in memory if the block at hand is the right one, as it is for a reader that goes on.
+        Both fields ascend in the entries.
+
+        Needs no read if the cached block is the right one, as it is for a reader that goes on.
         """
         written = self._on_disk()
         if self._pending and self._unpack(self._pending, 0)[field] <= key:
@@ -102,7 +106,7 @@ class IndexFile(Sequence[tuple[int, int]]):
         return self._block_start + self._floor_in(self._block, key, field)
 
     def _is_in_block(self, key: int, field: int) -> bool:
-        """Whether the last entry up to `key` is surely in the block at hand."""
+        """Whether the last entry up to `key` is certainly in the cached block."""
         block = self._block
         if not block or self._unpack(block, 0)[field] > key:
             return False
@@ -111,7 +115,7 @@ class IndexFile(Sequence[tuple[int, int]]):
         return is_last or self._unpack(block, len(block) - size)[field] >= key
 
     def _floor_in(self, data: bytes | bytearray, key: int, field: int) -> int:
-        """Number within `data` of the last entry up to `key`; its first one is."""
+        """Number within `data` of the last entry up to `key`; the first entry is one."""
         size, unpack = self._entry.size, self._entry.unpack_from
         numbers = range(len(data) // size)
         return bisect_right(numbers, key, key=lambda number: unpack(data, number * size)[field]) - 1
@@ -121,23 +125,27 @@ class IndexFile(Sequence[tuple[int, int]]):
         return self._unpack(self._file().pread(size, number * size), 0)
 
     def append(self, first: int, second: int) -> None:
-        """Add an entry behind the last; it reaches the disk with `write` or when there are enough of them."""
+        """Add an entry. It reaches the disk with `write`, or once enough entries are pending."""
         self.is_durable = False
         self._pending += self._entry.pack(first, second)
         if len(self._pending) >= PENDING_BYTES_MAX:
             try:
                 self.write()
             except OSError as error:
-                # the batch that the entry is for is written; the entries wait until there is room, or a descriptor
+                # the batch of this entry is written; the entries wait until there is room, or a
+                # descriptor
                 if not is_shortage(error):
                     raise
 
     def write(self) -> None:
-        """Give all entries to the file system, creating the file if there is none. Not durable before an fsync."""
+        """Write all entries to the file, which is created if absent.
+
+        Not durable before an fsync.
+        """
         written = self._on_disk()
         file = self._file(create=True)
         if not written:
-            file.truncate(0)  # what `replace` gave up
+            file.truncate(0)  # entries that `replace` dropped
         if self._pending:
             file.pwrite(self._pending, written * self._entry.size)
             self._written = written + len(self._pending) // self._entry.size
@@ -145,7 +153,7 @@ class IndexFile(Sequence[tuple[int, int]]):
             self._block = b""
 
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Hold these entries and no others; on the disk they take the place of what is there with `write`."""
+        """Hold these entries and no others; the next `write` replaces those on disk."""
         self._pending = bytearray().join(self._entry.pack(*entry) for entry in entries)
         self._written, self._block, self.is_durable = 0, b"", False
 
@@ -162,7 +170,7 @@ class IndexFile(Sequence[tuple[int, int]]):
         self._written = count
 
     def keep_sound(self, *, first_max: int, second_min: int, second_max: int) -> None:
-        """Cut off what cannot be true after a power loss; see `sound_length`."""
+        """Cut off entries that cannot be true after a power loss; see `sound_length`."""
         written = self._on_disk()
         if written == 0:
             return
@@ -175,18 +183,18 @@ class IndexFile(Sequence[tuple[int, int]]):
             file.truncate(self._written * self._entry.size)
 
     def file(self) -> File:
-        """The open file, for an fsync; `write` must have been called."""
+        """The open file, for an fsync; call `write` before."""
         return self._file()
 
     def copy(self, files: OpenFiles) -> "IndexFile":
-        """The index as it is now, to be read through other open files."""
+        """A copy of the present index that reads through other open files."""
         copied = IndexFile(files, self.path, self._entry, written=self._written)
         copied._pending = self._pending[:]
         return copied
 
     def moved_to(self, path: str) -> None:
-        """The file goes by another name."""
-        self._files.forget(self.path)
+        """Use the new path of the index file, which was renamed."""
+        self._files.drop(self.path)
         self.path = path
 
     def _on_disk(self) -> int:

@@ -1,9 +1,11 @@
-"""One entry of `log.dirs`: its lock, its identity, its checkpoints, and the logs of all partitions in it.
+"""One entry of `log.dirs`: its lock, its identity, its checkpoints, and the logs in it.
 
-The layout is Kafka's, so that a broker of either kind can be started on the other's directory. A log is deleted only when it is said to
-be (`delete`); one that belongs to nothing known is renamed and kept (`set_aside`).
+The layout is Kafka's, so that either broker can be started on the other's directory. A log is only
+removed by `delete`; one that belongs to no topic the broker knows is renamed and kept
+(`set_aside`).
 
-Errors: LogDirRefused (one line for a person: not this broker's directory, or in use) and OSError (the disk).
+Errors: LogDirRefused (one line for the operator: another broker's directory, or in use) and OSError
+(the disk).
 """
 
 import base64
@@ -47,12 +49,12 @@ from logfleet.log.names import (
     parse_partition_directory,
 )
 from logfleet.storage.checkpoint_job import ALL, CheckpointJob
-from logfleet.storage.last_life import (
-    forget_last_life,
-    forget_running,
+from logfleet.storage.last_run import (
     mark_closed,
-    note_running,
-    read_last_life,
+    read_last_run,
+    remove_run_files,
+    remove_running,
+    write_running,
 )
 from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.moves.incoming import IncomingLogs
@@ -63,27 +65,27 @@ from logfleet.storage.trash import Discarded, Trash
 META_VERSION = "1"
 
 ConfigOf = Callable[[str], LogConfig]
-"""A topic's configuration by its name."""
+"""Looks up the configuration of a topic by its name."""
 
 
 def absolute(path: str) -> str:
-    """The path of a log directory as Kafka's tools know it (File.getAbsolutePath)."""
+    """The path of a log directory as Kafka's tools name it (File.getAbsolutePath)."""
     return str(Path(path).absolute())
 
 
 class LogDirRefused(Exception):
-    """The directory is in use, or another broker's. The text is one line that says which and what to do."""
+    """The directory is in use, or another broker's; the text says which and what to do."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whose directory it is (`meta.properties`). ids in Kafka's text form."""
+    """The owner of a directory (`meta.properties`). ids in Kafka's text form."""
 
     cluster_id: str
     node_id: int
     directory_id: str
 
     def as_properties(self) -> dict[str, str]:
-        """Keys and values of the file."""
+        """Keys and values of meta.properties."""
         return {
             "version": META_VERSION,
             "cluster.id": self.cluster_id,
@@ -93,7 +95,10 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def identity_of(path: str, data: bytes, node_id: int) -> Identity:
-    """What the meta.properties of the log directory `path` says. Raises LogDirRefused, also if it is another node's."""
+    """Parse the meta.properties of the log directory `path`.
+
+    Raises LogDirRefused, also if it is another node's.
+    """
     name = f"{path}/{META_PROPERTIES}"
     try:
         properties = parse_properties(data)
@@ -101,14 +106,15 @@ def identity_of(path: str, data: bytes, node_id: int) -> Identity:
         raise LogDirRefused(f"{name} is unreadable: {error}") from error
     if "broker.id" in properties and "node.id" not in properties:
         raise LogDirRefused(
-            f"{name} was written by a Kafka with ZooKeeper: migrate that to KRaft with Kafka 3.9, then see `logfleet adopt --help`; "
-            "nothing was changed here"
+            f"{name} was written by a Kafka with ZooKeeper: migrate that to KRaft with Kafka 3.9, "
+            "then see `logfleet adopt --help`; nothing was changed here"
         )
     for key in ("cluster.id", "node.id", "directory.id"):
         if not properties.get(key):
             raise LogDirRefused(
-                f"{name} has no {key}: bring it back from a copy of the directory; where a Kafka before 3.7 wrote it, "
-                "start a newer one there once. Nothing was changed here"
+                f"{name} has no {key}: bring it back from a copy of the directory; "
+                "where a Kafka before 3.7 wrote it, start a newer one there once. "
+                "Nothing was changed here"
             )
     theirs = properties["node.id"]
     if theirs != str(node_id):
@@ -120,16 +126,15 @@ def identity_of(path: str, data: bytes, node_id: int) -> Identity:
 
 
 class LogDir:
-    """An open log directory. `load` must be exhausted before partitions are asked for.
+    """An open log directory. `load` must be exhausted before partitions are used.
 
-    logs: the partitions' logs by topic and partition; only `create`, `delete`, `set_aside` and `take_over` change it.
-    incoming: copies of logs of other directories.
-    high_watermarks: as they were when last checkpointed. was_clean: the directory was closed properly.
-    broker_epoch: of the last registration on this directory that the controller made active, None if
-    the directory names none. lost_nothing: all that was written is there, or the cluster knows of what is not; certain once
-    it is loaded. begun: partitions of which
-    something may be there, as `create` failed half way; they are completed here and begin nowhere else.
-    is_loaded: `load` was exhausted.
+    logs: the partitions' logs by topic and partition; only `create`, `delete`, `set_aside` and
+    `take_over` change it. incoming: copies of logs of other directories. high_watermarks: as last
+    checkpointed. was_clean: the directory was closed properly. broker_epoch: of the last
+    registration on this directory that the controller made active, None if the directory names
+    none. lost_nothing: everything that was written is there, or the cluster does not count on what
+    is missing; final once loaded. half_created: partitions whose `create` failed half way, so that
+    files may exist; they are created here and nowhere else. is_loaded: `load` was exhausted.
     """
 
     def __init__(
@@ -141,26 +146,27 @@ class LogDir:
         *,
         is_locked: bool = False,
     ) -> None:
-        """Lock the directory, made if absent, and check whose it is. Raises LogDirRefused, OSError.
+        """Lock the directory, which is created if absent, and check its owner.
 
-        is_locked: the caller holds its lock, and keeps it.
+        Raises LogDirRefused, OSError. is_locked: the caller holds the lock, and keeps it.
         """
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.notes: list[str] = []
-        self.begun: set[TopicPartition] = set()
+        self.half_created: set[TopicPartition] = set()
         self.is_loaded = False
         self._open_files = open_files
         self._files = open_files.files
         self._trash = Trash(open_files)
-        self._told: set[TopicPartition] = set()  # whom the checkpoints named before the load
+        # partitions that the checkpoints named before the load
+        self._named_before: set[TopicPartition] = set()
         self._departures = 0
-        self._departures_told = 0
+        self._departures_recorded = 0
         make_durable_directory(self._files, path)
         self._lock = None if is_locked else self._locked()
         try:
             self.identity = self._identify(cluster_id, node_id)
-            self._last = read_last_life(self._files, path)
+            self._last = read_last_run(self._files, path)
             self.was_clean = self._last.was_clean
             self.broker_epoch = self._last.broker_epoch
             self.lost_nothing = self.broker_epoch is not None
@@ -191,8 +197,9 @@ class LogDir:
         identity = identity_of(self.path, data, node_id)
         if identity.cluster_id != cluster_id:
             raise LogDirRefused(
-                f"log directory {self.path} belongs to cluster.id={identity.cluster_id}, this broker has {cluster_id}: "
-                "start it with its own directory, nothing was changed here"
+                f"log directory {self.path} belongs to cluster.id={identity.cluster_id}, "
+                f"this broker has {cluster_id}: start it with its own directory, nothing was "
+                "changed here"
             )
         return identity
 
@@ -204,7 +211,7 @@ class LogDir:
         return read_file(self._files, f"{self.path}/{name}")
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Offsets of a checkpoint; an unreadable one costs a longer recovery, not the directory."""
+        """Offsets of a checkpoint. An unreadable one costs a longer recovery, not the directory."""
         data = self._read(name)
         try:
             return parse_offsets(data) if data is not None else {}
@@ -214,7 +221,7 @@ class LogDir:
 
     @property
     def absolute_path(self) -> str:
-        """As Kafka's tools are told it, and name it."""
+        """The path as Kafka's tools name it."""
         return absolute(self.path)
 
     # Loading
@@ -222,7 +229,7 @@ class LogDir:
     def load(
         self, config_of: ConfigOf, now_ms: int, *, by_kafka: bool = False
     ) -> Iterator[PartitionLog]:
-        """Open the partitions one after the other; after a crash each one may take a while. See `begin_load`."""
+        """Open the partitions one by one; after a crash each may take a while. See `begin_load`."""
         for partition, request in self.begin_load(config_of, now_ms, by_kafka=by_kafka):
             yield self.open(partition, request)
         self.complete_load()
@@ -230,17 +237,18 @@ class LogDir:
     def begin_load(
         self, config_of: ConfigOf, now_ms: int, *, by_kafka: bool = False
     ) -> Iterator[tuple[TopicPartition, LoadRequest]]:
-        """What is to be given to `open`, for each partition in here; then `complete_load`.
+        """Yield what `open` needs for each partition in the directory.
 
-        From here on the directory counts as not closed properly, until `close`. by_kafka: it was Kafka that did not close it.
+        Call `complete_load` after that. From here on the directory counts as not closed properly,
+        until `close`. by_kafka: it was Kafka that did not close it.
         """
-        notes_before = len(self.notes)
+        note_count_before = len(self.notes)
         recovery_points = self._read_offsets(RECOVERY_POINTS)
-        gaps_are_damage = not by_kafka and len(self.notes) == notes_before
+        gaps_are_damage = not by_kafka and len(self.notes) == note_count_before
         log_starts = self._read_offsets(LOG_STARTS)
         first_dirty = self._read_offsets(FIRST_DIRTY_OFFSETS)
-        self._told = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
-        forget_last_life(self._files, self.path, self._last)
+        self._named_before = {*recovery_points, *log_starts, *first_dirty, *self.high_watermarks}
+        remove_run_files(self._files, self.path, self._last)
         for entry in sorted(self._files.list_directory(self.path), key=lambda entry: entry.name):
             if not entry.is_directory:
                 continue
@@ -248,14 +256,15 @@ class LogDir:
             if leaving_suffix(entry.name) == DELETE_DIRECTORY:
                 self._trash.add(Discarded(directory, now_ms))
                 continue
-            if self.incoming.finds(entry.name):
+            if self.incoming.add_if_copy(entry.name):
                 continue
             partition = parse_partition_directory(entry.name)
-            if partition is None:  # -stray, lost+found and whatever people put here
+            if partition is None:  # -stray, lost+found and other files
                 self.notes.append(f"{directory} is no partition: left alone")
                 continue
             if partition.topic == METADATA_TOPIC:
-                continue  # Kafka's own, of a node whose place we took: it would need it to come back
+                # the metadata log of a Kafka node that this broker replaced, kept for a way back
+                continue
             request = LoadRequest(
                 directory=directory,
                 config=config_of(partition.topic),
@@ -269,33 +278,34 @@ class LogDir:
             yield partition, request
 
     def open(self, partition: TopicPartition, request: LoadRequest) -> PartitionLog:
-        """The partition's log, as it is on the disk. Different threads may open logs of different partitions at the same time."""
+        """Open the log of a partition. Thread-safe for different partitions."""
         opened = self.logs[partition] = PartitionLog(
             partition, self._open_files, self._trash, request
         )
         if self._last.was_killed and not self.is_loaded:
-            self._make_sure(opened)
+            self._sync_after_kill(opened)
         if opened.log_end_offset < request.recovery_point:
-            self.lost_nothing = False  # a flush was recorded up to there
+            self.lost_nothing = False  # a flush up to the recovery point was recorded
         return opened
 
     def settle(self, broker_epoch: int) -> None:
-        """The registration of this epoch is active: the cluster does not count on what was lost.
+        """The registration of this epoch is active: the cluster no longer counts on what was lost.
 
-        `note_running` makes it outlast the process.
+        Call `record_running` to make that outlast the process.
         """
         self.broker_epoch = broker_epoch
         self.lost_nothing = True
 
-    def note_running(self) -> None:
-        """The next start finds what `settle` said, also if the process is killed. Blocks."""
+    def record_running(self) -> None:
+        """Let the next start find what `settle` set, even if the process is killed. Blocks."""
         if self.lost_nothing and self.broker_epoch is not None:
-            note_running(self._files, self.path, self.broker_epoch)
+            write_running(self._files, self.path, self.broker_epoch)
 
-    def _make_sure(self, log: PartitionLog) -> None:
-        """The process that wrote the log was killed, and the machine runs on: all it wrote is there, if the disk takes it.
+    def _sync_after_kill(self, log: PartitionLog) -> None:
+        """Sync a log whose process was killed while the machine ran on.
 
-        What the kernel failed to write back it drops, and tells so when the file is synced. Raises OSError: the disk has failed.
+        Everything it wrote is there if the sync works. The kernel drops what it failed to write
+        back, and reports that when the file is synced. Raises OSError: the disk has failed.
         """
         try:
             job = log.begin_flush()
@@ -310,77 +320,82 @@ class LogDir:
             self.lost_nothing = self.lost_nothing and not log.has_lost
 
     def complete_load(self) -> None:
-        """All logs that `begin_load` named are open."""
+        """Finish the load, once all logs that `begin_load` named are open."""
         self.logs = dict(sorted(self.logs.items()))
-        if self._told - self.logs.keys():
-            self._departures += 1  # a crash came between a log's departure and the checkpoints
+        if self._named_before - self.logs.keys():
+            # a crash came after a log had left, before the checkpoints were written
+            self._departures += 1
         self.high_watermarks = {p: o for p, o in self.high_watermarks.items() if p in self.logs}
         self.is_loaded = True
-        self.note_running()
+        self.record_running()
 
     # Partitions that come and go
 
     def create(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """A new, empty log. It exists after a power loss once its first flush has run. topic_id: Kafka's text form."""
+        """Create an empty log, durable after its first flush. topic_id: Kafka's text form."""
         assert partition not in self.logs, f"{partition} exists"
-        self.begun.add(partition)
+        self.half_created.add(partition)
         directory = f"{self.path}/{partition}"
         prepare_directory(self._open_files, directory, topic_id)
         request = LoadRequest.of_new(directory, config, now_ms)
         created = self.open(partition, request)
-        self.begun.discard(partition)
+        self.half_created.discard(partition)
         return created
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """The partition is gone at once; its bytes follow after file.delete.delay.ms. Raises OSError: then it is still there."""
+        """Remove the log at once, its bytes later. Raises OSError: then it is still there."""
         delay_ms = self.logs[partition].config.file_delete_delay_ms
         path = self._take_out(partition, DELETE_DIRECTORY)
         self._trash.add(Discarded(path, now_ms + delay_ms))
 
     def set_aside(self, partition: TopicPartition) -> str:
-        """The partition belongs to nothing known here: keep it under another name, for a person. Returns its new path.
+        """Rename a partition that belongs to no known topic, and keep it for the operator.
 
-        Raises OSError: then it is still there.
+        Returns its new path. Raises OSError: then it is still there.
         """
         return self._take_out(partition, STRAY_DIRECTORY)
 
     def _take_out(self, partition: TopicPartition, suffix: str) -> str:
-        """Where a rename fails nothing has changed: no log may begin in a directory that another is in."""
+        """Rename a log's directory out of use. If that fails nothing has changed."""
         log = self.logs[partition]
         path = f"{self.path}/{leaving_directory(partition, uuid.uuid4().hex, suffix)}"
         self._files.rename(log.directory, path)
-        log.forget_files()
+        log.drop_files()
         del self.logs[partition]
         self._departures += 1
         self.high_watermarks.pop(partition, None)
         return path
 
     def drop_future(self, partition: TopicPartition, now_ms: int) -> None:
-        """The copy of the partition's log is not wanted. No flush of it may be running."""
+        """Drop the copy of the partition's log. No flush of it may be running."""
         self.incoming.drop(partition, now_ms)
         self._departures += 1
         if partition not in self.logs:
             self.high_watermarks.pop(partition, None)
 
     def take_over(self, partition: TopicPartition, source: "LogDir") -> None:
-        """The copy is the partition's log from here on, and that of `source` only bytes: one rename decides. Raises OSError: then it is not.
+        """Make the copy the partition's log instead of that of `source`, by one rename.
 
-        Not durable before `make_names_durable`; then `discard_moved`.
+        Raises OSError: then it is not. Not durable before `make_names_durable`; after that call
+        `discard_moved`.
         """
         moved, future = source.logs[partition], self.incoming.futures[partition]
         assert partition not in self.logs, f"{partition} exists"
         directory = f"{self.path}/{partition}"
         self._files.rename(future.directory, directory)
-        moved.become(future, directory)
+        moved.switch_to(future, directory)
         del self.incoming.futures[partition]
         del source.logs[partition]
         source.high_watermarks.pop(partition, None)
         self.logs[partition] = moved
 
     def discard_moved(self, log: PartitionLog, now_ms: int) -> None:
-        """What the log was made of before another directory took it over goes, as deleted logs do. Raises OSError."""
+        """Remove the files that a log left here when another directory took it over.
+
+        They are removed like those of deleted logs. Raises OSError.
+        """
         name = leaving_directory(log.partition, uuid.uuid4().hex, DELETE_DIRECTORY)
         self._files.rename(f"{self.path}/{log.partition}", f"{self.path}/{name}")
         self._departures += 1
@@ -388,15 +403,15 @@ class LogDir:
         self._trash.add(Discarded(f"{self.path}/{name}", due_ms))
 
     def make_names_durable(self) -> None:
-        """A power loss takes no rename back. Blocks. Raises OSError."""
+        """Make all renames in the directory durable. Blocks. Raises OSError."""
         self._files.fsync_directory(self.path)
 
     def take_removals(self, now_ms: int) -> list[Discarded]:
-        """Files and directories whose time has come: give them to `trash.remove` in a thread."""
+        """Files and directories to be removed now: pass them to `trash.remove` in a thread."""
         return self._trash.take_due(now_ms)
 
     def put_back(self, removals: Iterable[Discarded]) -> None:
-        """Their time has come, and they could not be removed now: they are taken again."""
+        """Keep removals that failed now for the next `take_removals`."""
         for discarded in removals:
             self._trash.add(discarded)
 
@@ -404,43 +419,56 @@ class LogDir:
 
     @property
     def has_departed(self) -> bool:
-        """Whether the checkpoint files may name logs that are gone: what they say is not true of a new log of the same name."""
-        return self._departures > self._departures_told
+        """Whether the checkpoint files may name logs that are gone.
+
+        If so, their lines would apply to new logs of the same names.
+        """
+        return self._departures > self._departures_recorded
 
     def begin_checkpoint(self, names: Sequence[str] = ALL) -> CheckpointJob:
-        """Checkpoint files of which nothing is decided yet.
+        """Begin to write checkpoint files.
 
-        `note` each log, after the flushes that moved the recovery points; run the job in a thread; then `complete_checkpoint`.
+        Call `add_to_checkpoint` for each log, after the flushes that moved the recovery points; run
+        the job in a thread; then call `complete_checkpoint`.
         """
         return CheckpointJob(self.path, names, self._written, self._departures)
 
-    def note(
+    def add_to_checkpoint(
         self, job: CheckpointJob, partition: TopicPartition, high_watermark: int | None
     ) -> None:
-        """Put the log as it is now into the files, or the copy that may become it, if it has not left. high_watermark: None if it is not hosted."""
+        """Add the lines of a log, or of the copy that may become it; ignored if it has left.
+
+        high_watermark: None if it is not hosted.
+        """
         log = self.logs.get(partition) or self.incoming.futures.get(partition)
         if log is None:
             return
         if high_watermark is not None:
             self.high_watermarks[partition] = high_watermark
-        job.note(partition, log, self.high_watermarks.get(partition))
+        job.add(partition, log, self.high_watermarks.get(partition))
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointJob:
-        """The checkpoint files as of now, decided in one step: for who does not mind how long it takes."""
+        """The checkpoint files as of now, in one step: for callers that may block the loop."""
         job = self.begin_checkpoint()
         for partition in self.logs:
-            self.note(job, partition, high_watermarks.get(partition))
+            self.add_to_checkpoint(job, partition, high_watermarks.get(partition))
         return job
 
     def complete_checkpoint(self, job: CheckpointJob) -> Iterator[None]:
-        """A job of all files has run: a crash finds what it tells. Nothing has happened before the first step; each but the last is a log."""
+        """A job of all files has run: record what a crash will find.
+
+        A generator: nothing happens before the first step, one log per step.
+        """
         for log, point in job.points:
             log.checkpointed_point = min(point, log.recovery_point)
             yield
-        self._departures_told = job.departures
+        self._departures_recorded = job.departures
 
     def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Make everything durable and mark the directory as closed. Blocks; nothing may append any more."""
+        """Make everything durable and mark the directory as closed.
+
+        Blocks; nothing may be appended any more.
+        """
         for log in self.logs.values():
             job = log.close()
             job.run(self._files)
@@ -451,17 +479,18 @@ class LogDir:
         self.abandon()
 
     def fail(self) -> None:
-        """Give the directory up because its disk failed: nothing that was written counts as there at the next start.
+        """Give up the directory because its disk failed.
 
-        The kernel tells of what it failed to write back only once.
+        The next start must not trust what was written. The kernel reports a failed write-back only
+        once.
         """
-        forget_running(self._files, self.path)
+        remove_running(self._files, self.path)
         self.abandon()
 
     def abandon(self) -> None:
-        """Give the directory up as it is, as a crash would: the next start recovers it."""
+        """Give up the directory as it is, as a crash would: the next start recovers it."""
         self._open_files.disk(self.path).close()
         for log in self.logs.values():
-            log.forget_files()
+            log.drop_files()
         if self._lock is not None:
             self._lock.release()

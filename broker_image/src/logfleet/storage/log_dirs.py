@@ -1,4 +1,4 @@
-"""All entries of `log.dirs` together: where a partition's log is, or where a new one goes."""
+"""All entries of `log.dirs`: where a partition's log is, and where a new one is created."""
 
 import asyncio
 import errno
@@ -29,13 +29,14 @@ from logfleet.storage.partition_log import PartitionLog
 log = structlog.get_logger(__name__)
 
 PREFERRED_MAX: Final = 10_000
-"""Partitions; Kafka's tool names those that are about to be moved to this broker."""
+"""Limit of partitions with a preferred directory, set before they move to this broker."""
 
 
 class OnDisk(msgspec.Struct, frozen=True):
-    """What log directories hold before they are opened. cluster_id: None if none names a cluster. unreadable: why, by path.
+    """What log directories hold before they are opened. cluster_id: None if none names a cluster.
 
-    directory_ids: of those that name theirs. nameless: partitions, by the path of a directory that has logs and no identity.
+    unreadable: errors by path. directory_ids: of the directories that have one. nameless:
+    partitions, by the path of a directory that has logs and no identity.
     """
 
     cluster_id: str | None
@@ -44,11 +45,11 @@ class OnDisk(msgspec.Struct, frozen=True):
     nameless: Mapping[str, tuple[str, ...]] = {}
 
 
-def look_at(files: Files, paths: Sequence[str], node_id: int) -> OnDisk:
-    """For which cluster the directories were written. Nothing is changed.
+def inspect_directories(files: Files, paths: Sequence[str], node_id: int) -> OnDisk:
+    """Read the identities of the directories. Nothing is changed.
 
-    Raises LogDirRefused if one is listed twice, is another broker's, has the identity of another, or one that cannot be used, and if
-    their clusters differ.
+    Raises LogDirRefused if a directory is listed twice, is another broker's, has the same identity
+    as another one or an unusable one, or if their clusters differ.
     """
     refuse_listed_twice(paths)
     found: dict[str, str] = {}
@@ -77,18 +78,22 @@ def look_at(files: Files, paths: Sequence[str], node_id: int) -> OnDisk:
 
 
 def one_identity(first: str, second: str, directory_id: str) -> str:
-    """What to do about two directories that name the same one (Kafka: MetaPropertiesEnsemble.verify)."""
+    """The message for two directories that have the same identity.
+
+    Source: Kafka's MetaPropertiesEnsemble.verify.
+    """
     return (
-        f"{first} and {second} have the same directory.id={directory_id} in {META_PROPERTIES}: one is a copy. Take that file out of "
-        "where it was copied to, and start the broker, which says what to write there"
+        f"{first} and {second} have the same directory.id={directory_id} in {META_PROPERTIES}: "
+        "one is a copy. Take that file out of where it was copied to, and start the broker, which "
+        "says what to write there"
     )
 
 
 def refuse_listed_twice(paths: Sequence[str]) -> None:
-    """LogDirRefused if two entries of log.dirs are one directory, by whatever links."""
+    """Raise LogDirRefused if two entries of log.dirs are the same directory, links resolved."""
     seen: dict[str, str] = {}
     for path in paths:
-        real = os.path.realpath(path)  # unlike Path.resolve it takes a circle of links as it is
+        real = os.path.realpath(path)  # unlike Path.resolve it accepts a circle of links
         first = seen.setdefault(real, path)
         if first is not path:
             raise LogDirRefused(
@@ -97,7 +102,10 @@ def refuse_listed_twice(paths: Sequence[str]) -> None:
 
 
 def logs_in(files: Files, path: str) -> tuple[str, ...]:
-    """Partitions that have a log in the directory, also such as only a copy is there of; none if it is not there. Raises OSError."""
+    """Partitions that have a log, or a copy of one, in the directory; none if it does not exist.
+
+    Raises OSError.
+    """
     try:
         entries = files.list_directory(path)
     except FileNotFoundError:
@@ -111,7 +119,10 @@ def logs_in(files: Files, path: str) -> tuple[str, ...]:
 
 
 class LogDirError(OSError):
-    """Something failed in this directory that no log in it stands for: a log to be made, or its checkpoints. errno is the cause's."""
+    """A disk error that belongs to a directory but to no log in it.
+
+    Raised by creating a log and by writing checkpoints. errno is the cause's.
+    """
 
     def __init__(self, log_dir: LogDir, cause: OSError) -> None:
         super().__init__(cause.errno, cause.strerror, cause.filename)
@@ -119,9 +130,10 @@ class LogDirError(OSError):
 
 
 class LogDirs:
-    """The open log directories of a broker. A failed one is taken out, never used again, and its path remembered in `failed`.
+    """The open log directories of a broker.
 
-    moving: partitions whose logs are being copied to another directory, and must not be compacted meanwhile.
+    A failed one is taken out and never used again; its path is kept in `failed`. moving: partitions
+    whose logs are being copied to another directory, and must not be compacted meanwhile.
     """
 
     def __init__(self, open_files: OpenFiles, dirs: Sequence[LogDir]) -> None:
@@ -138,9 +150,10 @@ class LogDirs:
         return iter(list(self.dirs))
 
     def open_each(self, paths: Sequence[str], cluster_id: str, node_id: int) -> Iterator[LogDir]:
-        """Open them one by one; without one that the disk does not give (Kafka: LogManager.createAndValidateLogDirs).
+        """Open them one by one, skipping those with disk errors.
 
-        Raises LogDirRefused: if one is in use or not this broker's; in the end, if none is left.
+        Source: Kafka's LogManager.createAndValidateLogDirs. Raises LogDirRefused if one is in use
+        or not this broker's, and at the end if none is left.
         """
         for path in paths:
             try:
@@ -148,24 +161,25 @@ class LogDirs:
             except OSError as error:
                 self.failed.append(path)
                 self._bad.add(path)
-                self._note_bad(path, error)
+                self._record_bad(path, error)
             else:
                 self.dirs.append(log_dir)
                 yield log_dir
         self.refuse_none()
 
     async def load(self, config_of: ConfigOf, now_ms: int, threads: int) -> None:
-        """Open all logs; without a directory that cannot be read. After a crash this takes a while. Raises LogDirRefused if none is left.
+        """Open all logs, skipping directories that cannot be read; slow after a crash.
 
-        threads: logs that are opened at the same time in each directory (num.recovery.threads.per.data.dir).
+        Raises LogDirRefused if none is left. threads: logs that are opened at the same time in each
+        directory (num.recovery.threads.per.data.dir).
         """
         if len({log_dir.broker_epoch for log_dir in self.dirs}) > 1:
-            self.distrust()  # some were not there in the last life of others
+            self.distrust()  # they were not all in use in the same run
         async with asyncio.TaskGroup() as tasks:
             for log_dir in self:
                 tasks.create_task(self._load(log_dir, config_of, now_ms, threads))
         for log_dir in self:
-            self._settle_moves(log_dir, now_ms)
+            self._finish_moves(log_dir, now_ms)
         self.refuse_none()
 
     async def _load(self, log_dir: LogDir, config_of: ConfigOf, now_ms: int, threads: int) -> None:
@@ -189,11 +203,12 @@ class LogDirs:
             lost_nothing=log_dir.lost_nothing,
         )
 
-    def _settle_moves(self, log_dir: LogDir, now_ms: int) -> None:
-        """Whatever a stop has interrupted, each log is in one directory: the new one, once its copy had got the log's name.
+    def _finish_moves(self, log_dir: LogDir, now_ms: int) -> None:
+        """Finish or undo moves that a stop interrupted, so that each log is in one directory.
 
-        What it was copied from is still named where that directory is not there, as it may come back. A copy that came
-        to nothing goes; not so the copy of a log that is nowhere else.
+        That is the new one if its copy had got the log's name. The origin is kept while the source
+        directory is absent, as that may come back. Unfinished copies are removed, unless the log
+        exists nowhere else.
         """
         by_id = {each.identity.directory_id: each for each in self.dirs}
         for name, origin in list(log_dir.incoming.origins.items()):
@@ -209,7 +224,7 @@ class LogDirs:
                 self.fail_at_start(source, error)
                 continue
             try:
-                log_dir.incoming.note_origin(name, None)
+                log_dir.incoming.record_origin(name, None)
             except OSError as error:
                 self.fail_at_start(log_dir, error)
                 return
@@ -219,16 +234,19 @@ class LogDirs:
             else:
                 log.warning("log_directory_note", note=f"{path} is a copy of no log that is here")
 
-    def as_found(self) -> LogDirectories:
-        """What the start has found: to be asked once the logs are loaded and the strays set aside."""
+    def found_at_start(self) -> LogDirectories:
+        """The directories as found at the start.
+
+        Call it once the logs are loaded and the strays set aside.
+        """
         online = frozenset(log_dir.identity.directory_id for log_dir in self.dirs)
         return LogDirectories(online, frozenset(self._bad))
 
     @property
     def previous_epoch(self) -> int:
-        """The broker epoch of the last life of all directories, which a registration names.
+        """The broker epoch of the previous run on all directories, which a registration sends.
 
-        NO_BROKER_EPOCH if a directory names none or another one, or cannot be read (Kafka:
+        NO_BROKER_EPOCH if a directory has none or another one, or cannot be read (Kafka:
         LogManager.readBrokerEpochFromCleanShutdownFiles).
         """
         epochs = {log_dir.broker_epoch for log_dir in self.dirs}
@@ -237,32 +255,36 @@ class LogDirs:
 
     @property
     def lost_nothing(self) -> bool:
-        """Whether all is there that was written before, but for what the cluster knows of: what a registration is to say (KIP-966).
+        """Whether everything written before is there, except what the cluster does not count on.
 
-        To be asked once the logs are loaded. A directory that cannot be read counts as lost until `settle`.
+        A registration sends it (KIP-966). Valid once the logs are loaded. A directory that cannot
+        be read counts as lost until `settle`.
         """
         return self._is_settled or not (
             self._bad or any(not log_dir.lost_nothing for log_dir in self.dirs)
         )
 
     def distrust(self) -> None:
-        """Before the logs are loaded: some may be old copies, whatever the directories say of how they were closed."""
+        """Count all directories as possibly old copies, even if they were closed properly.
+
+        Call it before the logs are loaded.
+        """
         for log_dir in self.dirs:
             log_dir.lost_nothing = False
 
     def settle(self, broker_epoch: int) -> None:
-        """The registration of this epoch is active: the cluster does not count on what was lost.
+        """The registration of this epoch is active: the cluster no longer counts on what was lost.
 
-        To be followed by `note_running`.
+        Call `record_running` after this.
         """
         for log_dir in self:
             log_dir.settle(broker_epoch)
         self._is_settled = True
 
-    def note_running(self) -> None:
-        """The next start finds what `settle` said, also if the process is killed. Blocks."""
+    def record_running(self) -> None:
+        """Let the next start find what `settle` set, even if the process is killed. Blocks."""
         for log_dir in self:
-            log_dir.note_running()
+            log_dir.record_running()
 
     def dir_of(self, partition: TopicPartition) -> LogDir | None:
         """The directory that holds the partition's log."""
@@ -276,39 +298,46 @@ class LogDirs:
         return None if log_dir is None else log_dir.logs[partition]
 
     def high_watermark_of(self, partition: TopicPartition) -> int:
-        """As it was last checkpointed; 0 if it never was."""
+        """The last checkpointed high watermark of a partition; 0 if there is none."""
         log_dir = self.dir_of(partition)
         return 0 if log_dir is None else log_dir.high_watermarks.get(partition, 0)
 
     def fail_at_start(self, log_dir: LogDir, error: OSError) -> None:
-        """What its disk refuses before anything is served: what it holds is missed, as if the directory were not there."""
+        """Treat a directory as absent, after a disk error before anything is served."""
         self._bad.add(log_dir.identity.directory_id)
         self.take_out(log_dir)
-        self._note_bad(log_dir.path, error)
+        self._record_bad(log_dir.path, error)
 
-    def _note_bad(self, path: str, error: OSError) -> None:
+    def _record_bad(self, path: str, error: OSError) -> None:
         self._last_reason = f"log directory {path}: {error}"
         log.critical("log_directory_failed", path=path, error=str(error))
 
     def refuse_none(self) -> None:
-        """LogDirRefused, with why the last one failed, if no directory is left."""
+        """Raise LogDirRefused, with the last failure's reason, if no directory is left."""
         if not self.dirs:
             raise LogDirRefused(self._last_reason)
 
     def refuse_duplicates(self) -> None:
-        """After loading and without strays: LogDirRefused if a partition has two logs (Kafka: LogManager.loadLog)."""
+        """Raise LogDirRefused if a partition has two logs; call it after loading, without strays.
+
+        Source: Kafka's LogManager.loadLog.
+        """
         seen: dict[TopicPartition, LogDir] = {}
         for log_dir in self.dirs:
             for partition in log_dir.logs:
                 first = seen.setdefault(partition, log_dir)
                 if first is not log_dir:
                     raise LogDirRefused(
-                        f"{partition} has two logs, {first.path}/{partition} and {log_dir.path}/{partition}: "
-                        "take one of them away, rather the one in the directory that failed or was away last"
+                        f"{partition} has two logs, {first.path}/{partition} and "
+                        f"{log_dir.path}/{partition}: take one of them away, "
+                        "rather the one in the directory that failed or was away last"
                     )
 
     def prefer(self, partition: TopicPartition, log_dir: LogDir) -> None:
-        """Its log, which is not here yet, is to be made there (Kafka: LogManager.maybeUpdatePreferredLogDir)."""
+        """Create the partition's log in this directory once it is needed.
+
+        Source: Kafka's LogManager.maybeUpdatePreferredLogDir.
+        """
         self._preferred.pop(partition, None)
         while len(self._preferred) >= PREFERRED_MAX:
             del self._preferred[next(iter(self._preferred))]
@@ -317,14 +346,18 @@ class LogDirs:
     def create(
         self, partition: TopicPartition, topic_id: str, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """A new log where it was begun before, else where it is preferred, else in the directory that holds the fewest (Kafka: LogManager.nextLogDirs). Raises LogDirError."""
+        """Create a log: where it is half created, else where it is preferred.
+
+        Otherwise in the directory that holds the fewest logs. Source: Kafka's
+        LogManager.nextLogDirs. Raises LogDirError.
+        """
         if not self.dirs:
             raise OSError(errno.EIO, "no log directory is left")
         preferred = self._preferred.pop(partition, None)
         chosen = min(
             self.dirs,
             key=lambda each: (
-                partition not in each.begun,
+                partition not in each.half_created,
                 each is not preferred,
                 len(each.logs),
             ),
@@ -334,14 +367,17 @@ class LogDirs:
         except OSError as error:
             raise LogDirError(chosen, error) from error
 
-    def where_failed(self, partition: TopicPartition, error: OSError) -> LogDir | None:
-        """The directory that an error of the partition's log is about; None if it is not used any more."""
+    def failed_directory(self, partition: TopicPartition, error: OSError) -> LogDir | None:
+        """The directory that an error of the partition's log concerns.
+
+        None if it is not used any more.
+        """
         if isinstance(error, LogDirError):
             return error.log_dir if error.log_dir in self.dirs else None
         return self.dir_of(partition)
 
     def take_out(self, log_dir: LogDir) -> None:
-        """The directory failed: its logs are no longer there, its files stay as they are."""
+        """Drop a failed directory and its logs; its files stay as they are."""
         self.dirs.remove(log_dir)
         self.failed.append(log_dir.path)
         log_dir.fail()
@@ -350,10 +386,11 @@ class LogDirs:
 async def _open_all(
     log_dir: LogDir, named: Iterable[tuple[TopicPartition, LoadRequest]], threads: int
 ) -> None:
-    """Open these logs of the directory by so many threads. Raises OSError: of the first that cannot be."""
+    """Open these logs of the directory with `threads` threads. Raises the first OSError."""
     rest = deque(named)
     loop = asyncio.get_running_loop()
-    # However this ends, nobody is at work any more in a directory that is given up then: leaving the pool waits for its threads.
+    # However this ends, no thread works in a directory that is then given up: leaving the pool
+    # waits for its threads.
     with ThreadPoolExecutor(threads, thread_name_prefix="recovery") as pool:
         try:
             await asyncio.gather(
@@ -367,7 +404,10 @@ async def _open_all(
 
 
 def _open_some(log_dir: LogDir, rest: deque[tuple[TopicPartition, LoadRequest]]) -> None:
-    """Those of `rest` that no other thread takes before, until one fails: then the others need not go on either."""
+    """Open logs from the shared queue `rest`.
+
+    An error empties it, so that the other threads stop, too.
+    """
     try:
         while True:
             try:

@@ -1,8 +1,10 @@
-"""Opens the directory of one partition: what is there, what of it is true, and what has to be rebuilt.
+"""Opens the directory of one partition, and cuts off or rebuilds what is not true.
 
-After a clean stop that is a look at the last segment's end. After a crash everything from the recovery point on is checked: the valid
-prefix stays, a torn tail is cut off, indexes, leader epochs and producer state are rebuilt from the batches (I18). What was durable is
-only looked at where an index is missing, and nothing readable of it is given up: Kafka cuts such a segment at the damage (`LogSegment.recover`).
+After a clean stop only the end of the last segment is read. After a crash everything from the
+recovery point on is checked: the valid prefix stays, a torn tail is cut off, indexes, leader epochs
+and producer state are rebuilt from the batches (I18). Durable segments are only read if an index is
+missing, and no readable batch of them is dropped: Kafka cuts such a segment at the damage
+(`LogSegment.recover`).
 """
 
 from collections.abc import Sequence
@@ -41,13 +43,15 @@ from logfleet.storage.unflushed import NOT_CLOSED, Stored, Unflushed, topic_id_f
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
-    """What is known of a partition's log before its directory is looked at.
+    """What the log directory knows about a partition's log before it is opened.
 
-    clean: its log directory was closed properly. recovery_point: everything below it is durable. log_start_offset: records below
-    it are deleted, whatever the segments still hold. first_dirty_offset: below it the log is compacted, and batches are missing.
-    gaps_are_damage: batches that are missing between two segments which were neither durable nor compacted were lost, with all behind
-    them. Not so if nobody knows what was durable, nor in a log that Kafka wrote: it compacts what is not durable yet, and tells so
-    afterwards. It goes on behind any gap itself (`LogLoader.recoverLog`).
+    clean: its log directory was closed properly. recovery_point: everything below it is durable.
+    log_start_offset: records below it are deleted, whatever the segments still hold.
+    first_dirty_offset: below it the log is compacted, and batches are missing. gaps_are_damage:
+    missing batches between two segments that were neither durable nor compacted count as lost, with
+    everything behind them. False if it is unknown what was durable, and for a log that Kafka wrote:
+    it compacts what is not durable yet, and checkpoints that afterwards. Kafka itself goes on
+    behind any gap (`LogLoader.recoverLog`).
     """
 
     directory: str
@@ -63,7 +67,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
     def of_new(
         cls, directory: str, config: LogConfig, now_ms: int, *, start_offset: int = 0
     ) -> Self:
-        """Of a log that was begun just now (`prepare_directory`), and is empty."""
+        """The request for an empty log that was just created (`prepare_directory`)."""
         return cls(
             directory=directory,
             config=config,
@@ -75,9 +79,10 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
     @property
     def compacted_end(self) -> int:
-        """Segments that end up to here (inclusive) may lack their last batches: they were durable when they were compacted.
+        """Segments that end at or below it may lack their last batches.
 
-        Behind it, missing batches mean that a power loss took them.
+        They were durable when they were compacted. Beyond it missing batches mean that a power loss
+        took them.
         """
         if not self.gaps_are_damage:
             return LONG_MAX
@@ -85,14 +90,15 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
     @property
     def durable_end(self) -> int:
-        """Everything below is known to have been on the disk: what cannot be read there is damaged, not torn."""
+        """Everything below it was durable: what cannot be read there is damaged, not torn."""
         return LONG_MAX if self.clean else self.recovery_point
 
 
 class FoundSegment(msgspec.Struct, frozen=True):
-    """A segment as the names in the directory tell it, before anything of it is read, and what is to be done about it.
+    """A segment as seen from the file names, before anything is read, and how it has to be treated.
 
-    end_offset: where the next one begins, LONG_MAX for the last. has_indexes: both of them. is_unsafe: a crash may have taken some of it.
+    end_offset: where the next one begins, LONG_MAX for the last. has_indexes: both of them.
+    is_unsafe: a crash may have taken some of it.
     """
 
     segment: Segment
@@ -102,14 +108,18 @@ class FoundSegment(msgspec.Struct, frozen=True):
 
     @property
     def is_trusted(self) -> bool:
-        """Nothing of it need be read: it is durable and whole, and another one tells where it ends."""
+        """Whether it need not be read.
+
+        Then it is durable and whole, and the next segment tells where it ends.
+        """
         return self.has_indexes and not self.is_unsafe and self.end_offset != LONG_MAX
 
 
 class LoadedLog(msgspec.Struct):
-    """A partition's log as found, ready for appends. notes: what a person should know about how it was found.
+    """A partition's log as found, ready for appends.
 
-    has_lost: batches are not there, or cannot be read, that a process which was merely killed had written.
+    notes: messages for the operator about how it was found. has_lost: batches are missing or
+    unreadable that would be there if the process had merely been killed.
     """
 
     segments: list[Segment]
@@ -135,11 +145,14 @@ class LogLoader:
         self._notes: list[str] = []
         self._recovered_bytes = 0
         self._has_lost = False
-        self._epochs_from = 0  # the file tells about batches from here on
+        self._epochs_from = 0  # the epoch file covers batches from this offset on
         self._epochs = LeaderEpochs()
 
     def load(self) -> LoadedLog:
-        """The log; its directory is changed where what it holds is not true. Raises OSError."""
+        """Load the log; the directory is changed where its contents are not true.
+
+        Raises OSError.
+        """
         names = self._names()
         stored_epochs = self._read_epochs()
         self._epochs = LeaderEpochs(stored_epochs)
@@ -154,7 +167,8 @@ class LogLoader:
         if not found or log_end < log_start:
             if found:
                 self._notes.append(
-                    f"the log ends at {log_end}, below its start {log_start}: it begins anew there"
+                    f"the log ends at {log_end}, below its start {log_start}: it is emptied and "
+                    "begins there"
                 )
                 self._remove_segments(segments)
                 producers.write([], log_start)
@@ -192,7 +206,7 @@ class LogLoader:
         return f"{self._request.directory}/{offset_file(offset, suffix)}"
 
     def _names(self) -> set[tuple[int, str]]:
-        """The (offset, suffix) files; what a crash left on its way out is removed."""
+        """The (offset, suffix) of the files; leftovers of a crash are removed."""
         found = set()
         directory = self._request.directory
         entries = self._files.list_directory(directory)
@@ -230,27 +244,27 @@ class LogLoader:
             return ()
 
     def _complete_epochs(self, segments: Sequence[Segment], log_start: int, log_end: int) -> None:
-        """Read from the batches what the file does not tell about the log's first part.
+        """Rebuild from the batches the epochs of the log's first part, if the file lacks them.
 
-        The file may be lost, or newer than what a power loss made of the rest of the directory.
+        The file may be lost, or newer than the rest of the directory after a power loss.
         """
-        known = self._epochs.entries
-        known_from = known[0].start_offset if known else log_end
-        if known_from <= log_start:
+        cached = self._epochs.entries
+        cached_from = cached[0].start_offset if cached else log_end
+        if cached_from <= log_start:
             return
         self._epochs = LeaderEpochs()
         for segment in segments[segment_number(segments, log_start) :]:
-            if segment.base_offset >= known_from:
+            if segment.base_offset >= cached_from:
                 break
             for _, header in segment.headers(segment.position_of(log_start)):
-                if header.base_offset >= known_from:
+                if header.base_offset >= cached_from:
                     break
                 self._epochs.observe(header.leader_epoch, header.base_offset)
-        for entry in known:
+        for entry in cached:
             self._epochs.observe(entry.epoch, entry.start_offset)
 
     def _found(self, names: set[tuple[int, str]]) -> list[FoundSegment]:
-        """All segments in order, as the names of their files and what is known to be durable tell them."""
+        """All segments in order, judged by their file names and by what is durable."""
         bases = sorted(offset for offset, suffix in names if suffix == LOG)
         return [
             self._found_segment(base, end, has_indexes={(base, INDEX), (base, TIME_INDEX)} <= names)
@@ -258,7 +272,8 @@ class LogLoader:
         ]
 
     def _found_segment(self, base: int, end_offset: int, *, has_indexes: bool) -> FoundSegment:
-        # One that ends at the recovery point was the active one then: its last time index entry came later.
+        # A segment that ends at the recovery point was active then: its last time index entry came
+        # later.
         is_unsafe = not self._request.clean and end_offset >= self._request.recovery_point
         return FoundSegment(self._segment(base), end_offset, has_indexes, is_unsafe)
 
@@ -282,9 +297,10 @@ class LogLoader:
         )
 
     def _restore(self, found: Sequence[FoundSegment]) -> tuple[list[Segment], list[Segment], int]:
-        """Bring the log into a true state: its segments, the old ones with rebuilt indexes, and its end (0 without segments).
+        """Restore the segments.
 
-        It ends where a crash took batches: what lies behind them goes. Behind the last segment there is nothing.
+        Returns them, the older ones whose indexes were rebuilt, and the log end (0 without
+        segments). The log ends where a crash took batches: everything behind that is removed.
         """
         segments: list[Segment] = []
         restored: list[Segment] = []
@@ -308,9 +324,10 @@ class LogLoader:
         return segments, rebuilt, log_end
 
     def _restore_segment(self, found: FoundSegment) -> tuple[list[Segment], int, bool]:
-        """The segments that it becomes, the offset after the last batch, and whether a crash has torn it there.
+        """Restore one segment.
 
-        They are several if durable batches lie behind what cannot be read.
+        Returns the segments it becomes, the offset after its last batch, and whether a crash tore
+        it there. It becomes several if durable batches lie behind damage.
         """
         parts = []
         log_end, unread = self._find_end(found)
@@ -330,35 +347,41 @@ class LogLoader:
         return [*parts, found.segment], log_end, is_torn
 
     def _find_end(self, found: FoundSegment) -> tuple[int, int]:
-        """Restore what is known of a segment: the offset after its last batch, and how many bytes behind that are none."""
+        """Restore a segment's state.
+
+        Returns the offset after its last batch, and the number of bytes behind it that are no
+        batches.
+        """
         segment, durable_end = found.segment, self._request.durable_end
         verify = found.is_unsafe or not found.has_indexes
         distrust = self._request.recovery_point if found.is_unsafe and found.has_indexes else 0
         size_before = segment.size
-        restore = partial(segment.restore, end_offset=found.end_offset, on_batch=self._note_epoch)
+        restore = partial(segment.restore, end_offset=found.end_offset, on_batch=self._record_epoch)
         end_offset = restore(verify=verify, distrust_offset=distrust)
         if not verify and segment.size != segment.file.size():
-            # Closed properly, they said. Look at every byte before any is cut off.
+            # Closed properly, supposedly. Check every byte before any is cut off.
             end_offset = restore(verify=True)
             verify = True
         if verify:
             self._recovered_bytes += size_before
         position = segment.size
         if position != segment.file.size() and end_offset < durable_end:
-            # Readers take such a batch for what it is, as they do where no index is missing; what follows it is good.
+            # Readers get such a batch as it is, as they do where no index is missing; the batches
+            # after it are good.
             end_offset = restore(verify=True, distrust_offset=distrust, verify_from=durable_end)
             if segment.size == segment.file.size() or end_offset >= durable_end:
                 what = "a wrong checksum, and perhaps others: left as it is"
-                self._note_damage(segment, position, what)
+                self._record_damage(segment, position, what)
             else:
                 end_offset = restore(verify=True, distrust_offset=distrust)
         return end_offset, segment.file.size() - segment.size
 
     def _split(self, damaged: FoundSegment, log_end: int) -> int | None:
-        """Put the durable batches behind the damage that begins at its `size` into a segment of their own, and cut it there.
+        """Move the durable batches behind the damage into a segment of their own.
 
-        Offsets may be missing between two segments, as after compaction. Returns the new one's base offset, None if there are no such
-        batches; nothing has changed then. The segment's indexes are gone afterwards.
+        The damage begins at `size`, where this segment is cut. Offsets may be missing between two
+        segments, as after compaction. Returns the new base offset, or None if there are no such
+        batches; then nothing has changed. The segment's indexes are gone afterwards.
         """
         segment = damaged.segment
         file, base = segment.file, segment.base_offset
@@ -374,42 +397,48 @@ class LogLoader:
         if found is None:
             return None
         position, header = found
-        self._note_damage(
+        self._record_damage(
             segment,
             segment.size,
-            f"no readable header: the batches from {header.base_offset} on become segment {header.base_offset}",
+            f"no readable header: the batches from {header.base_offset} on become "
+            f"segment {header.base_offset}",
         )
-        # Before the rest is there: a segment without indexes is looked at again, should a crash prevent the cut.
+        # Before the copy: a segment without indexes is checked again, should a crash prevent the
+        # cut.
         for index in (segment.offset_index, segment.time_index):
-            self._open_files.forget(index.path)
+            self._open_files.drop(index.path)
             remove_if_there(self._files, index.path)
         self._files.fsync_directory(self._request.directory)
         copy_file(self._files, file, position, self._path(header.base_offset, LOG))
         self._cut(segment, file.size() - segment.size)
         return header.base_offset
 
-    def _note_damage(self, segment: Segment, position: int, what: str) -> None:
+    def _record_damage(self, segment: Segment, position: int, what: str) -> None:
         name = offset_file(segment.base_offset, LOG)
         self._has_lost = True
         self._notes.append(f"{name}: the batch at position {position} has {what}")
 
-    def _note_epoch(self, header: BatchHeader) -> None:
-        """What lies before the file's first epoch says nothing against it: it is deleted, or `_complete_epochs` reads it."""
+    def _record_epoch(self, header: BatchHeader) -> None:
+        """Record the batch's epoch, unless it lies below the file's first epoch.
+
+        Those are deleted, or `_complete_epochs` reads them.
+        """
         if header.base_offset >= self._epochs_from:
             self._epochs.observe(header.leader_epoch, header.base_offset)
 
     def _cut(self, segment: Segment, torn: int) -> None:
         self._notes.append(
-            f"{offset_file(segment.base_offset, LOG)} has no valid batch at position {segment.size}: "
-            f"{torn} bytes cut off"
+            f"{offset_file(segment.base_offset, LOG)} has no valid batch at position "
+            f"{segment.size}: {torn} bytes cut off"
         )
         segment.file.truncate(segment.size)
         segment.file.fsync()
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
-        """Rename them out of use as Kafka does, newest first (`LogLoader.removeAndDeleteSegmentsAsync`).
+        """Rename them out of use as Kafka does, newest first.
 
-        Durably: were they to come back after the next crash, they would seem to continue what is appended meanwhile.
+        Source: LogLoader.removeAndDeleteSegmentsAsync. Durably: if they came back after the next
+        crash, they would seem to continue what is appended meanwhile.
         """
         due_ms = self._request.now_ms + self._request.config.file_delete_delay_ms
         for segment in reversed(segments):
@@ -422,6 +451,6 @@ class LogLoader:
 
 
 def prepare_directory(open_files: OpenFiles, directory: str, topic_id: str) -> None:
-    """Make the directory of a new partition. topic_id: Kafka's text form of the topic's uuid."""
+    """Create the directory of a new partition. topic_id: Kafka's text form of the topic's uuid."""
     open_files.files.make_directory(directory)
     write_file(open_files.files, *topic_id_file(directory, topic_id), durable=False)

@@ -1,4 +1,4 @@
-"""Finds ranges of whole batches in the segments of a log, by what is remembered of the newest ones, else by the indexes."""
+"""Finds ranges of whole batches by the cached newest batches, else by the indexes."""
 
 from collections.abc import Sequence
 
@@ -24,14 +24,14 @@ def read_slice(
     max_bytes: int,
     at_least_one: bool,
 ) -> FileSlice | None:
-    """See PartitionLog.read. recent: of the last segment."""
+    """Find what PartitionLog.read returns. recent: newest batches of the last segment."""
     number = number_of(segments, offset)
     while offset < end_offset and number < len(segments):
         segment = segments[number]
         number += 1
         newest = recent if number == len(segments) else None
         start = _position_of(segment, newest, offset)
-        if start == segment.size:  # the offsets up to the next segment hold nothing
+        if start == segment.size:  # no batch from this offset to the next segment
             continue
         next_base = log_end_offset if newest else segments[number].base_offset
         limit = (
@@ -41,7 +41,7 @@ def read_slice(
         if limit - start > max_bytes:
             end = _cut(segment, newest, start, max_bytes, at_least_one=at_least_one)
         if end < limit:
-            segment.note_resumption(end)
+            segment.add_resumption(end)
         cut = end < limit or end_offset > next_base
         return FileSlice(segment.file, start, end - start, is_cut=cut) if end > start else None
     return None
@@ -60,7 +60,7 @@ def _cut(
     *,
     at_least_one: bool,
 ) -> int:
-    """End of the whole batches from `start` that fit, where not all do."""
+    """End of the whole batches from `start` that fit; called if not all do."""
     wanted = start + max_bytes
     end = newest.boundary_before(wanted) if newest else None
     if end is None:

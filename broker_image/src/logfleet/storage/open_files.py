@@ -1,25 +1,26 @@
-"""Open files of all partitions, the least recently used ones closed again."""
+"""The open files of all partitions; the least recently used ones are closed."""
 
 import threading
 from collections import OrderedDict
 
 from logfleet.io.descriptors import OPEN_FILES_MAX
 from logfleet.io.files import File, Files
-from logfleet.storage.disk import Disk, Failed, SparedFile
+from logfleet.storage.disk import Disk, DiskFile, OnWriteFailed
 
 
 class OpenFiles:
-    """A bounded cache of open files by path. limit: how many of them, over all log directories.
+    """A bounded cache of open files by path. limit: how many, over all log directories.
 
-    A file that is dropped from the cache stays open for whoever still refers to it. At a start logs are opened in several threads.
-    on_write_failed: for writes whose caller did not wait for them, see Disk.
+    A file that is dropped from the cache stays open while it is referenced. Thread-safe, as a start
+    opens logs in several threads. on_write_failed: called for queued writes whose caller no longer
+    waits, see Disk.
     """
 
     __slots__ = ("_by_path", "_disks", "_limit", "_lock", "files", "on_write_failed")
 
     def __init__(self, files: Files, limit: int = OPEN_FILES_MAX) -> None:
         self.files = files
-        self.on_write_failed: Failed = _unheard
+        self.on_write_failed: OnWriteFailed = _no_handler
         self._disks: dict[str, Disk] = {}
         self._limit = limit
         self._by_path: OrderedDict[str, File] = OrderedDict()
@@ -28,8 +29,8 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._by_path)
 
-    def beside(self, limit: int) -> "OpenFiles":
-        """Other open files of the same disks, for another thread."""
+    def separate(self, limit: int) -> "OpenFiles":
+        """Another cache of files on the same disks, for another thread."""
         others = OpenFiles(self.files, limit)
         others._disks = self._disks
         return others
@@ -43,31 +44,34 @@ class OpenFiles:
             return disk
 
     def get(self, path: str, *, create: bool = False) -> File:
-        """The file at `path`, opened if it is not yet. No two threads may ask for the same one."""
-        try:  # every append and read asks: each of the two steps is whole without the lock, and that is dear
+        """The file at `path`, opened if it is not yet.
+
+        Two threads must not ask for the same path.
+        """
+        try:  # on every append and read, so without the costly lock: both steps are atomic
             self._by_path.move_to_end(path)
             return self._by_path[path]
-        except KeyError:  # or another thread has just dropped it
+        except KeyError:  # not open, or another thread has just dropped it
             pass
         opened = self.files.open(path, create=create)
-        file = SparedFile(opened, self.disk(path.rsplit("/", 2)[0]))
+        file = DiskFile(opened, self.disk(path.rsplit("/", 2)[0]))
         with self._lock:
             self._by_path[path] = file
             if len(self._by_path) > self._limit:
                 self._by_path.popitem(last=False)
         return file
 
-    def forget(self, path: str) -> None:
+    def drop(self, path: str) -> None:
         """Drop the file from the cache, because it was renamed, removed or replaced."""
         with self._lock:
             self._by_path.pop(path, None)
         disk = self._disks.get(path.rsplit("/", 2)[0])
         if disk is not None:
-            disk.forget(path)
+            disk.drop(path)
 
     def _write_failed(self, path: str, error: OSError) -> None:
         self.on_write_failed(path, error)
 
 
-def _unheard(path: str, error: OSError) -> None:
-    raise AssertionError(f"nobody was told that {path} could not be written: {error}")
+def _no_handler(path: str, error: OSError) -> None:
+    raise AssertionError(f"no handler for a failed write to {path}: {error}")

@@ -1,7 +1,8 @@
 """The log of one partition on disk: segments, leader epochs, producer state.
 
-Everything here runs on the loop and is short: one write per append, no sync. What blocks is handed out as a FlushJob for a thread. An
-OSError means that the log directory is failing; the log in memory then still says what was true before.
+Everything here runs on the loop and is short: one write per append, no sync. Blocking work is
+returned as a FlushJob for a thread. An OSError means that the log directory is failing; the log in
+memory then still has its state from before.
 """
 
 import random
@@ -35,17 +36,19 @@ from logfleet.wire.errors import ErrorCode
 class PartitionLog:
     """One partition's log. Ends are exclusive.
 
-    The caller knows what is committed: whatever needs a high watermark gets it as an argument. topic_id: Kafka's text form, None in a
-    directory without partition.metadata; one that is set then is durable with the next flush. config may be replaced at any time. notes: what a person should know about how the log was
-    found. has_lost: see LoadedLog. recovered_bytes: how much was read to find its end after a crash. on_start_moved: called when old records are gone.
-    checkpointed_point: what a crash leaves of recovery_point. first_dirty_offset: end of what is compacted. truncations: how often
-    the log was shortened. files: the file system that it lies on; disk: of its directory.
+    The caller knows what is committed, and passes the high watermark where it is needed. topic_id:
+    Kafka's text form, None without partition.metadata; a new one is durable after the next flush.
+    config may be replaced at any time. notes: messages for the operator about how the log was
+    found. has_lost: see LoadedLog. recovered_bytes: read after a crash to find the end.
+    on_start_moved: called when the log start has moved. checkpointed_point: the recovery point that
+    a crash leaves. first_dirty_offset: end of the compacted part. truncations: how often the log
+    was shortened. files: its file system; disk: of its directory.
     """
 
     def __init__(
         self, partition: TopicPartition, open_files: OpenFiles, trash: Trash, request: LoadRequest
     ) -> None:
-        """Opens the log in an existing directory, which may be empty; see LoadRequest. Raises OSError."""
+        """Open the log in an existing directory; see LoadRequest. Raises OSError."""
         loaded = LogLoader(open_files, trash, request).load()
         self.partition = partition
         self.directory = request.directory
@@ -70,16 +73,16 @@ class PartitionLog:
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
         self._jitter_ms = 0
         self._unflushed = loaded.unflushed
-        self.flushed_ms = 0  # when the last flush that maintenance asked for began
+        self.flushed_ms = 0  # start of the last flush by maintenance
         self._swap: Swap | None = None
         self._is_truncating = False
-        self._written_end: int | None = None  # None: where the log ends
+        self._written_end: int | None = None  # None: everything is written
         self.on_start_moved: Callable[[], None] = lambda: None
         self._draw_jitter()
 
     @property
     def config(self) -> LogConfig:
-        """What the log obeys; may be set at any time."""
+        """The topic's configuration; may be set at any time."""
         return self._config
 
     @config.setter
@@ -95,7 +98,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Oldest first; the last is the active one."""
+        """The log's segments, oldest first; the last is the active one."""
         return self._segments
 
     # Appending
@@ -105,8 +108,9 @@ class PartitionLog:
     ) -> AppendResult | BatchRefusal | NeedsThread:
         """Append one batch at the log's end. It is written, not yet durable nor committed.
 
-        batch: one batch in writable memory, which this changes; or what `prepare_fully` made of it. Returns where it lies, or why it
-        was refused, or that it needs to be prepared in a thread; then nothing has changed.
+        batch: one in writable memory, which is changed, or the result of `prepare_fully`. Returns
+        its offsets, or a refusal, or that a thread has to prepare it; in the latter cases nothing
+        has changed.
         """
         if isinstance(batch, Prepared):
             prepared = batch
@@ -134,14 +138,14 @@ class PartitionLog:
         return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
-        """Append the batches that the leader of `leader_epoch` answered a Fetch with, as they are: how many bytes of `records`.
+        """Append batches as the leader of `leader_epoch` sent them; returns how many bytes.
 
-        See `replicated_batches` for what is left out. Raises CorruptRecords, UnexpectedAppendOffset, DiskBusy: nothing has changed
-        then; OSError: those that lie in the segments before are there.
+        `replicated_batches` says which are skipped. Raises CorruptRecords, UnexpectedAppendOffset,
+        DiskBusy: nothing has changed; OSError: what went into earlier segments stays appended.
         """
         self.disk.require_room()
         start = end = 0
-        run: list[BatchHeader] = []  # what goes to the end of one segment, by one write
+        run: list[BatchHeader] = []  # batches of one segment, written by one call
         for position, header in replicated_batches(records, self.log_end_offset, leader_epoch):
             end = position + header.size
             size = self._active.size + end - start
@@ -165,7 +169,7 @@ class PartitionLog:
                 self._wait_written(end_before)
 
     def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
-        """A batch is in the active segment."""
+        """Update the log's state for a batch that was added to the active segment."""
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         self.producers.update(header, base_offset)
@@ -174,26 +178,23 @@ class PartitionLog:
 
     @property
     def written_end_offset(self) -> int:
-        """Everything below it is in the files, and only lost if the machine is.
-
-        What lies behind it waits for a disk that is held up (`logfleet.storage.disk`).
-        """
+        """Everything below is in the files (only a machine crash takes it), the rest queued."""
         return self.log_end_offset if self._written_end is None else self._written_end
 
     def _wait_written(self, end_before: int) -> None:
-        """What was just appended behind `end_before` waits for the disk, if anything does."""
+        """Move the written end once the batches behind `end_before` are written, if queued."""
         if self._written_end is None:
             self._written_end = end_before
         self.disk.when_written(partial(self._written, self.log_end_offset, self.truncations))
 
     def _written(self, end_offset: int, truncations: int) -> None:
         if self._written_end is None or truncations != self.truncations:
-            return  # it has been reported, or what was to be written may be gone
+            return  # already reported, or a truncation may have removed what was to be written
         end_offset = max(end_offset, self._written_end)
         self._written_end = end_offset if end_offset < self.log_end_offset else None
 
     def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
-        """Roll if this batch must begin a new segment; else see how much more fits into the present one."""
+        """Roll if this batch must begin a new segment; else compute the room in this one."""
         assert not self._is_truncating
         active = self._active.as_active()
         if should_roll(
@@ -215,22 +216,23 @@ class PartitionLog:
             return None
         if isinstance(seen, SeenBatch):
             return AppendResult(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
-        known = self.producers.states.get(header.producer_id)
-        assert known is not None
+        state = self.producers.states.get(header.producer_id)
+        assert state is not None
         return BatchRefusal(
             seen,
-            f"Producer {header.producer_id} in {self.partition}: epoch {header.producer_epoch}, sequence "
-            f"{header.base_sequence}; known here are epoch {known.epoch}, last sequence {known.last_sequence}.",
+            f"Producer {header.producer_id} in {self.partition}: epoch {header.producer_epoch}, "
+            f"sequence {header.base_sequence}; the log has epoch {state.epoch}, "
+            f"last sequence {state.last_sequence}.",
         )
 
     def start_epoch(self, epoch: int) -> None:
-        """This broker leads from now on in `epoch`. It may serve once a FlushJob begun after this has run (KAFKA-16541)."""
+        """Lead in `epoch`. A FlushJob begun after this must run before serving (KAFKA-16541)."""
         self.epochs.assign(epoch, self.log_end_offset)
 
     # Rolling
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
-        """Make the active segment the last of the old ones and begin another, at the log's end or behind it."""
+        """Close the active segment and begin another one, at the log's end or behind it."""
         self._active.finish()
         self._unflushed.renamed()
         created = Segment.create(
@@ -246,16 +248,16 @@ class PartitionLog:
         self._segments.append(self._active)
         self._recent = RecentBatches(self.log_end_offset, 0)
         self._draw_jitter()
-        # the last, as it may find no room; without a snapshot here a start reads from the one before
-        self.producers.note_roll(self._segments, self.log_end_offset)
+        # last, as it may find no room; without a snapshot here a start reads from the previous one
+        self.producers.on_roll(self._segments, self.log_end_offset)
 
     def _draw_jitter(self) -> None:
-        """Segments that began together shall not all be rolled together (`segment.jitter.ms`)."""
+        """Draw a delay, so that segments begun together roll apart (segment.jitter.ms)."""
         bound = min(self._config.segment_jitter_ms, self._config.segment_ms)
         self._jitter_ms = random.randrange(bound) if bound > 0 else 0
 
     def skip_to(self, offset: int, now_ms: int) -> None:
-        """What follows begins at `offset`: a log that this is a copy of was compacted, and has nothing before it."""
+        """Continue at `offset`: compaction removed all earlier batches of the original log."""
         self.log_end_offset = offset
         self._roll(offset, now_ms)
 
@@ -269,10 +271,11 @@ class PartitionLog:
         *,
         at_least_one: bool = True,
     ) -> FileSlice | ErrorCode | None:
-        """Whole batches from the one that holds `offset` (it may begin before) up to `end_offset`, of one segment.
+        """Whole batches of one segment, from the one that holds `offset` up to `end_offset`.
 
-        max_bytes: not exceeded, unless `at_least_one` batch is asked for and the first is larger (KIP-74). end_offset: exclusive,
-        None for the log's end. None if there is nothing to read there; OFFSET_OUT_OF_RANGE outside [log start, log end].
+        max_bytes: not exceeded, except by a larger first batch if `at_least_one` (KIP-74).
+        end_offset: exclusive, None for the log's end. Returns None if there is nothing to read,
+        OFFSET_OUT_OF_RANGE outside [log start, log end].
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -289,25 +292,26 @@ class PartitionLog:
         )
 
     def segments_from(self, offset: int) -> Sequence[Segment]:
-        """The segments that hold `offset` and what lies behind it."""
+        """The segment that holds `offset`, and all later ones."""
         return self._segments[number_of(self._segments, offset) :]
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; see LeaderEpochs.end_offset."""
+        """(epoch, end offset) for OffsetForLeaderEpoch; see LeaderEpochs.end_offset."""
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
     # Shortening
 
-    def begin_truncation(self, offset: int, now_ms: int, *, anew: bool) -> Truncation:
-        """What cuts off everything from the batch on that holds `offset`, or all (see Truncation), for `Truncater` to carry out.
+    def begin_truncation(self, offset: int, now_ms: int, *, empties: bool) -> Truncation:
+        """Begin to cut off everything from the batch on that holds `offset`, or all.
 
-        Until it is completed or abandoned nothing is appended, flushed, swapped or removed. Slices that reach beyond the new end come up short.
+        `Truncater` does the work (see Truncation). Until it ends nothing is appended, flushed,
+        swapped or removed; slices beyond the new end are read short.
         """
         assert not self._unflushed.is_flushing
         assert self._swap is None
         assert not self._is_truncating
         self._is_truncating = True
-        self._room = NO_ROOM  # so that an append would be noticed
+        self._room = NO_ROOM  # so that an append fails an assertion
         return Truncation(
             self.open_files,
             self.directory,
@@ -315,28 +319,28 @@ class PartitionLog:
             self.producers.offsets,
             offset=offset,
             log_start_offset=self.log_start_offset,
-            anew=anew,
+            empties=empties,
             interval_bytes=self._config.index_interval_bytes,
             now_ms=now_ms,
         )
 
-    def lower(self, end_offset: int) -> bool:
-        """The log will end here: call nothing durable that lies behind. Whether checkpoints may say so that a crash would find."""
-        is_told = max(self.recovery_point, self.log_start_offset) > end_offset
+    def lower_end(self, end_offset: int) -> bool:
+        """Lower all offsets to a new end; returns whether a checkpoint may have a higher one."""
+        is_checkpointed = max(self.recovery_point, self.log_start_offset) > end_offset
         self.truncations += 1
         self._unflushed.lowered(end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.checkpointed_point = min(self.checkpointed_point, end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
-        return is_told
+        return is_checkpointed
 
     def complete_truncation(self, done: Truncation) -> None:
-        """It has run: the log is what it has left."""
+        """Take over the result of a truncation that has run."""
         self._segments = done.segments
         self._active = done.segments[-1]
         self.producers, self.notes = done.producers, done.notes
         self.log_end_offset = done.end_offset
-        if done.is_anew:
+        if done.is_emptied:
             self.log_start_offset = done.end_offset
             self.epochs = LeaderEpochs()
         self.epochs.truncate_end(done.end_offset)
@@ -346,13 +350,13 @@ class PartitionLog:
         self._is_truncating = False
 
     def abandon_truncation(self) -> None:
-        """It has failed."""
+        """End a truncation that has failed."""
         self._is_truncating = False
         if self._written_end is not None:
             self._wait_written(self._written_end)
 
     def delete_records_before(self, offset: int) -> None:
-        """Records below `offset` are no longer there; their segments go with the next retention. Never moves backwards."""
+        """Move the log start up to `offset`; the next retention removes segments below."""
         assert offset <= self.log_end_offset
         if offset > self.log_start_offset:
             self.log_start_offset = offset
@@ -360,14 +364,11 @@ class PartitionLog:
             self.on_start_moved()
 
     def follow_log_start(self, leader_start: int, high_watermark: int) -> None:
-        """As the leader's log begins at `leader_start` now, so does this one, but for what is not known to be committed.
-
-        Source: UnifiedLog.maybeIncrementLogStartOffset.
-        """
+        """Follow the leader's log start up to the high watermark (maybeIncrementLogStartOffset)."""
         self.delete_records_before(min(leader_start, high_watermark))
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> Retention | None:
-        """A step towards what `plan_retention` allows, short as the loop waits for it: what went, None when nothing is left to do."""
+        """Do a short step of what `plan_retention` allows; None if nothing is left to remove."""
         if self._swap is not None or self._is_truncating:
             return None
         ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
@@ -383,29 +384,29 @@ class PartitionLog:
         )
         if plan.count == 0:
             return None
-        if plan.count == len(self._segments):  # first a new active one; that is a step of its own
+        if plan.count == len(self._segments):  # first a new active segment, in a step of its own
             self._roll(self.log_end_offset, now_ms)
             return Retention(0, plan.reason)
         due_ms = now_ms + self._config.file_delete_delay_ms
-        gone, self._segments = self._segments[: plan.count], self._segments[plan.count :]
-        self._discard(gone, gone, due_ms)
+        replaced, self._segments = self._segments[: plan.count], self._segments[plan.count :]
+        self._discard(replaced, replaced, due_ms)
         self.delete_records_before(self._segments[0].base_offset)
         return plan
 
     def _discard(
-        self, gone: Sequence[Segment], snapshots_of: Sequence[Segment], due_ms: int
+        self, replaced: Sequence[Segment], snapshots_of: Sequence[Segment], due_ms: int
     ) -> None:
         self._unflushed.renamed()
-        for path in (path for segment in gone for path in segment.paths):
+        for path in (path for segment in replaced for path in segment.paths):
             self._trash.discard(path, due_ms)
         for segment in snapshots_of:
             self._trash.discard(self.producers.path(segment.base_offset), due_ms)
-            self.producers.forget(segment.base_offset)
+            self.producers.drop(segment.base_offset)
 
     # Compaction
 
     def begin_swap(self, base_offsets: Sequence[int], truncations: int) -> bool:
-        """Hold these closed segments until the swap ends; False if they are not what they were after that many truncations."""
+        """Reserve closed segments for a swap; False if the log was truncated or they changed."""
         number = segment_number(self._segments, base_offsets[0])
         held = self._segments[number:-1][: len(base_offsets)]
         is_same = [segment.base_offset for segment in held] == list(base_offsets)
@@ -415,20 +416,20 @@ class PartitionLog:
         return True
 
     def complete_swap(self, size: int, now_ms: int) -> None:
-        """A promoted segment of `size` bytes takes the place of those that are held; after an OSError only another call may follow."""
+        """Put a promoted segment in place of the reserved ones; retry it after an OSError."""
         swap, due_ms = self._swap, now_ms + self._config.file_delete_delay_ms
         assert swap is not None
         if not swap.is_cleared:
-            self._discard(swap.gone, swap.gone[1:], due_ms)
+            self._discard(swap.replaced, swap.replaced[1:], due_ms)
             swap.is_cleared = True
         self._unflushed.renamed()
         swap.complete(self.files, self.directory)
-        first = self._segments.index(swap.gone[0])
-        self._segments[first : first + len(swap.gone)] = [swap.gone[0].successor(size)]
+        first = self._segments.index(swap.replaced[0])
+        self._segments[first : first + len(swap.replaced)] = [swap.replaced[0].successor(size)]
         self._swap = None
 
     def cancel_swap(self) -> None:
-        """The held segments stay: the new one was not promoted, or is no longer (see segment_swap.demote)."""
+        """Keep the reserved segments: the new one was not promoted, or was demoted."""
         self._swap = None
         self._unflushed.renamed()
 
@@ -448,36 +449,37 @@ class PartitionLog:
         return Stored(self.log_end_offset, self.epochs.entries, self.topic_id)
 
     def begin_flush(self) -> FlushJob:
-        """What makes the log durable up to its present end: run it in a thread, then give it to `complete_flush`."""
+        """Begin a flush up to the present end: run the job, then call `complete_flush`."""
         snapshots = [self.producers.take(self.log_end_offset)] if self.producers.is_due else []
         return self._unflushed.begin(self._to_store(), self._segments, snapshots)
 
     def abandon_flush(self) -> None:
-        """The flush found no room, or an error."""
+        """End a flush that found no room, or failed."""
         self._unflushed.abandoned()
 
     def complete_flush(self, job: FlushJob) -> None:
-        """The job has run: what lies below its end needs no recovery any more."""
+        """End a flush that has run: everything below its end needs no recovery."""
         if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
-            self.producers.note_written(job.end_offset, self._segments, self.log_end_offset)
+            self.producers.on_snapshot_written(job.end_offset, self._segments, self.log_end_offset)
         self._unflushed.completed()
 
     def close(self) -> FlushJob:
-        """Complete indexes and producer state; once the job has run, the log can be opened as clean. Nothing may follow."""
+        """Close the log: once the returned job has run, a start needs no recovery. Last call."""
         if not self._unflushed.is_as_closed(self._to_store()):
             self._active.finish()
             self.producers.write(self._segments, self.log_end_offset)
             self._unflushed.closed(self._active, self.log_end_offset)
         return self.begin_flush()
 
-    def become(self, future: Self, directory: str) -> None:
-        """Go on as what `future` is, whose directory has got this name just now: who has this log need not know.
+    def switch_to(self, future: Self, directory: str) -> None:
+        """Take over the files of `future`, whose directory was just renamed to `directory`.
 
-        It holds the same batches up to the same end, and is as durable. What begun to change this one before is refused, as after a truncation.
+        It holds the same batches and is as durable: users of this log notice nothing. Changes of
+        this log that began before are refused, as after a truncation.
         """
         assert future.log_end_offset == self.log_end_offset
         assert future.recovery_point >= self.recovery_point
-        self.forget_files()
+        self.drop_files()
         future.producers.take_over(directory, self.producers.states)
         future._unflushed.moved_to(directory)
         for segment in future._segments:
@@ -491,8 +493,8 @@ class PartitionLog:
         self._room, self._written_end = NO_ROOM, None
         self.truncations += 1
 
-    def forget_files(self) -> None:
-        """Close what is open as soon as nobody reads it: the directory is being renamed or given up."""
+    def drop_files(self) -> None:
+        """Drop the log's files from the cache: its directory is being renamed or given up."""
         for segment in self._segments:
             for path in segment.paths:
-                self.open_files.forget(path)
+                self.open_files.drop(path)

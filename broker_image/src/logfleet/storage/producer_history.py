@@ -11,17 +11,19 @@ from logfleet.storage.segment import Segment, segment_number
 from logfleet.wire.errors import ErrorCode
 
 RECALL_BYTES = 1024 * 1024
-"""How far back in the log the batches of a producer are looked for that a snapshot does not hold: more than five full batches of a
-client's default size, little enough for the loop."""
+"""How far back in the log to search for batches of a producer that a snapshot does not hold:
+more than five full batches of a client's default size, little enough for the loop."""
 
 PRODUCERS_AT_ROLL_MAX = 20_000
-"""Their snapshot is a megabyte, copied and written to the page cache in about a millisecond."""
+"""Beyond this number of producers a roll writes no snapshot: one of 20,000 is a megabyte, copied
+and written to the page cache in about a millisecond."""
 
 
 class ProducerHistory:
-    """Which batches were seen last, per producer; restored from the newest readable snapshot and the batches after it.
+    """The last batches of each producer.
 
-    segments and log_end_offset: the log as it is. offsets: the snapshots in the directory.
+    Restored from the newest readable snapshot and the batches after it. segments and
+    log_end_offset: of the log as it is. offsets: the snapshots in the directory.
     """
 
     def __init__(self, files: Files, directory: str, offsets: Collection[int]) -> None:
@@ -32,10 +34,11 @@ class ProducerHistory:
         self._bytes_since_snapshot = 0
 
     def restore(self, segments: Sequence[Segment], log_end_offset: int) -> list[str]:
-        """Bring the state to what it was when the log ended here; returns what a person should know."""
+        """Restore the state as of this log end; returns messages for the operator."""
         is_beyond = any(offset > log_end_offset for offset in self._offsets)
         self._drop_superfluous(segments, log_end_offset)
-        if is_beyond:  # else a power loss may bring it back once other batches have these offsets
+        # else a power loss may bring such a snapshot back when other batches have its offsets
+        if is_beyond:
             self._files.fsync_directory(self._directory)
         notes = []
         self.states, start = ProducerStates(), 0
@@ -62,15 +65,16 @@ class ProducerHistory:
     def check(
         self, header: BatchHeader, segments: Sequence[Segment]
     ) -> SeenBatch | ErrorCode | None:
-        """As ProducerStates.check, of a batch with a producer id.
+        """As ProducerStates.check, for a batch with a producer id.
 
-        A snapshot holds one batch of each producer, but a client may have five in flight: before a batch of a producer restored from
-        a snapshot is refused, the others are looked for in the log.
+        A snapshot holds one batch of each producer, but a client may have five in flight: before a
+        batch of a producer restored from a snapshot is refused, the earlier ones are searched for
+        in the log.
         """
         seen = self.states.check(header)
         if seen is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             entry = self.states.get(header.producer_id)
-            assert entry is not None, "only a known producer can be out of order"
+            assert entry is not None, "only a producer with state can be out of order"
             if entry.restored and entry.batches:
                 self._recall(header.producer_id, segments)
                 seen = self.states.check(header)
@@ -100,13 +104,13 @@ class ProducerHistory:
         self.states.recall(producer_id, earlier)
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """A batch was appended, here or by a leader that is followed, whose word counts."""
+        """Record a batch that was appended, by this leader or by a followed one, unchecked."""
         if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
             self.states.update(header, base_offset)
         self._bytes_since_snapshot += LENGTH_OVERHEAD + header.batch_length
 
     def take_over(self, directory: str, states: ProducerStates) -> None:
-        """The directory goes by another name, and this is what is known of the producers: more than its snapshots say."""
+        """Use the renamed directory, and these states, which are newer than its snapshots."""
         self._directory, self.states = directory, states
         self._bytes_since_snapshot = SNAPSHOT_INTERVAL_BYTES
 
@@ -117,46 +121,57 @@ class ProducerHistory:
 
     @property
     def offsets(self) -> Collection[int]:
-        """Of the snapshots in the directory."""
+        """Offsets of the snapshots in the directory."""
         return self._offsets
 
     @property
     def is_due(self) -> bool:
-        """Whether so much was appended since the last snapshot that the next flush should bring one."""
+        """Whether enough was appended since the last snapshot for the next flush to write one."""
         return self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES
 
-    def note_roll(self, segments: Sequence[Segment], log_end_offset: int) -> None:
-        """A segment begins at the log's end: a snapshot there; the next flush brings one if there are too many producers for the loop."""
+    def on_roll(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        """A segment begins at the log's end: write a snapshot there.
+
+        With too many producers for the loop the next flush does.
+        """
         if len(self.states) > PRODUCERS_AT_ROLL_MAX:
             self._bytes_since_snapshot = SNAPSHOT_INTERVAL_BYTES
         else:
             self.write(segments, log_end_offset)
 
     def write(self, segments: Sequence[Segment], log_end_offset: int) -> None:
-        """Write a snapshot at the log's end; not durable, its checksum tells whether it got to the disk."""
+        """Write a snapshot at the log's end.
+
+        It is not durable; its checksum shows whether it reached the disk.
+        """
         path, content = self.take(log_end_offset)
-        # a flush in a thread may just be writing it as well
+        # a flush may be writing it at the same time, in a thread
         write_file(self._files, path, content, durable=False, writer=".roll")
-        self.note_written(log_end_offset, segments, log_end_offset)
+        self.on_snapshot_written(log_end_offset, segments, log_end_offset)
 
     def take(self, log_end_offset: int) -> tuple[str, bytes]:
-        """(path, content) of a snapshot at the log's end, for somebody else to write."""
+        """(path, content) of a snapshot at the log's end, for the caller to write."""
         self._bytes_since_snapshot = 0
         return self.path(log_end_offset), self.states.snapshot()
 
-    def note_written(self, offset: int, segments: Sequence[Segment], log_end_offset: int) -> None:
-        """The snapshot at `offset` is in the directory; those that it replaces go."""
+    def on_snapshot_written(
+        self, offset: int, segments: Sequence[Segment], log_end_offset: int
+    ) -> None:
+        """The snapshot at `offset` was written; remove those that it replaces."""
         self._offsets.add(offset)
         self._drop_superfluous(segments, log_end_offset)
 
     def clear(self) -> None:
-        """Forget all producers, and remove what tells of them."""
+        """Drop all producers, and remove their snapshots."""
         self.states = ProducerStates()
         for offset in list(self._offsets):
             self.remove(offset)
 
-    def forget(self, offset: int) -> None:
-        """The snapshot at `offset`, if there was one, is no longer counted: the caller has done away with the file."""
+    def drop(self, offset: int) -> None:
+        """Stop counting the snapshot at `offset`, if there was one.
+
+        The caller has removed the file.
+        """
         self._offsets.discard(offset)
 
     def remove(self, offset: int) -> None:

@@ -30,7 +30,7 @@ from logfleet.storage.open_files import OpenFiles
 _UNKNOWN = NO_TIMESTAMP - 1
 
 RESUMPTIONS_MAX = 64
-"""Readers of one segment whose place is known without a look-up; a newer one replaces the oldest."""
+"""Cached positions at which readers of a segment will go on; a new one replaces the oldest."""
 
 _OFFSET = struct.Struct(">q")
 
@@ -38,8 +38,8 @@ _OFFSET = struct.Struct(">q")
 class Segment:
     """Batches from `base_offset` on. Nothing is opened or read before it is needed.
 
-    size: bytes of the log file that are batches; what may lie behind them is overwritten by the next append.
-    interval_bytes: about how much log lies between two index entries. created_ms: wall clock.
+    size: bytes of the log file that are batches; anything behind is overwritten by the next append.
+    interval_bytes: about how many bytes lie between two index entries. created_ms: wall clock.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Segment:
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
         self._bytes_since_entry = 0
-        self.has_new_times = False  # the file of the time index is not believed
+        self.has_new_times = False  # the time index was rebuilt in memory, as its file is wrong
         self._resumptions: dict[int, int] = {}  # base offset -> position of the batch
 
     @classmethod
@@ -102,7 +102,7 @@ class Segment:
         created_ms: int,
         suffix: str = "",
     ) -> "Segment":
-        """A new, empty segment; leftovers of the same name are removed. suffix: behind the names of its files."""
+        """Create an empty segment, replacing leftovers. suffix: of its file names."""
         segment = cls(
             files,
             directory,
@@ -114,18 +114,18 @@ class Segment:
             suffix=suffix,
         )
         for path in segment.paths:
-            files.forget(path)
+            files.drop(path)
             remove_if_there(files.files, path)
         segment._max_timestamp = segment._first_timestamp = NO_TIMESTAMP
         files.get(segment.log_path, create=True)
         return segment
 
     def successor(self, size: int) -> "Segment":
-        """The segment whose files are about to get this one's names."""
+        """The segment whose files are about to replace this one's."""
         return self._of(self._files, size)
 
     def _of(self, files: OpenFiles, size: int) -> "Segment":
-        """Another one of the same name, of which nothing is known but its size."""
+        """Another segment of the same name, with nothing but its size."""
         return Segment(
             files,
             self.log_path.rpartition("/")[0],
@@ -136,11 +136,11 @@ class Segment:
         )
 
     def copy(self, files: OpenFiles) -> "Segment":
-        """The segment as it is now, for another thread to read through open files of its own."""
+        """A copy of the present segment, for another thread with its own open files."""
         copied = self._of(files, self.size)
         copied.offset_index = self.offset_index.copy(files)
         copied.time_index = self.time_index.copy(files)
-        copied.learn_times(self)
+        copied.copy_times(self)
         return copied
 
     @property
@@ -153,8 +153,8 @@ class Segment:
         return [self.log_path, self.offset_index.path, self.time_index.path]
 
     def moved_to(self, directory: str) -> None:
-        """The directory that it is in goes by another name."""
-        self._files.forget(self.log_path)
+        """Use the new path of the directory, which was renamed."""
+        self._files.drop(self.log_path)
         self.log_path = f"{directory}/{offset_file(self.base_offset, LOG)}"
         for index, suffix in ((self.offset_index, INDEX), (self.time_index, TIME_INDEX)):
             index.moved_to(f"{directory}/{offset_file(self.base_offset, suffix)}")
@@ -164,51 +164,52 @@ class Segment:
     def append(
         self, data: bytes | bytearray | memoryview, header: BatchHeader, base_offset: int
     ) -> None:
-        """Write one batch at the end; the index entry that it may deserve is kept in memory.
+        """Write one batch at the end; its index entry, if it gets one, is kept in memory.
 
-        After an OSError the segment is what it was: the next append overwrites what the failed one left.
+        After an OSError the segment is unchanged, and the next append overwrites what is left.
         """
         file = self._files.get(self.log_path)
         try:
             file.pwrite(data, self.size)
-            self.note(header, base_offset)
+            self.account(header, base_offset)
         except OSError:
             self._give_up(file)
             raise
 
     def append_all(self, data: memoryview, headers: Iterable[BatchHeader]) -> Iterator[BatchHeader]:
-        """Write several batches that have their offsets with one call; each is in the segment once its header is given back.
+        """Write several batches that have their offsets with one call.
 
-        After an OSError none of the others is.
+        Each counts once its header is yielded. After an OSError the others do not count.
         """
         file = self._files.get(self.log_path)
         try:
             file.pwrite(data, self.size)
             for header in headers:
-                self.note(header, header.base_offset)
+                self.account(header, header.base_offset)
                 yield header
         except OSError:
             self._give_up(file)
             raise
 
     def _give_up(self, file: File) -> None:
-        """Cut off what a failed append left, such as what a full disk took of it."""
+        """Cut off what a failed append left, such as the part for which a full disk had room."""
         with contextlib.suppress(OSError):
             file.truncate(self.size)
 
-    def note(self, header: BatchHeader, base_offset: int) -> None:
-        """Account for the batch at `base_offset` that begins at position `size`. After an OSError nothing has changed."""
+    def account(self, header: BatchHeader, base_offset: int) -> None:
+        """Account for the batch at position `size`. After an OSError nothing has changed."""
         last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
-        # What may have to be read of the time index comes first. The property is asked only if it has to look at the index;
-        # compaction leaves batches without records, whose time is that of none.
+        # Reads of the time index come first, as they may fail. The property is asked only if it has
+        # to read the index; compaction leaves batches without records, whose timestamp is that of
+        # no record.
         is_newest = (
             timestamp > self._max_timestamp
             and header.record_count
             and timestamp > self.max_timestamp
         )
         needs_entry = self._bytes_since_entry > self._interval_bytes
-        noted_time = self._noted_time() if needs_entry else NO_TIMESTAMP
+        indexed_time = self._indexed_time() if needs_entry else NO_TIMESTAMP
         if self.size == 0:
             self._first_timestamp = timestamp
         if is_newest:
@@ -216,33 +217,33 @@ class Segment:
             self._max_timestamp_offset = last_offset
         if needs_entry:
             self.offset_index.append(last_offset - self.base_offset, self.size)
-            self._note_time(noted_time)
+            self._index_time(indexed_time)
             self._bytes_since_entry = 0
         size = LENGTH_OVERHEAD + header.batch_length
         self._bytes_since_entry += size
         self.size += size
 
-    def _noted_time(self) -> int:
+    def _indexed_time(self) -> int:
         """Timestamp of the time index's last entry."""
         return self.time_index[-1][0] if len(self.time_index) else NO_TIMESTAMP
 
-    def _note_time(self, noted_time: int) -> None:
-        """Add the largest timestamp so far to the time index, if it is larger than its last."""
-        if self.max_timestamp > noted_time:
+    def _index_time(self, indexed_time: int) -> None:
+        """Add the largest timestamp so far to the time index, unless it is there already."""
+        if self.max_timestamp > indexed_time:
             relative = self._max_timestamp_offset - self.base_offset
             self.time_index.append(self._max_timestamp, relative)
 
     def finish(self) -> None:
-        """Complete the indexes and give them to the file system: the segment is no longer the active one, or the log is closed."""
+        """Complete and write the indexes: the segment stops being active, or the log closes."""
         file = self.file
         if file.size() > self.size:  # a failed append left something behind the end
             file.truncate(self.size)
-        self._note_time(self._noted_time())
+        self._index_time(self._indexed_time())
         self.offset_index.write()
         self.time_index.write()
 
     def take_changed(self) -> list[File]:
-        """Files to sync so that all that is in the segment now is durable; the indexes count as durable from here on."""
+        """Files to sync for the present segment; the indexes count as durable from here on."""
         changed = [self.file]
         for index in (self.offset_index, self.time_index):
             if not index.is_durable:
@@ -252,11 +253,11 @@ class Segment:
         return changed
 
     def distrust_durability(self) -> None:
-        """The next flush has to bring the indexes to the disk, whatever is known of them."""
+        """Let the next flush sync the indexes in any case."""
         self.offset_index.is_durable = self.time_index.is_durable = False
 
     def truncate(self, position: int) -> int:
-        """Cut the log at `position`, a batch's beginning or the end, and the indexes with it; the offset after the last batch."""
+        """Cut at `position`, a batch's beginning or the end; returns the new end offset."""
         file = self.file
         if file.size() > position:
             file.truncate(position)
@@ -268,7 +269,7 @@ class Segment:
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
         return self.restore(verify=False)
 
-    # Restoring what is known of a segment after a restart
+    # Restoring a segment's state after a restart
 
     def restore(
         self,
@@ -279,12 +280,13 @@ class Segment:
         end_offset: int = LONG_MAX,
         on_batch: Callable[[BatchHeader], None] | None = None,
     ) -> int:
-        """Find the end of the batches by reading from the last index entry on, and rebuild the indexes from there.
+        """Find the end of the batches, and rebuild the indexes, from the last index entry on.
 
-        verify: the log was not closed properly; check the indexes, drop their entries from `distrust_offset` on (what lies before is
-        durable) and check each batch's checksum from the last kept one on, but for those that begin below `verify_from`. No batch may
-        reach beyond `end_offset`. on_batch is called with each batch that is read.
-        Returns the offset after the last batch; `size` is where it ends, which may be before the end of the file.
+        verify: the log was not closed properly; check the indexes, drop their entries from
+        `distrust_offset` on (what lies before is durable) and check the checksum of each batch
+        after them whose base offset is at least `verify_from`. No batch may reach beyond
+        `end_offset`. on_batch is called with each batch that is read. Returns the offset after the
+        last batch; `size` is where it ends, which may be before the end of the file.
         """
         end = self.file.size()
         if verify:
@@ -301,7 +303,7 @@ class Segment:
                 verify_from=verify_from,
                 end_offset=min(end_offset, self.base_offset + RELATIVE_OFFSET_MAX + 1),
             )
-            return self._note_from(position, offset, batches, on_batch)
+            return self._account_from(position, offset, batches, on_batch)
 
         next_offset = scan(position, offset)
         if self.size == position and position:  # the batch that the index leads to is damaged
@@ -310,7 +312,7 @@ class Segment:
             return scan(0, self.base_offset)
         return next_offset
 
-    def _note_from(
+    def _account_from(
         self,
         position: int,
         offset: int,
@@ -323,14 +325,14 @@ class Segment:
         self._bytes_since_entry = 0
         self.size = position
         for _, header in batches:
-            self.note(header, header.base_offset)
+            self.account(header, header.base_offset)
             offset = header.next_offset
             if on_batch is not None:
                 on_batch(header)
         return offset
 
     def _distrust_indexes(self, distrust_offset: int, end: int) -> None:
-        """Keep the entries that describe durable batches and are sound."""
+        """Keep the sound entries of durable batches."""
         self.offset_index.keep_sound(
             first_max=RELATIVE_OFFSET_MAX, second_min=HEADER_SIZE, second_max=end - HEADER_SIZE
         )
@@ -343,7 +345,7 @@ class Segment:
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
 
     def _last_entry(self, end: int) -> tuple[int, int]:
-        """(position, offset not beyond its batch's first) of the last index entry; the start if either index does not end with a true one."""
+        """(position, base offset) of the last entry's batch; the segment's start if it is wrong."""
         if not self.offset_index and self._times_hold(None):
             return 0, self.base_offset
         relative, position = self.offset_index[-1] if self.offset_index else (0, 0)
@@ -373,36 +375,36 @@ class Segment:
         return end
 
     def position_of(self, offset: int) -> int:
-        """Position of the first batch that holds `offset` or a later one; the end if there is none."""
+        """Position of the first batch that holds `offset` or a later one; else the end."""
         if offset <= self.base_offset:
             return 0
-        known = self._resumptions.get(offset)
-        if known is not None:
-            return known
-        # The entry's own batch ends at or before the offset, so it is where to begin.
+        cached = self._resumptions.get(offset)
+        if cached is not None:
+            return cached
+        # The entry's own batch ends at or before the offset, so the scan begins there.
         start = self._indexed_position(offset - self.base_offset, 0)
         for position, header in self.headers(start):
             if header.last_offset >= offset:
                 return position
         return self.size
 
-    def note_resumption(self, position: int) -> None:
-        """A reader was given what lies before the batch at `position`: it will soon ask for that one."""
+    def add_resumption(self, position: int) -> None:
+        """Cache the position of this batch: a reader that got the ones before asks for it."""
         (offset,) = _OFFSET.unpack(self.file.pread(_OFFSET.size, position))
         if len(self._resumptions) >= RESUMPTIONS_MAX:
             del self._resumptions[next(iter(self._resumptions))]
         self._resumptions[offset] = position
 
     def boundary_before(self, position: int) -> int:
-        """A batch's beginning at or before `position`, not further away than the index is sparse."""
+        """A batch's beginning at or before `position`, at most about one index interval away."""
         if position >= self.size:
             return self.size
         return self._indexed_position(position, 1)
 
     def _indexed_position(self, key: int, field: int) -> int:
-        """Position in the offset index's last entry whose `field` is <= `key`; the segment's start if there is none.
+        """Position in the last offset index entry whose `field` is <= `key`; 0 if there is none.
 
-        An index that leads out of the segment is not true: it is made anew, in memory until it is next written. That reads all headers.
+        An index that points outside the segment is rebuilt from all headers, in memory at first.
         """
         entry = self.offset_index.floor(key, field)
         if entry < 0:
@@ -416,13 +418,13 @@ class Segment:
         return self._indexed_position(key, field)
 
     @property
-    def knows_times(self) -> bool:
-        """Whether `max_timestamp` is in memory: else the first who asks for it waits for a read of the time index."""
+    def has_times(self) -> bool:
+        """Whether `max_timestamp` is in memory; otherwise its first use reads the time index."""
         return self._max_timestamp != _UNKNOWN
 
-    def learn_times(self, other: "Segment") -> None:
-        """Remember what a copy of this segment knows, or what this is a copy of: nothing but appends may lie between the two."""
-        if other.knows_times and not self.knows_times:
+    def copy_times(self, other: "Segment") -> None:
+        """Copy cached times of a copy or original; only appends may lie between the two."""
+        if other.has_times and not self.has_times:
             self._max_timestamp = other.max_timestamp
             self._max_timestamp_offset = other.max_timestamp_offset
             if other.has_new_times:
@@ -433,7 +435,7 @@ class Segment:
     def max_timestamp(self) -> int:
         """Largest timestamp of the batches, NO_TIMESTAMP if none has one.
 
-        The first time it is read from the time index, which is made anew in memory where the log says otherwise. That reads all headers.
+        Read from the time index on first use; rebuilt from all headers if the log contradicts it.
         """
         if self._max_timestamp == _UNKNOWN:
             if not self._times_hold(self._last_batch()):
@@ -445,7 +447,7 @@ class Segment:
         return self._max_timestamp
 
     def _times_hold(self, later: BatchHeader | None) -> bool:
-        """Whether the log confirms the time index's last entry, which retention believes: the batch it names is as young, `later` no younger."""
+        """Whether log and `later` confirm the time index's last entry, which retention uses."""
         newest = NO_TIMESTAMP
         if len(self.time_index):
             newest, relative = self.time_index[-1]
@@ -466,13 +468,13 @@ class Segment:
         return self._max_timestamp_offset
 
     def largest_timestamp(self) -> int:
-        """What retention by time goes by: the largest timestamp, or when the file was last written where batches have none."""
+        """For retention: the largest timestamp; without any, when the file was last written."""
         if self.max_timestamp > NO_TIMESTAMP:
             return self.max_timestamp
         return self._files.files.status(self.log_path).modified_ms
 
     def as_active(self) -> ActiveSegment:
-        """What the decision to roll looks at."""
+        """The segment's state, as `segment_roll.should_roll` needs it."""
         if self._first_timestamp == _UNKNOWN:
             header = parse_header(self.file.pread(HEADER_SIZE, 0))
             self._first_timestamp = header.max_timestamp
@@ -487,7 +489,7 @@ class Segment:
 
 
 def segment_number(segments: Sequence[Segment], offset: int) -> int:
-    """Number of the segment that holds `offset`; the first one's for an offset before all of them."""
+    """Number of the segment that holds `offset`; 0 for an offset before all of them."""
     low, high = 0, len(segments)
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,7 @@
-"""Puts compacted segments in the place of those they were made from, and completes after a crash what was begun; see log.swapping."""
+"""Replaces segments by compacted ones, and finishes after a crash what was begun.
+
+See log.swapping.
+"""
 
 import contextlib
 from collections.abc import Sequence
@@ -19,38 +22,48 @@ from logfleet.storage.segment import Segment
 
 
 class Swap(msgspec.Struct):
-    """A swap under way: what is replaced, whether its files are out of use (step 3 of log.swapping), what is left of step 4."""
+    """A running swap.
 
-    gone: Sequence[Segment]
+    replaced: the old segments. is_cleared: their files are out of use (step 3 of log.swapping).
+    renames: the rest of step 4.
+    """
+
+    replaced: Sequence[Segment]
     renames: list[Rename]
     is_cleared: bool = False
 
     @classmethod
-    def of(cls, gone: Sequence[Segment]) -> "Swap":
-        return cls(gone, completion(gone[0].base_offset))
+    def of(cls, replaced: Sequence[Segment]) -> "Swap":
+        return cls(replaced, completion(replaced[0].base_offset))
 
     def complete(self, files: Files, directory: str) -> None:
-        """Give the new segment its final names; after an OSError it goes on where it was."""
+        """Give the new segment its final names; after an OSError another call continues."""
         while self.renames:
             _rename(files, directory, self.renames[:1])
             del self.renames[0]
 
 
 def promote(files: Files, directory: str, base_offset: int) -> None:
-    """The new segment counts from here on, also after a power loss. Blocks for as long as the disk takes."""
+    """Make the new segment count from here on, also after a power loss.
+
+    Blocks for as long as the disk takes.
+    """
     _rename(files, directory, promotion(base_offset))
     files.fsync_directory(directory)
 
 
 def demote(files: Files, directory: str, base_offset: int) -> None:
-    """Undo `promote`, however far it came: the new segment does not count, and `remove_cleaned` removes it."""
+    """Undo `promote`, however far it got.
+
+    The new segment does not count, and `remove_cleaned` removes it.
+    """
     cleaned, swap = promotion(base_offset)[-1]
-    with contextlib.suppress(FileNotFoundError):  # it did not come so far
+    with contextlib.suppress(FileNotFoundError):  # promote did not get this far
         _rename(files, directory, [(swap, cleaned)])
 
 
 def remove_cleaned(files: Files, directory: str) -> None:
-    """Remove what a round has left that was not brought to its end; what vanished with the directory is no error."""
+    """Remove the files of an unfinished round; files that are already gone are no error."""
     try:
         names = [entry.name for entry in files.list_directory(directory)]
     except FileNotFoundError:
@@ -60,7 +73,7 @@ def remove_cleaned(files: Files, directory: str) -> None:
 
 
 def recover(files: Files, directory: str, names: Sequence[str]) -> list[str]:
-    """Bring a swap that a crash has interrupted to its end, or undo it; what a person should know about it.
+    """Finish or undo a swap that a crash interrupted; returns messages for the operator.
 
     names: of the files in the directory. Afterwards no file there is .cleaned or .swap.
     """

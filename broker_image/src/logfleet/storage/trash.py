@@ -1,6 +1,6 @@
 """Files that are no longer part of any log, until they are removed (`file.delete.delay.ms`).
 
-They carry their new name at once, so that a restart finds them out of use; who still reads them keeps them open.
+They are renamed at once, so that a restart finds them out of use; readers keep them open.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ class Discarded(msgspec.Struct, frozen=True):
 
 
 class Trash:
-    """What waits for its removal in one log directory."""
+    """The files of one log directory that wait for removal."""
 
     def __init__(self, open_files: OpenFiles) -> None:
         self._open_files = open_files
@@ -31,11 +31,12 @@ class Trash:
         return len(self._waiting)
 
     def discard(self, path: str, due_ms: int) -> None:
-        """Rename the file out of use; a file that is not there is none the less gone.
+        """Rename the file out of use; a missing file is no error.
 
-        The directory of a full disk may have no room for its new name: then it is removed at once.
+        The directory of a full disk may have no room for the new name: then the file is removed at
+        once.
         """
-        self._open_files.forget(path)
+        self._open_files.drop(path)
         try:
             self._files.rename(path, path + DELETED)
         except FileNotFoundError:
@@ -48,11 +49,14 @@ class Trash:
         self._waiting.append(Discarded(path + DELETED, due_ms))
 
     def add(self, discarded: Discarded) -> None:
-        """Take something that was renamed out of use already."""
+        """Add something that was already renamed out of use."""
         self._waiting.append(discarded)
 
     def take_due(self, now_ms: int) -> list[Discarded]:
-        """What is to be removed now, by `remove` in a thread: large files take a while to go."""
+        """Take out what is to be removed now, with `remove` in a thread.
+
+        Large files take a while.
+        """
         due = [discarded for discarded in self._waiting if discarded.due_ms <= now_ms]
         if due:
             self._waiting = deque(d for d in self._waiting if d.due_ms > now_ms)
@@ -60,6 +64,6 @@ class Trash:
 
 
 def remove(files: Files, due: list[Discarded]) -> None:
-    """Remove for good. What vanished meanwhile, with its directory perhaps, is no error."""
+    """Remove for good. A file that is already gone is no error."""
     for discarded in due:
         remove_tree(files, discarded.path)

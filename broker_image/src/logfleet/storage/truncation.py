@@ -1,7 +1,8 @@
-"""What is cut off a log, or all of it given up for a new beginning: decided on the loop, done in a thread (see `Truncater`).
+"""One truncation of a log, or its emptying: decided on the loop, done in a thread.
 
-What goes is removed newest first, and durably before anything has its offsets again: after a crash at any moment a prefix of the log is
-there, of what it was or of what it is to be. Until `PartitionLog.complete_truncation` the log in memory is what it was.
+`Truncater` carries it out. Files are removed newest first, and durably before their offsets are
+used again: after a crash at any moment the directory holds a prefix of the old log or of the new
+one. Until `PartitionLog.complete_truncation` the log in memory is the old one.
 """
 
 import errno
@@ -14,12 +15,14 @@ from logfleet.storage.segment import Segment, segment_number
 
 
 class Truncation:
-    """First `find`, then `run`; what they find is in the attributes then.
+    """Call first `find`, then `run`; their results are in the attributes.
 
-    offset: the batch that holds it goes, with all behind it. anew: everything goes, and the log begins at `offset`. A log of which nothing
-    would be left above its start begins anew too, there or at `offset`, whichever is lower. snapshots: their offsets.
+    offset: the batch that holds it is cut off, with everything behind. empties: everything is, and
+    the log begins at `offset`. A log that would keep nothing above its start is emptied, too, and
+    begins there or at `offset`, whichever is lower. snapshots: their offsets.
 
-    segments, producers, end_offset: of the log as it is to be. is_anew: no batch is left. notes: what a person should know.
+    segments, producers, end_offset: of the new log. is_emptied: no batch is left. notes: messages
+    for the operator.
     """
 
     producers: ProducerHistory
@@ -33,13 +36,13 @@ class Truncation:
         *,
         offset: int,
         log_start_offset: int,
-        anew: bool,
+        empties: bool,
         interval_bytes: int,
         now_ms: int,
     ) -> None:
         self.segments: list[Segment] = []
         self.end_offset = offset
-        self.is_anew = anew
+        self.is_emptied = empties
         self.notes: list[str] = []
         self._open_files = open_files
         self._files = open_files.files
@@ -53,8 +56,8 @@ class Truncation:
         self._now_ms = now_ms
 
     def find(self) -> None:
-        """Look where the log is to end; nothing is changed yet. Blocks. Raises OSError."""
-        if self.is_anew:
+        """Find where the log is to end; changes nothing. Blocks. Raises OSError."""
+        if self.is_emptied:
             return
         number = segment_number(self._old, self._offset)
         last = self._old[number].copy(self._open_files)
@@ -62,13 +65,14 @@ class Truncation:
         self.end_offset = last.end_before(self._position)
         self.segments = [*self._old[:number], last]
         if self.end_offset < self._log_start_offset:
-            self.is_anew = True
+            self.is_emptied = True
             self.end_offset = min(self._offset, self._log_start_offset)
 
     def run(self) -> None:
-        """Bring the log's files into that state, durably. Blocks. Raises OSError: then nobody knows what there is before the next start.
+        """Bring the log's files into the new state, durably. Blocks.
 
-        No errno then says that it may be tried again.
+        Raises OSError: then their state is unknown until the next start. The errno is EIO even if a
+        retry could work, as the log cannot be used.
         """
         try:
             self._cut()
@@ -86,16 +90,16 @@ class Truncation:
             self.notes = self.producers.restore(self.segments, end_offset)
         else:
             self.producers.clear()
-        if self.is_anew:
+        if self.is_emptied:
             self._remove(self.segments)
             self._begin()
         self._files.fsync_directory(self._directory)
 
     def _remove(self, segments: Sequence[Segment]) -> None:
-        """Newest first: what is left by a crash is a log. Who still reads them keeps them open."""
+        """Remove newest first, so that a crash leaves a log. Readers keep the files open."""
         for segment in reversed(segments):
             for path in segment.paths:
-                self._open_files.forget(path)
+                self._open_files.drop(path)
                 remove_if_there(self._files, path)
         if segments:
             self._files.fsync_directory(self._directory)

@@ -1,7 +1,9 @@
-"""What a power loss would take of a log, and so what a flush has to bring to the disk: one state, and what each event does to it.
+"""What a power loss would take of a log, and so what a flush has to write.
 
-Most of it follows from comparing the log with what is stored of it, so that appends, new epochs and a new topic id are not told here. Told
-is what leaves no such trace: files below the recovery point that changed, and names that were made, changed or removed.
+One state, and the events that change it. Most of it follows from comparing the log with what is
+stored of it, so that appends, new epochs and a new topic id need no event. Events report what
+leaves no such trace: changed files below the recovery point, and file names that were made, changed
+or removed.
 """
 
 from collections.abc import Sequence
@@ -20,9 +22,10 @@ NOT_CLOSED: Final = -1
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What is on the disk of a log, or should be.
+    """The state of a log that is on the disk, or should be.
 
-    end_offset: every batch below it. epochs, topic_id: what leader-epoch-checkpoint and partition.metadata say; None without the latter.
+    end_offset: every batch below it. epochs, topic_id: of leader-epoch-checkpoint and
+    partition.metadata; None without the latter.
     """
 
     end_offset: int
@@ -31,7 +34,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class _Flush(msgspec.Struct, frozen=True):
-    """A flush under way: how the log was when it began, and what it has taken from those that have to be flushed."""
+    """A running flush: the log when it began, and the segments and directories that it flushes."""
 
     log: Stored
     segments: Sequence[Segment]
@@ -39,10 +42,11 @@ class _Flush(msgspec.Struct, frozen=True):
 
 
 class Unflushed:
-    """Of one log. stored: what the disk surely has; its end is the recovery point.
+    """Of one log. stored: what is certainly on the disk; its end is the recovery point.
 
-    segments: changed below the recovery point: rebuilt, rolled, or not flushed for want of room. They need not be in the log any more.
-    closed_end: where the log ended when its indexes and producers were last complete on the disk, NOT_CLOSED if it was cut since.
+    segments: changed below the recovery point: rebuilt, rolled, or not flushed for want of room.
+    They may have left the log since. closed_end: the log end when indexes and producers were last
+    complete on the disk, NOT_CLOSED if the log was cut since.
     """
 
     def __init__(
@@ -55,16 +59,16 @@ class Unflushed:
         is_new: bool,
         closed_end: int,
     ) -> None:
-        """is_new: the directory was made just now, with its partition.metadata."""
+        """is_new: the directory was just made, with its partition.metadata."""
         self.stored = stored
         self._files = files
         self._directory = directory
         self._parent = directory.rpartition("/")[0] or "."
         self._segments = set(segments)
-        self._directories = {self._parent} if is_new else set()  # whose names are not durable
+        self._directories = {self._parent} if is_new else set()  # whose entries are not durable
         if (
             closed_end == NOT_CLOSED
-        ):  # it is new, or nobody knows what was made before a crash, or indexes are made anew
+        ):  # new, or files may have been made before a crash, or indexes are rebuilt
             self.renamed()
         self._closed_end = closed_end
         self._flush: _Flush | None = None
@@ -74,42 +78,42 @@ class Unflushed:
         return self._flush is not None
 
     def differs(self, log: Stored) -> bool:
-        """Whether a flush of the log as it is would make anything durable that is not yet."""
+        """Whether a flush of the present log would make anything durable that is not yet."""
         return log != self.stored or bool(self._directories)
 
     def is_as_closed(self, log: Stored) -> bool:
-        """Whether the disk has all that closing the log as it is would bring there."""
+        """Whether closing the present log would write nothing."""
         return log.end_offset == self._closed_end and not self.differs(log)
 
     # What happens to the log
 
     def renamed(self) -> None:
-        """Files in its directory were made, renamed or removed."""
+        """Record that files in the log's directory were made, renamed or removed."""
         self._directories.add(self._directory)
 
     def rolled(self, closed: Segment) -> None:
-        """This segment has got its last index entries: it is no longer the active one."""
+        """Record that a segment got its last index entries: it is no longer the active one."""
         self._segments.add(closed)
         self.renamed()
 
     def lowered(self, end_offset: int) -> None:
-        """What lies behind is about to be cut off, and to be written anew."""
+        """Record that everything behind `end_offset` will be cut off, and written again."""
         end_offset = min(self.stored.end_offset, end_offset)
         self.stored = msgspec.structs.replace(self.stored, end_offset=end_offset)
         self._closed_end = NOT_CLOSED
 
     def truncated(self, active: Segment) -> None:
-        """The log was cut, in this segment."""
+        """Record that the log was cut in this segment."""
         self._segments.add(active)
         self.renamed()
 
     def closed(self, active: Segment, end_offset: int) -> None:
-        """Indexes and producers were completed, to be flushed for the last time."""
+        """Record that indexes and producers were completed, for the last flush."""
         self.rolled(active)
         self._closed_end = end_offset
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory goes by another name, durably by the time of the next flush."""
+        """Use the new path of the log's directory; the rename is durable by the next flush."""
         if self._directory in self._directories:
             self._directories = (self._directories - {self._directory}) | {directory}
         self._directory = directory
@@ -119,9 +123,10 @@ class Unflushed:
     def begin(
         self, log: Stored, segments: Sequence[Segment], snapshots: Sequence[tuple[str, bytes]]
     ) -> FlushJob:
-        """What makes the log durable as it is: run it, then say `completed` or, as after an OSError here, `abandoned`.
+        """The job that makes the present log durable.
 
-        segments: all of the log, oldest first. snapshots: (path, content) to be written besides.
+        Run it, then call `completed` or, also after an OSError here, `abandoned`. segments: all of
+        the log, oldest first. snapshots: (path, content) to be written as well.
         """
         assert not self.is_flushing, "one flush at a time"
         changed, directories = self._changed(log, segments), self._directories
@@ -138,20 +143,23 @@ class Unflushed:
         return FlushJob(log.end_offset, files, writes, sorted(directories, reverse=True))
 
     def _changed(self, log: Stored, segments: Sequence[Segment]) -> list[Segment]:
-        """Those of the log's segments that hold anything that is not durable."""
+        """The log's segments that are not durable as they are."""
         first = len(segments)
         if self.stored.end_offset < log.end_offset:
             first = segment_number(segments, self.stored.end_offset)
-        told = self._segments
-        return [*(each for each in segments[:first] if told and each in told), *segments[first:]]
+        changed = self._segments
+        return [
+            *(each for each in segments[:first] if changed and each in changed),
+            *segments[first:],
+        ]
 
     def completed(self) -> None:
-        """The job has run."""
+        """End a flush whose job has run: its state is on the disk."""
         assert self._flush is not None
         self.stored, self._flush = self._flush.log, None
 
     def abandoned(self) -> None:
-        """The flush found no room, or an error: nothing of it counts, and the next one does it all again."""
+        """End a flush that found no room or failed: the next one repeats all of it."""
         assert self._flush is not None
         for segment in self._flush.segments:
             segment.distrust_durability()
@@ -161,5 +169,5 @@ class Unflushed:
 
 
 def topic_id_file(directory: str, topic_id: str) -> tuple[str, bytes]:
-    """Path and content of the file that says whose a log is. topic_id: Kafka's text form."""
+    """Path and content of the file that holds a log's topic id, in Kafka's text form."""
     return f"{directory}/{PARTITION_METADATA}", format_partition_metadata(topic_id)

@@ -1,1 +1,1 @@
-"""Kafka's wire protocol: bytes to message structs and back, without input or output."""
+"""Kafka's wire protocol: bytes to message structs and back, without I/O."""

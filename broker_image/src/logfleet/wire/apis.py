@@ -15,9 +15,9 @@ API_VERSIONS_KEY = 18
 class Api:
     """One API. Versions are inclusive; those from served_min on have a schema.
 
-    min_version is what a 4.4.0 broker advertises: below served_min for Produce, whose versions 0-2 are advertised and
-    refused, because librdkafka else switches compression off (KAFKA-18659).
-    advertised: False for what brokers only say to each other (Envelope).
+    min_version is what a 4.4.0 broker advertises: for Produce it is below served_min. Versions 0-2
+    are advertised and refused, because librdkafka otherwise disables compression (KAFKA-18659).
+    advertised: False for APIs that only brokers use (Envelope).
     """
 
     key: int
@@ -40,7 +40,8 @@ class Api:
     def response_header_version(self, version: int) -> int:
         """1 (with tagged fields) for flexible versions, else 0.
 
-        Always 0 for ApiVersions: a client must be able to read the answer of any broker (KIP-511).
+        Always 0 for ApiVersions: a client must be able to read the response of any broker
+        (KIP-511).
         """
         if self.key == API_VERSIONS_KEY:
             return 0
@@ -91,5 +92,5 @@ API_BY_REQUEST_NAME = {api.name + "Request": api for api in API_BY_KEY.values()}
 
 
 def api_of(request: type[msgspec.Struct]) -> Api:
-    """The API that a request class belongs to."""
+    """The API of a request class."""
     return API_BY_REQUEST_NAME[request.__name__]

@@ -1,7 +1,7 @@
 """Bytes to messages and back, for every message and version of the schema table.
 
-Decoders and encoders are generated from the table when they are first needed (a few milliseconds each) and kept.
-On a hot path take the function once: `decode = decoder(FetchRequest, 13)`.
+Decoders and encoders are generated from the table on first use (a few milliseconds each) and
+cached. On a hot path fetch the function once: `decode = decoder(FetchRequest, 13)`.
 """
 
 import struct
@@ -17,13 +17,14 @@ from logfleet.wire.errors import MalformedMessage, UnencodableMessage, Unsupport
 from logfleet.wire.primitives import Buffer, Sized
 from logfleet.wire.schema import Message, load_table
 
-# What a message may take that is decoded without a limit, per byte it came in: Python's smallest struct of two empty lists
-# takes 150 bytes where the wire takes three. Only for what a broker of ours has written; requests are counted.
+# Limit of the memory for a message that is decoded without counting, per byte on the wire: Python's
+# smallest struct of two empty lists takes 150 bytes, but three on the wire. Only for messages that
+# our brokers wrote; requests are counted.
 MEMORY_PER_BYTE_MAX = 64
 
 M = TypeVar("M", bound=msgspec.Struct)
 
-# Filled at first use, never emptied: at most one entry per message and version of the table.
+# Filled on first use, never emptied: at most one entry per message and version of the table.
 _decoders: dict[tuple[type, int], Callable[..., Any]] = {}
 _request_decoders: dict[tuple[type, int], Callable[..., Any]] = {}
 _encoders: dict[tuple[type, int], Callable[..., Any]] = {}
@@ -45,10 +46,10 @@ def decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]
 
 
 def request_decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]]:
-    """A function (frame, position) -> (request, bytes of memory counted for its arrays): for what strangers send.
+    """A function (frame, position) -> (request, bytes of memory counted for its arrays).
 
-    A request that would take more memory than `request_memory` allows is a MalformedMessage, before that memory is taken.
-    Raises UnsupportedVersion.
+    It is for untrusted clients: a request that would take more memory than `request_memory` allows
+    is a MalformedMessage, before that memory is allocated. Raises UnsupportedVersion.
     """
     made = _request_decoders.get((cls, version))
     if made is None:
@@ -67,7 +68,7 @@ def encoder(cls: type[M], version: int) -> Callable[[M], list[Buffer | Sized]]:
 def _guarded(
     generate: Callable[..., Callable[..., Any]], cls: type[msgspec.Struct], version: int
 ) -> Callable[..., Any]:
-    """generate: `generate_decoder` or `generate_request_decoder`."""
+    """A decoder that only raises MalformedMessage. generate: one of `wire.decoding`'s."""
     schema = _schema(cls, version)
     generated = generate(cls, schema, version)
     name = f"{cls.__name__} version {version}"
@@ -81,7 +82,7 @@ def _guarded(
             try:
                 return generated(buffer, position)  # type: ignore[no-any-return]
             except UnicodeDecodeError:
-                pass  # with it goes, before all is read once more, what had been read: its traceback holds that
+                pass  # leaving the handler frees what was decoded so far, which the traceback holds
             return replacing()(buffer, position)  # type: ignore[no-any-return]
         except MalformedMessage as error:
             raise MalformedMessage(f"{name}: {error}") from None
@@ -109,9 +110,10 @@ def _guarded_encoder(cls: type[M], version: int) -> Callable[[M], list[Buffer | 
 def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
     """The message at `position` (bytes), and the position behind it.
 
-    `records` are slices of `buffer` (keep it unchanged as long as they live); all else is copied. Arrays are refused
-    before they are built if their elements cannot fit into the rest of the buffer. Strings that are no UTF-8 are read as Kafka reads them.
-    Raises MalformedMessage, and nothing else, for any bytes; UnsupportedVersion if the table lacks the version.
+    `records` are slices of `buffer` (keep it unchanged as long as they are used); everything else
+    is copied. Arrays are rejected before they are built if their elements cannot fit into the rest
+    of the buffer. Strings that are not UTF-8 are read as Kafka reads them. Raises MalformedMessage,
+    and nothing else, for invalid bytes; UnsupportedVersion if the table lacks the version.
     """
     return decoder(cls, version)(buffer, position)
 
@@ -119,9 +121,10 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tup
 def encode(message: msgspec.Struct, version: int) -> list[Buffer | Sized]:
     """The message as buffers to be sent one after another.
 
-    What stands in a `records` field becomes an element of its own, as it is: any object with a length will do, so a
-    range of a file can pass through to sendfile. Raises UnencodableMessage if a value does not fit its field or a
-    field is set that this version lacks and that may not be ignored; UnsupportedVersion.
+    The value of a `records` field becomes an element of its own, unchanged: any object with a
+    length will do, so a range of a file can be passed on to sendfile. Raises UnencodableMessage if
+    a value does not fit its field, or a field is set that this version lacks and that is not
+    ignorable; UnsupportedVersion.
     """
     return encoder(type(message), version)(message)
 

@@ -1,6 +1,7 @@
-"""The bytes in which members of a classic group tell each other, and its coordinator, what they read (KIP-62).
+"""The messages of consumers in a classic group.
 
-They are [int16 version, message]; a reader takes any newer version as the newest that it knows.
+These are subscriptions and assignments, opaque to the broker's protocol (KIP-62). They are [int16
+version, message]; a reader treats a newer version as the newest that it supports.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,8 @@ from logfleet.wire.messages import ConsumerProtocolAssignment, ConsumerProtocolS
 from logfleet.wire.schema import load_table
 
 PROTOCOL_TYPE = "consumer"
-# The newest that every consumer reads: Debian's librdkafka writes version 1, old Java clients read 0 and up.
+# The newest version that every consumer reads: Debian's librdkafka writes version 1, old Java
+# clients read 0 and up.
 WRITTEN_VERSION = 1
 
 M = TypeVar("M", bound=msgspec.Struct)
@@ -22,7 +24,7 @@ Assignment = dict[str, list[int]]
 
 
 def write_subscription(topics: Sequence[str]) -> bytes:
-    """A member's metadata in JoinGroup."""
+    """Encode a member's subscription, its metadata in JoinGroup."""
     return _write(ConsumerProtocolSubscription(topics=sorted(topics)))
 
 
@@ -32,7 +34,7 @@ def read_subscription(data: bytes) -> list[str]:
 
 
 def write_assignment(assignment: Mapping[str, Sequence[int]]) -> bytes:
-    """A member's partitions in SyncGroup."""
+    """Encode a member's assigned partitions, as sent in SyncGroup."""
     rows = [
         ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(partitions))
         for topic, partitions in sorted(assignment.items())

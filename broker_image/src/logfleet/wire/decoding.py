@@ -1,8 +1,9 @@
 """Generates the decoder of one message in one version.
 
-The decoder is straight-line code with a loop per array: no call per field, one `struct` call per run of fixed-width
-fields, positional construction of the message classes. Where a message carries `records` it works on a memoryview and
-hands out slices; otherwise on bytes, whose slices become strings faster.
+The decoder is straight-line code with a loop per array: no call per field, one `struct` call per
+run of fixed-width fields, positional construction of the message classes. If a message has
+`records` it works on a memoryview and returns slices; otherwise on bytes, whose slices become
+strings faster.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,8 @@ def generate_decoder(
 ) -> Callable[..., Any]:
     """A function (buffer, position) -> (message, position behind it).
 
-    replaces: strings may be no UTF-8 (`replaced_string`); else they raise UnicodeDecodeError, and all is read faster.
+    replaces: strings may have bytes that are not UTF-8 (`replaced_string`); otherwise they raise
+    UnicodeDecodeError, and decoding is faster.
     """
     return _Decoder(cls, schema, version, replaces=replaces).generate()
 
@@ -41,13 +43,14 @@ def generate_request_decoder(
 ) -> Callable[..., Any]:
     """A function (frame, position) -> (request, bytes of memory that were counted for it).
 
-    It raises MalformedMessage before it makes an array whose elements go beyond `request_memory`'s limits. replaces: see `generate_decoder`.
+    It raises MalformedMessage before it builds an array whose elements exceed `request_memory`'s
+    limits. replaces: see `generate_decoder`.
     """
     return _Decoder(cls, schema, version, counts=True, replaces=replaces).generate()
 
 
 def carries_records(schema: Message) -> bool:
-    """True if some field of the message is `records`."""
+    """True if a field of the message is `records`."""
     groups = (schema.fields, *schema.structs.values())
     return any(field.type == "records" for fields in groups for field in fields)
 
@@ -84,14 +87,14 @@ class _Decoder:
         if self.counts:
             line(f"room = given = {REQUEST_MEMORY_BYTES} + {REQUEST_MEMORY_PER_BYTE} * limit")
             line(f"if room > {REQUEST_MEMORY_BYTES_MAX}: room = given = {REQUEST_MEMORY_BYTES_MAX}")
-        # a slice that starts behind the end would be empty, not an error
+        # a slice from beyond the end would be empty, not an error
         line("if not 0 <= p <= limit: raise IndexError('position beyond the end')")
         message = self.struct("Message", self.schema.fields)
         line(f"return {message}, {'given - room' if self.counts else 'p'}")
         return self.source.compile("decode")
 
     def flush(self) -> None:
-        """Read the run that has been collected."""
+        """Emit the code that reads the collected run of fixed-width fields."""
         if not self.run:
             return
         codes = [code for code, _ in self.run]
@@ -111,7 +114,7 @@ class _Decoder:
         return name
 
     def struct(self, class_name: str, fields: tuple[Field, ...]) -> str:
-        """Read a struct; returns the source text that constructs it."""
+        """Emit the code that reads a struct; returns the source text that constructs it."""
         values: list[str] = []
         tagged: list[tuple[Field, str]] = []
         last = 0
@@ -129,11 +132,11 @@ class _Decoder:
         if self.flexible:
             self.tags(tagged)
         self.flush()
-        # what this version lacks at the end is left to the class's defaults
+        # trailing fields that this version lacks get the class's defaults
         return f"{class_name}({', '.join(values[:last])})"
 
     def value(self, field: Field, type_name: str) -> str:
-        """Read one value; returns the name of the variable that holds it once the run is flushed."""
+        """Emit the code for one value; returns its variable, set once the run is flushed."""
         if type_name in FIXED_FORMATS:
             return self.fixed(FIXED_FORMATS[type_name], "v")
         nullable = field.is_nullable(self.version) and type_name == field.type
@@ -159,7 +162,7 @@ class _Decoder:
         return name
 
     def length(self, field: Field, type_name: str) -> str:
-        """Read a length prefix; afterwards the variable holds the length, negative for null."""
+        """Emit the code for a length prefix; returns its variable, negative for null."""
         line = self.source.line
         if not self.flexible or field.flexible == "none":
             name = self.fixed("h" if type_name == "string" else "i", "n")
@@ -173,7 +176,7 @@ class _Decoder:
         return name
 
     def blob(self, field: Field, type_name: str, *, nullable: bool) -> str:
-        """A string, bytes or records."""
+        """Emit the code that reads a string, bytes or records."""
         line = self.source.line
         name, end = self.source.name("v"), self.source.name("e")
         length = self.length(field, type_name)
@@ -195,7 +198,7 @@ class _Decoder:
         return name
 
     def text(self, piece: str) -> str:
-        """Source text of a string that is made of these bytes."""
+        """Source text of the string that these bytes encode."""
         if self.replaces:
             return f"replaced_string({piece})"
         return f"str({piece}, 'utf-8')" if self.zero_copy else f"{piece}.decode()"
@@ -212,7 +215,8 @@ class _Decoder:
             field, self.schema.structs, self.version, flexible=self.flexible
         )
         line(
-            f"if not 0 <= {count} <= (limit - p) // {size_min}: raise bad_length({count}, {field.name!r})"
+            f"if not 0 <= {count} <= (limit - p) // {size_min}: raise bad_length({count}, "
+            f"{field.name!r})"
         )
         if self.counts:
             line(f"room -= {element_memory(field, self.schema.structs, self.version)} * {count}")
@@ -248,7 +252,7 @@ class _Decoder:
             self.source.indent -= 1
 
     def tags(self, tagged: list[tuple[Field, str]]) -> None:
-        """The section of tagged fields (KIP-482) at a struct's end; absent ones get their default."""
+        """Emit the code for tagged fields (KIP-482); absent ones get their default."""
         line = self.source.line
         count = self.fixed("B", "c")
         self.flush()

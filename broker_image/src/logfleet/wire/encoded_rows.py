@@ -1,6 +1,7 @@
-"""A long answer, encoded row by row as its rows are made: between two of them the loop may do something else, and only bytes are kept.
+"""A long response, encoded row by row as the rows are made.
 
-For a message whose last field is an array, with no tagged field behind it.
+So the loop can do other things in between, and only bytes are kept. For messages whose last field
+is an array, without tagged fields behind it.
 """
 
 from collections.abc import Sequence
@@ -19,17 +20,17 @@ NO_TAGS = b"\0"
 
 
 class EncodedRow(msgspec.Struct, frozen=True):
-    """A row's bytes and the error codes in it, NONE left out."""
+    """The bytes of a row, and its error codes except NONE."""
 
     data: bytes
     errors: Sequence[int]
 
 
 class EncodedRows:
-    """An answer with its rows encoded in one version. A row that is added twice is kept once.
+    """A response with encoded rows, in one version. A row that is added twice shares its bytes.
 
-    message: the answer without rows; its other fields may be set until `parts` is called. size: bytes of the rows.
-    errors: their error codes, NONE left out.
+    message: the response without rows; its other fields may be set until `parts` is called. size:
+    bytes of the rows. errors: their error codes except NONE.
     """
 
     def __init__(self, message: msgspec.Struct, version: int) -> None:
@@ -51,14 +52,14 @@ class EncodedRows:
         self._row_start = len(self._whole(self._alone)) - self._tail_bytes
 
     def encode(self, row: msgspec.Struct) -> EncodedRow:
-        """One row by itself; raises UnencodableMessage."""
+        """Encode one row; raises UnencodableMessage."""
         setattr(self._alone, self._array, [row])
         whole = self._whole(self._alone)
         end = len(whole) - self._tail_bytes
         return EncodedRow(whole[self._row_start : end], self._errors_in(self._alone))
 
     def add(self, row: EncodedRow) -> None:
-        """Put a row behind the others."""
+        """Append a row."""
         self._rows.append(row.data)
         self.size += len(row.data)
         self.errors += row.errors

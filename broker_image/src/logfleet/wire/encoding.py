@@ -1,7 +1,8 @@
 """Generates the encoder of one message in one version.
 
-The encoder collects small pieces and joins them at the end, or where `records` stand: those become a buffer of their
-own in the result and are never copied. Tagged fields cost one test per struct as long as none is set.
+The encoder collects small pieces and joins them at the end, or where `records` stand: those become
+buffers of their own and are never copied. Tagged fields cost one test per struct as long as none is
+set.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from logfleet.wire.schema import FIXED_FORMATS, Field, Message
 def generate_encoder(
     cls: type[msgspec.Struct], schema: Message, version: int
 ) -> Callable[..., Any]:
-    """A function message -> list of buffers."""
+    """Generate the encoder of a message in a version: a function message -> list of buffers."""
     source = Source(f"encode {cls.__name__} v{version}")
     for name in schema.structs:
         source.globals[name] = getattr(cls, name)
@@ -39,7 +40,10 @@ class _Encoder:
         self.tag_functions: list[str] = []
 
     def function(self, name: str, write_body: Callable[[], None]) -> list[str]:
-        """Lines of a function of `m` whose body `write_body` emits; `encode` returns buffers, others bytes."""
+        """Lines of a function of `m` whose body `write_body` emits.
+
+        `encode` returns buffers, others bytes.
+        """
         outer = (self.source.lines, self.source.indent, self.run)
         self.source.lines, self.source.indent, self.run = [], 0, []
         line = self.source.line
@@ -69,13 +73,13 @@ class _Encoder:
         return f"{self.source.struct('pack', ''.join(codes))}({values})"
 
     def flush(self) -> None:
-        """Write the run that has been collected."""
+        """Emit the code that writes the collected run of fixed-width fields."""
         if self.run:
             self.source.line(f"add({self.packed(self.run)})")
             self.run = []
 
     def flush_with_uvarint(self, number: str, slow: str = "uvarint") -> None:
-        """Write the run and an unsigned varint behind it."""
+        """Emit the code that writes the run and an unsigned varint behind it."""
         line = self.source.line
         if not self.run:
             line(f"add(SMALL_UVARINTS[{number}] if {number} < 128 else {slow}({number}))")
@@ -100,7 +104,7 @@ class _Encoder:
             self.tags(owner, sorted(tagged, key=lambda field: field.tag or 0))
 
     def refuse_what_is_absent(self, owner: str, fields: tuple[Field, ...]) -> None:
-        """A field that this version lacks and that may not be ignored must hold its default."""
+        """Emit a check that refuses set fields which this version lacks and may not ignore."""
         absent = [
             field for field in fields if not field.exists(self.version) and not field.ignorable
         ]
@@ -139,7 +143,10 @@ class _Encoder:
         self.source.indent -= 1
 
     def prefix(self, field: Field, type_name: str, length: str) -> None:
-        """Write the run and a length prefix; `length` names a variable: the length, -1 for null."""
+        """Write the run and a length prefix.
+
+        `length`: name of the variable with the length, -1 for null.
+        """
         if not self.flexible or field.flexible == "none":
             self.run.append(("h" if type_name == "string" else "i", length))
             self.flush()
@@ -149,7 +156,7 @@ class _Encoder:
             self.flush_with_uvarint(length, slow)
 
     def blob(self, field: Field, type_name: str, value: str, *, nullable: bool) -> None:
-        """A string, bytes or records."""
+        """Emit the code that writes a string, bytes or records."""
         line = self.source.line
         name, length = self.source.name("v"), self.source.name("n")
         line(f"{name} = {value}")
@@ -195,7 +202,7 @@ class _Encoder:
         self.source.indent -= 1
 
     def numbers(self, code: str, name: str, length: str) -> None:
-        """An array of integers: prefix and elements in one call as long as it is short."""
+        """Emit the code for an array of integers: one call with its prefix if it is short."""
         line = self.source.line
         self.flush()
         prefix_code = "B" if self.flexible else "i"
@@ -208,7 +215,7 @@ class _Encoder:
         line(f"    add(pack_array({code!r}, {name}))")
 
     def tags(self, owner: str, tagged: list[Field]) -> None:
-        """The section of tagged fields (KIP-482); fields that hold their default are left out."""
+        """Emit the code for tagged fields (KIP-482), except those with their default."""
         if not tagged:
             self.run.append(("x", ""))
             return
@@ -249,7 +256,7 @@ class _Encoder:
 
 
 def is_set(field: Field, value: str) -> str:
-    """Source of a test that is true if the field holds anything but its default."""
+    """Source of a test that is true if the field has another value than its default."""
     default = default_source(field)
     if default == "None":
         return f"{value} is not None"

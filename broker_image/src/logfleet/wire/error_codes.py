@@ -1,6 +1,7 @@
-"""The error codes in an answer, wherever its schema has room for one: what Kafka's AbstractResponse.errorCounts counts.
+"""Finds the error codes in a response, the same as Kafka's AbstractResponse.errorCounts.
 
-Made as source from the schema table, as the codec is: a loop for each array that holds structs with codes, and nothing else.
+Generated as source from the schema table, as the codec is: one loop per array whose structs have
+error codes.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,22 +16,22 @@ ERROR_CODE = "error_code"
 
 @cache
 def error_finder(message: str) -> Callable[[Any], Sequence[int]]:
-    """A function that gives the error codes, NONE left out, in a message of that name, such as "FetchResponse"."""
+    """A function that returns the error codes except NONE in a message of that type."""
     schema = load_table()[message]
     source = Source(f"errors in {message}")
     source.line("def errors(message):")
     source.indent += 1
     source.line("found = []")
-    _look(source, schema, schema.fields, "message")
+    _emit(source, schema, schema.fields, "message")
     source.line("return found")
     return source.compile("errors")
 
 
-def _look(source: Source, schema: Message, fields: tuple[Field, ...], holder: str) -> None:
+def _emit(source: Source, schema: Message, fields: tuple[Field, ...], holder: str) -> None:
     for field in fields:
         name = f"{holder}.{field.python_name}"
         if field.python_name == ERROR_CODE:
-            source.line(f"if {name}:")  # one append for each: there may be a hundred thousand
+            source.line(f"if {name}:")  # one append each: there may be a hundred thousand
             source.line(f"    if found: found.append({name})")
             source.line(f"    else: found = [{name}]")
             continue
@@ -44,7 +45,7 @@ def _look(source: Source, schema: Message, fields: tuple[Field, ...], holder: st
             source.line(f"{held} = {name}")
             source.line(f"if {held} is not None:")
         source.indent += 1
-        _look(source, schema, schema.structs[struct], held)
+        _emit(source, schema, schema.structs[struct], held)
         source.indent -= 1
 
 

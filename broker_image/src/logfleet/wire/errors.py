@@ -1,20 +1,20 @@
-"""What can go wrong on the wire, and Kafka's error codes.
+"""Errors of the wire protocol, and Kafka's error codes.
 
 ValueError
- +-- MalformedMessage      bytes that are no message of that type and version
- +-- UnencodableMessage    a message that does not fit its version's schema (a bug of the caller, or a version too old)
- +-- UnsupportedVersion    an API key or version that the schema table does not hold
+ +-- MalformedMessage      the bytes are not a message of that type and version
+ +-- UnencodableMessage    the message does not fit its version's schema: a bug, or an old version
+ +-- UnsupportedVersion    the schema table lacks the API key or version
 """
 
 from enum import IntEnum
 
 
 class MalformedMessage(ValueError):
-    """The bytes cannot be decoded; the connection they came from is of no more use."""
+    """The bytes cannot be decoded; their connection has to be closed."""
 
 
 class UnencodableMessage(ValueError):
-    """A value is out of its field's range, or a field is set that this version cannot carry."""
+    """A value is out of its field's range, or a field is set that this version lacks."""
 
 
 class UnsupportedVersion(ValueError):
@@ -22,7 +22,7 @@ class UnsupportedVersion(ValueError):
 
 
 class ErrorCode(IntEnum):
-    """Every error code of Kafka 4.4.0, by Kafka's names (org.apache.kafka.common.protocol.Errors)."""
+    """The error codes of Kafka 4.4.0 (org.apache.kafka.common.protocol.Errors)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -165,17 +165,20 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, _value: object) -> "ErrorCode":
-        # a newer broker may know more codes (Kafka: Errors.forCode does the same)
+        # a newer broker may use more codes (as Kafka's Errors.forCode)
         return cls.UNKNOWN_SERVER_ERROR
 
     @property
     def retriable(self) -> bool:
-        """True if the same request may succeed later (Kafka: its exception is a RetriableException)."""
+        """True if the same request may succeed later (Kafka: RetriableException)."""
         return self in _RETRIABLE
 
     @property
     def stale_metadata(self) -> bool:
-        """True if the client should refresh its metadata first (Kafka: InvalidMetadataException)."""
+        """True if the client should refresh its metadata first.
+
+        Source: InvalidMetadataException.
+        """
         return self in _STALE_METADATA
 
 

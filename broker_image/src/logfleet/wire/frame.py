@@ -1,7 +1,8 @@
 """Frames: a 4-byte size, a header, a message.
 
-Headers are written by hand: they are the same few bytes on every request, and two rules of theirs stand in no
-schema version: the client id is never a compact string, and ApiVersions is always answered with header version 0.
+Headers are coded by hand: they are the same few bytes on every request, and two of their rules are
+in no schema version: the client id is never a compact string, and ApiVersions is always answered
+with header version 0.
 """
 
 import struct
@@ -16,14 +17,14 @@ from logfleet.wire.primitives import Buffer, Sized, replaced_string, skip_tags
 
 SIZE_BYTES = 4
 CORRELATION_END = 8
-"""Of a request without its size: behind API key, version and correlation id."""
+"""Position in a request (without its size) behind API key, version and correlation id."""
 _REQUEST_HEAD = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
 RESPONSE_HEADS = (struct.Struct(">ii"), struct.Struct(">iix"))
-"""By version of the response header: size, correlation id [, no tagged fields]."""
+"""Response headers by header version: size, correlation id [, no tagged fields]."""
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
-    """What stands before every request; client_id None if the client gave none."""
+    """The header of every request; client_id is None if the client sent none."""
 
     api_key: int
     api_version: int
@@ -34,8 +35,8 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     """The header of a frame (without its size), and the position of the body.
 
-    A version that is not served has a header all the same (ApiVersions must be answered then), so versions are not
-    checked here. Raises UnsupportedVersion for an unknown API key, MalformedMessage.
+    The version is not checked: even with an unsupported one the header can be read, as ApiVersions
+    must be answered then. Raises UnsupportedVersion for an unknown API key, MalformedMessage.
     """
     try:
         key, version, correlation_id, length = _REQUEST_HEAD.unpack_from(frame)
@@ -93,9 +94,10 @@ def encode_response(
 
 
 def encode_unsupported_api_versions(correlation_id: int) -> bytes:
-    """The whole frame that answers ApiVersions of an unknown version, whatever version was asked for.
+    """The whole frame that answers ApiVersions of an unsupported version.
 
-    A version 0 body with error 35 and the versions of ApiVersions itself, so that the client can ask again (KIP-511).
+    A version 0 body with error 35 and the versions of ApiVersions itself, so that the client can
+    ask again (KIP-511).
     """
     api = API_BY_KEY[API_VERSIONS_KEY]
     from logfleet.wire.messages import ApiVersionsResponse
@@ -110,8 +112,8 @@ def encode_unsupported_api_versions(correlation_id: int) -> bytes:
 def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, msgspec.Struct]:
     """Correlation id and body of a frame (without its size).
 
-    An answer to ApiVersions that starts with error 35 is of version 0, whatever was asked (KIP-511).
-    Raises MalformedMessage.
+    A response to ApiVersions that starts with error 35 is of version 0, whatever was requested
+    (KIP-511). Raises MalformedMessage.
     """
     try:
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
@@ -128,6 +130,6 @@ def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, msgspec
 
 
 def _with_head(head: bytes, body: list[Buffer | Sized]) -> list[Buffer | Sized]:
-    # the first buffer is always bytes of our own: one small copy saves a buffer per frame
+    # the first buffer is always our own bytes: one small copy saves a buffer per frame
     body[0] = head + cast("bytes", body[0])
     return body

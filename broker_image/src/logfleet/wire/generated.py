@@ -1,7 +1,8 @@
-"""What the decoder's and the encoder's generators share: lines of source, names, runs of fixed-width fields.
+"""Shared parts of the decoder's and the encoder's generators.
 
-A run is a sequence of fixed-width fields that one `struct` call reads or writes; the length prefix of the string or
-array that ends the run belongs to it.
+These are lines of source, names, runs of fixed-width fields. A run is a sequence of fixed-width
+fields that one `struct` call reads or writes; it includes the length prefix of the string or array
+that follows it.
 """
 
 import linecache
@@ -34,7 +35,7 @@ class Source:
         self.lines.append("    " * self.indent + text)
 
     def name(self, stem: str) -> str:
-        """A name that nothing else in this source has."""
+        """A name that is unique in this source."""
         self._names += 1
         return f"{stem}{self._names}"
 
@@ -54,7 +55,7 @@ class Source:
     def compile(self, function: str) -> Callable[..., Any]:
         text = "\n".join(self.lines) + "\n"
         filename = f"<logfleet.wire {self.title}>"
-        # lets tracebacks and debuggers show the generated lines
+        # so that tracebacks and debuggers show the generated lines
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         code = compile(text, filename, "exec")
         exec(code, self.globals)  # noqa: S102  the text comes from our own table only
@@ -79,17 +80,20 @@ _RUNTIME = (
 
 
 def code_bytes(codes: list[str]) -> int:
-    """Bytes that struct codes take together."""
+    """Total size of these struct codes."""
     return sum(FIXED_BYTES[code] for code in codes)
 
 
 def literal(value: object) -> str:
-    """Source text of a default."""
+    """Source text of a default value."""
     return "ZERO_UUID" if value == ZERO_UUID else repr(value)
 
 
 def default_source(field: Field) -> str:
-    """Source text that gives a field's default anew; a struct's is its class called without arguments."""
+    """Source text of a field's default, a new object each time.
+
+    For a struct its class called without arguments.
+    """
     if field.is_array and field.scalar_default() is None and field.default is not None:
         return "[]"
     if field.is_struct and not field.ever_tagged and field.default is not None:
@@ -100,7 +104,7 @@ def default_source(field: Field) -> str:
 def element_bytes_min(
     field: Field, structs: dict[str, tuple[Field, ...]], version: int, *, flexible: bool
 ) -> int:
-    """The fewest bytes that one element of an array takes."""
+    """The smallest size of one array element on the wire."""
     if field.struct_name is None:
         return _bytes_min(field.element_type, flexible=flexible)
     total = int(flexible)

@@ -1,12 +1,13 @@
-"""One class per Kafka message, made from the schema table when it is first asked for.
+"""One class per Kafka message, made from the schema table on first use.
 
     from logfleet.wire.messages import ProduceResponse
     ProduceResponse(responses=[ProduceResponse.TopicProduceResponse(name="t")])
 
-A class holds the fields of all versions of its message, in snake case, each with the schema's default. Integers are
-int, strings str, `bytes` bytes, `records` bytes-like or None, uuid 16 bytes, arrays list; what may be null is None.
-A tagged struct that is not set is None, too. Nested structs are attributes of the message's class.
-The types that a checker sees are in messages.pyi, which `python -m logfleet.wire.stubs` writes from the same table.
+A class has the fields of all versions of its message, in snake case, each with the schema's
+default. Integers are int, strings str, `bytes` bytes, `records` bytes-like or None, uuid 16 bytes,
+arrays list; nullable fields may be None. A tagged struct that is not set is None, too. Nested
+structs are attributes of the message's class. Type checkers use messages.pyi, which `python -m
+logfleet.wire.stubs` writes from the same table.
 """
 
 from collections.abc import Callable
@@ -41,7 +42,8 @@ def _make(
         [(field.python_name, Any, _default(field, classes)) for field in fields],
         module=__name__,
         namespace=namespace,
-        # A message is a tree that lives for one request: the cycle collector has nothing to find in it.
+        # A message is a tree that lives for one request: the cycle collector would find nothing in
+        # it.
         gc=False,
         repr_omit_defaults=True,
     )

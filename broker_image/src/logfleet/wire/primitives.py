@@ -1,4 +1,4 @@
-"""What the generated decoders and encoders call: varints, tag sections, small arrays of integers."""
+"""Runtime of the generated decoders and encoders: varints, tags, small arrays of integers."""
 
 from functools import cache
 from struct import Struct, pack, unpack_from
@@ -9,12 +9,12 @@ from logfleet.wire.java_text import java_text
 
 Buffer = bytes | memoryview
 
-STRING_BYTES_MAX = 32767  # Kafka's limit for every string, also where the length is a varint
+STRING_BYTES_MAX = 32767  # Kafka's limit for every string, even if the length is a varint
 SMALL_ARRAY_MAX = 32  # arrays of integers up to this length have a precompiled struct
 
 
 class Sized(Protocol):
-    """A file range on its way into a response: only its length is looked at."""
+    """A file range in a response: only its length is used."""
 
     def __len__(self) -> int: ...
 
@@ -32,7 +32,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 0x80:
         return SMALL_UVARINTS[value]
     out = bytearray()
@@ -47,7 +47,7 @@ SMALL_UVARINTS = [bytes([value]) for value in range(0x80)]
 
 
 def skip_tags(buffer: Buffer, position: int) -> int:
-    """Position behind a section of tagged fields of which none is known here."""
+    """Position behind a section of tagged fields, all of which are skipped."""
     count, position = read_uvarint(buffer, position)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
@@ -74,26 +74,27 @@ def long_string_prefix(length: int) -> bytes:
 
 
 def replaced_string(data: Buffer) -> str:
-    """A string that is no UTF-8, as `java_text` reads it.
+    """Decode a string that is not UTF-8, as `java_text` does.
 
-    One that could not be written again is a MalformedMessage: Kafka gets no answer with it out either.
+    Raises MalformedMessage if the result is too long to be encoded again: Kafka cannot answer with
+    such a string either.
     """
     text = java_text(data)
     if len(text.encode()) > STRING_BYTES_MAX:
         raise MalformedMessage(
-            "string longer than 32767 bytes with what stands for bytes that are no UTF-8"
+            "string longer than 32767 bytes once bytes that are not UTF-8 are replaced"
         )
     return text
 
 
 def bad_length(length: int, what: str) -> MalformedMessage:
     return MalformedMessage(
-        f"{what} of length {length} is beyond the end or null where it may not be"
+        f"{what} of length {length} is beyond the end, or null where that is not allowed"
     )
 
 
 def too_many(what: str) -> MalformedMessage:
-    return MalformedMessage(f"{what}: more elements than one request may hold")
+    return MalformedMessage(f"{what}: more elements than one request may have")
 
 
 @cache

@@ -1,7 +1,8 @@
-"""The schema table (`table/messages.json`) as data, and what a field means in one version.
+"""The schema table (`table/messages.json`) as data, and what a field means in a version.
 
-The table is made by `broker_image/tools/wire_table.py` from Kafka's own message schemas; their meaning is described in
-Kafka's clients/src/main/resources/common/message/README.md and KIP-482 (flexible versions, tagged fields).
+`broker_image/tools/wire_table.py` makes the table from Kafka's own message schemas; their meaning
+is described in Kafka's clients/src/main/resources/common/message/README.md and KIP-482 (flexible
+versions, tagged fields).
 """
 
 import re
@@ -39,7 +40,7 @@ _IMPLICIT_DEFAULTS: dict[str, object] = {
 
 
 class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One row of the table; a key that is left out says what is usual."""
+    """One row of the table; a key that is left out has the usual value."""
 
     name: str
     type: str
@@ -66,7 +67,7 @@ class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def struct_name(self) -> str | None:
-        """Name of the nested struct that the field, or each element of it, is."""
+        """Name of the nested struct that is the type of the field or of its elements."""
         return self.element_type if self.element_type[0].isupper() else None
 
     @property
@@ -87,9 +88,9 @@ class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return within(self.nullable, version)
 
     def scalar_default(self) -> object:
-        """What the field holds if nobody set it, unless that is a list or a struct (then None: see messages.py)."""
+        """The default, None if it is a list or a struct (see messages.py)."""
         if self.default is not msgspec.UNSET:
-            # the only default of a bytes field that is written out is null
+            # null is the only explicit default that a bytes field has
             return self.default
         if self.is_array or self.is_struct:
             return None

@@ -1,6 +1,7 @@
-"""Writes messages.pyi beside messages.py: what a type checker sees of the message classes.
+"""Writes messages.pyi beside messages.py, which declares the message classes for type checkers.
 
-`make setup` runs `python -m logfleet.wire.stubs`; the file is not committed, the table is its source.
+`make setup` runs `python -m logfleet.wire.stubs`; the file is not committed, as the table is its
+source.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ _TYPES = {
 
 
 def python_type(field: Field, message: str) -> str:
-    """The annotation of a field, with None where some version allows it or where None says "not set"."""
+    """The annotation of a field, optional if any version allows null or if None means "not set"."""
     if field.struct_name is not None:
         element = f"{message}.{field.struct_name}"
     elif field.type == "records" and message.endswith("Response"):
@@ -54,7 +55,7 @@ def _message(name: str, message: Message) -> Iterator[str]:
 
 
 def text() -> str:
-    """The whole stub file."""
+    """The content of messages.pyi."""
     head = ["# Written by `python -m logfleet.wire.stubs` from the schema table.", "import msgspec"]
     head += ["from logfleet.wire.primitives import Sized", ""]
     body = [line for name, message in load_table().items() for line in _message(name, message)]

@@ -6,7 +6,8 @@ from pathlib import Path
 def open_files(folder: Path) -> list[str]:
     """Paths in the folder that a descriptor of this process is open on, one by one.
 
-    Not all descriptors are counted: the garbage collector may close those of other tests at any moment.
+    Not all descriptors are counted: the garbage collector may close those of other tests at any
+    moment.
     """
     paths = []
     for descriptor in Path("/proc/self/fd").iterdir():

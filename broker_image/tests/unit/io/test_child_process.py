@@ -13,8 +13,11 @@ pytestmark = pytest.mark.asyncio
 
 
 def deaf(directory: Path) -> ChildProcess:
-    """A child that only SIGKILL ends; it says when it is so far."""
-    program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    """A child that only SIGKILL ends; it prints when it is ready."""
+    program = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); "
+        "print('deaf', flush=True); time.sleep(60)"
+    )
     return ChildProcess("child", [sys.executable, "-S", "-c", program], directory / "log")
 
 
@@ -22,10 +25,13 @@ def deaf(directory: Path) -> ChildProcess:
 async def test_a_child_may_end_just_before_it_is_stopped(
     tmp_path: Path, until: Until, turns: int
 ) -> None:
-    """asyncio drops the process turns before those who wait for it are told; a signal between the two would raise."""
+    """asyncio drops the process some turns before it wakes the waiters.
+
+    A signal between the two would raise.
+    """
     child = deaf(tmp_path)
     await child.start()
-    await until(lambda: child.last_words() == "deaf")
+    await until(lambda: child.output_tail() == "deaf")
     process = child._process
     assert process is not None
     child.kill()
@@ -40,7 +46,7 @@ async def test_a_child_may_end_just_before_it_is_stopped(
 async def test_a_child_that_does_not_listen_is_killed(tmp_path: Path, until: Until) -> None:
     child = deaf(tmp_path)
     await child.start()
-    await until(lambda: child.last_words() == "deaf")
+    await until(lambda: child.output_tail() == "deaf")
     assert not await child.stop(grace_s=0.01)
     assert child.ended.result() == -9
 

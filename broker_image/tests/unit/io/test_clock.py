@@ -9,7 +9,7 @@ SUSPENDED_S = 1000
 
 
 def test_the_clock_of_leases_counts_the_time_for_which_the_machine_was_suspended() -> None:
-    """In a time namespace whose CLOCK_BOOTTIME is ahead, as after a suspend (time_namespaces(7))."""
+    """In a time namespace whose CLOCK_BOOTTIME is ahead, as after a suspend."""
     program = (
         "import time; from logfleet.io.clock import boot_s; print(boot_s() - time.monotonic())"
     )

@@ -83,7 +83,7 @@ def test_a_child_outlives_the_time_set_by_its_parent() -> None:
         ),
     ],
 )
-def test_where_it_cannot_kill_it_says_why(
+def test_where_it_cannot_kill_it_is_unavailable_with_the_reason(
     lacking: Callable[[pytest.MonkeyPatch], None], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking(monkeypatch)

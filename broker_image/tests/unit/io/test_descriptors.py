@@ -9,13 +9,13 @@ from logfleet.io.descriptors import (
     OPEN_FILES_MAX,
     PER_CONNECTION,
     raise_limit,
-    shared_out,
+    shares_of,
 )
 
 
 @pytest.mark.parametrize("limit", [64, 128, 256, 1024, 4096, 20_000, 1 << 20])
 def test_connections_leave_the_files_theirs(limit):
-    shares = shared_out(limit)
+    shares = shares_of(limit)
     assert shares.limit == limit
     assert 0 < shares.open_files <= min(OPEN_FILES_MAX, limit // 4)
     assert shares.connections >= 1
@@ -25,13 +25,13 @@ def test_connections_leave_the_files_theirs(limit):
 
 
 def test_with_the_wanted_limit_nothing_is_short():
-    assert shared_out(LIMIT_WANTED).open_files == OPEN_FILES_MAX
-    assert shared_out(LIMIT_WANTED).connections > 5000
-    assert shared_out(LIMIT_WANTED - 4).open_files < OPEN_FILES_MAX
+    assert shares_of(LIMIT_WANTED).open_files == OPEN_FILES_MAX
+    assert shares_of(LIMIT_WANTED).connections > 5000
+    assert shares_of(LIMIT_WANTED - 4).open_files < OPEN_FILES_MAX
 
 
 def test_without_a_limit_there_is_none():
-    shares = shared_out(resource.RLIM_INFINITY)
+    shares = shares_of(resource.RLIM_INFINITY)
     assert (shares.open_files, shares.connections) == (OPEN_FILES_MAX, NO_LIMIT)
 
 
@@ -48,7 +48,7 @@ def test_the_soft_limit_becomes_the_hard_one():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_limit_that_cannot_be_raised_says_why(monkeypatch):
+def test_a_limit_that_cannot_be_raised_gives_the_reason(monkeypatch):
     def refuse(_which, _limits):
         raise ValueError("not allowed to raise maximum limit")
 

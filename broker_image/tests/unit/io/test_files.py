@@ -42,7 +42,7 @@ def test_a_file_is_written_and_read_at_positions(files, tmp_path):
     assert files.status(f"{tmp_path}/f").size == 4
 
 
-def test_a_file_is_closed_when_nobody_refers_to_it(files, tmp_path):
+def test_a_file_is_closed_when_nothing_refers_to_it(files, tmp_path):
     file = files.open(f"{tmp_path}/f", create=True)
     assert open_files(tmp_path) == [f"{tmp_path}/f"]
     del file
@@ -74,7 +74,7 @@ def test_a_missing_file_is_an_error_with_its_path(files, tmp_path):
         lambda file: file.truncate(-1),
     ],
 )
-def test_a_failing_operation_says_which_file_it_was(files, tmp_path, operation):
+def test_an_error_names_the_file(files, tmp_path, operation):
     file = files.open(f"{tmp_path}/f", create=True)
     with pytest.raises(OSError, match="Invalid argument") as failed:
         operation(file)
@@ -141,7 +141,10 @@ def test_a_second_lock_names_the_holder(files, tmp_path):
 
 @pytest.mark.parametrize("failing", ["ftruncate", "close"])
 def test_a_disk_that_fails_keeps_no_lock(files, tmp_path, monkeypatch, failing):
-    """As CoreUtils.swallow around FileLock.destroy: what follows from a failed directory must follow."""
+    """As CoreUtils.swallow around FileLock.destroy.
+
+    What follows from a failed directory must follow.
+    """
     path, call = f"{tmp_path}/.lock", getattr(os, failing)
     lock = files.lock(path, "us")
 
@@ -186,7 +189,7 @@ def test_a_disk_that_fails_before_the_lock_is_complete_keeps_neither_it_nor_its_
 @pytest.mark.parametrize("failing", ["ftruncate", "pwrite"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_can_be_locked(files, tmp_path, monkeypatch, failing, number):
-    """What is missing is only who holds it, which is for people: a full disk has not failed."""
+    """Only the holder's name is missing, which is for people: a full disk has not failed."""
     path = f"{tmp_path}/.lock"
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(os, failing, failing_with(number))
@@ -229,7 +232,8 @@ def test_a_lock_of_another_process_is_respected_and_ends_with_it(files, tmp_path
 
 
 def test_the_lock_structure_is_that_of_this_machine():
-    # F_OFD_GETLK fills in the structure: were its layout another, the type would not be where it is looked for.
+    # F_OFD_GETLK fills in the structure: were its layout another, the type would not be where it is
+    # looked for.
     assert struct.calcsize("@hhqqi4x") == 32
     assert fcntl.F_OFD_SETLK > 0
 

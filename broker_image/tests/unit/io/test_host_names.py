@@ -1,4 +1,4 @@
-"""Names of hosts, with name servers that answer when the test says so."""
+"""Host names, with name servers that respond when the test lets them."""
 
 import asyncio
 import errno
@@ -54,7 +54,7 @@ class NameServers:
 def servers(monkeypatch: pytest.MonkeyPatch) -> NameServers:
     """Nobody loses patience, however slow the machine is."""
     monkeypatch.setattr(host_names, "PATIENCE_S", 30.0)
-    monkeypatch.setattr(host_names, "ASK_AGAIN_S", 30.0)
+    monkeypatch.setattr(host_names, "SECOND_LOOKUP_S", 30.0)
     return NameServers()
 
 
@@ -74,7 +74,7 @@ async def test_an_address_is_its_own(servers: NameServers) -> None:
     assert servers.asked == []
 
 
-async def test_each_connection_asks_anew_as_pods_get_other_addresses(names, servers) -> None:
+async def test_each_connection_looks_up_again_as_pods_get_other_addresses(names, servers) -> None:
     found, _ = await asyncio.gather(names.addresses("peer"), servers.answer(1, "10.0.0.2"))
     assert found == ["10.0.0.2"]
 
@@ -90,7 +90,7 @@ async def test_without_an_answer_a_host_is_where_it_was(names, servers, monkeypa
     assert found == ["10.0.0.2"], "what it finds late counts"
 
 
-async def test_who_wants_to_know_where_a_host_is_now_waits_for_that(names, servers, monkeypatch):
+async def test_a_caller_that_wants_a_current_address_waits_for_it(names, servers, monkeypatch):
     monkeypatch.setattr(host_names, "PATIENCE_S", 0.01)
     current = names.addresses("peer", only_current=True)
     found, _ = await asyncio.gather(current, servers.answer(1, "10.0.0.2"))
@@ -102,7 +102,7 @@ async def test_who_wants_to_know_where_a_host_is_now_waits_for_that(names, serve
 
 
 async def test_a_question_that_is_lost_is_asked_again(names, servers, monkeypatch) -> None:
-    monkeypatch.setattr(host_names, "ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(host_names, "SECOND_LOOKUP_S", 0.01)
     found, *_ = await asyncio.gather(
         names.addresses("other"),
         servers.answer(2, "10.0.0.7"),  # 1 gets no answer
@@ -111,8 +111,8 @@ async def test_a_question_that_is_lost_is_asked_again(names, servers, monkeypatc
     assert found == ["10.0.0.7"]
 
 
-async def test_the_last_lookup_that_finds_nothing_tells_why(servers, monkeypatch) -> None:
-    monkeypatch.setattr(host_names, "ASK_AGAIN_S", 0.01)
+async def test_the_last_failed_lookup_gives_the_reason(servers, monkeypatch) -> None:
+    monkeypatch.setattr(host_names, "SECOND_LOOKUP_S", 0.01)
     asking = asyncio.ensure_future(HostNames(servers).addresses("peer"))
     await servers.asked_for(host_names.LOOKUPS_MAX - 1)
     for number in range(host_names.LOOKUPS_MAX):
@@ -148,7 +148,7 @@ async def test_a_host_that_is_gone_is_forgotten(names, servers) -> None:
         await asyncio.gather(names.addresses("peer"), servers.answer(2, error=NO_ANSWER))
 
 
-async def test_who_gives_up_takes_nothing_from_others_who_wait(servers) -> None:
+async def test_a_cancelled_caller_does_not_stop_the_others(servers) -> None:
     names = HostNames(servers)
     patient = asyncio.ensure_future(names.addresses("peer"))
     with pytest.raises(TimeoutError):
@@ -173,7 +173,7 @@ async def test_the_first_address_that_can_be_connected_to_counts(names, servers)
     assert (made, tried) == ("to 10.0.0.3", ["10.0.0.1", "10.0.0.3"])
 
 
-async def test_who_refuses_is_told_rather_than_who_was_not_reached(names, servers) -> None:
+async def test_a_refused_connection_is_raised_before_other_errors(names, servers) -> None:
     async def connect(address: str) -> None:
         raise {"::1": OSError(errno.ENETUNREACH, "no IPv6"), "10.0.0.1": ConnectionRefusedError()}[
             address
@@ -185,7 +185,7 @@ async def test_who_refuses_is_told_rather_than_who_was_not_reached(names, server
         await asyncio.gather(names.first("peer", connect), servers.answer(2, "::1"))
 
 
-async def test_what_is_no_name_at_all_is_told_as_such() -> None:
+async def test_an_invalid_name_is_an_error_of_its_own() -> None:
     with pytest.raises(UnicodeError):
         await HostNames().addresses("a" * 64 + ".example")
 

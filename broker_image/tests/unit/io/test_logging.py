@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from logfleet.io.logging import QUEUED_LINES_MAX, Seldom, start_logging
+from logfleet.io.logging import QUEUED_LINES_MAX, LogLimiter, start_logging
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_the_level_may_be_lower() -> None:
     assert "too_small" in logged(as_json=True, level="debug")
 
 
-def test_a_stalled_stream_drops_lines_and_says_so() -> None:
+def test_a_stalled_stream_drops_lines_and_logs_it() -> None:
     stream = io.StringIO()
     listener = start_logging("info", json=True, stream=stream)
     listener.stop()  # nobody writes now
@@ -76,7 +76,7 @@ def test_a_stalled_stream_drops_lines_and_says_so() -> None:
 def test_what_happens_often_is_logged_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
     monkeypatch.setattr("logfleet.io.logging.time.monotonic", lambda: now_s)
-    seldom = Seldom(10)
-    assert [seldom.happened() for _ in range(4)] == [1, 0, 0, 0]
+    seldom = LogLimiter(10)
+    assert [seldom.count_event() for _ in range(4)] == [1, 0, 0, 0]
     now_s += 10
-    assert [seldom.happened() for _ in range(2)] == [4, 0]
+    assert [seldom.count_event() for _ in range(2)] == [4, 0]

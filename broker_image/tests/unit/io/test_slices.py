@@ -33,32 +33,32 @@ async def test_the_loop_has_its_turn_whenever_a_slice_is_over(clock):
 
     task = asyncio.ensure_future(others())
     walk = Slices()
-    await walk.breathe()
+    await walk.pause_if_due()
     seen = []
     for _ in range(6):
         clock.now_s += SLICE_S / 2 + 1e-6
         before = steps_of_others
-        await walk.breathe()
+        await walk.pause_if_due()
         seen.append(steps_of_others - before)
     task.cancel()
     assert seen == [0, 1, 0, 1, 0, 1]
 
 
-async def test_who_shares_a_slice_does_not_begin_one_of_its_own(clock):
+async def test_users_that_share_a_slice_begin_it_once(clock):
     walk = Slices()
-    await walk.breathe()
+    await walk.pause_if_due()
     clock.now_s += SLICE_S / 2
     for _ in range(2):  # runs to its end without a turn of the loop
         with pytest.raises(StopIteration):
-            walk.breathe().send(None)
+            walk.pause_if_due().send(None)
     clock.now_s += SLICE_S
-    assert walk.breathe().send(None) is None
+    assert walk.pause_if_due().send(None) is None
 
 
 async def test_a_slice_that_was_begun_needs_no_turn_of_the_loop_first(clock):
     walk = Slices()
     walk.begin()
     with pytest.raises(StopIteration):
-        walk.breathe().send(None)
+        walk.pause_if_due().send(None)
     clock.now_s += SLICE_S
-    assert walk.breathe().send(None) is None
+    assert walk.pause_if_due().send(None) is None

@@ -109,10 +109,10 @@ async def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(path:
     await store.close()
 
 
-async def test_a_place_where_nothing_can_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+async def test_a_path_that_cannot_be_created_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "m.sqlite", Path("/proc/none/m.sqlite"), tmp_path):
-        with pytest.raises(StoreRefused, match=re.escape(f"{place} cannot be opened or made")):
+        with pytest.raises(StoreRefused, match=re.escape(f"{place} cannot be opened or created")):
             await SqliteStore.open(place)
 
 

@@ -30,7 +30,8 @@ def test_a_program_that_is_not_there_is_named() -> None:
 def test_the_kernel_kills_it_with_its_starter() -> None:
     starter = (
         "import subprocess, sys; from logfleet.io.tether import tethered\n"
-        "child = subprocess.Popen(tethered([sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(600)']))\n"
+        "child = subprocess.Popen(tethered([sys.executable, '-c', 'import time; print(1, "
+        "flush=True); time.sleep(600)']))\n"
         "print(child.pid, flush=True); import signal; signal.pause()\n"
     )
     with subprocess.Popen(

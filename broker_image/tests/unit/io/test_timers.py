@@ -11,7 +11,10 @@ pytestmark = pytest.mark.asyncio
 
 @contextmanager
 def at_one_time() -> Iterator[float]:
-    """The loop's clock stands still at this time (seconds): what is added is due in its order, however long adding takes."""
+    """The loop's clock stands still at this time (seconds).
+
+    What is added is due in its order, however long adding takes.
+    """
     loop = asyncio.get_running_loop()
     now = loop.time()
     with pytest.MonkeyPatch.context() as clock:

@@ -108,7 +108,7 @@ def test_only_batches_up_to_a_producers_last_may_go(last, stays):
     assert (kept.buffer is not None) == stays
 
 
-def test_what_the_round_has_not_looked_at_stays():
+def test_unmapped_records_stay():
     batch = batch_of((b"a", b"1"), (b"a", b"2"), (None, b"3"))
     kept = clean(batch, {b"a": 500}, mapped_end=101)
     assert [offset for offset, *_ in content(kept.buffer)] == [101, 102]
@@ -143,10 +143,10 @@ def test_a_tombstone_that_is_replaced_goes_at_once():
     assert clean(batch_of((b"b", None)), {b"b": 500}).buffer is None
 
 
-def test_a_batch_that_says_something_else_than_it_holds_is_corrupt():
+def test_a_batch_that_contradicts_its_header_is_corrupt():
     batch = bytearray(batch_of((b"a", b"1")))
     batch[60] = 2
-    with pytest.raises(CorruptRecords, match="1 records where the header counts 2"):
+    with pytest.raises(CorruptRecords, match="1 records, but the header counts 2"):
         clean(bytes(batch))
 
 
@@ -169,7 +169,7 @@ def test_a_bomb_stops_at_the_budget():
     st.integers(100, 181),
     st.sampled_from([Codec.NONE, Codec.LZ4]),
 )
-def test_what_stays_is_what_the_rules_say_record_by_record(pairs, newest, mapped_end, codec):
+def test_the_rules_decide_record_by_record_what_stays(pairs, newest, mapped_end, codec):
     batch = batch_of(*pairs, codec=codec)
     kept = clean(batch, newest, mapped_end=mapped_end)
     expected = [

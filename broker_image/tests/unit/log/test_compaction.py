@@ -47,7 +47,7 @@ def test_everything_below_the_active_segment_is_dirty_at_first():
     assert found.is_due(COMPACT)
 
 
-def test_a_round_makes_clean_what_it_has_looked_at():
+def test_a_round_makes_the_mapped_part_clean():
     found = look(first_dirty=20)
     assert (found.clean_bytes, found.dirty_bytes) == (300, 400)
     assert found.dirty_ratio == pytest.approx(4 / 7)

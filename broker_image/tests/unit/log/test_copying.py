@@ -1,5 +1,5 @@
 import pytest
-from logfleet.log.copying import Extent, goes_on
+from logfleet.log.copying import Extent, is_prefix
 from logfleet.log.epochs import EpochStart, LeaderEpochs
 
 
@@ -22,11 +22,11 @@ LOG = extent(10, 100, (1, 0), (4, 50))
         (extent(10, 10), LOG, True, True),
         (extent(10, 60, (1, 10), (4, 50)), LOG, True, True),
         (extent(10, 50, (1, 10)), LOG, True, True),
-        (extent(10, 60, (1, 10)), LOG, True, False),  # cut at 50, written anew in epoch 4
-        (extent(10, 60, (1, 10), (3, 40)), LOG, True, False),  # nobody knows epoch 3 any more
+        (extent(10, 60, (1, 10)), LOG, True, False),  # cut at 50, written again in epoch 4
+        (extent(10, 60, (1, 10), (3, 40)), LOG, True, False),  # no batch of epoch 3 is left
         (extent(10, 60, (1, 10), (5, 55)), LOG, True, False),
         (extent(10, 60, (-1, 10)), LOG, True, False),  # batches without epochs tell nothing
     ],
 )
-def test_a_copy_goes_on_where_it_is_a_part_of_the_log(copy, log, was_cut, expected) -> None:
-    assert goes_on(copy, log, was_cut=was_cut) is expected
+def test_a_copy_is_continued_if_it_is_a_prefix_of_the_log(copy, log, was_cut, expected) -> None:
+    assert is_prefix(copy, log, was_cut=was_cut) is expected

@@ -66,12 +66,12 @@ def test_the_last_end_of_a_log_without_epochs_is_where_it_ends():
     assert LeaderEpochs().last_end(2**31 - 1, 0) == (-1, 0)
 
 
-def test_an_empty_cache_knows_no_end():
+def test_an_empty_cache_has_no_end():
     assert LeaderEpochs().end_offset(3, 10) == (-1, -1)
     assert LeaderEpochs().latest == -1
 
 
-def test_an_epoch_is_known_by_its_offsets():
+def test_an_epoch_is_found_by_its_offsets():
     cache = epochs((2, 10), (5, 20))
     assert [cache.epoch_of(offset) for offset in (9, 10, 19, 20, 1000)] == [-1, 2, 2, 5, 5]
 
@@ -84,7 +84,7 @@ def test_a_new_leader_takes_the_place_of_epochs_that_contradict_it():
     assert pairs(cache) == [(1, 0), (2, 10), (3, 12)]
 
 
-def test_a_batch_of_a_known_epoch_says_nothing_new():
+def test_a_batch_of_a_cached_epoch_changes_nothing():
     cache = epochs((1, 0), (2, 10), (3, 20))
     cache.observe(2, 15)
     assert pairs(cache) == [(1, 0), (2, 10), (3, 20)]
@@ -94,7 +94,7 @@ def test_a_batch_of_a_known_epoch_says_nothing_new():
     assert pairs(cache) == [(1, 0), (2, 10), (3, 20)]
 
 
-def test_what_says_nothing_new_changes_nothing():
+def test_a_repeated_epoch_changes_nothing():
     cache = epochs((1, 0), (2, 10))
     cache.assign(2, 15)
     cache.assign(-1, 20)

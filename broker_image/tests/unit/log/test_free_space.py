@@ -1,5 +1,5 @@
 import pytest
-from logfleet.log.free_space import FLOOR_BYTES, DiskStep, Room, disk_step, wanted_reserve
+from logfleet.log.free_space import FLOOR_BYTES, DiskRoom, DiskStep, disk_step, wanted_reserve
 
 MIB = 1024 * 1024
 RESERVE = 16 * MIB
@@ -25,19 +25,19 @@ TOTAL = 1024 * MIB
     ],
 )
 def test_records_stop_and_go_on(free, held, is_full, step):
-    assert disk_step(Room(TOTAL, free, held), RESERVE, is_full=is_full) is step
+    assert disk_step(DiskRoom(TOTAL, free, held), RESERVE, is_full=is_full) is step
 
 
 def test_without_a_reserve_the_last_bytes_are_kept() -> None:
-    assert disk_step(Room(TOTAL, FLOOR_BYTES), 0, is_full=False) is DiskStep.NONE
-    assert disk_step(Room(TOTAL, FLOOR_BYTES - 1), 0, is_full=False) is DiskStep.STOP
-    assert disk_step(Room(TOTAL, 2 * FLOOR_BYTES - 1), 0, is_full=True) is DiskStep.NONE
-    assert disk_step(Room(TOTAL, 2 * FLOOR_BYTES), 0, is_full=True) is DiskStep.RESUME
+    assert disk_step(DiskRoom(TOTAL, FLOOR_BYTES), 0, is_full=False) is DiskStep.NONE
+    assert disk_step(DiskRoom(TOTAL, FLOOR_BYTES - 1), 0, is_full=False) is DiskStep.STOP
+    assert disk_step(DiskRoom(TOTAL, 2 * FLOOR_BYTES - 1), 0, is_full=True) is DiskStep.NONE
+    assert disk_step(DiskRoom(TOTAL, 2 * FLOOR_BYTES), 0, is_full=True) is DiskStep.RESUME
 
 
 def test_what_made_records_go_on_does_not_stop_them() -> None:
     """After RESUME the reserve is made, and the next look finds nothing to do."""
-    resumed = Room(TOTAL, 32 * MIB - RESERVE, RESERVE)
+    resumed = DiskRoom(TOTAL, 32 * MIB - RESERVE, RESERVE)
     assert disk_step(resumed, RESERVE, is_full=False) is DiskStep.NONE
 
 
@@ -48,5 +48,5 @@ def test_a_small_disk_keeps_a_small_reserve() -> None:
 
 
 def test_the_reserve_counts_as_free() -> None:
-    assert Room(100, 10, 10).used_ratio == pytest.approx(0.8)
-    assert Room(0, 0).used_ratio == 0.0
+    assert DiskRoom(100, 10, 10).used_ratio == pytest.approx(0.8)
+    assert DiskRoom(0, 0).used_ratio == 0.0

@@ -40,14 +40,14 @@ def test_zeros_after_a_power_loss_are_not_sound():
     assert sound_length(entries, first_max=100, second_min=0, second_max=1000) == 2
 
 
-def test_an_index_made_anew_has_an_entry_behind_each_interval():
+def test_a_rebuilt_index_has_an_entry_behind_each_interval():
     batch = parse_header(build_batch([Record(None, bytes(40), 0)] * 2, base_offset=100))
     batches = [(number * batch.size, batch) for number in range(6)]
     entries = list(offset_entries(batches, 90, 2 * batch.size))
     assert entries == [(11, 3 * batch.size)]
 
 
-def test_a_time_index_made_anew_notes_the_largest_time_behind_each_interval_and_at_the_end():
+def test_a_rebuilt_time_index_has_the_largest_time_behind_each_interval_and_at_the_end():
     times = [5, 9, 7, 7, 20, 3, 30, 1]
     batches = []
     for number, timestamp in enumerate(times):

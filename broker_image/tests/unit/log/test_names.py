@@ -50,7 +50,7 @@ def test_other_directories_are_no_partitions(name):
 
 @pytest.mark.parametrize("suffix", [DELETE_DIRECTORY, STRAY_DIRECTORY])
 @pytest.mark.parametrize("topic", ["t", "x" * 249])
-def test_a_leaving_directory_tells_why_and_fits_the_file_system(topic, suffix):
+def test_a_leaving_directorys_name_has_the_reason_and_fits_the_file_system(topic, suffix):
     name = leaving_directory(TopicPartition(topic, 0), HEX, suffix)
     assert name.startswith(topic[:150])
     assert len(name) <= NAME_BYTES_MAX

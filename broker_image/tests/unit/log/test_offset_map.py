@@ -9,7 +9,7 @@ def a_map(slots, load_factor=0.9):
     return OffsetMap(slots * ENTRY_BYTES, load_factor=load_factor, salt=SALT)
 
 
-def test_it_knows_the_newest_offset_of_each_key():
+def test_it_has_the_newest_offset_of_each_key():
     offsets, expected, dice = a_map(2000), {}, random.Random(1)
     for offset in range(5000):
         key = b"%d" % dice.randrange(1500)

@@ -124,7 +124,7 @@ class Counting:
         self._entry.pack_into(*arguments)
 
 
-def test_a_snapshot_formats_no_entry_so_that_many_producers_hold_nobody_up(monkeypatch):
+def test_a_snapshot_formats_no_entry_so_that_many_producers_do_not_block_the_loop(monkeypatch):
     states = states_after(*(batch(0, producer=number) for number in range(100)))
     expected = states.snapshot()
     counting = Counting(producers._ENTRY)
@@ -136,7 +136,7 @@ def test_a_snapshot_formats_no_entry_so_that_many_producers_hold_nobody_up(monke
 
 
 @given(st.lists(st.tuples(st.sampled_from(["update", "expire", "restore"]), st.integers(0, 9))))
-def test_a_snapshot_says_what_is_known_whatever_went_before(steps):
+def test_a_snapshot_holds_the_present_state_whatever_went_before(steps):
     states, last = ProducerStates(), {}
     for number, (step, producer) in enumerate(steps):
         if step == "update":

@@ -36,7 +36,7 @@ def test_what_a_later_leader_wrote_is_left_out():
 
 def test_batches_that_do_not_follow_each_other_are_refused():
     for second in (batch(0), batch(1)):
-        with pytest.raises(CorruptRecords, match="no batch that may follow 2"):
+        with pytest.raises(CorruptRecords, match="no valid batch after offset 2"):
             taken(batch(0) + second)
 
 

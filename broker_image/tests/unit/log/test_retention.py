@@ -77,7 +77,7 @@ def test_timestamps_are_asked_only_as_far_as_needed():
 @pytest.mark.parametrize(
     "config", [LogConfig(retention_ms=1000), LogConfig(retention_ms=-1, retention_bytes=0)]
 )
-def test_no_more_go_at_once_than_told(config):
+def test_no_more_than_count_max_are_removed_at_once(config):
     assert plan(config=config, count_max=2) == 2
 
 

@@ -86,7 +86,7 @@ def test_the_beginning_of_another_batch_is_left_out(rest):
         (build_batch(RECORDS) * 2, ErrorCode.INVALID_RECORD),
         (build_batch(RECORDS) + bytes(30), ErrorCode.CORRUPT_MESSAGE),
         (patched(16, b"\x01"), ErrorCode.INVALID_RECORD),  # magic
-        (patched(16, b"\x03"), ErrorCode.CORRUPT_MESSAGE),  # a magic that nobody knows
+        (patched(16, b"\x03"), ErrorCode.CORRUPT_MESSAGE),  # an undefined magic
         (patched(16, b"\xff"), ErrorCode.CORRUPT_MESSAGE),
         (patched(8, b"\0\0\0\x20")[:44], ErrorCode.CORRUPT_MESSAGE),
         (build_batch(RECORDS, base_offset=1), ErrorCode.INVALID_RECORD),
@@ -118,7 +118,7 @@ def test_a_batch_that_no_client_may_send_is_refused(batch, error):
         (patched(21, b"\0\x20"), False),
     ],
 )
-def test_what_is_no_batch_is_told_from_what_the_log_refuses(batch, is_malformed):
+def test_malformed_bytes_differ_from_refused_batches(batch, is_malformed):
     assert refusal(batch).is_malformed is is_malformed
     assert (malformed(batch) is not None) is is_malformed
 
@@ -272,7 +272,10 @@ class TestTimestamps:
     @pytest.mark.parametrize("codec", list(Codec))
     @pytest.mark.parametrize("claimed", [-1, NOW - 1])
     def test_a_header_without_the_newest_time_is_completed(self, claimed, codec):
-        """Sarama sent -1 until its PR 3108. The newest time cannot be older than the first record's, which is the base."""
+        """Sarama sent -1 until its PR 3108.
+
+        The newest time cannot be older than the first record's, which is the base.
+        """
         batch = build_batch(RECORDS, codec=codec, producer=ProducerStamp(7, 0, 0))
         batch = patched(35, claimed.to_bytes(8, "big", signed=True), batch=batch)
         needs_thread = isinstance(prepare(bytearray(batch), PRODUCE, NOW, PARTITION), NeedsThread)
@@ -282,7 +285,7 @@ class TestTimestamps:
         assert list(read_records(prepared.buffer)) == list(read_records(build_batch(RECORDS)))
 
     @pytest.mark.parametrize("codec", list(Codec))
-    def test_the_newest_time_is_not_looked_for_where_the_brokers_replaces_it(self, codec):
+    def test_the_largest_timestamp_is_not_computed_if_the_brokers_replaces_it(self, codec):
         config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
         batch = build_batch(RECORDS, codec=codec)
         batch = patched(35, (-1).to_bytes(8, "big", signed=True), batch=batch)
@@ -300,7 +303,10 @@ class TestTimestamps:
 
     @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
     def test_the_brokers_time_is_not_the_clients_to_set(self, codec):
-        """Where the topic wants the clients' times the batch gets those, as in Kafka; where not, it is refused."""
+        """Where the topic wants the clients' times the batch gets those, as in Kafka.
+
+        Where not, it is refused.
+        """
         batch = build_batch(RECORDS, codec=codec)
         set_log_append_time(batch, NOW - HOUR)
         config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
@@ -314,7 +320,7 @@ class TestTimestamps:
         assert header.timestamp_type is TimestampType.CREATE_TIME
         assert header.max_timestamp == NOW - HOUR
 
-    def test_a_client_that_claims_the_brokers_time_must_say_which(self):
+    def test_a_client_that_claims_log_append_time_must_set_one(self):
         batch = build_batch(RECORDS)
         set_log_append_time(batch, -1)
         assert refusal(batch).error is ErrorCode.INVALID_TIMESTAMP
@@ -389,13 +395,13 @@ def test_only_what_expands_or_compresses_needs_a_thread(codec, config, expected)
     assert isinstance(judged, NeedsThread if expected else Prepared)
 
 
-def test_a_compressed_batch_from_the_future_is_not_looked_into_on_the_loop():
+def test_a_compressed_batch_from_the_future_needs_a_thread():
     batch = build_batch([Record(b"k", b"v", NOW + 2 * HOUR)], codec=Codec.LZ4)
     assert isinstance(prepare(batch, PRODUCE, NOW, PARTITION), NeedsThread)
 
 
 @pytest.mark.parametrize("config", [COMPACT, FULL])
-def test_a_large_batch_is_not_looked_into_on_the_loop(config):
+def test_a_large_batch_needs_a_thread(config):
     """Neither many records nor one with many headers."""
     small = build_batch([Record(b"k", b"v", NOW)] * 1000)
     many = build_batch([Record(b"k", b"v", NOW)] * 3000)
@@ -409,7 +415,10 @@ def test_a_large_batch_is_not_looked_into_on_the_loop(config):
 
 
 class TestEveryRecord:
-    """logfleet.record.validation=full; what Apache Kafka answers stands in the oracle's corpus `produce`."""
+    """logfleet.record.validation=full.
+
+    What Apache Kafka answers stands in the oracle's corpus `produce`.
+    """
 
     GOOD = bytes(build_batch(RECORDS)[HEADER_SIZE:])
     ALONE = tuple(bytes(build_batch([record])[HEADER_SIZE:]) for record in RECORDS)
@@ -421,7 +430,7 @@ class TestEveryRecord:
             GOOD + b"\0",
             GOOD + ALONE[0],
             GOOD[: -len(ALONE[4])],
-            b"".join(ALONE),  # each says that it is the first
+            b"".join(ALONE),  # each has base offset 0
         ],
         ids=["junk", "cut", "a-byte-more", "a-record-more", "a-record-less", "offsets"],
     )
@@ -439,7 +448,7 @@ class TestEveryRecord:
 
     @JUNK
     @pytest.mark.parametrize("codec", list(Codec))
-    def test_what_is_not_as_the_header_says_is_refused_and_else_believed(self, payload, codec):
+    def test_records_that_contradict_the_header_are_refused_if_read(self, payload, codec):
         batch = self.batch(payload, codec)
         assert refusal(batch, FULL).error is ErrorCode.INVALID_RECORD
         accepted(batch)

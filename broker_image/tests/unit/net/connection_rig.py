@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from logfleet.net.connection import Answer, CloseConnection
+from logfleet.net.connection import CloseConnection, Encoded
 from logfleet.net.listener import Listener
 from logfleet.net.peer import PARKED, Parked, Peer
 
@@ -32,12 +32,12 @@ class Slice:
 
 
 class ByCall:
-    """A parked request whose answer nobody awaits. Its methods are those of a future."""
+    """A parked request whose response is not awaited. It has the methods of a future."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
 
-    def set_result(self, answer: Answer) -> None:
+    def set_result(self, answer: Encoded) -> None:
         self._peer.answer(answer)
 
     def set_exception(self, error: CloseConnection) -> None:
@@ -48,20 +48,20 @@ class ByCall:
 
 
 class Service:
-    """Echoes frames; a frame's third byte (after a Produce key or not) tells another behaviour.
+    """Echoes frames; a frame's third byte (after a Produce key or not) selects another behaviour.
 
     by_call: requests are parked without a task.
     """
 
     def __init__(self, file: Path, *, by_call: bool) -> None:
         self.seen: list[bytes] = []
-        self.parked: list[asyncio.Future[Answer] | ByCall] = []
+        self.parked: list[asyncio.Future[Encoded] | ByCall] = []
         self._by_call = by_call
         self.peers: list[Peer] = []
         self.fd = os.open(file, os.O_RDONLY)
         self.arrived = asyncio.Event()
 
-    def __call__(self, peer: Peer, frame: memoryview) -> Answer | Awaitable[Answer] | Parked:
+    def __call__(self, peer: Peer, frame: memoryview) -> Encoded | Awaitable[Encoded] | Parked:
         data = bytes(frame)
         self.seen.append(data)
         self.peers.append(peer)
@@ -75,7 +75,7 @@ class Service:
             self.parked.append(ByCall(peer))
             return PARKED
         if kind == b"P":
-            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
             self.parked.append(future)
             return future
         if kind in THROTTLES_MS:

@@ -11,7 +11,10 @@ from logfleet.net.listener import Listener
 
 @asynccontextmanager
 async def serving(service: Service, **options: Any) -> AsyncIterator[tuple[Listener, int]]:
-    """A listener that serves on a port of loopback, and the port. The test stops it. options: of Listener."""
+    """A listener that serves on a port of loopback, and the port. The test stops it.
+
+    options: of Listener.
+    """
     with ThreadPoolExecutor(1) as disk:
         listener = Listener("L", service, disk=disk, **options)
         port = await listener.bind("127.0.0.1", 0)
@@ -20,6 +23,9 @@ async def serving(service: Service, **options: Any) -> AsyncIterator[tuple[Liste
 
 
 def stop_ticking(listener: Listener) -> None:
-    """From now on only the test moves its clock (`now`, seconds) and sweeps (`_close_idle`): a busy machine makes nobody idle."""
+    """From now on only the test moves its clock (`now`, seconds) and sweeps (`_close_idle`).
+
+    A busy machine makes nobody idle.
+    """
     assert listener._ticker is not None, "it serves"
     listener._ticker.cancel()

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from logfleet.net.connection import (
-    SMALL_ANSWER_BYTES_MAX,
     SMALL_FRAME_BYTES_MAX,
+    SMALL_RESPONSE_BYTES_MAX,
     UNSENT_BYTES_MAX,
     WRITE_PAUSED,
-    Answer,
     CloseConnection,
     Connection,
+    Encoded,
 )
 from logfleet.net.turns import REQUESTS_PER_STEP_MAX
 from structlog.testing import capture_logs
@@ -102,7 +102,7 @@ async def test_small_answers_to_requests_that_came_together_go_out_together(
 async def test_what_is_answered_otherwise_comes_behind_the_answers_before_it(
     tmp_path: Path, sent: list[int]
 ) -> None:
-    large = SMALL_ANSWER_BYTES_MAX
+    large = SMALL_RESPONSE_BYTES_MAX
     asked = [
         b"\0\1one",
         b"\0\1B" + struct.pack(">i", large),
@@ -282,7 +282,7 @@ async def test_a_parked_request_holds_back_those_behind_it(
 async def test_a_parked_request_may_end_without_answer_or_by_closing(
     tmp_path: Path, *, by_call: bool
 ) -> None:
-    async def refuse() -> Answer:
+    async def refuse() -> Encoded:
         raise CloseConnection("changed my mind")
 
     async with running(tmp_path, by_call=by_call) as rig, rig.client() as client:

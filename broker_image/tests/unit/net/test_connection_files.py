@@ -63,7 +63,10 @@ async def test_a_file_waits_for_the_answers_before_it(tmp_path: Path, content: b
 async def test_a_file_does_not_overtake_what_the_transport_keeps(
     tmp_path: Path, content: bytes, until: Until
 ) -> None:
-    """Its sender writes past the transport; here the peer has made room of which the transport does not know yet."""
+    """Its sender writes past the transport.
+
+    Here the peer has made room of which the transport does not know yet.
+    """
     answer = framed(bytes(30_000))
     ask = framed(b"\0\1B" + struct.pack(">i", 30_000))
     file = [struct.pack(">i", 1_000_000)]

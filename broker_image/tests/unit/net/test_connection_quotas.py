@@ -55,7 +55,7 @@ async def test_an_address_that_has_enough_is_refused_until_one_of_its_connection
     assert subject.enter("OUT", HERE) is None
 
 
-async def test_who_comes_when_there_is_no_room_waits_for_it():
+async def test_a_client_waits_while_there_is_no_room():
     subject = quotas(max_connections=1)
     await subject.until_admitted("OUT")
     assert subject.enter("OUT", HERE) is None
@@ -73,7 +73,7 @@ async def test_a_listener_waits_for_room_of_its_own():
     assert await admits(subject, "IN")
 
 
-async def test_higher_limits_hold_for_those_who_wait():
+async def test_higher_limits_apply_to_waiting_clients():
     subject = quotas(max_connections=1)
     subject.enter("OUT", HERE)
     waiting = asyncio.ensure_future(subject.until_admitted("OUT"))

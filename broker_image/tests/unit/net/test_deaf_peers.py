@@ -1,4 +1,7 @@
-"""Peers that take nothing of what they asked for: they are let go like idle ones, and what was kept for them with them."""
+"""Peers that take nothing of what they asked for.
+
+They are let go like idle ones, and what was kept for them with them.
+"""
 
 import asyncio
 import socket
@@ -56,7 +59,7 @@ async def test_a_peer_that_reads_no_answer_is_let_go(
 async def test_a_peer_that_reads_slowly_is_served_as_long_as_it_reads(
     tmp_path: Path, until: Until, request_: bytes
 ) -> None:
-    """Each step takes longer than the idle limit, and in each the peer takes a part of its answer."""
+    """Each step exceeds the idle limit, and in each the peer receives a part of its response."""
     async with running(tmp_path) as rig:
         stop_ticking(rig.listener)
         (tmp_path / "segment").write_bytes(bytes(ANSWER_BYTES))

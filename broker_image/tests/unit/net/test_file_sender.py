@@ -103,7 +103,7 @@ async def test_cold_pages_are_read_by_a_thread_before_they_are_sent(
     assert read == [(100, 1_048_676), (1_048_676, 2_097_252), (2_097_252, 2_500_100)]
 
 
-async def test_an_error_of_the_disk_is_told(
+async def test_an_error_of_the_disk_is_reported(
     disk: ThreadPoolExecutor, segment: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(fd: int, start: int, end: int) -> None:
@@ -169,7 +169,7 @@ async def test_what_is_cold_or_missing_is_not_read_inline(
     assert read_inline([Slice(fd, 0, 10)]) is None
 
 
-async def test_where_nobody_can_tell_it_is_read_inline_all_the_same(
+async def test_a_file_system_that_cannot_probe_is_read_inline(
     segment: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fd, content = segment
@@ -192,7 +192,7 @@ async def test_pages_just_written_are_in_memory_and_a_bad_descriptor_is_an_error
         first_cold_byte(-1, 0, 10)
 
 
-async def test_a_file_system_that_cannot_tell_counts_as_memory(
+async def test_a_file_system_that_cannot_probe_counts_as_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refusing(fd: int, buffers: list[bytearray], offset: int, flags: int) -> int:

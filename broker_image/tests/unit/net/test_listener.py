@@ -8,7 +8,7 @@ import pytest
 import structlog
 from logfleet.control.connection_limits import connection_limits
 from logfleet.control.topic_configs import BrokerLayers
-from logfleet.net.connection import IDLE, Answer
+from logfleet.net.connection import IDLE, Encoded
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.listener import Listener, close_least_recently_used, unlimited
 from logfleet.net.peer import Peer
@@ -23,21 +23,21 @@ def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def echo(peer: Peer, frame: memoryview) -> Answer:
+def echo(peer: Peer, frame: memoryview) -> Encoded:
     del peer
     return framed(bytes(frame))
 
 
 class Parking:
-    """Parks every request until told; a leaving peer counts as being told."""
+    """Parks every request until released; a leaving peer releases it, too."""
 
     def __init__(self) -> None:
-        self.parked: list[asyncio.Future[Answer]] = []
+        self.parked: list[asyncio.Future[Encoded]] = []
         self.arrived = asyncio.Event()
 
-    def __call__(self, peer: Peer, frame: memoryview) -> asyncio.Future[Answer]:
+    def __call__(self, peer: Peer, frame: memoryview) -> asyncio.Future[Encoded]:
         del frame
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
         self.parked.append(answer)
         peer.on_leave = lambda: None if answer.done() else answer.set_result(framed(b"early"))
         self.arrived.set()
@@ -62,7 +62,7 @@ async def test_stopping_answers_what_is_parked_and_closes(until: Until) -> None:
 
 
 @pytest.mark.parametrize("throttled", ["before", "by the answer"])
-async def test_stopping_does_not_wait_for_who_has_gone_too_fast(throttled: str) -> None:
+async def test_stopping_does_not_wait_for_throttled_peers(throttled: str) -> None:
     """Kafka: SocketServer closes the channels of a processor that ends, muted or not."""
     service = Parking()
     async with serving(service) as (listener, port):
@@ -124,7 +124,7 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(until: Until) 
 
 @pytest.mark.parametrize("sooner", [False, True])
 async def test_below_0_no_connection_is_idle_and_at_0_the_loop_still_rests(*, sooner: bool) -> None:
-    """Selector of Kafka's clients makes no IdleExpiryManager for a negative connections.max.idle.ms."""
+    """Kafka's Selector has no IdleExpiryManager for a negative connections.max.idle.ms."""
     async with serving(echo, idle_s_max=0 if sooner else -0.001) as (listener, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         if sooner:
@@ -141,7 +141,7 @@ async def test_below_0_no_connection_is_idle_and_at_0_the_loop_still_rests(*, so
         await listener.stop(grace_s=5)
 
 
-async def test_who_resets_before_he_is_served_counts_no_longer(until: Until) -> None:
+async def test_a_peer_that_resets_before_it_is_served_is_not_counted(until: Until) -> None:
     limits = connection_limits(BrokerLayers({"max.connections.per.ip": "5"}), ["L"])
     quotas = ConnectionQuotas(limits, lambda: 0)
     came_from: set[str] = set()
@@ -165,7 +165,7 @@ async def test_who_resets_before_he_is_served_counts_no_longer(until: Until) -> 
 
 
 async def test_a_closed_connection_whose_peer_takes_nothing_is_cut(until: Until) -> None:
-    def flood(peer: Peer, frame: memoryview) -> Answer:
+    def flood(peer: Peer, frame: memoryview) -> Encoded:
         del peer, frame
         return framed(bytes(32 * 1024 * 1024))
 
@@ -177,7 +177,7 @@ async def test_a_closed_connection_whose_peer_takes_nothing_is_cut(until: Until)
         await listener.stop(grace_s=5)
 
 
-async def test_a_taken_port_is_an_error_and_a_free_one_is_told() -> None:
+async def test_a_port_in_use_is_an_error_and_a_free_one_is_returned() -> None:
     with ThreadPoolExecutor(1) as disk:
         first = Listener("L", echo, disk=disk)
         port = await first.bind("127.0.0.1", 0)
@@ -205,7 +205,7 @@ async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     try:
         writer.write(framed(b"ping"))
         return await reader.read(8) == framed(b"ping")
-    except (ConnectionError, RuntimeError):  # what uvloop says of a transport that is closed
+    except (ConnectionError, RuntimeError):  # what uvloop raises for a closed transport
         return False
 
 
@@ -239,7 +239,7 @@ async def test_a_connection_beyond_the_limit_waits_until_another_ends() -> None:
         await listener.stop(grace_s=5)
 
 
-async def test_a_stop_lets_nobody_wait(until: Until) -> None:
+async def test_a_stop_keeps_no_client_waiting(until: Until) -> None:
     async with serving(echo, quotas=limited(max_connections=1)) as (listener, port):
         first = await connect(port)
         await until(lambda: listener.connections)
@@ -282,7 +282,7 @@ async def test_all_addresses_are_one_port_in_every_family() -> None:
         await listener.stop(grace_s=5)
 
 
-async def test_connections_without_descriptors_are_closed_at_once_and_told_seldom() -> None:
+async def test_connections_without_descriptors_are_closed_at_once_and_logged_rarely() -> None:
     limits = connection_limits(BrokerLayers(), ["L"])
     quotas = ConnectionQuotas(limits, lambda: 0, possible_max=1)
     with structlog.testing.capture_logs() as logs:

@@ -44,7 +44,7 @@ class Rig:
     def stall(self, disk: Disk) -> None:
         """From now on no write of the disk comes to an end; one has been slow before."""
         self.files.path = disk.path
-        disk.was_slow(2 * SLOW_S)
+        disk.on_slow_write(2 * SLOW_S)
         self.files.writes.clear()
 
     async def produce(self, topic: str, value: bytes, acks: int = -1) -> int:

@@ -1,4 +1,4 @@
-"""A round of compaction within the test's own process, step by step as the broker and its child do it, and what a log then holds."""
+"""Runs a round of compaction in the test's own process, step by step; reads the log after it."""
 
 import contextlib
 
@@ -6,7 +6,7 @@ from logfleet.control.cleaner_settings import CleanerSettings
 from logfleet.log.validation import prepare_fully
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
-from logfleet.storage.cleaning.job import cleaning_job, look
+from logfleet.storage.cleaning.job import cleaning_job, find_cleanable
 from logfleet.storage.cleaning.round import Cleaned, CleanedSegment, Cleaning
 from logfleet.storage.cleaning.swap import Swaps
 from logfleet.storage.file_slice import FileSlice
@@ -24,7 +24,7 @@ def append(log, batch, now):
 
 def compact(log, files, now, committed_end=None, settings=SETTINGS):
     """One round; what came of it, or None if nothing in the log was dirty."""
-    found = look(log, log.log_end_offset if committed_end is None else committed_end, now)
+    found = find_cleanable(log, log.log_end_offset if committed_end is None else committed_end, now)
     if not found.dirty_bytes:
         return None
     job = cleaning_job(log, found, settings, now)
@@ -48,12 +48,12 @@ class InPlace(Flusher):
     async def run(self, work, *args):
         return work(*args)
 
-    def holding(self, log):  # noqa: ARG002  nobody else is there
+    def holding(self, log):  # noqa: ARG002  there is no concurrency
         return contextlib.nullcontext()
 
 
 def swap(log, cleaned, now):
-    """Put a new segment in place as the broker does, or leave all as it was and raise an OSError."""
+    """Put a new segment in place as the broker does; an OSError leaves everything as it was."""
     steps = Swaps(log, log.truncations, InPlace(), lambda *_: None, lambda: None, lambda: None)
     with contextlib.suppress(StopIteration):
         steps.put_in_place(cleaned, now).send(None)

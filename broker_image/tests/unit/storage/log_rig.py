@@ -10,7 +10,7 @@ from logfleet.storage.trash import Trash
 
 
 class LogRig:
-    """One partition's directory, to be opened as often as a test wants, cleanly or as after a crash."""
+    """One partition's directory; a test may open it repeatedly, cleanly or as after a crash."""
 
     def __init__(self, path: str, files: Files | None = None) -> None:
         self.files = files or PosixFiles()
@@ -55,19 +55,19 @@ class LogRig:
         log.complete_flush(job)
 
     def truncate(
-        self, log: PartitionLog, offset: int, *, now_ms: int = 0, anew: bool = False
+        self, log: PartitionLog, offset: int, *, now_ms: int = 0, empties: bool = False
     ) -> None:
-        truncate(log, offset, now_ms=now_ms, anew=anew)
+        truncate(log, offset, now_ms=now_ms, empties=empties)
 
     def names(self, suffix: str = "") -> list[str]:
         listed = self.files.list_directory(self.directory)
         return sorted(entry.name for entry in listed if entry.name.endswith(suffix))
 
 
-def truncate(log: PartitionLog, offset: int, *, now_ms: int = 0, anew: bool = False) -> None:
+def truncate(log: PartitionLog, offset: int, *, now_ms: int = 0, empties: bool = False) -> None:
     """As a Truncater does it, at once."""
-    truncation = log.begin_truncation(offset, now_ms, anew=anew)
+    truncation = log.begin_truncation(offset, now_ms, empties=empties)
     truncation.find()
-    log.lower(truncation.end_offset)
+    log.lower_end(truncation.end_offset)
     truncation.run()
     log.complete_truncation(truncation)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from logfleet.storage.log_search import FoundRecord, first_record_since, youngest_record
+from logfleet.storage.log_search import FoundRecord, first_record_since, record_of_largest_timestamp
 from logfleet.storage.partition_log import PartitionLog
 
 
@@ -14,7 +14,7 @@ def by_time(log: PartitionLog, timestamp: int) -> Any:
 
 def youngest(log: PartitionLog) -> Any:
     """The record with the largest timestamp, likewise."""
-    return _at_once(youngest_record(log, _here))
+    return _at_once(record_of_largest_timestamp(log, _here))
 
 
 async def _here(work: Callable[..., Any], *args: object) -> Any:

@@ -22,7 +22,7 @@ NAME = TopicPartition("topic", 0)
 
 
 class Disk:
-    """A log directory with a log of five records whose checkpoints wait for `may_go`, and are counted."""
+    """A log directory with five records; its checkpoints wait for `may_go`, and are counted."""
 
     def __init__(self, path, monkeypatch) -> None:
         self.files = PosixFiles()
@@ -82,7 +82,7 @@ async def test_log_starts_that_wait_for_one_another_share_a_write(disk) -> None:
 
 
 async def test_an_older_state_never_replaces_a_newer_one(disk) -> None:
-    """Two writers of the file: the one that comes second looks at the log second."""
+    """Two writers of the file: the second one reads the log's state later."""
     disk.log.delete_records_before(1)
     first = later(disk.checkpointer.write(disk.log_dir, {}.get))
     await disk.writing.wait()
@@ -94,7 +94,7 @@ async def test_an_older_state_never_replaces_a_newer_one(disk) -> None:
     assert disk.begins() == 2
 
 
-async def test_what_was_begun_is_waited_for_though_who_asked_is_gone(disk) -> None:
+async def test_a_running_write_is_waited_for_though_its_caller_is_cancelled(disk) -> None:
     disk.log.delete_records_before(3)
     asked = later(disk.checkpointer.write_log_starts(disk.log_dir))
     await disk.writing.wait()
@@ -109,7 +109,7 @@ async def test_what_was_begun_is_waited_for_though_who_asked_is_gone(disk) -> No
     await disk.checkpointer.until_idle()
 
 
-async def test_an_error_of_the_disk_reaches_everybody_who_waits(disk) -> None:
+async def test_an_error_of_the_disk_reaches_all_waiters(disk) -> None:
     disk.error = OSError(5, "bad sector")
     disk.may_go.set()
     asked = [later(disk.checkpointer.write_log_starts(disk.log_dir)) for _ in range(2)]
@@ -118,19 +118,19 @@ async def test_an_error_of_the_disk_reaches_everybody_who_waits(disk) -> None:
             await each
 
 
-async def test_a_log_that_left_is_in_no_checkpoint_and_who_asks_shares_a_write(disk) -> None:
+async def test_a_departed_log_is_in_no_checkpoint_and_callers_share_a_write(disk) -> None:
     """One that was decided on before it left is under way."""
     disk.log.delete_records_before(1)
     before = later(disk.checkpointer.write(disk.log_dir, {}.get))
     await disk.writing.wait()
     disk.log_dir.delete(NAME, NOW)
-    asked = [later(disk.checkpointer.forget_departed(disk.log_dir, {}.get)) for _ in range(3)]
+    asked = [later(disk.checkpointer.record_departures(disk.log_dir, {}.get)) for _ in range(3)]
     await asyncio.sleep(0)
     disk.may_go.set()
     await before
     await asyncio.gather(*asked)
     assert (disk.begins(), disk.writes) == (None, 2)
-    await disk.checkpointer.forget_departed(disk.log_dir, {}.get)
+    await disk.checkpointer.record_departures(disk.log_dir, {}.get)
     assert disk.writes == 2
 
 
@@ -138,11 +138,11 @@ async def test_a_log_that_left_is_in_no_checkpoint_and_who_asks_shares_a_write(d
 async def test_others_may_have_their_turn_after_each_log(disk, monkeypatch, what) -> None:
     turns = 0
 
-    async def breathe(_self) -> None:
+    async def pause_if_due(_self) -> None:
         nonlocal turns
         turns += 1
 
-    monkeypatch.setattr(Slices, "breathe", breathe)
+    monkeypatch.setattr(Slices, "pause_if_due", pause_if_due)
     for index in range(1, 20):
         disk.log_dir.create(TopicPartition("topic", index), "A" * 22, LogConfig(), NOW)
     disk.may_go.set()
@@ -153,7 +153,7 @@ async def test_others_may_have_their_turn_after_each_log(disk, monkeypatch, what
     assert turns == (40 if what == "all" else 20), "once decided, and once done"
 
 
-async def test_a_log_that_leaves_before_all_are_told_is_not_and_the_files_are_behind(
+async def test_a_log_that_leaves_during_a_write_is_left_out_and_counts_as_departed(
     disk, monkeypatch
 ) -> None:
     """Its own entry may be among them already; the next write is without."""
@@ -161,11 +161,11 @@ async def test_a_log_that_leaves_before_all_are_told_is_not_and_the_files_are_be
     disk.log_dir.create(other, "A" * 22, LogConfig(), NOW)
     marks = {NAME: 3, other: 4}
 
-    async def breathe(_self) -> None:
+    async def pause_if_due(_self) -> None:
         if other in disk.log_dir.logs:
             disk.log_dir.delete(other, NOW)
 
-    monkeypatch.setattr(Slices, "breathe", breathe)
+    monkeypatch.setattr(Slices, "pause_if_due", pause_if_due)
     disk.may_go.set()
     await disk.checkpointer.write(disk.log_dir, marks.get)
     assert disk.log_dir.high_watermarks == {NAME: 3}
@@ -173,7 +173,7 @@ async def test_a_log_that_leaves_before_all_are_told_is_not_and_the_files_are_be
     assert disk.log_dir.has_departed
 
 
-async def test_a_file_that_would_say_the_same_is_not_written_again(disk) -> None:
+async def test_a_file_with_the_same_content_is_not_written_again(disk) -> None:
     disk.may_go.set()
     await disk.checkpointer.write(disk.log_dir, {NAME: 3}.get)
     assert disk.written == [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS]
@@ -193,7 +193,7 @@ async def test_a_log_that_no_checkpoint_has_named_leaves_durably(disk, monkeypat
     disk.log_dir.delete(other, NOW)
     synced = []
     monkeypatch.setattr(PosixFiles, "fsync_directory", lambda _files, path: synced.append(path))
-    await disk.checkpointer.forget_departed(disk.log_dir, {}.get)
+    await disk.checkpointer.record_departures(disk.log_dir, {}.get)
     assert synced == [disk.log_dir.path]
     assert not disk.log_dir.has_departed
 

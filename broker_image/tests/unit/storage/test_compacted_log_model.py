@@ -1,7 +1,8 @@
 """The log of a topic with cleanup.policy=compact,delete against a list in memory.
 
-Any sequence of appends, compactions, cuts, deletions, retention, restarts and crashes. What a round leaves is known exactly: below its end the
-newest record of each key, from there on everything, each at the offset that it was given. Tombstones stay, as they are too young to go.
+Any sequence of appends, compactions, cuts, deletions, retention, restarts and crashes. What a round
+leaves is known exactly: below its end the newest record of each key, from there on everything, each
+at the offset that it was given. Tombstones stay, as they are too young to go.
 """
 
 from itertools import count

@@ -1,4 +1,7 @@
-"""A compacted log on a machine that stops in the middle of anything: every latest value is there, and nothing is where it was not."""
+"""A compacted log on a machine that stops in the middle of anything.
+
+Every latest value is there, and nothing is where it was not.
+"""
 
 import errno
 import random
@@ -38,7 +41,10 @@ class Sent:
 
 
 class Run:
-    """One broker's life after another on one disk; each ends with the process or with the machine."""
+    """One broker's life after another on one disk.
+
+    Each ends with the process or with the machine.
+    """
 
     def __init__(self, seed):
         self.dice = random.Random(seed)
@@ -68,7 +74,7 @@ class Run:
             if self.dice.random() < 0.5:
                 self.disk.lose_power()
                 self.surely = self.durable
-            else:  # the process alone was killed: all that it has written is there, but for the last step perhaps
+            else:  # only the process was killed: all it wrote is there, except the last step
                 self.disk.fuse = None
                 self.disk.locks.clear()
                 if self.is_open and self.sent:
@@ -161,7 +167,10 @@ class Run:
         trash.remove(self.disk, self.log_dir.take_removals(self.now))
 
     def compact_without_room(self):
-        """The disk is full at one step of a round; steps for which that was tried twice are in cleaning.test_swap."""
+        """The disk is full at one step of a round.
+
+        Steps for which that was tried twice are in cleaning.test_swap.
+        """
         self.disk.fail_after(
             self.dice.randrange(25), errno.ENOSPC, frozenset({RENAME, FSYNC_DIRECTORY})
         )

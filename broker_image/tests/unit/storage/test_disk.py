@@ -1,4 +1,4 @@
-"""What holds while the disk of a log directory is slow for those who write to it."""
+"""Guarantees while the disk of a log directory is slow to write."""
 
 import asyncio
 import errno
@@ -17,12 +17,12 @@ from logfleet.storage.disk import (
     CALM_S,
     HOLD_S_MAX,
     HOLD_S_MIN,
+    REPORT_S,
     REST_BYTES_MAX,
     SLOW_S,
-    TELL_S,
     Disk,
     DiskBusy,
-    SparedFile,
+    DiskFile,
 )
 from logfleet.storage.open_files import OpenFiles
 
@@ -114,7 +114,7 @@ class Directory:
         written = asyncio.Event()
         self.disk.when_written(written.set)
         await written.wait()
-        await asyncio.sleep(0)  # the last one's end is told in the next step
+        await asyncio.sleep(0)  # the end of the last one is reported in the next step
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ async def test_other_directories_go_on(directory, slow, tmp_path) -> None:
     assert slow.written[-1] == (other.path, 0)
 
 
-async def test_what_is_slow_in_a_thread_holds_nobody_up(directory, slow) -> None:
+async def test_a_slow_write_in_a_thread_does_not_block_the_loop(directory, slow) -> None:
     await asyncio.to_thread(directory.hold_up)
     assert not directory.disk.is_held_up
 
@@ -204,7 +204,7 @@ async def test_a_stall_as_the_loop_begins_to_write_again_is_not_waited_for(
     slow.gate.clear()
     slow.stuck = "b.log"
     written: list[str] = []
-    slow.takes_s = 2 * TELL_S
+    slow.takes_s = 2 * REPORT_S
     for name in ("a", "b", "c"):
         directory.file(f"{name}.log").pwrite(b"data", 0)
         directory.disk.when_written(partial(written.append, name))
@@ -235,12 +235,10 @@ async def test_the_loop_does_not_wait_for_a_rest_that_is_large(
     directory.disk.drain()
 
 
-async def test_what_is_written_by_who_hears_of_the_rest_is_not_overtaken(
-    directory, slow, clock
-) -> None:
+async def test_a_write_from_a_callback_is_not_overtaken(directory, slow, clock) -> None:
     directory.hold_up()
     clock.seconds += 2 * HOLD_S_MIN
-    slow.takes_s = 2 * TELL_S
+    slow.takes_s = 2 * REPORT_S
     slow.gate.clear()
     slow.stuck = "b.log"
     rest = directory.file("b.log")
@@ -292,7 +290,7 @@ async def test_of_a_slow_batch_each_part_is_acknowledged_once_it_is_written(
     directory, slow
 ) -> None:
     directory.hold_up()
-    slow.takes_s = 2 * TELL_S
+    slow.takes_s = 2 * REPORT_S
     slow.gate.clear()
     slow.stuck = "b"
     written: list[str] = []
@@ -319,7 +317,10 @@ async def test_what_threads_write_takes_its_turn(directory, slow) -> None:
 
 
 async def test_reads_are_those_of_a_disk_that_is_not_held_up(directory, slow, clock) -> None:
-    """Whatever is written, read and shortened, also as the thread begins and ends to write: the spared file answers as an ordinary one."""
+    """Whatever is written, read and shortened, also as the thread begins and ends to write.
+
+    A DiskFile behaves like an ordinary file.
+    """
     dice = random.Random(7)
     spared = directory.file()
     held_up = Counter[bool]()
@@ -364,17 +365,20 @@ async def test_other_open_files_of_the_same_disk_see_what_waits(directory, slow)
     directory.hold_up()
     slow.gate.clear()
     directory.file().pwrite(b"waits", 0)
-    beside = directory.open_files.beside(4).get(directory.file().path)
-    assert isinstance(beside, SparedFile)
+    beside = directory.open_files.separate(4).get(directory.file().path)
+    assert isinstance(beside, DiskFile)
     assert beside.pread(5, 0) == b"waits"
     slow.gate.set()
 
 
 async def test_the_flush_of_a_new_log_begins_without_waiting_for_the_disk(tmp_path, slow) -> None:
-    """Its indexes are written for the first time. Where the disk is full as well, who waits for it on the loop waits for ever."""
+    """Its indexes are written for the first time.
+
+    Where the disk is full as well, who waits for it on the loop waits for ever.
+    """
     rig = LogRig(str(tmp_path / "data"), slow)
     log = rig.open(LogConfig(index_interval_bytes=1))
-    log.disk.was_slow(2 * SLOW_S)
+    log.disk.on_slow_write(2 * SLOW_S)
     slow.gate.clear()
     slow.written.clear()
     for _ in range(3):
@@ -394,7 +398,7 @@ async def test_what_waits_for_a_file_is_not_for_the_next_of_its_name(directory, 
     file = directory.file()
     file.pwrite(b"old", 0)
     Path(file.path).rename(f"{file.path}.deleted")
-    directory.open_files.forget(file.path)
+    directory.open_files.drop(file.path)
     anew = directory.file()
     assert anew.pread(3, 0) == b""
     slow.gate.set()
@@ -404,7 +408,7 @@ async def test_what_waits_for_a_file_is_not_for_the_next_of_its_name(directory, 
 
 
 async def test_a_write_that_finds_no_room_waits_for_it(directory, slow, monkeypatch, until) -> None:
-    monkeypatch.setattr(module, "AGAIN_S", 0.001)
+    monkeypatch.setattr(module, "RETRY_S", 0.001)
     directory.hold_up()
     slow.errors = [errno.ENOSPC, errno.ENOSPC]
     file = directory.file()

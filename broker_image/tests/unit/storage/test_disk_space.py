@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 
 class Disk(PosixFiles):
-    """Real files on a disk of which a test says how full it is."""
+    """Real files on a disk whose free space the test sets."""
 
     def __init__(self) -> None:
         self.usable_bytes = 500 * MIB
@@ -55,30 +55,30 @@ async def test_a_reserve_is_kept_given_up_and_made_again(
     disk: Disk, space: DiskSpace, tmp_path: Path
 ) -> None:
     path = str(tmp_path)
-    await space.look(path)
+    await space.check(path)
     assert reserve_of(tmp_path) == 4 * MIB
     reserve = tmp_path / RESERVE
     assert reserve.stat().st_blocks * 512 >= 4 * MIB  # held, not only named
     disk.usable_bytes = 5 * MIB
-    await space.look(path)
+    await space.check(path)
     assert space.full == {path}
     assert reserve_of(tmp_path) is None
     disk.usable_bytes = 7 * MIB
-    await space.look(path)
+    await space.check(path)
     assert space.full == {path}
     disk.usable_bytes = 8 * MIB
-    await space.look(path)
+    await space.check(path)
     assert space.full == set()
     assert reserve_of(tmp_path) == 4 * MIB
-    await space.look(path)
+    await space.check(path)
     assert space.full == set()
-    space.give_up(path)
+    space.remove_reserve(path)
     assert reserve_of(tmp_path) is None
 
 
 async def test_a_write_without_room_stops_records_at_once(space: DiskSpace, tmp_path: Path) -> None:
-    await space.look(str(tmp_path))
-    space.ran_out(str(tmp_path))
+    await space.check(str(tmp_path))
+    space.on_full(str(tmp_path))
     assert space.full == {str(tmp_path)}
     assert reserve_of(tmp_path) is None
 
@@ -87,20 +87,20 @@ async def test_compaction_may_take_half_of_what_room_a_full_directory_has(
     disk: Disk, space: DiskSpace, tmp_path: Path
 ) -> None:
     path = str(tmp_path)
-    await space.look(path)
+    await space.check(path)
     assert space.room_to_compact(path) is None
     disk.usable_bytes = 5 * MIB
-    await space.look(path)
+    await space.check(path)
     assert space.full == {path}
-    await space.look(path)  # now that the reserve is given up
+    await space.check(path)  # now that the reserve is given up
     assert space.room_to_compact(path) == 5 * MIB // 2
     space.rooms.clear()
     assert space.room_to_compact(path) == 0
 
 
-async def test_a_reserve_of_another_size_is_made_anew(space: DiskSpace, tmp_path: Path) -> None:
+async def test_a_reserve_of_another_size_is_made_again(space: DiskSpace, tmp_path: Path) -> None:
     (tmp_path / RESERVE).write_bytes(bytes(100))
-    await space.look(str(tmp_path))
+    await space.check(str(tmp_path))
     assert reserve_of(tmp_path) == 4 * MIB
 
 
@@ -108,9 +108,9 @@ async def test_a_reserve_that_cannot_be_made_leaves_nothing_behind(
     space: DiskSpace, tmp_path: Path
 ) -> None:
     path = str(tmp_path)
-    space.ran_out(path)
+    space.on_full(path)
     (tmp_path / RESERVE).mkdir()
-    await space.look(path)
+    await space.check(path)
     assert space.full == {path}  # nor are records taken
 
 
@@ -118,11 +118,11 @@ async def test_a_disk_that_cannot_be_asked_changes_nothing(
     disk: Disk, space: DiskSpace, tmp_path: Path
 ) -> None:
     disk.asked = OSError(errno.EIO, "gone")
-    await space.look(str(tmp_path))
+    await space.check(str(tmp_path))
     assert (space.full, space.rooms) == (set(), {})
 
 
-async def test_it_looks_again_and_again(
+async def test_the_disks_are_checked_again_and_again(
     disk: Disk, space: DiskSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logfleet.storage.disk_space.PERIOD_S", 0)
@@ -131,19 +131,19 @@ async def test_it_looks_again_and_again(
     class Directory:
         path = str(tmp_path)
 
-    async def look(path: str) -> None:
+    async def check(path: str) -> None:
         assert path == str(tmp_path)
         looked.set()
 
     monkeypatch.setattr(space, "_log_dirs", [Directory()])
-    monkeypatch.setattr(space, "look", look)
+    monkeypatch.setattr(space, "check", check)
     running = asyncio.ensure_future(space.run())
     await looked.wait()
     running.cancel()
     await asyncio.wait([running])
 
 
-async def test_a_directory_that_failed_is_neither_full_nor_looked_at(
+async def test_a_failed_directory_is_neither_full_nor_checked(
     space: DiskSpace, tmp_path: Path
 ) -> None:
     """A look that was under way when it failed changes nothing either."""
@@ -155,13 +155,13 @@ async def test_a_directory_that_failed_is_neither_full_nor_looked_at(
     failure = DiskFailure(
         space._log_dirs, space, take_offline=lambda _logs: None, fail=reasons.append
     )
-    await space.look(path)
+    await space.check(path)
     failure(TopicPartition("t", 0), OSError(errno.ENOSPC, "full"))
     assert space.full == {path}
-    looking = asyncio.ensure_future(space.look(path))
+    checking = asyncio.ensure_future(space.check(path))
     await asyncio.sleep(0)
     failure(TopicPartition("t", 0), OSError(errno.EIO, "broken"))
     assert (space.full, space.rooms) == (set(), {})
-    await looking
+    await checking
     assert (space.full, space.rooms) == (set(), {})
     assert reasons == ["no log directory is left: [Errno 5] broken"]

@@ -59,7 +59,7 @@ async def test_flushes_of_one_log_follow_each_other(rig, monkeypatch) -> None:
     flusher.stop()
 
 
-async def test_a_flush_is_completed_though_who_asked_is_gone(rig, monkeypatch) -> None:
+async def test_a_flush_is_completed_though_its_caller_is_cancelled(rig, monkeypatch) -> None:
     log, flusher = rig.open(), Flusher(rig.files)
     running, may_go = slow_disk(monkeypatch, log)
     append(log)
@@ -78,7 +78,7 @@ async def test_a_flush_is_completed_though_who_asked_is_gone(rig, monkeypatch) -
     flusher.stop()
 
 
-async def test_a_flush_that_fails_with_nobody_waiting_fails_who_closes(rig, monkeypatch) -> None:
+async def test_a_failed_flush_without_a_waiter_fails_the_close(rig, monkeypatch) -> None:
     log, flusher = rig.open(), Flusher(rig.files)
     may_go = threading.Event()
 
@@ -102,7 +102,7 @@ async def test_a_flush_that_fails_with_nobody_waiting_fails_who_closes(rig, monk
     flusher.stop()
 
 
-async def test_an_error_of_the_disk_reaches_who_asked(rig, monkeypatch) -> None:
+async def test_an_error_of_the_disk_reaches_the_caller(rig, monkeypatch) -> None:
     log, flusher = rig.open(), Flusher(rig.files)
     append(log)
 
@@ -148,7 +148,7 @@ async def test_a_flush_that_is_not_wanted_any_more_does_not_begin(rig) -> None:
     flusher.stop()
 
 
-async def test_who_would_hold_a_log_has_a_turn_though_it_is_flushed_without_a_pause(rig) -> None:
+async def test_a_log_that_is_flushed_without_a_pause_can_be_held(rig) -> None:
     log, flusher = rig.open(), Flusher(rig.files)
 
     async def flush_on() -> None:
@@ -168,9 +168,7 @@ async def test_who_would_hold_a_log_has_a_turn_though_it_is_flushed_without_a_pa
     flusher.stop()
 
 
-async def test_who_gives_up_waiting_for_a_log_lets_nobody_in_before_its_turn(
-    rig, monkeypatch
-) -> None:
+async def test_a_cancelled_holder_lets_no_other_in_early(rig, monkeypatch) -> None:
     log, flusher = rig.open(), Flusher(rig.files)
     running, may_go = slow_disk(monkeypatch, log)
     append(log)

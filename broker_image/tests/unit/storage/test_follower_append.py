@@ -106,7 +106,7 @@ def test_nothing_changes_where_any_batch_is_damaged(rig, leader):
     assert (log.log_end_offset, log.size, log.epochs.entries) == (0, 0, ())
 
 
-def test_one_who_led_here_before_gives_way_to_what_the_leader_says(rig, leader):
+def test_a_former_leaders_own_epoch_gives_way_to_its_leaders(rig, leader):
     log = rig.open(SMALL)
     copy(log, fetched(leader, 0, 1000))
     log.start_epoch(90)  # led, wrote nothing, and follows again

@@ -1,4 +1,7 @@
-"""A follower's log against its leader's: the same bytes after any sequence of fetches, cuts, elections, deletions and starts."""
+"""A follower's log against its leader's.
+
+The same bytes after any sequence of fetches, cuts, elections, deletions and starts.
+"""
 
 from itertools import count
 from typing import Any
@@ -48,7 +51,7 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @initialize(first=st.integers(0, 30))
     def begin(self, first):
-        self.rigs[0].truncate(self.leader, first, anew=True)
+        self.rigs[0].truncate(self.leader, first, empties=True)
 
     def write(self, log, sizes, gap=0):
         for size in sizes:
@@ -75,7 +78,10 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @rule(max_bytes=st.integers(1, 3000), cut=st.integers(0, 100))
     def fetch(self, max_bytes, cut):
-        """One step of a follower: truncate to where its last epoch ended, or begin anew, or append."""
+        """One step of a follower.
+
+        Truncate to where its last epoch ended, or begin anew, or append.
+        """
         leader, log = self.leader, self.follower
         if log.epochs.entries:
             epoch, end = leader.epoch_end_offset(log.epochs.latest)
@@ -108,7 +114,7 @@ class FollowerMachine(RuleBasedStateMachine):
         log.follow_log_start(leader.log_start_offset, log.log_end_offset)
 
     def reset(self, offset):
-        self.rigs[1].truncate(self.follower, offset, anew=True)
+        self.rigs[1].truncate(self.follower, offset, empties=True)
         self.checkpointed = min(self.checkpointed, offset)
 
     @rule(pick=st.integers(0, 1000))

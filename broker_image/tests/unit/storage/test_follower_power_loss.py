@@ -1,4 +1,7 @@
-"""A follower's log on a disk that loses power in the middle of anything, truncations too: a prefix of what it was told, never a hole."""
+"""A follower's log on a disk that loses power in the middle of anything, truncations too.
+
+A prefix of what it was told, never a hole.
+"""
 
 import asyncio
 import random
@@ -41,7 +44,10 @@ def batch(base_offset, epoch, dice):
 
 
 class Run:
-    """A follower of leaders that change; history: what the present one wrote, as (bytes, base offset, end offset, epoch)."""
+    """A follower of leaders that change.
+
+    History: what the present one wrote, as (bytes, base offset, end offset, epoch).
+    """
 
     def __init__(self, seed):
         self.dice = random.Random(seed)
@@ -96,14 +102,14 @@ class Run:
         assert producer_faults(self.log) == []
 
     def follow_another(self):
-        """Who has only a part of what the one before wrote, and then writes other batches."""
+        """A leader that has only a part of its predecessor's batches, and writes others."""
         self.epoch += 1
         keep = self.dice.randrange(max(0, len(self.history) - 8), len(self.history) + 1)
         self.history = self.history[:keep]
         self.agree()
 
     def agree(self):
-        """Truncate to where the leader's history and the log part (that epochs find it out is proved elsewhere)."""
+        """Truncate to where the leader's history and the log differ."""
         self.known = [*self.known, self.history]
         common = 0
         for data, base, end, _ in self.history:
@@ -163,7 +169,7 @@ def test_a_follower_holds_a_prefix_of_what_its_leader_wrote_whenever_the_power_f
     live_through(seed)
 
 
-def test_checkpoints_that_tell_of_what_was_cut_off_are_noticed(monkeypatch):
+def test_checkpoints_beyond_a_cut_are_noticed(monkeypatch):
     async def nothing(*_):
         pass
 

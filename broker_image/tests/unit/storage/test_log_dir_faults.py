@@ -1,6 +1,8 @@
-"""A log directory on a disk that fails: nothing flushed is lost and nothing is invented, whichever operation it was.
+"""A log directory on a disk that fails.
 
-EIO ends the use of a directory, as Kafka's LogDirFailureChannel does; a disk without room does not, and the log goes on where it was.
+Nothing flushed is lost and nothing is invented, whichever operation it was. EIO ends the use of a
+directory, as Kafka's LogDirFailureChannel does; a disk without room does not, and the log goes on
+where it was.
 """
 
 import errno
@@ -45,7 +47,8 @@ class FaultyRun(Run):
         except PowerLoss:
             power_lost = True
         except Offline:
-            # a process that starts again on what a failed fsync has left finds it, and cannot know: the machine is started anew
+            # a process that starts again on what a failed fsync has left finds it, and cannot know:
+            # the machine restarts
             power_lost = self.error == errno.EIO or self.dice.random() < 0.5
         self.disk.fail_after(0, 0, times=0)
         if power_lost:
@@ -64,7 +67,7 @@ class FaultyRun(Run):
             self.check_in_memory()
 
     def check_in_memory(self):
-        """What the log says without being opened anew."""
+        """The content of the log without a reopen."""
         end, offset = self.log.log_end_offset, self.log.log_start_offset
         assert end <= len(self.values)
         assert end >= self.durable

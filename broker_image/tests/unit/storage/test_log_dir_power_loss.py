@@ -1,4 +1,7 @@
-"""A log directory on a disk that loses power in the middle of anything: what was flushed is there, and nothing but a prefix of the rest."""
+"""A log directory on a disk that loses power in the middle of anything.
+
+What was flushed is there, and nothing but a prefix of the rest.
+"""
 
 import random
 
@@ -113,7 +116,10 @@ class Run:
         self.log.start_epoch(self.epoch)
 
     def delete(self):
-        """As DeleteRecords, up to the high watermark: with one replica that is the log's end, flushed or not. Streams purges all."""
+        """As DeleteRecords, up to the high watermark.
+
+        With one replica that is the log's end, flushed or not. Streams purges all.
+        """
         end = self.log.log_end_offset
         bases = [each.base_offset for each in self.log.segments if each.base_offset >= self.start]
         self.start = self.dice.choice([self.dice.randint(self.start, end), end, *bases])
@@ -130,7 +136,7 @@ class Run:
 
     def tell_starts(self):
         job = self.log_dir.begin_checkpoint([LOG_STARTS])
-        self.log_dir.note(job, PARTITION, None)
+        self.log_dir.add_to_checkpoint(job, PARTITION, None)
         job.run(self.disk)
 
     def restart(self):

@@ -6,7 +6,7 @@ from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.storage.log_dir import LogDir, LogDirRefused
-from logfleet.storage.log_dirs import LogDirs, OnDisk, look_at
+from logfleet.storage.log_dirs import LogDirs, OnDisk, inspect_directories
 from logfleet.storage.open_files import OpenFiles
 
 ID = "bQrxV1XaQAyDOV5OYVsTsQ"
@@ -41,20 +41,20 @@ def test_a_failed_directory_is_used_no_more(dirs) -> None:
     assert dirs.failed == [first.path]
 
 
-def test_the_cluster_of_data_is_known_before_it_is_opened(tmp_path: Path) -> None:
+def test_the_cluster_id_is_read_before_directories_are_opened(tmp_path: Path) -> None:
     files = PosixFiles()
     paths = [str(tmp_path / name) for name in ("a", "b", "c")]
-    assert look_at(files, paths, 1) == OnDisk(None)
+    assert inspect_directories(files, paths, 1) == OnDisk(None)
     opened = LogDir(OpenFiles(files), paths[1], "mine", 1)
     opened.abandon()
     known = OnDisk("mine", directory_ids=frozenset({opened.identity.directory_id}))
-    assert look_at(files, paths, 1) == known
+    assert inspect_directories(files, paths, 1) == known
     (tmp_path / "a").write_text("no directory")
-    told = look_at(files, paths, 1)
+    told = inspect_directories(files, paths, 1)
     assert (told.cluster_id, list(told.unreadable)) == ("mine", [paths[0]])
     LogDir(OpenFiles(files), paths[2], "yours", 1).abandon()
     with pytest.raises(LogDirRefused, match="different clusters"):
-        look_at(files, paths, 1)
+        inspect_directories(files, paths, 1)
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,17 @@ def test_the_cluster_of_data_is_known_before_it_is_opened(tmp_path: Path) -> Non
         ("version=0\nbroker.id=1\ncluster.id=c\n", "Kafka with ZooKeeper: migrate"),
     ],
 )
-def test_an_identity_that_cannot_be_used_says_why(tmp_path: Path, text: str, why: str) -> None:
+def test_an_unusable_identity_is_refused_with_the_reason(
+    tmp_path: Path, text: str, why: str
+) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(LogDirRefused, match=why):
-        look_at(PosixFiles(), [str(tmp_path)], 1)
+        inspect_directories(PosixFiles(), [str(tmp_path)], 1)
     assert (tmp_path / "meta.properties").read_text() == text
 
 
 def test_two_directories_of_one_identity_are_named(tmp_path: Path) -> None:
-    """With one of them away its logs would be taken for such as the other has lost, and begin anew."""
+    """With one of them absent its logs would count as lost by the other, and be created again."""
     paths = [str(tmp_path / name) for name in ("a", "b")]
     LogDir(OpenFiles(PosixFiles()), paths[0], "mine", 1).abandon()
     (tmp_path / "b").mkdir()
@@ -83,7 +85,7 @@ def test_two_directories_of_one_identity_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         LogDirRefused, match=f"{paths[0]} and {paths[1]} have the same directory.id"
     ):
-        look_at(PosixFiles(), paths, 1)
+        inspect_directories(PosixFiles(), paths, 1)
 
 
 def test_logs_without_an_identity_are_named(tmp_path: Path) -> None:
@@ -91,7 +93,9 @@ def test_logs_without_an_identity_are_named(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "t-3").write_text("no directory")
     path = str(tmp_path)
-    assert look_at(PosixFiles(), [path], 1) == OnDisk(None, nameless={path: ("t-0", "t-1")})
+    assert inspect_directories(PosixFiles(), [path], 1) == OnDisk(
+        None, nameless={path: ("t-0", "t-1")}
+    )
 
 
 @pytest.mark.parametrize("other", ["d/", "d/../d", "link"])
@@ -99,13 +103,13 @@ def test_one_directory_that_is_listed_twice_is_named(tmp_path: Path, other: str)
     (tmp_path / "link").symlink_to(tmp_path / "d")
     paths = [f"{tmp_path}/d", f"{tmp_path}/{other}"]
     with pytest.raises(LogDirRefused, match=f"{paths[0]} and {paths[1]} are one directory"):
-        look_at(PosixFiles(), paths, 1)
+        inspect_directories(PosixFiles(), paths, 1)
 
 
 def test_a_directory_that_is_a_circle_of_links_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     paths = [f"{tmp_path}/circle", f"{tmp_path}/d"]
-    assert list(look_at(PosixFiles(), paths, 1).unreadable) == paths[:1]
+    assert list(inspect_directories(PosixFiles(), paths, 1).unreadable) == paths[:1]
 
 
 def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(dirs, monkeypatch) -> None:

@@ -1,4 +1,7 @@
-"""What is left of a log after a crash: everything whole, nothing else, and indexes as if nothing had happened."""
+"""What is left of a log after a crash.
+
+Everything whole, nothing else, and indexes as if nothing had happened.
+"""
 
 import contextlib
 from itertools import count, takewhile
@@ -217,7 +220,7 @@ def test_leftovers_of_a_crash_are_removed(rig):
     assert offsets(log) == list(range(30))
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there(rig):
+def test_a_log_that_ends_before_its_start_is_emptied_there(rig):
     log = rig.open(CONFIG)
     append(log, 10)
     rig.close(log)
@@ -227,8 +230,11 @@ def test_a_log_that_ends_before_its_start_begins_anew_there(rig):
     assert offsets(log) == [500, 501]
 
 
-def test_a_log_that_begins_anew_after_a_crash_can_be_flushed(rig):
-    """DeleteRecords reaches the disk before the records do; the flush before leading is the first that comes."""
+def test_a_log_emptied_after_a_crash_can_be_flushed(rig):
+    """DeleteRecords reaches the disk before the records do.
+
+    The flush before leading is the first that comes.
+    """
     log = rig.open(CONFIG)
     append(log, 60)
     assert len(log.segments) > 2
@@ -255,7 +261,10 @@ def test_an_unreadable_epoch_file_is_rebuilt_from_the_batches(rig):
 
 @pytest.mark.parametrize("log_start", [0, 1], ids=["deletion not acknowledged", "acknowledged"])
 def test_a_missing_index_below_the_log_start_changes_no_later_epoch(rig, log_start):
-    """The epoch file begins at the log start that was known then; the batches before it are none the less there."""
+    """The epoch file begins at the log start that was known then.
+
+    The batches before it are none the less there.
+    """
     log = rig.open(CONFIG)
     append(log, 20, epoch=6)
     append(log, 40, epoch=14)
@@ -270,7 +279,7 @@ def test_a_missing_index_below_the_log_start_changes_no_later_epoch(rig, log_sta
 
 
 class TestProducers:
-    def test_the_last_five_batches_are_known_after_a_clean_stop(self, rig):
+    def test_the_last_five_batches_are_restored_after_a_clean_stop(self, rig):
         log = rig.open(CONFIG)
         append(log, 40)
         rig.close(log)
@@ -312,7 +321,7 @@ class TestProducers:
 
 
 class TestDamageInWhatIsDurable:
-    """A missing index changes nothing of what a segment holds, nor does damage in one segment change the others."""
+    """A missing index changes no segment's batches; damage in a segment changes no other."""
 
     @pytest.mark.parametrize("suffix", ["index", "timeindex"])
     @pytest.mark.parametrize("stopped", [{"clean": True}, {"clean": False, "recovery_point": 100}])
@@ -329,7 +338,7 @@ class TestDamageInWhatIsDurable:
         append(log, 30, producer_id=8)
         assert offsets(log) == list(range(130))
 
-    def test_a_wrong_checksum_that_is_found_is_told(self, rig):
+    def test_a_wrong_checksum_is_reported(self, rig):
         log = closed(rig, 100)
         damage(log.segments[2], 3, PAYLOAD)
         rig.files.remove(log.segments[2].offset_index.path)

@@ -1,4 +1,7 @@
-"""How the logs of a directory are opened at a start: so many at a time, each in a thread, while the loop goes on."""
+"""How the logs of a directory are opened at a start.
+
+So many at a time, each in a thread, while the loop goes on.
+"""
 
 import asyncio
 import errno
@@ -27,7 +30,10 @@ WAIT_S = 20.0
 
 
 class Gate(PosixFiles):
-    """Lets nobody look into a partition's directory but one of whom `may_go` is told. errors: what they get instead of a look."""
+    """Blocks listings of a partition's directory until `may_go` allows one.
+
+    errors: what they get instead of a look.
+    """
 
     def __init__(self) -> None:
         self.may_go = threading.Semaphore(0)
@@ -81,7 +87,7 @@ def ends(log_dir: LogDir) -> list[int]:
 
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("threads", [1, 3, LOGS])
-async def test_so_many_logs_of_a_directory_are_opened_at_a_time(
+async def test_a_limited_number_of_logs_is_opened_at_a_time(
     tmp_path, until, threads, clean
 ) -> None:
     gate = Gate()
@@ -140,9 +146,7 @@ async def test_without_a_directory_that_can_be_read_there_is_no_start(tmp_path) 
         await loading(opened(gate, written(tmp_path / "a", clean=False)), 2)
 
 
-async def test_a_start_that_is_given_up_leaves_nobody_at_work_in_the_directory(
-    tmp_path, until
-) -> None:
+async def test_a_failed_start_leaves_no_thread_in_the_directory(tmp_path, until) -> None:
     gate = Gate()
     dirs = opened(gate, written(tmp_path / "a", clean=False))
     load = loading(dirs, 2)

@@ -1,4 +1,7 @@
-"""Searches by time while the log goes on; what is found where nothing happens is shown by test_partition_log."""
+"""Searches by time while the log goes on.
+
+What is found where nothing happens is shown by test_partition_log.
+"""
 
 import asyncio
 import errno
@@ -11,7 +14,7 @@ import msgspec
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.log_search import first_record_since, youngest_record
+from logfleet.storage.log_search import first_record_since, record_of_largest_timestamp
 from logfleet.storage.partition_log import PartitionLog
 
 from broker_image.tests.sim.disk import SimDisk
@@ -44,7 +47,7 @@ def written(log: PartitionLog, count: int, time_of: Callable[[int], int]) -> Non
 
 
 def started(time_of: Callable[[int], int] = rising) -> PartitionLog:
-    """Some segments, as a start finds them: nothing is known of their times."""
+    """Some segments as after a start: none of their times is cached."""
     rig = LogRig("/data", SimDisk(seed=1))
     log = rig.open(CONFIG)
     written(log, RECORDS, time_of)
@@ -84,7 +87,10 @@ def since(timestamp: int) -> Search:
 
 
 class Interruption:
-    """Something that happens to the log as the thread is asked for the `turn`th time; before it reads anything, or after."""
+    """Something that happens to the log as the thread is asked for the `turn`th time.
+
+    Before it reads anything, or after.
+    """
 
     def __init__(self, change: Callable[[], None], turn: int, *, is_after: bool) -> None:
         self.has_happened = False
@@ -109,7 +115,7 @@ class Interruption:
 def interrupted(
     start: Callable[[], PartitionLog], search: Search, change: Callable[[PartitionLog], None]
 ) -> Iterator[tuple[Any, PartitionLog]]:
-    """What is found in the log that `start` gives, and that log, with the change at every moment of the search at which it can come."""
+    """Each result, and the log from `start`, with `change` at each possible moment."""
     for is_after in (False, True):
         for turn in itertools.count(1):
             log = start()
@@ -143,12 +149,14 @@ def test_what_is_found_by_time_is_there_whatever_happened_to_the_log_meanwhile(
 
 @pytest.mark.parametrize("change", [expire, clean])
 def test_the_youngest_record_is_found_whatever_happened_to_the_log_meanwhile(change) -> None:
-    for found, log in interrupted(partial(started, hill), youngest_record, change):
+    for found, log in interrupted(partial(started, hill), record_of_largest_timestamp, change):
         assert place(found) == place(max(records(log), key=lambda each: each.timestamp))
 
 
-@pytest.mark.parametrize("search", [since(NOW + 30), youngest_record], ids=["since", "youngest"])
-def test_a_disk_that_fails_under_segments_that_are_there_is_told(search) -> None:
+@pytest.mark.parametrize(
+    "search", [since(NOW + 30), record_of_largest_timestamp], ids=["since", "youngest"]
+)
+def test_an_error_under_unchanged_segments_is_raised(search) -> None:
     async def run_in_thread(*_: object) -> Any:
         raise OSError(errno.EIO, "bad sector")
 

@@ -1,4 +1,7 @@
-"""A process without a free descriptor at any one moment: the log is then what it was, goes on when there is one, and is whole on disk."""
+"""A process without a free descriptor at any one moment.
+
+The log is then what it was, goes on when there is one, and is whole on disk.
+"""
 
 import errno
 from collections.abc import Callable
@@ -20,7 +23,10 @@ IN_A_ROW = 2
 
 
 class NoDescriptors:
-    """Raises EMFILE at the operation that needs a descriptor after so many, and at the next ones. hit: whether it came to that."""
+    """Raises EMFILE at the operation that needs a descriptor after so many, and at the next ones.
+
+    hit: whether it came to that.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, operations: int) -> None:
         self.left = operations
@@ -81,7 +87,7 @@ def test_no_want_of_descriptors_harms_the_log(rig, monkeypatch, pending_bytes_ma
     while True:
         with monkeypatch.context() as patched:
             log = rig.open(SMALL)
-            rig.open_files._limit = 1  # nearly everything has to be opened anew
+            rig.open_files._limit = 1  # nearly every file has to be reopened
             limit = NoDescriptors(patched, operations)
             write_all(rig, log, expected)
         assert log.recovery_point == RECORDS

@@ -1,4 +1,7 @@
-"""A disk that has no room at any one moment: the log is then what it was, goes on when there is room, and is whole after a crash."""
+"""A disk that has no room at any one moment.
+
+The log is then what it was, goes on when there is room, and is whole after a crash.
+"""
 
 import errno
 
@@ -18,7 +21,10 @@ RECORDS = 30
 
 
 class FullDisk:
-    """Raises ENOSPC once, at the write after so many, having written half of it. hit: whether it came to that."""
+    """Raises ENOSPC once, at the write after so many, having written half of it.
+
+    hit: whether it came to that.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
         self.left = writes

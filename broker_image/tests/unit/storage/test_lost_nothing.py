@@ -1,4 +1,7 @@
-"""What log directories know of the end before: closed properly and by whom, a process killed, a machine that lost power."""
+"""What log directories know of the end before.
+
+Closed properly and by whom, a process killed, a machine that lost power.
+"""
 
 import errno
 
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def start(disk, paths=("/a",), *, distrusts=False) -> LogDirs:
-    disk.locks.clear()  # whoever held them is gone
+    disk.locks.clear()  # their holder is dead
     found = LogDirs(OpenFiles(disk), [])
     list(found.open_each(paths, "cluster", 1))
     if distrusts:
@@ -40,7 +43,7 @@ def close(dirs, epoch: int | None = None) -> None:
 def settle(dirs, epoch: int) -> None:
     """A registration of this epoch is active, and the directories name it."""
     dirs.settle(epoch)
-    dirs.note_running()
+    dirs.record_running()
 
 
 def append(dirs, count=1, epoch=0) -> None:
@@ -68,7 +71,7 @@ def disk() -> SimDisk:
     return SimDisk(1)
 
 
-async def test_the_marker_tells_which_broker_epoch_closed_the_directory(disk) -> None:
+async def test_the_marker_has_the_broker_epoch_that_closed_the_directory(disk) -> None:
     close(await known(disk), 77)
     marker = disk.open("/a/.kafka_cleanshutdown")
     assert marker.pread(100, 0) == b'{"version":0,"brokerEpoch":77}'
@@ -79,7 +82,7 @@ async def test_the_marker_tells_which_broker_epoch_closed_the_directory(disk) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"no json", b'{"version":0,"brokerEpoch":-1}'])
-async def test_a_marker_without_an_epoch_says_nothing_of_what_was_lost(disk, content) -> None:
+async def test_a_marker_without_an_epoch_proves_nothing(disk, content) -> None:
     dirs = await known(disk)
     close(dirs, 5)
     file = disk.open("/a/.kafka_cleanshutdown")
@@ -139,7 +142,7 @@ async def test_a_directory_that_failed_while_it_was_used_is_not_believed(disk) -
     assert not (await start(disk)).lost_nothing
 
 
-async def test_a_disk_without_room_says_nothing_and_goes_on(disk) -> None:
+async def test_a_disk_without_room_proves_nothing_and_is_used(disk) -> None:
     append(await known(disk), 1, epoch=9)  # which is to be written
     disk.fail_after(0, errno.ENOSPC, NEEDS_ROOM, times=1000)
     again = await start(disk)
@@ -158,7 +161,7 @@ async def test_damage_is_a_loss_though_the_machine_runs_on(disk) -> None:
     assert not (await start(disk)).lost_nothing, "what is left is whole"
 
 
-async def test_the_torn_end_of_a_write_that_nobody_was_told_of_is_none(disk) -> None:
+async def test_the_torn_end_of_an_unacknowledged_write_is_no_loss(disk) -> None:
     dirs = await known(disk)
     log = dirs.log_of(NAME)
     assert log is not None
@@ -231,7 +234,7 @@ async def test_another_mount_of_the_file_system_may_be_of_an_older_state(disk) -
     assert (again.previous_epoch, again.lost_nothing) == (-1, False)
 
 
-async def test_where_mounts_cannot_be_told_apart_a_killed_process_is_not_believed(disk) -> None:
+async def test_without_mount_identities_a_kill_is_not_believed(disk) -> None:
     disk.tells_mounts = False
     dirs = await known(disk)
     assert not (await start(disk)).lost_nothing
@@ -240,7 +243,7 @@ async def test_where_mounts_cannot_be_told_apart_a_killed_process_is_not_believe
     assert (again.previous_epoch, again.lost_nothing) == (5, True), "a stop in order is"
 
 
-async def test_the_note_of_an_older_version_is_not_believed(disk) -> None:
+async def test_the_running_file_of_an_older_version_is_not_believed(disk) -> None:
     await known(disk)
     note = disk.open("/a/.logfleet-boot")
     note.truncate(0)
@@ -269,7 +272,7 @@ async def test_directories_that_a_killed_process_left_with_different_epochs_are_
 ) -> None:
     dirs = await known(disk, ("/a", "/b"))
     dirs.settle(9)
-    dirs.dirs[0].note_running()  # and is killed before the other one names it
+    dirs.dirs[0].record_running()  # and is killed before the other one names it
     again = await start(disk, ("/a", "/b"))
     assert (again.previous_epoch, again.lost_nothing) == (-1, False)
 

@@ -44,11 +44,11 @@ def test_a_file_dropped_from_the_cache_stays_readable(paths):
     assert held.pread(100, 0) == paths[0].encode()
 
 
-def test_a_forgotten_file_is_opened_anew(paths):
+def test_a_forgotten_file_is_opened_again(paths):
     cache = OpenFiles(PosixFiles())
     first = cache.get(paths[0])
-    cache.forget(paths[0])
-    cache.forget(paths[0])
+    cache.drop(paths[0])
+    cache.drop(paths[0])
     assert cache.get(paths[0]) is not first
 
 
@@ -67,7 +67,7 @@ def test_many_threads_may_ask_for_files_of_their_own(tmp_path) -> None:
             path = f"{tmp_path}/{thread}-{turn % 4}"
             assert files.get(path, create=True).path == path
             if turn % 7 == 0:
-                files.forget(path)
+                files.drop(path)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))

@@ -71,7 +71,7 @@ class TestAppending:
         assert rejected.error is ErrorCode.CORRUPT_MESSAGE
         assert (log.log_end_offset, log.size, log.epochs.latest) == (0, 0, -1)
 
-    def test_each_leaders_epoch_is_known_by_its_start(self, rig):
+    def test_each_leader_epoch_has_its_start_offset(self, rig):
         log = rig.open()
         fill(log, 3, epoch=1)
         log.start_epoch(4)

@@ -1,4 +1,7 @@
-"""The log against a list in memory: any sequence of appends, reads, cuts, deletions, restarts and crashes."""
+"""The log against a list in memory.
+
+Any sequence of appends, reads, cuts, deletions, restarts and crashes.
+"""
 
 from itertools import count
 from typing import Any

@@ -59,7 +59,7 @@ def test_the_log_is_searched_once_per_producer(rig, monkeypatch):
     assert not send(log, 1).duplicate
 
 
-def test_a_producer_whose_records_were_deleted_is_still_known(rig):
+def test_a_producer_whose_records_were_deleted_keeps_its_state(rig):
     log = rig.open(SMALL)
     for sequence in range(10):
         send(log, sequence)
@@ -71,7 +71,7 @@ def test_a_producer_whose_records_were_deleted_is_still_known(rig):
     assert not send(log, 10).duplicate
 
 
-def test_a_log_begun_anew_by_truncation_knows_its_producers(rig):
+def test_a_log_emptied_by_truncation_keeps_its_producers(rig):
     log = rig.open(SMALL)
     batch = build_batch([Record(None, None, NOW)] * 3, producer=ProducerStamp(7, 0, 0))
     log.append_as_leader(batch, 0, NOW)
@@ -83,7 +83,7 @@ def test_a_log_begun_anew_by_truncation_knows_its_producers(rig):
     assert send(log, 3).base_offset == 4
 
 
-def test_a_snapshot_that_only_its_checksum_tells_wrong_is_refused(rig):
+def test_a_snapshot_with_only_a_wrong_checksum_is_refused(rig):
     """The sequence of an older write in the pages of a newer one: all of it could be true."""
     log = rig.open()
     for sequence in range(3):
@@ -153,7 +153,11 @@ def test_a_roll_with_many_producers_leaves_the_snapshot_to_the_next_flush(rig, m
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_snapshot_of_bytes_that_were_lost_does_not_come_back_with_others(seed):
-    """Two power losses: the first takes the batches of a durable snapshot, the second comes after others took their offsets."""
+    """Two power losses.
+
+    The first takes the batches of a durable snapshot, the second comes after others took their
+    offsets.
+    """
     disk = SimDisk(seed)
     rig = LogRig("/logs", disk)
     disk.make_directory(rig.directory)

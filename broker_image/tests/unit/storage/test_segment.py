@@ -96,12 +96,12 @@ def test_a_last_index_entry_that_leads_before_the_segment_is_no_error_at_a_start
     assert list(found.offset_index) == entries
 
 
-def test_where_a_reader_goes_on_is_known_until_it_is_cut_off(directory):
+def test_a_readers_next_position_is_cached_until_it_is_cut_off(directory):
     segment = new(directory)
     fill(segment, 200)
     positions = {header.base_offset: position for position, header in segment.headers()}
     for position in positions.values():
-        segment.note_resumption(position)
+        segment.add_resumption(position)
     with pytest.raises(FileNotFoundError):  # the first ones were forgotten for later ones
         move_away(segment, lambda: segment.position_of(102))
     last = 100 + 2 * 199
@@ -117,12 +117,12 @@ def move_away(segment, call):
     """What `call` gives while nothing can be read from the log."""
     path = Path(segment.log_path)
     hidden = path.rename(path.with_suffix(".hidden"))
-    segment._files.forget(segment.log_path)
+    segment._files.drop(segment.log_path)
     try:
         return call()
     finally:
         hidden.rename(path)
-        segment._files.forget(segment.log_path)
+        segment._files.drop(segment.log_path)
 
 
 def test_boundaries_are_batches_beginnings(directory):
@@ -136,7 +136,7 @@ def test_boundaries_are_batches_beginnings(directory):
     assert segment.boundary_before(segment.size + 5) == segment.size
 
 
-def test_a_finished_segment_is_known_without_reading_its_log(directory):
+def test_a_finished_segment_loads_without_reading_its_log(directory):
     segment = new(directory)
     fill(segment, 20, timestamps=[NOW + n % 7 for n in range(20)])
     segment.finish()

@@ -32,7 +32,10 @@ def append(log, count, epoch=0):
 
 
 class Rig:
-    """A log of 50 records, durable and told to be so. failures: what the disk was said to have failed with."""
+    """A log of 50 records, durable and checkpointed as such.
+
+    failures: what the disk was said to have failed with.
+    """
 
     def __init__(self, path):
         self.path = path
@@ -117,7 +120,7 @@ async def test_the_disk_is_waited_for_in_threads(rig, monkeypatch):
     assert threads == {"flush"}
 
 
-async def test_no_checkpoint_tells_of_more_before_anything_is_cut_off(rig, monkeypatch):
+async def test_checkpoints_are_lowered_before_anything_is_cut_off(rig, monkeypatch):
     assert rig.told("recovery-point-offset-checkpoint") == ["topic 0 50"]
     told = []
     truncate = PosixFile.truncate
@@ -176,7 +179,7 @@ async def test_a_swap_is_waited_for(rig, monkeypatch):
 
 
 async def test_the_log_is_left_alone_meanwhile(rig, monkeypatch):
-    truncation = rig.log.begin_truncation(33, NOW, anew=False)
+    truncation = rig.log.begin_truncation(33, NOW, empties=False)
     rig.log.delete_records_before(20)
     assert rig.log.apply_retention(NOW, 50) is None
     with pytest.raises(AssertionError):
@@ -204,7 +207,7 @@ async def test_what_is_no_longer_wanted_is_not_done(rig):
     assert not await rig.truncate(33)
 
 
-async def test_what_was_begun_is_completed_for_who_is_gone(rig, until):
+async def test_a_truncation_is_completed_though_its_caller_is_cancelled(rig, until):
     async with rig.flusher.holding(rig.log):
         cut = asyncio.ensure_future(rig.truncate(33))
         await begun(cut)
@@ -239,7 +242,7 @@ async def test_a_truncation_half_way_fails_the_directory(rig, monkeypatch):
     assert 12 <= found.log_end_offset < 30
 
 
-async def test_a_log_begins_anew_where_its_leaders_does(rig):
+async def test_a_log_is_emptied_and_begins_where_its_leaders_does(rig):
     assert await rig.truncater.reset_to(rig.log, 1000, lambda: True)
     log = rig.log
     assert (log.log_start_offset, log.log_end_offset, log.size) == (1000, 1000, 0)

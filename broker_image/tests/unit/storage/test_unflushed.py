@@ -24,7 +24,10 @@ def fill(log, count, *, epoch=0):
 
 @dataclass
 class Work:
-    """What a job does, by the names of files; directories are "." for the log's own and ".." for the one around it."""
+    """What a job does, by the names of files.
+
+    Directories are "." for the log's own and ".." for the one around it.
+    """
 
     synced: list[str]
     written: list[str]
@@ -52,7 +55,7 @@ def flushed(rig, config=SMALL, count=0):
 
 
 def rolled(rig):
-    """A log of which all is flushed but the first batch of its second segment."""
+    """A log where only the first batch of its second segment is not flushed."""
     log = rig.open(SMALL)
     while len(log.segments) < 2:
         rig.flush(log)
@@ -169,7 +172,7 @@ def test_what_happens_during_a_flush_is_left_to_the_next(rig):
     assert (work.written, work.directories) == ([LEADER_EPOCHS], ["."])
 
 
-def test_a_topic_id_that_is_told_during_a_flush_is_written_by_the_next(rig):
+def test_a_topic_id_set_during_a_flush_is_written_by_the_next(rig):
     rig.files.remove(f"{rig.directory}/{PARTITION_METADATA}")
     log = rig.open()
     job = log.begin_flush()

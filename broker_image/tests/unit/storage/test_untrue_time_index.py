@@ -1,4 +1,7 @@
-"""A time index that ends in zeros (Kafka's preallocation, a power loss), or is otherwise not true: the log decides, not the index."""
+"""A time index that ends in zeros (Kafka's preallocation, a power loss), or is otherwise not true.
+
+The log decides, not the index.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

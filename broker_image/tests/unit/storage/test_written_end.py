@@ -128,7 +128,7 @@ async def test_it_is_what_the_file_has_as_the_thread_begins_and_ends_to_write(
     assert min(held_up.values()) > 100, held_up
 
 
-async def test_what_was_cut_off_tells_nothing_of_what_came_after_it(held, slow) -> None:
+async def test_a_callback_from_before_a_truncation_is_ignored(held, slow) -> None:
     lead(held.log, 3)
     held.hold_up()
     slow.gate.clear()
@@ -151,7 +151,7 @@ async def test_a_truncation_that_failed_does_not_end_the_waiting(held, slow) -> 
     held.hold_up()
     slow.gate.clear()
     lead(held.log, 3)
-    truncation = held.log.begin_truncation(2, NOW, anew=False)
+    truncation = held.log.begin_truncation(2, NOW, empties=False)
     truncation.find()
     held.log.lower(truncation.end_offset)
     held.log.abandon_truncation()
@@ -174,10 +174,10 @@ async def test_a_follower_takes_no_more_than_may_wait(held, slow, monkeypatch) -
     await held.written()
 
 
-async def test_what_is_noted_before_an_error_is_waited_for(held, slow, monkeypatch) -> None:
+async def test_batches_accounted_before_an_error_are_waited_for(held, slow, monkeypatch) -> None:
     held.hold_up()
     slow.gate.clear()
-    note, count = Segment.note, [2]
+    note, count = Segment.account, [2]
 
     def failing(segment, header, base_offset):
         count[0] -= 1
@@ -185,7 +185,7 @@ async def test_what_is_noted_before_an_error_is_waited_for(held, slow, monkeypat
             raise OSError(5, "bad sector")
         note(segment, header, base_offset)
 
-    monkeypatch.setattr(Segment, "note", failing)
+    monkeypatch.setattr(Segment, "account", failing)
     monkeypatch.setattr(Segment, "_give_up", lambda *_: None)
     with pytest.raises(OSError, match="bad sector"):
         follow(held.log, 2)

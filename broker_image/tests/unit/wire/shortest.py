@@ -5,7 +5,7 @@ from logfleet.wire.schema import FIXED_BYTES, FIXED_FORMATS, Field, Message
 
 
 def emptiest(fields: tuple[Field, ...], schema: Message, version: int) -> bytes:
-    """The shortest bytes of a struct whose arrays are empty, with integers that are no cached objects."""
+    """The shortest bytes of a struct with empty arrays; its integers are not cached objects."""
     flexible = schema.is_flexible(version)
     out = b""
     for field in fields:
@@ -27,7 +27,10 @@ def shortest(field: Field, type_name: str, schema: Message, version: int) -> byt
 
 
 def full_of(crowded: Field, schema: Message, version: int, size: int) -> bytes:
-    """A message with about `size` bytes of elements in one array of its top level; all else is as short as can be."""
+    """A message with about `size` bytes of elements in one array of its top level.
+
+    All else is as short as can be.
+    """
     frame, flexible = b"", schema.is_flexible(version)
     for field in schema.fields:
         if field is crowded:

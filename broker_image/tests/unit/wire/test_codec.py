@@ -62,7 +62,7 @@ def test_records_go_out_as_they_are() -> None:
     assert buffers[0].endswith(uvarint(1_000_001))
 
 
-def test_decoding_starts_where_it_is_told_and_says_where_it_ended() -> None:
+def test_decoding_starts_at_the_given_position_and_returns_its_end() -> None:
     frame = b"head" + encode_bytes(produce(b"batch"), 7) + b"tail"
     request, end = decode(ProduceRequest, 7, memoryview(frame), 4)
     assert request.topic_data[0].name == "flights"

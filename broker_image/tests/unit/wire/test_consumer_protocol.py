@@ -15,7 +15,7 @@ def test_members_read_each_others_bytes() -> None:
     assert consumer_protocol.read_assignment(b"") == {}
 
 
-def test_a_newer_member_is_read_as_the_newest_version_known() -> None:
+def test_a_newer_member_is_read_as_the_newest_supported_version() -> None:
     data = bytearray(consumer_protocol.write_subscription(["t"]))
     data[1] = (
         99  # fields of version 3 follow: owned partitions are there, generation and rack are not

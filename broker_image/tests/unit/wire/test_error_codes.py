@@ -54,7 +54,10 @@ def test_there_is_a_finder_for_every_answer(api):
 
 
 def test_codes_of_a_large_answer_are_gathered_in_one_list():
-    """As many as one hostile request can bring about; a copy for each would keep the loop for minutes."""
+    """As many as one hostile request can bring about.
+
+    A copy for each would keep the loop for minutes.
+    """
     rows = [_Row(error_code=3)] * 300_000
     answer = ProduceResponse(responses=[_Topic(partition_responses=rows)])
     assert len(error_finder("ProduceResponse")(answer)) == len(rows)

@@ -67,7 +67,7 @@ def test_a_version_that_is_not_served_still_has_a_header() -> None:
         frame.decode_request(header, newer, position)
 
 
-def test_an_unknown_api_is_told_apart_from_malformed_bytes() -> None:
+def test_an_unknown_api_differs_from_malformed_bytes() -> None:
     with pytest.raises(UnsupportedVersion, match="4711"):
         frame.decode_request_header(b"\x12\x67\0\0\0\0\0\0\xff\xff")
 

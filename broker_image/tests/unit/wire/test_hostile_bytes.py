@@ -1,4 +1,7 @@
-"""What a hostile peer may send, for every message in every version: one typed error or a message, and bounded memory."""
+"""What a hostile peer may send, for every message in every version.
+
+One typed error or a message, and bounded memory.
+"""
 
 import random
 import tracemalloc
@@ -12,7 +15,8 @@ from logfleet.wire.errors import MalformedMessage
 from logfleet.wire.schema import FIXED_BYTES, FIXED_FORMATS, Field, load_table
 
 POSITIONS_MAX = 40
-"""Places per message that are cut, flipped and overwritten; half of all messages are shorter than that."""
+"""Places per message that are cut, flipped and overwritten; half of all messages are shorter
+than that."""
 LENGTHS = [
     b"\x7f\xff\xff\xff",  # int32 and, in its first bytes, int16: as many as there can be
     b"\xff\xff\xff\xff\x07",  # the same as a varint
@@ -25,7 +29,10 @@ ERROR_BYTES = 20_000
 
 
 def full_message(name: str, version: int, choose: random.Random) -> msgspec.Struct:
-    """A message whose every field of that version is set; structs in a list are one, all else two."""
+    """A message whose every field of that version is set.
+
+    Structs in a list are one, all else two.
+    """
     schema, top = load_table()[name], getattr(messages, name)
 
     def struct(cls: type[msgspec.Struct], fields: tuple[Field, ...]) -> msgspec.Struct:
@@ -87,7 +94,7 @@ def test_cut_flipped_and_overlong(name: str) -> None:
         for frame in frames:
             decodes(
                 cls, version, frame
-            )  # a decoder that is generated at the first string that is no UTF-8 is not what is measured
+            )  # generates the replacing decoder, which is not to be measured
         tracemalloc.start()
         for frame in frames:
             before, _ = tracemalloc.get_traced_memory()

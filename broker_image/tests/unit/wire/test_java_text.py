@@ -75,7 +75,7 @@ def test_a_message_with_records_is_read_alike() -> None:
 
 
 def test_what_could_not_be_written_again_is_refused() -> None:
-    """Kafka, whose strings have the same limit, gets no such answer out and leaves its client waiting."""
+    """Kafka has the same limit: it cannot send such a response, and its client waits."""
     most = 32767 // len(NO.encode())
     for length in (most, most + 1):
         stand_in = "?" * length

@@ -1,4 +1,7 @@
-"""Requests are counted while they are decoded: never less than they take, and never so much that a client notices."""
+"""Requests are counted while they are decoded.
+
+Never less than they take, and never so much that a client notices.
+"""
 
 import tracemalloc
 from typing import Any
@@ -35,7 +38,7 @@ def crowded_requests(name: str, size: int) -> list[tuple[int, bytes]]:
 
 
 def refusal_of(counting: Any, frame: bytes) -> bool:
-    with pytest.raises(MalformedMessage, match="more elements than one request may hold"):
+    with pytest.raises(MalformedMessage, match="more elements than one request may have"):
         counting(memoryview(frame), 0)
     return True
 

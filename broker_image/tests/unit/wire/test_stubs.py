@@ -24,7 +24,7 @@ def annotated(node: ast.ClassDef) -> list[str]:
     ]
 
 
-def test_what_may_be_null_says_so() -> None:
+def test_nullable_fields_are_optional() -> None:
     text = stubs.text()
     assert "    topics: list[MetadataRequest.MetadataRequestTopic] | None\n" in text
     assert "    current_leader: ProduceResponse.LeaderIdAndEpoch | None\n" in text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from logfleet.io.file_life import life_of
+from logfleet.io.file_identity import file_identity
 
 from e2e.harness.command_line import logfleet
 from e2e.harness.processes import Broker, Fleet, Rig
@@ -79,7 +79,7 @@ def test_a_copy_from_before_the_last_records_does_not_lead(rig: Rig, *, is_runni
     """is_running: whether the copy is taken while the broker uses the disk, or after it was stopped in order."""
     fleet = rig.fleet(3, zones=("a", "b", "c"), config=CONFIG)
     first, second, third = fleet.brokers
-    if life_of(str(third.data / "meta.properties")) is None:
+    if file_identity(str(third.data / "meta.properties")) is None:
         pytest.skip("on this file system the killed brokers are not believed either")
     admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
     new = NewTopic(TOPIC, replica_assignment=[[3, 1, 2]], num_partitions=1)

@@ -1,8 +1,9 @@
-"""Connections to the members of an etcd cluster: one channel each, one of them in use, the next one when it fails.
+"""Connections to the members of an etcd cluster, one channel each.
 
-One gRPC channel over all addresses does not do: its balancer takes a connected TCP socket for a living server, and a frozen first
-member then stops every write. So each address has its own channel, each call a deadline, and a call that
-fails for lack of an answer makes the next member the current one.
+When the current member fails the next one is used. One gRPC channel over all addresses is not
+enough: its balancer takes a connected TCP socket for a live server, so that a frozen first member
+stops every write. So each address has its own channel, each call a deadline, and a call that gets
+no response makes the next member the current one.
 """
 
 import asyncio
@@ -20,29 +21,31 @@ from logfleet.io.etcd.shim import stubs
 from logfleet.metadata.store import LeaseNotFound, StoreRefused, StoreUnavailable, UnknownOutcome
 
 RPC_TIMEOUT_S = 1.0
-"""An answer takes milliseconds; etcd's own election, during which a member cannot answer, about a second."""
+"""A response takes milliseconds; etcd's own election, during which a member cannot respond,
+about a second."""
 PATIENCE_S = 5.0
-"""How long a call that may be repeated goes round the members before it gives up: two elections of etcd."""
+"""How long a repeatable call tries the members before it gives up: two elections of etcd."""
 ROUND_PAUSE_S = 0.1
 MAKING_ROOM = (
     "nothing of the cluster can change until etcd has room: compact and defragment it or raise "
     "--quota-backend-bytes, then `etcdctl alarm disarm`"
 )
 CHANNEL_OPTIONS = (
-    # Not below 5 s: etcd (--grpc-keepalive-min-time) hangs up on clients that ping more often.
+    # Not below 5 s: etcd (--grpc-keepalive-min-time) disconnects clients that ping more often.
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.enable_retries", 0),
-    # The first is also how long one attempt to connect may take.
+    # Also the limit of one attempt to connect.
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A member that is started anew has another address on Kubernetes. By default its name is looked up once in 30 s, mostly too early (grpc issue #12295), and a question may
-    # wait for its answer for 120 s, though only one name server among several is gone. c-ares asks the next one after 2 s.
+    # On Kubernetes a restarted member has another address. By default its name is looked up once in
+    # 30 s, mostly too early (grpc issue #12295), and a query may wait 120 s for its response even
+    # if only one name server of several is gone. c-ares asks the next one after 2 s.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.dns_ares_query_timeout", 5_000),
-    # Else channels to one address share a connection, the lease thread's with the loop's.
+    # Otherwise channels to one address share a connection: the lease thread's and the loop's.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 )
@@ -51,23 +54,23 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-class NoAnswer(Exception):
-    """The member did not answer, or answered that it cannot now. Whether it did what it was asked is not known."""
+class NoResponse(Exception):
+    """The member did not respond, or cannot now. Whether it carried out the request is unknown."""
 
 
 class Compacted(Exception):
-    """The history that was asked for is gone."""
+    """etcd has compacted the requested history."""
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
-    """PEM files: whom to trust, and who we are (both or neither)."""
+    """PEM files: the trusted CA, and our own certificate and key (both or neither)."""
 
     ca: Path
     certificate: Path | None = None
     key: Path | None = None
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Raises StoreRefused if a file cannot be read."""
+        """The gRPC credentials from these files. Raises StoreRefused if one cannot be read."""
         try:
             return grpc.ssl_channel_credentials(
                 self.ca.read_bytes(),
@@ -79,14 +82,17 @@ class TlsFiles(msgspec.Struct, frozen=True):
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """Where the members are: host:port each, all over TLS or none."""
+    """Addresses of the members: host:port, either all over TLS or none."""
 
     targets: tuple[str, ...]
     tls: TlsFiles | None = None
 
     @classmethod
     def parse(cls, endpoints: Sequence[str], tls: TlsFiles | None = None) -> "Addresses":
-        """From `host:port`, `http://host:port` or `https://host:port`. Raises ValueError for what cannot be meant."""
+        """Parse `host:port`, `http://host:port` or `https://host:port`.
+
+        Raises ValueError if that fails.
+        """
         if not endpoints:
             raise ValueError("no etcd endpoint is given")
         targets = []
@@ -120,7 +126,7 @@ class EtcdMember:
         self.lease = stubs.LeaseStub(self.channel)
 
     async def connected(self) -> None:
-        """Raises NoAnswer if there is no connection and none comes about within RPC_TIMEOUT_S."""
+        """Wait for the connection. Raises NoResponse if none is made within RPC_TIMEOUT_S."""
         try:
             async with asyncio.timeout(RPC_TIMEOUT_S):
                 while (state := self.channel.get_state(True)) is not grpc.ChannelConnectivity.READY:
@@ -128,14 +134,14 @@ class EtcdMember:
                         grpc.ChannelConnectivity.TRANSIENT_FAILURE,
                         grpc.ChannelConnectivity.SHUTDOWN,
                     }:
-                        raise NoAnswer(f"{self.target}: no connection")
+                        raise NoResponse(f"{self.target}: no connection")
                     await self.channel.wait_for_state_change(state)
         except TimeoutError:
-            raise NoAnswer(f"{self.target}: no connection") from None
+            raise NoResponse(f"{self.target}: no connection") from None
 
 
 class Members:
-    """All members, one of them current. Made on the loop that uses it."""
+    """All members, one of them current. To be created on the loop that uses it."""
 
     def __init__(self, addresses: Addresses, first: int = 0) -> None:
         credentials = addresses.tls.credentials() if addresses.tls else None
@@ -148,22 +154,25 @@ class Members:
         return self._members[self._current]
 
     def stay_connected(self) -> None:
-        """Begin to connect to whom no connection stands: when the current one fails there may be no name server left to find the others by."""
+        """Connect to all members now.
+
+        When the current one fails, there may be no name server left to find the others.
+        """
         for member in self._members:
             member.channel.get_state(try_to_connect=True)
 
     def rotate(self, failed: EtcdMember) -> None:
-        """The next member becomes current, unless another call has already turned away from `failed`."""
+        """Make the next member current, unless another call has already moved on from `failed`."""
         if self.current is failed:
             self._current = (self._current + 1) % len(self._members)
 
     async def repeat(
         self, call: Callable[[EtcdMember], Any], request: object, patience_s: float | None = None
     ) -> Any:
-        """The answer of the first member that gives one. For requests that may be done twice.
+        """The response of the first member that gives one. For requests that may be repeated.
 
-        call: picks the stub's method, as in `lambda member: member.kv.Range`.
-        Raises StoreUnavailable after `patience_s` (PATIENCE_S), and what `ask` raises except NoAnswer.
+        call: picks the stub's method, as in `lambda member: member.kv.Range`. Raises
+        StoreUnavailable after `patience_s` (PATIENCE_S), and what `ask` raises except NoResponse.
         """
         give_up_s = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
         attempts = 0
@@ -171,7 +180,7 @@ class Members:
             member = self.current
             try:
                 return await self.ask(member, call, request)
-            except NoAnswer as error:
+            except NoResponse as error:
                 self.rotate(member)
                 if time.monotonic() >= give_up_s:
                     raise StoreUnavailable(f"etcd: {error}") from error
@@ -180,10 +189,11 @@ class Members:
                 await self.pause(ROUND_PAUSE_S)
 
     async def once(self, call: Callable[[EtcdMember], Any], request: object) -> Any:
-        """The answer to a request that must not be repeated blindly.
+        """The response to a request that must not be repeated blindly.
 
-        It is sent once, over a connection that stood before: without one for PATIENCE_S nothing is sent and StoreUnavailable
-        raised. Raises UnknownOutcome if it was sent and no answer came.
+        It is sent once, over a connection that already exists: without one for PATIENCE_S nothing
+        is sent and StoreUnavailable raised. Raises UnknownOutcome if it was sent and no response
+        came.
         """
         give_up_s = time.monotonic() + PATIENCE_S
         attempts = 0
@@ -193,7 +203,7 @@ class Members:
             try:
                 await self._unless_closed(member.connected())
                 break
-            except NoAnswer as error:
+            except NoResponse as error:
                 self.rotate(member)
                 if time.monotonic() >= give_up_s:
                     raise StoreUnavailable(f"etcd: {error}") from error
@@ -202,21 +212,24 @@ class Members:
                 await self.pause(ROUND_PAUSE_S)
         try:
             return await self.ask(member, call, request)
-        except NoAnswer as error:
+        except NoResponse as error:
             self.rotate(member)
             raise UnknownOutcome(f"etcd: {error}") from error
 
     async def ask(
         self, member: EtcdMember, call: Callable[[EtcdMember], Any], request: object
     ) -> Any:
-        """One attempt at one member. Raises NoAnswer, Compacted, LeaseNotFound, StoreRefused."""
+        """Send a request to one member once.
+
+        Raises NoResponse, Compacted, LeaseNotFound, StoreRefused.
+        """
         self._check_open()
         try:
             return await self._unless_closed(call(member)(request, timeout=RPC_TIMEOUT_S))
         except grpc.aio.AioRpcError as error:
             if _is_full(error):
                 log.critical("etcd_database_full", member=member.target, hint=MAKING_ROOM)
-            raise meaning(error, member.target) from error
+            raise translate_error(error, member.target) from error
 
     async def pause(self, seconds: float) -> None:
         """Return after that time, or sooner at `close`."""
@@ -232,10 +245,10 @@ class Members:
         if self.closed.done():
             raise StoreUnavailable("the metadata store is closed")
 
-    async def _unless_closed(self, answer: Awaitable[T]) -> T:
-        """A channel closed under a call makes gRPC raise CancelledError in it; nobody cancelled the caller."""
+    async def _unless_closed(self, response: Awaitable[T]) -> T:
+        """Raise StoreUnavailable instead of gRPC's CancelledError when the channel is closed."""
         try:
-            return await answer
+            return await response
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self.closed.done() and task is not None and not task.cancelling():
@@ -247,27 +260,28 @@ _CANNOT_NOW = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.INTERNAL,  # what a TLS connection broken by a restart is reported as
+    grpc.StatusCode.INTERNAL,  # a TLS connection broken by a restart
     grpc.StatusCode.UNKNOWN,
     grpc.StatusCode.ABORTED,
 }
 
 
 def _is_full(error: grpc.RpcError) -> bool:
-    """Whether the database has reached its quota (alarm NOSPACE); reads and leases that stand go on.
+    """Whether the database has reached its quota (alarm NOSPACE); reads and existing leases go on.
 
-    Most writes are refused for it before they are proposed, but the first ones once they have been applied (etcd's quotaApplierV3).
+    etcd refuses most writes for it before they are proposed, but the first ones after they were
+    applied (quotaApplierV3).
     """
     return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and (
         "database space exceeded" in (error.details() or "")
     )
 
 
-def meaning(error: grpc.RpcError, target: str) -> Exception:
-    """What an error of gRPC says about the request (texts: etcd's api/v3rpc/rpctypes/error.go)."""
+def translate_error(error: grpc.RpcError, target: str) -> Exception:
+    """Translate an error of gRPC (texts: etcd's api/v3rpc/rpctypes/error.go)."""
     code, text = error.code(), f"{target}: {error.details() or error.code().name.lower()}"
     if code in _CANNOT_NOW or _is_full(error):
-        return NoAnswer(text)
+        return NoResponse(text)
     if code is grpc.StatusCode.NOT_FOUND and "lease" in text:
         return LeaseNotFound(text)
     if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in text:

@@ -1,21 +1,22 @@
-"""Leases kept alive from a thread of their own, by synchronous gRPC.
+"""Keeps leases alive from a thread of its own, by synchronous gRPC.
 
-Not from the loop: a long step of it would let a healthy broker's lease expire; and not by a second asyncio loop, since grpc.aio shares one
-poller among loops (grpc issue #25364). The reverse is as important: a broker whose loop hangs must lose its lease, so
-the thread goes on only while the loop ticks.
+Not from the loop: one long step of it would let a healthy broker's lease expire. Not by a second
+asyncio loop: grpc.aio shares one poller among loops (grpc issue #25364). Conversely, a broker whose
+loop hangs must lose its lease, so the thread renews only while the loop ticks.
 
-While etcd does not answer, the thread keeps asking, also past a lease's deadline: etcd lets no lease expire without a
-leader, and grants all of them their full time again once it has one (lessor.Promote). So a lease may outlive any absence
-of etcd. It is lost only when etcd says so.
+While etcd does not respond, the thread keeps trying, even past a lease's deadline: etcd lets no
+lease expire while it has no leader, and grants all of them their full time again once it has one
+(lessor.Promote). So a lease may outlive any outage of etcd. It is lost only when etcd says so.
 
 A process that cannot run at all keeps its sockets open and its clients waiting. The keeper sets a
 timer by which the kernel kills such a process GRACE_S after the first deadline of its leases (see
-`dead_mans_timer`). A loop that runs is never killed by it: each of its ticks sets the timer to a
-time that the next tick comes before. Once a deadline has passed, as when etcd is away, it disarms
+`dead_mans_timer`). It never kills a process whose loop runs: each tick sets the timer to a
+time after the next tick. Once a deadline has passed, as during an outage of etcd, it disarms
 the timer until the lease is renewed.
 
-Members are asked in turn, each over a channel of its own that stays while its connection does: while etcd elects a leader nobody answers, and who would only then connect
-to another member may need a name server for it that went with the same zone.
+Members are asked in turn, each over a channel of its own that stays as long as its connection:
+during an election of etcd nobody responds, and connecting to another member only then may need a
+name server that failed together with the same zone.
 """
 
 import asyncio
@@ -33,26 +34,27 @@ from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.metadata.store import StoreRefused
 
 TICK_S = 0.25
-"""How often the loop tells the thread that it is alive."""
+"""How often the loop reports to the thread that it runs."""
 TICK_AGE_S_MAX = 2.0
-"""Without a tick for so long, the loop counts as hung: its leases are left to expire."""
+"""Without a tick for this long the loop counts as hung: its leases are left to expire."""
 GRACE_S = 0.5
-"""Between the deadline of a lease and the end of a process that does not run: etcd ends a lease a
-little late, and a process that runs again by then keeps what it leads."""
+"""Between the deadline of a lease and the kill of a process that does not run: etcd ends a lease a
+little late, and a process that runs again by then keeps its leaderships."""
 RETRY_S = 0.1
-"""Before the next try while a lease can still be renewed in time."""
+"""Pause before a retry while a lease can still be renewed in time."""
 OVERDUE_RETRY_S = 0.25
-"""Before the next try once a deadline has passed: etcd may be away for hours."""
+"""Pause before a retry once a deadline has passed: etcd may be away for hours."""
 AVOIDED_S = 10.0
-"""For so long a member that did not answer comes after all others."""
+"""A member that did not respond is tried after all others for this long."""
 TIMEOUT_SHARE = 0.4
-"""Of the time until the first deadline, for one member: 0.8 s at first where a lease lasts 3 s, then less, as nobody else may have been asked yet."""
+"""Timeout for one member, as a share of the time until the first deadline: with a lease of 3 s
+0.8 s at first, then less, as others have not been tried yet."""
 TIMEOUT_S_MIN, TIMEOUT_S_MAX = 0.2, 1.0
-"""Bounds of that time. Past the deadline a member gets the longest one."""
+"""Bounds of that timeout. Past the deadline it is the longest one."""
 
 
 class _Member:
-    """A member's channel, made when it is asked first. avoided_until_s: by boot_s."""
+    """A member's channel, created on first use. avoided_until_s: by boot_s."""
 
     def __init__(self, target: str, tls: TlsFiles | None) -> None:
         self._target = target
@@ -61,7 +63,7 @@ class _Member:
         self.avoided_until_s = 0.0
 
     def channel(self) -> Any:
-        """Raises StoreRefused if the TLS files cannot be read."""
+        """The member's channel. Raises StoreRefused if the TLS files cannot be read."""
         if self._channel is None:
             self._channel = (
                 grpc.secure_channel(self._target, self._tls.credentials(), options=CHANNEL_OPTIONS)
@@ -77,14 +79,14 @@ class _Member:
 
 
 class EtcdLease:
-    """A lease of etcd, kept by the thread of its store. See logfleet.metadata.store.Lease."""
+    """A lease of etcd, renewed by its store's thread. See logfleet.metadata.store.Lease."""
 
     def __init__(
         self, lease: int, ttl_s: int, deadline_s: float, *, revoke: Callable[["EtcdLease"], Any]
     ) -> None:
         self.id = lease
         self.ttl_s = ttl_s
-        self.deadline_s = deadline_s  # written by the keeping thread, read by the loop
+        self.deadline_s = deadline_s  # written by the keeper's thread, read by the loop
         self._revoke = revoke
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -96,7 +98,7 @@ class EtcdLease:
         await self._revoke(self)
 
     def end(self) -> None:
-        """It is over. From the lease's loop."""
+        """Wake those who wait in `lost`: the lease is over. Call it on the lease's loop."""
         self._ended.set()
 
     def end_from_thread(self) -> None:
@@ -109,8 +111,8 @@ class EtcdLease:
 class LeaseKeeper:
     """Renews leases every third of their TTL, until each is dropped or ended by etcd, or `stop`.
 
-    timer: kills this process if it cannot run until after the first deadline. Under the lock like
-    the leases, since the loop and the thread both set it.
+    timer: kills this process if it cannot run until after the first deadline. The lock guards it
+    like the leases, since the loop and the thread both set it.
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class LeaseKeeper:
             self._set_timer()
 
     def tick(self) -> None:
-        """The loop is alive. Called by it every TICK_S."""
+        """Report that the loop runs. The loop calls this every TICK_S."""
         with self._wakeup:
             self._ticked_s = boot_s()
             self._set_timer()
@@ -167,9 +169,10 @@ class LeaseKeeper:
                 member.close()
 
     def _next(self, not_before_s: float) -> list[EtcdLease] | None:
-        """All leases, once one of them is due and that time (boot_s) has come; None when the keeper is stopped.
+        """Wait until a lease is due and `not_before_s` (boot_s) has come.
 
-        `keep` and `stop` may have come while nobody waited for a notification: what they changed is looked at before each wait.
+        Returns all leases, None after `stop`. `keep` and `stop` may notify while nobody waits: what
+        they change is checked before each wait.
         """
         with self._wakeup:
             while not self._stopping:
@@ -184,7 +187,10 @@ class LeaseKeeper:
             return None
 
     def _turn(self, leases: list[EtcdLease]) -> float:
-        """Renew what is due; returns a time (boot_s) before which nothing is to be tried again."""
+        """Renew the leases that are due.
+
+        Returns the earliest time (boot_s) for the next attempt.
+        """
         now_s = boot_s()
         due = [lease for lease in leases if _due_s(lease) <= now_s]
         if not due:
@@ -196,7 +202,7 @@ class LeaseKeeper:
         return now_s + (OVERDUE_RETRY_S if is_overdue else RETRY_S)
 
     def _renew(self, leases: list[EtcdLease]) -> bool:
-        """One stream that asks the next member for all of them; False if it did not answer."""
+        """Ask the next member, in one stream, to renew all of them; False if it did not respond."""
         requests = [rpc.LeaseKeepAliveRequest(ID=lease.id) for lease in leases]
         by_id = {lease.id: lease for lease in leases}
         sent_s = boot_s()
@@ -220,7 +226,8 @@ class LeaseKeeper:
         except (grpc.RpcError, StopIteration, StoreRefused) as error:
             # StoreRefused: TLS files that cannot be read
             if _is_disconnected(error):
-                member.close()  # a new channel connects at once, gRPC's own attempts come at growing intervals
+                # a new channel connects at once, gRPC's own retries come at growing intervals
+                member.close()
             member.avoided_until_s = boot_s() + AVOIDED_S
             return False
         finally:
@@ -234,11 +241,11 @@ class LeaseKeeper:
             self._set_timer()
 
     def _set_timer(self) -> None:
-        """Needs the lock. Called after each change of the leases, and by each tick."""
+        """Arm the timer for the leases, or disarm it. The caller holds the lock."""
         deadline_s = min((lease.deadline_s for lease in self._leases.values()), default=0.0)
         now_s = boot_s()
         if now_s < deadline_s and not self._stopping:
-            # no earlier than a loop that runs comes to its next tick
+            # not before the next tick of a running loop
             self._timer.arm(max(deadline_s + GRACE_S, now_s + TICK_S + TICK_AGE_S_MAX))
         else:
             self._timer.disarm()
@@ -248,7 +255,7 @@ class LeaseKeeper:
         lease.end_from_thread()
 
     def _next_member(self) -> _Member:
-        """Who has not been asked for longest, of those that are not avoided if there are such."""
+        """The member not asked for the longest time, avoided ones last."""
         now_s = boot_s()
         usable = (each for each in self._members if each.avoided_until_s <= now_s)
         member = next(usable, self._members[0])
@@ -258,7 +265,10 @@ class LeaseKeeper:
 
 
 def _is_disconnected(error: Exception) -> bool:
-    """Whether the connection is gone or did not come about; etcd says UNAVAILABLE, too, while it has no leader (api/v3rpc/rpctypes/error.go)."""
+    """Whether the connection failed or broke.
+
+    etcd also sends UNAVAILABLE while it has no leader (api/v3rpc/rpctypes/error.go).
+    """
     return (
         isinstance(error, grpc.RpcError)
         and error.code() is grpc.StatusCode.UNAVAILABLE
@@ -267,5 +277,5 @@ def _is_disconnected(error: Exception) -> bool:
 
 
 def _due_s(lease: EtcdLease) -> float:
-    """A third of the TTL after the last answered keepalive was sent."""
+    """When to renew a lease: a third of its TTL after the last successful keepalive."""
     return lease.deadline_s - lease.ttl_s * 2 / 3

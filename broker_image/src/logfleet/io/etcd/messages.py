@@ -1,4 +1,7 @@
-"""The contract's values as etcd's messages and back. Keys carry the cluster's prefix on the wire only."""
+"""Translates the store's values to etcd's messages and back.
+
+Keys have the cluster's prefix in etcd, but not in the store's values.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,17 +32,20 @@ _TARGETS = {
 
 
 class Codec:
-    """Translates for one cluster. prefix: stands before each of its keys in etcd, ends with a slash."""
+    """Translates for one cluster. prefix: precedes each of its keys in etcd, ends with a slash."""
 
     def __init__(self, prefix: str) -> None:
-        assert prefix.endswith("/"), "else one cluster's name could be the beginning of another's"
+        assert prefix.endswith("/"), "else one cluster's name could be a prefix of another's"
         self._prefix = prefix.encode()
 
     def key(self, key: str) -> bytes:
         return self._prefix + key.encode()
 
     def range_request(self, prefix: str, after: bytes, revision: int, limit: int) -> Any:
-        """A page of the keys under `prefix`: those behind `after` (b"" for the first), at `revision` (0 for newest)."""
+        """One page of the keys under `prefix`.
+
+        It has those behind `after` (b"" for the first), at `revision` (0 for newest).
+        """
         start = self.key(prefix)
         return rpc.RangeRequest(
             key=after + b"\0" if after else start,
@@ -72,8 +78,8 @@ class Codec:
     def txn_result(self, txn: Txn, response: Any) -> TxnResult:
         operations = txn.success if response.succeeded else txn.failure
         reads = [
-            self.first(answer.response_range)
-            for operation, answer in zip(operations, response.responses, strict=True)
+            self.first(each.response_range)
+            for operation, each in zip(operations, response.responses, strict=True)
             if isinstance(operation, Get)
         ]
         return TxnResult(response.succeeded, response.header.revision, tuple(reads))
@@ -92,7 +98,10 @@ class Codec:
         )
 
     def batches(self, response: Any) -> Iterator[WatchBatch]:
-        """The revisions of a watch response. etcd never splits one over two responses (unless asked to fragment)."""
+        """The revisions in a watch response.
+
+        etcd never splits one over two responses (unless asked to fragment).
+        """
         revision = 0
         events: list[Event] = []
         for event in response.events:
@@ -133,5 +142,5 @@ class Codec:
 
 
 def end_of(prefix: bytes) -> bytes:
-    """The first key behind all that begin with `prefix` (which ends below 0xff: it is UTF-8)."""
+    """The first key behind all that begin with `prefix`, whose UTF-8 has no byte 0xff."""
     return prefix[:-1] + bytes([prefix[-1] + 1])

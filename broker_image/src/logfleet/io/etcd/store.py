@@ -28,16 +28,18 @@ from logfleet.metadata.store import (
 PAGE_KEYS_MAX = 1_000
 """Keys per page of a range: decoding one stays far below 5 ms on the loop."""
 REVOKE_PATIENCE_S = 1.0
-"""Not longer: it only spares the others the wait for the lease's end, a few seconds, and who revokes is often on the way out."""
+"""How long to retry a revocation. Short, as it only spares others the wait for the lease's end,
+a few seconds, and is often done while stopping."""
 LISTINGS_MAX = 3
-"""Times a range begins anew because its revision was compacted between two pages."""
+"""How often a listing is started again because its revision was compacted between two pages."""
 
 
 class EtcdStore:
-    """The keys of one cluster in etcd. Made and used on one loop; nothing is sent before the first call.
+    """The keys of one cluster in etcd.
 
-    prefix: before every key, ends with a slash. timer: kills this process if it cannot run until
-    after the first deadline of its leases (see `lease`).
+    Created and used on one loop; nothing is sent before the first call. prefix: of every key, ends
+    with a slash. timer: kills this process if it cannot run until after the first deadline of its
+    leases (see `lease`).
     """
 
     def __init__(self, addresses: Addresses, prefix: str, timer: DeadMansTimer = NO_TIMER) -> None:
@@ -73,13 +75,16 @@ class EtcdStore:
             after = response.kvs[-1].key
 
     async def _read(self, request: Any) -> Any:
-        """A linearizable range. Raises StoreReplaced if it is older than what was read before it was asked for."""
-        known = self._newest_revision
+        """A linearizable range.
+
+        Raises StoreReplaced if its revision is older than one that was seen before the request.
+        """
+        newest = self._newest_revision
         response = await self._members.repeat(lambda member: member.kv.Range, request)
         self._check_header(response.header)
-        if response.header.revision < known:
+        if response.header.revision < newest:
             raise StoreReplaced(
-                f"etcd is at revision {response.header.revision}, it was at {known}"
+                f"etcd is at revision {response.header.revision}, it was at {newest}"
             )
         return response
 
@@ -142,7 +147,10 @@ class EtcdStore:
         await self._members.close()
 
     def _tick(self) -> None:
-        """From the first lease on: tell the thread that keeps them that this loop runs, and stay connected, now and every TICK_S."""
+        """Report to the lease thread that this loop runs, and stay connected, now and every TICK_S.
+
+        Started by the first lease.
+        """
         if self._ticking is not None:
             self._ticking.cancel()
         self._keeper.tick()
@@ -150,7 +158,7 @@ class EtcdStore:
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     async def _confirm(self) -> None:
-        """Raises StoreReplaced if this is not the store that we read from, though it may carry its cluster id."""
+        """Raises StoreReplaced if this is another store, even one with the same cluster id."""
         await self._read(self._codec.get_request(""))
 
     def _check_header(self, header: Any) -> None:

@@ -1,9 +1,10 @@
 """Follows the history of a prefix through lost connections, restarts, elections and compactions.
 
-Each stream goes on behind the last event or progress notice that was seen. The `created` notice does not count: its revision is the
-newest of the store, and events before it are still to come. A progress notice is handed on as a revision without events: others may
-write to the same etcd, and so it has revisions that change nothing under the prefix. Where etcd has compacted that place away, the keys are listed
-at one revision and handed on as a Snapshot.
+Each stream continues after the last event or progress notice. The `created` notice does not count:
+its revision is the newest of the store, and events before it are still to come. A progress notice
+is passed on as a revision without events: others may write to the same etcd, whose revisions then
+change nothing under the prefix. If etcd has compacted the position, the keys are listed at one
+revision and passed on as a Snapshot.
 """
 
 import asyncio
@@ -14,13 +15,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from logfleet.io.etcd.endpoints import Compacted, EtcdMember, Members, NoAnswer, meaning
+from logfleet.io.etcd.endpoints import Compacted, EtcdMember, Members, NoResponse, translate_error
 from logfleet.io.etcd.messages import Codec
 from logfleet.io.etcd.shim import rpc
 from logfleet.metadata.store import Snapshot, StoreRefused, StoreUnavailable, WatchBatch
 
 IDLE_PROBE_S = 1.0
-"""A silent stream's member is asked for a sign of life this often: a frozen one keeps its connections open."""
+"""How often the member of a silent stream is probed: a frozen one keeps its connections open."""
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.05, 2.0
 
 
@@ -36,9 +37,9 @@ async def follow(
 ) -> AsyncGenerator[Snapshot | WatchBatch, None]:
     """As MetadataStore.watch.
 
-    confirm: asked before each stream; raises StoreReplaced if the store has gone back (a wiped or restored one may keep its
-    cluster id, and a watch from a revision that it has not reached would just be silent).
-    check_header: raises StoreReplaced for a header of another cluster.
+    confirm: called before each stream; raises StoreReplaced if the store has gone back (a wiped or
+    restored one may keep its cluster id, and a watch from a revision it has not reached would be
+    silent). check_header: raises StoreReplaced for a header of another cluster.
     """
     position = after_revision
     backoff_s = BACKOFF_S_MIN
@@ -66,7 +67,7 @@ async def follow(
                         yield WatchBatch(position, ())
         except Compacted:
             position = None
-        except (NoAnswer, StoreUnavailable):
+        except (NoResponse, StoreUnavailable):
             members.rotate(member)
             await members.pause(backoff_s)
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
@@ -75,8 +76,11 @@ async def follow(
 async def _responses(
     members: Members, member: EtcdMember, request: Any
 ) -> AsyncGenerator[Any, None]:
-    """One stream's responses. Ends by NoAnswer, Compacted, StoreRefused or StoreUnavailable (closed)."""
-    # A member cut off from its leader would keep the stream open and silent.
+    """One stream's responses.
+
+    Ends with NoResponse, Compacted, StoreRefused or StoreUnavailable (closed).
+    """
+    # Without this a member that is cut off from its leader would keep the stream open and silent.
     call = member.watch.Watch(metadata=(("hasleader", "true"),))
     probe = rpc.RangeRequest(key=request.create_request.key, serializable=True, keys_only=True)
     try:
@@ -84,20 +88,23 @@ async def _responses(
         while True:
             response = await _read(members, member, call, probe)
             if response is grpc.aio.EOF:
-                raise NoAnswer(f"{member.target}: the watch ended")
+                raise NoResponse(f"{member.target}: the watch ended")
             if response.canceled:
                 raise _why_canceled(response, member.target)
             yield response
     except grpc.aio.AioRpcError as error:
-        raise meaning(error, member.target) from error
+        raise translate_error(error, member.target) from error
     except asyncio.InvalidStateError as error:  # writing to a call that has already failed
-        raise NoAnswer(f"{member.target}: {error}") from error
+        raise NoResponse(f"{member.target}: {error}") from error
     finally:
         call.cancel()
 
 
 async def _read(members: Members, member: EtcdMember, call: Any, probe: Any) -> Any:
-    """The stream's next message, or EOF. Raises NoAnswer if the member shows no sign of life."""
+    """The stream's next message, or EOF.
+
+    Raises NoResponse if the member does not respond to a probe.
+    """
     read = asyncio.ensure_future(call.read())
     try:
         while True:
@@ -114,7 +121,7 @@ async def _read(members: Members, member: EtcdMember, call: Any, probe: Any) -> 
             call.cancel()
             await asyncio.wait([read])
         if not read.cancelled():
-            read.exception()  # looked at, or asyncio complains that nobody did
+            read.exception()  # retrieved, or asyncio logs that it never was
 
 
 def _why_canceled(response: Any, target: str) -> Exception:
@@ -122,4 +129,4 @@ def _why_canceled(response: Any, target: str) -> Exception:
         return Compacted(f"{target}: compacted to {response.compact_revision}")
     if "permission denied" in response.cancel_reason or "auth" in response.cancel_reason:
         return StoreRefused(f"etcd: {target}: {response.cancel_reason}")
-    return NoAnswer(f"{target}: watch canceled: {response.cancel_reason}")
+    return NoResponse(f"{target}: watch canceled: {response.cancel_reason}")

@@ -199,7 +199,7 @@ class Failsafe:
             ):
                 self._leadership.suspend(partition)
                 suspended += 1
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
         if suspended:
             log.warning("partitions_suspended", partitions=suspended)
         else:

@@ -73,7 +73,7 @@ class LongestLogs:
                 self._leaderless.add(topic_id)
             else:
                 self._leaderless.discard(topic_id)
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
 
     def _to_query(self, image: ClusterImage) -> Asked:
         """The replicas to ask; none while newcomers, whose logs may be longer, are not admitted."""

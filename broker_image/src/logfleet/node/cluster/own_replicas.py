@@ -49,5 +49,5 @@ class OwnReplicas:
             found.pop(topic_id, None)
             if missing:
                 found[topic_id] = missing
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
         self._by_topic, self.image = found, image

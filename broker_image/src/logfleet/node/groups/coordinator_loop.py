@@ -211,7 +211,7 @@ class CoordinatorLoop:
     ) -> None:
         self._remove_departed(shard, read, subscription)
         for _ in shard.start_groups():
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
 
     async def _load(self, shard: GroupShard, read: GroupLog) -> bool:
         """Apply all records from the election, and those committed since.
@@ -225,7 +225,7 @@ class CoordinatorLoop:
                     lambda: max(partition.epoch_start_offset, partition.high_watermark),
                     is_over=lambda: shard.is_closed,
                     run_in_thread=self._run_in_thread,
-                    breathe=self._slices.breathe,
+                    pause_if_due=self._slices.pause_if_due,
                 )
                 break
             except OSError as error:

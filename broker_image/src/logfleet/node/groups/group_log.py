@@ -75,7 +75,7 @@ class GroupLog:
         *,
         is_over: Callable[[], bool],
         run_in_thread: ReadInThread,
-        breathe: Callable[[], Awaitable[None]],
+        pause_if_due: Callable[[], Awaitable[None]],
     ) -> None:
         """Apply all records below `end_offset`, which may move meanwhile; stop if `is_over`.
 
@@ -92,13 +92,13 @@ class GroupLog:
             replay = self._replay
             batches = await run_in_thread(found.read)
             for position, header in iterate_headers(batches):
-                await breathe()  # a batch may be empty
+                await pause_if_due()  # a batch may be empty
                 for record in read_records(batches, position):
                     if is_over() or replay is not self._replay:
                         break
                     apply_record(replay, record, header)
                     self.records += 1
-                    await breathe()
+                    await pause_if_due()
                 if is_over() or replay is not self._replay:
                     break
                 self.offset = header.next_offset

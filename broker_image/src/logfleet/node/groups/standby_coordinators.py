@@ -140,7 +140,7 @@ class StandbyCoordinators:
                 lambda: standby.partition.high_watermark if standby.partition is not None else 0,
                 is_over=lambda: standby.is_over,
                 run_in_thread=self._run_in_thread,
-                breathe=self._slices.breathe,
+                pause_if_due=self._slices.pause_if_due,
             )
         except (OSError, RecordsError, MalformedMessage) as error:
             log.warning("groups_not_followed", partition=key[1], reason=str(error))

@@ -1,6 +1,6 @@
 """A follower's fetches of one partition that it has completely, without the codec.
 
-With few records a follower sends one of them for each record (`logfleet.wire.lone_fetch`), and
+With few records a follower sends one of them for each record (`logfleet.wire.single_fetch`), and
 nearly all wait for the next record. They mean the same as to `fetch`, and nothing of the broker's
 state is cached. Every unusual case is left to `fetch`, and then nothing has changed yet.
 """
@@ -21,16 +21,16 @@ from logfleet.sessions.fetch_session import FetchSession, SessionPartition
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import CORRELATION_END
-from logfleet.wire.lone_fetch import (
-    ANSWER_END,
-    VERSION,
-    LoneFetch,
-    LoneRow,
-    client_of,
-    decode_lone_fetch,
-    encode_lone_row,
-)
 from logfleet.wire.messages import FetchRequest, FetchResponse
+from logfleet.wire.single_fetch import (
+    RESPONSE_END,
+    VERSION,
+    SingleFetch,
+    SingleFetchRow,
+    client_of,
+    decode_single_fetch,
+    encode_single_row,
+)
 
 
 def remember(broker: PartitionHost, context: RequestContext) -> None:
@@ -63,7 +63,7 @@ class FollowerFetch(SessionFetchCall):
 
     def __call__(self, frame: memoryview) -> "FollowerFetch | None":
         """The request, waiting; None if it has to be decoded instead."""
-        fetch = decode_lone_fetch(frame, self._body_at)
+        fetch = decode_single_fetch(frame, self._body_at)
         if fetch is None or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
             return None
         session = self._broker.fetch_sessions.find(fetch.session_id)
@@ -89,7 +89,7 @@ class FollowerFetch(SessionFetchCall):
         session.parked = self
         return self
 
-    def _take(self, fetch: LoneFetch, session: FetchSession, row: SessionPartition) -> None:
+    def _take(self, fetch: SingleFetch, session: FetchSession, row: SessionPartition) -> None:
         """Continue the session by this request."""
         broker, request, wanted = self._broker, self._request, row.wanted
         wanted.current_leader_epoch = fetch.current_leader_epoch
@@ -157,8 +157,8 @@ class FollowerFetch(SessionFetchCall):
         session.tell(row, data)
         size = len(records)
         broker.partitions.replicated.bytes_out += size
-        head = encode_lone_row(
-            LoneRow(
+        head = encode_single_row(
+            SingleFetchRow(
                 session.id,
                 *row.key,
                 data.high_watermark,
@@ -168,10 +168,10 @@ class FollowerFetch(SessionFetchCall):
             self._correlation_id,
             size,
         )
-        return [head, records, ANSWER_END]
+        return [head, records, RESPONSE_END]
 
 
-def _is_at_end(partition: LeaderPartition, fetch: LoneFetch) -> bool:
+def _is_at_end(partition: LeaderPartition, fetch: SingleFetch) -> bool:
     """Whether the follower's log equals the leader's, so that there is nothing to read."""
     log = partition.log
     return (

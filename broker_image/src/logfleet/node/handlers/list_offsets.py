@@ -14,7 +14,7 @@ import msgspec
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition
-from logfleet.storage.log_search import first_record_since, youngest_record
+from logfleet.storage.log_search import first_record_since, record_of_largest_timestamp
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
@@ -149,7 +149,7 @@ async def _search(broker: PartitionHost, search: _Search) -> Found | ErrorCode:
     await asyncio.sleep(0)  # each partition in a step of its own, also if nothing has to be read
     try:
         if search.timestamp == MAX_TIMESTAMP:
-            record = await youngest_record(log, broker.run_in_thread)
+            record = await record_of_largest_timestamp(log, broker.run_in_thread)
         else:
             record = await first_record_since(log, search.timestamp, broker.run_in_thread)
     except OSError as failure:

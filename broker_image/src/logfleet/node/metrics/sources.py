@@ -38,5 +38,5 @@ class Sources:
         for piece in pieces(self.families()):
             if piece:
                 parts.append(piece)
-            await slices.breathe()
+            await slices.pause_if_due()
         return "".join(parts)

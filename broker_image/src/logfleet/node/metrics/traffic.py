@@ -33,7 +33,7 @@ class TrafficWatch:
         slices = Slices(REST_S)
         led = set()
         for partition in list(self._partitions.led()):
-            await slices.breathe()
+            await slices.pause_if_due()
             key = partition.topic_id, partition.index
             led.add(key)
             self._flows.look(

@@ -16,7 +16,7 @@ from logfleet.io.files import is_shortage
 from logfleet.io.timers import TimerWheel
 from logfleet.log.names import TopicPartition
 from logfleet.node.partitions.leader_partition import LeaderPartition
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.flusher import Flusher
 
 FLUSH_PERIOD_S: Final = 5.0
@@ -33,7 +33,9 @@ class FlushRules:
     on_disk_failure: called when a flush fails; a full disk is tried again.
     """
 
-    def __init__(self, flusher: Flusher, timers: TimerWheel, on_disk_failure: Failed) -> None:
+    def __init__(
+        self, flusher: Flusher, timers: TimerWheel, on_disk_failure: OnDiskFailure
+    ) -> None:
         self._flusher = flusher
         self._timers = timers
         self._on_disk_failure = on_disk_failure

@@ -56,7 +56,7 @@ class Following:
             is_new = replica is None and self._node_id in state.replicas
             if (follows or is_new) and (topic.id, index) not in self._table.offline:
                 starting.append(index)
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
         return starting
 
     def begin(self, state: PartitionState, replica: Replica) -> None:

@@ -110,7 +110,7 @@ class Leadership:
                     partition = None
             if leads and partition is None and (topic.id, index) not in self._table.offline:
                 starting.append(index)
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
         return starting
 
     async def begin(

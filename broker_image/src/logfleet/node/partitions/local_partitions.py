@@ -30,7 +30,7 @@ from logfleet.node.partitions.pending_work import WHOLE_TOPIC, DesiredState, Pen
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.replication.leader import LeaderReplicas
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire import uuids
 
@@ -57,7 +57,7 @@ class LocalPartitions:
         following: Following,
         deletions: Deletions,
         missing: MissingDirectories,
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self._follower = follower
         self._table = table
@@ -169,7 +169,7 @@ class LocalPartitions:
             topic_ids |= {topic.id for topic in image.topics()} | set(self._table.by_id)
         topics: list[tuple[Topic, set[int], set[int]]] = []
         for topic_id in topic_ids:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             topic = image.topic_by_id(topic_id)
             if topic is None:
                 self._pending.drop(topic_id, but={WHOLE_TOPIC})
@@ -206,7 +206,7 @@ class LocalPartitions:
         for topic, starting, _ in topics:
             config = self._configs.of(image, topic.name)
             for index in list(starting):
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
                 if (topic.id, index) in self._table.offline:
                     continue  # its directory failed meanwhile
                 try:
@@ -219,7 +219,7 @@ class LocalPartitions:
         """These partitions of the topic are to begin another role, or to lose their logs."""
         self._pending.drop(topic.id, but=indexes)
         for index in indexes:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             self._pending.want((topic.id, index), image)
 
     async def _configure(self, image: ClusterImage, topic: Topic) -> None:
@@ -229,7 +229,7 @@ class LocalPartitions:
             config = self._configs.of(image, topic.name)
             for replica in list(hosted.replicas.values()):
                 replica.log.config = config
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
 
     async def _carry_out(self, key: Key, desired: DesiredState) -> DesiredState:
         """Do what an image wants, or plan to try again; see PendingWork."""
@@ -288,7 +288,7 @@ class LocalPartitions:
         is_wanted: False if the image has moved on. A log in a failed directory is not tried again.
         """
         name = TopicPartition(topic, key[1])
-        log_dir = self._logs.log_dirs.where_failed(name, error)
+        log_dir = self._logs.log_dirs.failed_directory(name, error)
         self._on_disk_failure(name, error)
         if key in self._table.offline or not is_wanted:
             return

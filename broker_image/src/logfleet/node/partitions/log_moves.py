@@ -18,12 +18,12 @@ from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir, absolute
 from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.moves.log_move import LogMove, NotMoved, Tools
+from logfleet.storage.moves.log_move import LogMove, MoveTools, NotMoved
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import ErrorCode
 
@@ -52,13 +52,13 @@ class LogMoves:
         *,
         throttle: ReplicationThrottle,
         disk_space: DiskSpace,
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self._table = table
         self._log_dirs = log_dirs
         self._disk_space = disk_space
         self._on_disk_failure = on_disk_failure
-        self._tools = Tools(
+        self._tools = MoveTools(
             log_dirs,
             flusher,
             checkpointer,

@@ -17,7 +17,7 @@ from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.cleaning.cleaner import Cleaner
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dirs import LogDirs
@@ -42,7 +42,7 @@ class LogTasks:
         disk_space: DiskSpace,
         throttle: ReplicationThrottle,
         image: Callable[[], ClusterImage],
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self._disk_space = disk_space
         self.maintenance = Maintenance(

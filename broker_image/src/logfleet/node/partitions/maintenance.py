@@ -22,11 +22,11 @@ from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.flusher import THREADS, Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.log_search import learn_oldest_times
+from logfleet.storage.log_search import load_oldest_times
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import remove
 
@@ -53,7 +53,7 @@ class Maintenance:
         log_dirs: LogDirs,
         flusher: Flusher,
         checkpointer: Checkpointer,
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self._files = files
         self._config = config
@@ -126,7 +126,7 @@ class Maintenance:
     ) -> None:
         """Flush the logs of `rest` that no other task takes first, until the directory fails."""
         for name, partition_log in rest:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             if log_dir not in self._log_dirs.dirs:
                 return
             if self._is_due(partition_log):
@@ -165,7 +165,7 @@ class Maintenance:
         """Write the checkpoints of directories where recovery points have moved since."""
         for log_dir in self._log_dirs:
             for partition_log in list(log_dir.logs.values()):
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
                 if partition_log.recovery_point > partition_log.checkpointed_point:
                     self._moved.add(log_dir.path)
                     break
@@ -190,14 +190,14 @@ class Maintenance:
         Followers do it too.
         """
         for replica in self._table:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             while replica.is_current and await self._retention_step(replica):
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
 
     async def _retention_step(self, replica: Replica) -> bool:
         """One step of a replica's retention; whether there may be another."""
         try:
-            await learn_oldest_times(replica.log, self._flusher.run)
+            await load_oldest_times(replica.log, self._flusher.run)
             if not replica.is_current:
                 return False
             done = replica.log.apply_retention(now_ms(), replica.high_watermark)
@@ -219,13 +219,13 @@ class Maintenance:
     async def expire_producers(self) -> None:
         """Remove idempotent producers that wrote nothing for producer.id.expiration.ms."""
         for replica in self._table:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             states = replica.log.producers.states
             ids = list(states.ids())
             for first in range(0, len(ids), PRODUCERS_AT_ONCE):
                 some = ids[first : first + PRODUCERS_AT_ONCE]
                 states.expire(some, now_ms(), self.producer_id_expiration_ms)
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
 
     async def remove_discarded(self) -> None:
         """Remove the files whose file.delete.delay.ms is over."""

@@ -76,7 +76,7 @@ class MissingDirectories:
             for each in self._find_lost(image, broker_epoch):
                 if each is not None:
                     lost.add(each)
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
             self._set_lost(lost, missing)
             self._are_lost_current = is_current
             if is_current and not lost:

@@ -95,7 +95,7 @@ class ReplicaLogs:
             return found
         await self._forget_departed()
         async with self._making:  # one after another, so that it is in slices
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             # No await between this and the making: a directory may fail in any, and an empty log
             # would hide what it holds.
             if not is_wanted():
@@ -139,7 +139,7 @@ class ReplicaLogs:
             for partition_log in list(log_dir.logs.values()):
                 if partition_log.topic_id == uuid:
                     await self._delete_log(partition_log)
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
         await self._forget_departed()
 
     async def delete_one(self, topic: Topic, index: int) -> bool:
@@ -172,6 +172,6 @@ class ReplicaLogs:
         """
         for log_dir in self.log_dirs:
             try:
-                await self._checkpointer.forget_departed(log_dir, self._table.high_watermark_of)
+                await self._checkpointer.record_departures(log_dir, self._table.high_watermark_of)
             except OSError as error:
                 raise LogDirError(log_dir, error) from error

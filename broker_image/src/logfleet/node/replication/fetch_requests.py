@@ -1,7 +1,7 @@
 """Sends a fetcher's requests to its leader over one connection.
 
 With few records each request names one partition and each answer is about one: these are neither
-encoded nor decoded whole (`logfleet.wire.lone_fetch`).
+encoded nor decoded whole (`logfleet.wire.single_fetch`).
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from logfleet.node.replication.follower_host import FollowerHost
 from logfleet.sessions.fetch_session import Key
 from logfleet.sessions.reader_session import ReaderSession
 from logfleet.wire.apis import api_of
-from logfleet.wire.lone_fetch import (
-    VERSION,
-    LoneFetch,
-    client_of,
-    decode_lone_row,
-    encode_lone_fetch,
-)
 from logfleet.wire.messages import FetchRequest, FetchResponse
+from logfleet.wire.single_fetch import (
+    VERSION,
+    SingleFetch,
+    client_of,
+    decode_single_row,
+    encode_single_fetch,
+)
 
 _API = api_of(FetchRequest)
 
@@ -62,7 +62,7 @@ class FetchRequests:
     async def _send_for_one(self, key: Key, wait_ms: int) -> FetchResponse:
         config, session, followed = self._config, self._session, self._followed[key]
         wanted = followed.ask()
-        fetch = LoneFetch(
+        fetch = SingleFetch(
             wait_ms,
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
@@ -80,10 +80,10 @@ class FetchRequests:
         frame = await self._connection.exchange(
             _API,
             VERSION,
-            partial(encode_lone_fetch, fetch, client=self._client),
+            partial(encode_single_fetch, fetch, client=self._client),
             timeout_ms=config.replica_socket_timeout_ms,
         )
-        found = decode_lone_row(frame)
+        found = decode_single_row(frame)
         if found is None:
             return cast("FetchResponse", self._connection.decode(_API, VERSION, frame))
         _, lone, records = found

@@ -117,14 +117,14 @@ class IsrWriter:
         for partition in self._table.led():
             if partition.has_followers:
                 self.check(partition)
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
 
     async def _changes(self, due: Iterable[LeaderPartition]) -> _Changes:
         """The changes to write for these partitions."""
         changes: _Changes = {}
         now_ms = clock.monotonic_ms()
         for partition in due:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             if not partition.is_leading:
                 continue
             before = partition.replicas_state.state.isr
@@ -167,7 +167,7 @@ class IsrWriter:
                     tasks.create_task(self._write({key: change}))
                 else:
                     lost.append((change.partition, outcome))
-                await self._slices.breathe()
+                await self._slices.pause_if_due()
         if lost:
             # until the image shows the cause, the same changes would be lost again
             await self._follower.until(lambda image: is_shown(image, txn, answer))

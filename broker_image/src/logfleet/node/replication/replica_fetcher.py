@@ -213,7 +213,7 @@ class ReplicaFetcher:
 
     async def _apply(self, key: Key, row: Row, connection: Connection) -> None:
         """Apply a row, if the partition still is what the request named. Raises ClientError."""
-        await self._slices.breathe()
+        await self._slices.pause_if_due()
         followed = self._followed.get(key)
         if followed is None or followed.asked is None:
             return

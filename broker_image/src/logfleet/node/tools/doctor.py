@@ -25,7 +25,7 @@ from logfleet.io.descriptors import (
     LIMIT_WANTED,
     NO_LIMIT,
     PER_CONNECTION,
-    shared_out,
+    shares_of,
 )
 from logfleet.io.files import Files
 from logfleet.metadata import keys
@@ -319,7 +319,7 @@ async def probe(host: str, port: int, node_id: int) -> ProbeAnswer:
 
 def judge_descriptors(hard: int) -> Finding:
     """Judge the limit of open files. hard: up to which a broker raises its own, -1 for none."""
-    shares = shared_out(hard)
+    shares = shares_of(hard)
     if shares.connections == NO_LIMIT:
         return Finding("file descriptors", Level.OK, "there is no limit of open files")
     limits = (

@@ -213,7 +213,7 @@ class LocalFleet:
         except TimeoutError:
             raise FleetError(
                 f"{child.name} is not ready after {START_S_MAX:.0f} s; the end of "
-                f"{child.log}:\n{child.last_words()}"
+                f"{child.log}:\n{child.output_tail()}"
             ) from None
 
     def _check_alive(self) -> None:
@@ -221,7 +221,7 @@ class LocalFleet:
             if child.has_ended:
                 raise FleetError(
                     f"{child.name} ended {_exit_text(child.ended.result())}; the end of "
-                    f"{child.log}:\n{child.last_words()}"
+                    f"{child.log}:\n{child.output_tail()}"
                 )
 
     async def _stop_all(self) -> None:

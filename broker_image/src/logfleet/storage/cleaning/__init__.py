@@ -1,1 +1,1 @@
-"""Compaction: which log, by which process, one round, and its new segments in place of the old."""
+"""Compaction: choosing a log, the child process, one round, and replacing the old segments."""

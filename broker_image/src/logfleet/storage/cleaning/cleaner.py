@@ -1,8 +1,10 @@
-"""Compacts logs: chooses the dirtiest, has a child process write its new segments, puts those in place (Kafka's LogCleaner).
+"""Compacts logs, as Kafka's LogCleaner does.
 
-Rules are in log.compaction, the bytes are read and written by `program`, one log's round is followed by `running_round`. What is done
-on the loop is short: a walk over the logs in slices, and for each new segment some renames. A log that is truncated, deleted, led elsewhere
-or no longer to be compacted meanwhile ends its round; what was put in place by then stays, it is right by itself.
+It chooses the dirtiest log, lets a child process write its new segments, and puts those in place.
+The rules are in log.compaction; `program` reads and writes the bytes; `running_round` follows the
+round of one log. Work on the loop is short: a walk over the logs in slices, and some renames per
+new segment. The round of a log ends if the log is truncated, deleted, led elsewhere or no longer to
+be compacted; segments that were put in place by then stay, as each is right by itself.
 """
 
 import asyncio
@@ -19,13 +21,13 @@ from logfleet.io.files import is_shortage
 from logfleet.io.slices import Slices
 from logfleet.log.compaction import Cleanable, retry_pause_s
 from logfleet.log.names import TopicPartition
-from logfleet.storage.cleaning.job import cleaning_job, look
+from logfleet.storage.cleaning.job import cleaning_job, find_cleanable
 from logfleet.storage.cleaning.process import CleanerProcess
 from logfleet.storage.cleaning.program import NotCleaned
 from logfleet.storage.cleaning.round import Cleaned, CleaningJob
 from logfleet.storage.cleaning.running_round import RunningRound
 from logfleet.storage.cleaning.swap import Aborted
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
@@ -35,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class CleanerStats(msgspec.Struct):
-    """Since the start, and of the last look and round; see CleanerMetrics."""
+    """Totals since the start, and values of the last check and round; see CleanerMetrics."""
 
     cleanings: int = 0
     failures: int = 0
@@ -51,8 +53,8 @@ class CleanerStats(msgspec.Struct):
     overdue_ms_max: int = 0
     last_run: float = msgspec.field(default_factory=time.monotonic)
 
-    def note(self, cleaned: Cleaned, duration_s: float) -> None:
-        """A round is over."""
+    def add_round(self, cleaned: Cleaned, duration_s: float) -> None:
+        """Add the results of a round that has ended."""
         self.cleanings += 1
         self.bytes_read += cleaned.bytes_read
         self.bytes_kept += cleaned.bytes_kept
@@ -72,7 +74,7 @@ class CompactedReplica(Protocol):
 
     @property
     def is_current(self) -> bool:
-        """Whether it is to be compacted here still."""
+        """Whether this broker still has to compact the replica's log."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -80,11 +82,13 @@ class CompactedReplica(Protocol):
 
 
 class Cleaner:
-    """settings: asked before each look. table: the replicas of this broker. checkpoint: makes durable how far the logs of a directory are clean.
+    """settings: called before each check. table: the replicas of this broker.
 
-    room: what rounds may take of a directory in bytes, None for no limit; it has one while it is full, see DiskSpace.room_to_compact.
-    uncleanable: logs that cannot be compacted, with the reason; they are left alone until the next start, as by Kafka's LogCleaner. One
-    that could not be compacted for another reason is tried again, after pauses that grow.
+    checkpoint: makes first dirty offsets durable. room: bytes that rounds may take of a directory,
+    None for no limit; limited while it is full, see DiskSpace.room_to_compact. uncleanable: logs
+    that cannot be compacted, with the reason; they are skipped until the next start, as by Kafka's
+    LogCleaner. A log that could not be compacted for a passing reason is retried, after growing
+    pauses.
     """
 
     def __init__(
@@ -96,7 +100,7 @@ class Cleaner:
         flusher: Flusher,
         checkpoint: Callable[[LogDir], Awaitable[None]],
         room: Callable[[str], int | None],
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self.stats = CleanerStats()
         self.uncleanable: dict[PartitionLog, str] = {}
@@ -109,12 +113,12 @@ class Cleaner:
         self._on_disk_failure = on_disk_failure
         self._rounds: dict[TopicPartition, RunningRound] = {}
         self._idle: list[CleanerProcess] = []
-        self._failures: dict[PartitionLog, tuple[int, float]] = {}  # how many, not again before
+        self._failures: dict[PartitionLog, tuple[int, float]] = {}  # how many, earliest retry
         self._bug: BaseException | None = None
         self._slices = Slices()
 
     async def run(self) -> None:
-        """Clean until cancelled; rounds under way are ended then."""
+        """Compact until cancelled; then the running rounds are aborted."""
         try:
             while self._bug is None:
                 settings = self._settings()
@@ -141,7 +145,7 @@ class Cleaner:
         while self._idle:
             process = self._idle[0]
             await process.stop()
-            self._idle.remove(process)  # only now: a cancelled stop is done again by the last one
+            self._idle.remove(process)  # last: a cancelled stop is repeated by the final one
 
     async def _wait(self, backoff_s: float) -> None:
         tasks = [each.task for each in self._rounds.values() if each.task is not None]
@@ -150,8 +154,11 @@ class Cleaner:
         else:
             await asyncio.sleep(backoff_s)
 
-    def lost(self, partition: CompactedReplica) -> None:
-        """The replica has another role from now on, or none: a round over its log ends, which may be cut off soon."""
+    def abort_round(self, partition: CompactedReplica) -> None:
+        """Abort the round of a replica that changed its role or is gone.
+
+        Its log may be cut soon.
+        """
         running = self._rounds.get(partition.log.partition)
         if running is not None:
             running.abort("the partition's leader has changed, or it was deleted")
@@ -162,18 +169,18 @@ class Cleaner:
     # Choosing
 
     async def _begin_round(self, settings: CleanerSettings) -> bool:
-        """Begin to clean the dirtiest log that is due; False if none is."""
+        """Begin to compact the dirtiest log that is due; False if none is."""
         self.stats.last_run = time.monotonic()
-        self._forget_what_is_gone()
+        self._drop_removed_logs()
         ratio_max, overdue_max = 0.0, 0
         best: tuple[Cleanable, CompactedReplica] | None = None
         for partition in self._table:
-            await self._slices.breathe()
+            await self._slices.pause_if_due()
             if not self._may_be_cleaned(partition):
                 continue
             name = partition.log.partition
             try:
-                found = look(partition.log, partition.last_stable_offset, now_ms())
+                found = find_cleanable(partition.log, partition.last_stable_offset, now_ms())
             except OSError as error:
                 self._on_disk_failure(name, error)
                 continue
@@ -200,7 +207,10 @@ class Cleaner:
         )
 
     def _has_room(self, log_dir: LogDir | None) -> bool:
-        """Whether a round may begin there: in a full directory one at a time, which makes room, as long as there is some to begin with."""
+        """Whether a round may begin there.
+
+        In a full directory one at a time, and only if there is some room to begin with.
+        """
         if log_dir is None:
             return False
         room_bytes = self._room(log_dir.path)
@@ -208,7 +218,7 @@ class Cleaner:
             room_bytes > 0 and all(each.log_dir is not log_dir for each in self._rounds.values())
         )
 
-    def _forget_what_is_gone(self) -> None:
+    def _drop_removed_logs(self) -> None:
         if self.uncleanable or self._failures:
             present = {each for log_dir in self._log_dirs for each in log_dir.logs.values()}
             self.uncleanable = {p: why for p, why in self.uncleanable.items() if p in present}
@@ -221,9 +231,9 @@ class Cleaner:
             return False
         now = now_ms()
         try:
-            found = look(
+            found = find_cleanable(
                 partition.log, partition.last_stable_offset, now
-            )  # as it is at this moment
+            )  # again, as the walk took time
         except OSError as error:
             self._on_disk_failure(name, error)
             return False
@@ -278,7 +288,7 @@ class Cleaner:
         await self._checkpoint(running.log_dir)
         self._failures.pop(running.log, None)
         duration_s = time.monotonic() - started
-        self.stats.note(cleaned, duration_s)
+        self.stats.add_round(cleaned, duration_s)
         log.info(
             "log_cleaned",
             partition=str(running.name),
@@ -305,7 +315,7 @@ class Cleaner:
             self._put_off(running, event.reason, backoff_s)
 
     def _put_off(self, running: RunningRound, reason: str, backoff_s: float) -> None:
-        """The round failed for no fault of the log: try it again later."""
+        """The round failed through no fault of the log: retry it later."""
         self.stats.failures += 1
         count = self._failures.get(running.log, (0, 0.0))[0] + 1
         pause_s = retry_pause_s(count, backoff_s)

@@ -1,16 +1,19 @@
-"""What of a log could be cleaned, and the round that does it."""
+"""Which part of a log can be compacted, and the job for the round that does it."""
 
 from logfleet.control.cleaner_settings import CleanerSettings
 from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable
 from logfleet.records.batch import NO_TIMESTAMP
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX
-from logfleet.storage.cleaning.round import NOT_KNOWN, CleaningJob
+from logfleet.storage.cleaning.round import UNKNOWN, CleaningJob
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.segment import Segment
 
 
-def look(partition_log: PartitionLog, committed_end: int, now: int) -> Cleanable:
-    """What of the log could be cleaned now. committed_end: offset below which everything is committed and decided."""
+def find_cleanable(partition_log: PartitionLog, committed_end: int, now: int) -> Cleanable:
+    """What can be compacted now.
+
+    committed_end: offset below which everything is committed and decided.
+    """
     return cleanable(
         [
             CleanableSegment(
@@ -45,7 +48,10 @@ def cleaning_job(
     now: int,
     room_bytes: int | None = None,
 ) -> CleaningJob:
-    """The round that cleans what was found. room_bytes: what it may take of the disk, None for no limit."""
+    """The job for what was found.
+
+    room_bytes: how much disk space it may take, None for no limit.
+    """
     config, end_offset = partition_log.config, found.first_uncleanable
     return CleaningJob(
         directory=partition_log.directory,
@@ -71,13 +77,14 @@ def cleaning_job(
 
 
 def _producers(partition_log: PartitionLog, end_offset: int) -> dict[int, int]:
-    """Producers whose state what lies below `end_offset` has to hold: all but those whose last batch lies behind it and is durable.
+    """Producers whose last batch must be kept if it lies below `end_offset`.
 
-    One that is behind it and not durable may be lost with the machine, and then the one before it is the last.
+    All but those whose last batch lies behind it and is durable. A batch behind it that is not
+    durable may be lost in a power loss; then the one before it is the last.
     """
     last_offsets = dict(partition_log.producers.states.last_offsets())
     return {
-        producer_id: offset if offset < end_offset else NOT_KNOWN
+        producer_id: offset if offset < end_offset else UNKNOWN
         for producer_id, offset in last_offsets.items()
         if offset < end_offset or offset >= partition_log.checkpointed_point
     }

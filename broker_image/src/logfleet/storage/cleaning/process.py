@@ -1,4 +1,4 @@
-"""The cleaner's child process, as the broker sees it."""
+"""The child process that compacts, as the broker sees it."""
 
 import asyncio
 import sys
@@ -15,9 +15,9 @@ COMMAND: Final = (sys.executable, "-m", "logfleet.storage.cleaning.program")
 
 
 class CleanerProcess:
-    """A child for one job after another; started with the first one. It never outlives the broker (see tether).
+    """Runs one job after another in a child process, started with the first job.
 
-    has_ended: it takes no more jobs.
+    It never outlives the broker (see tether). has_ended: it takes no more jobs.
     """
 
     def __init__(self) -> None:
@@ -32,15 +32,15 @@ class CleanerProcess:
         )
 
     async def run(self, job: CleaningJob) -> AsyncGenerator[Event, None]:
-        """What comes of the job, the last one Cleaned or NotCleaned; also if the process ends in its middle."""
+        """Yield the job's events; the last is Cleaned or NotCleaned, even if the process dies."""
         if self._process is None:
             try:
                 self._process = await self._start()
-            except OSError as error:  # no memory, too many processes: it is not the log's disk
+            except OSError as error:  # out of memory or processes: not an error of the log's disk
                 yield NotCleaned(f"the cleaner's process did not start: {error}")
                 return
         process = self._process
-        if self._is_killed:  # while it was being started
+        if self._is_killed:  # during the start
             self.kill()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -63,17 +63,17 @@ class CleanerProcess:
         )
 
     def kill(self) -> None:
-        """End it where it is, for good; a job under way ends with NotCleaned."""
+        """Kill the process; a running job ends with NotCleaned."""
         self._is_killed = True
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
     async def stop(self) -> None:
-        """End it and return once it is gone; no job may be under way."""
+        """Kill the process and return once it has exited; no job may be running."""
         self.kill()
         if self._process is not None:
             assert self._process.stdout is not None
             await (
                 self._process.stdout.read()
-            )  # to its end, which closes the pipe: `wait` may return before
+            )  # until EOF, which closes the pipe: `wait` may return before
             await self._process.wait()

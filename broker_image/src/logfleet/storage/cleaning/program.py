@@ -1,7 +1,8 @@
 """The child process that compacts: `python -m logfleet.storage.cleaning.program`.
 
-Each line of its input is a CleaningJob in JSON, each line of its output what came of it: CleanedSegments, then Cleaned or NotCleaned.
-It ends with its input. Nobody waits for it: it runs at the lowest priority.
+Each line of stdin is a CleaningJob in JSON; each line of stdout is an event: CleanedSegments, then
+Cleaned or NotCleaned. It exits at the end of stdin, and runs at the lowest priority, as nobody
+waits for it.
 """
 
 import os
@@ -29,9 +30,10 @@ SALT_BYTES: Final = 16
 
 
 class NotCleaned(msgspec.Struct, frozen=True, tag=True):
-    """The round ended early. is_lasting: it would again, for what is in the log or a bug; anything else passes.
+    """The round ended early.
 
-    is_disk: the disk refuses to read or write, for another reason than a shortage of room or of file descriptors.
+    is_lasting: a retry would fail too, because of the log's content or a bug. is_disk: the disk
+    refuses to read or write, for another reason than a shortage of room or of file descriptors.
     """
 
     reason: str
@@ -43,7 +45,7 @@ Event = CleanedSegment | Cleaned | NotCleaned
 
 
 class Throttle:
-    """Sleeps so that not more than `bytes_per_second` are accounted for in the long run."""
+    """Sleeps so that no more than `bytes_per_second` are accounted for in the long run."""
 
     def __init__(
         self,
@@ -63,14 +65,14 @@ class Throttle:
             self._sleep(self._free_at - now)
 
 
-def serve(files: Files, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Carry out jobs until there are no more."""
+def serve(files: Files, requests: BinaryIO, output: BinaryIO) -> None:
+    """Run jobs until the input ends."""
     decoder = msgspec.json.Decoder(CleaningJob)
     encoder = msgspec.json.Encoder()
 
-    def answer(event: Event) -> None:
-        answers.write(encoder.encode(event) + b"\n")
-        answers.flush()
+    def send(event: Event) -> None:
+        output.write(encoder.encode(event) + b"\n")
+        output.flush()
 
     for line in requests:
         job = decoder.decode(line)
@@ -78,24 +80,25 @@ def serve(files: Files, requests: BinaryIO, answers: BinaryIO) -> None:
         cleaning = Cleaning(files, job, salt=os.urandom(SALT_BYTES), account=account)
         try:
             for event in cleaning.run():
-                answer(event)
+                send(event)
         except Uncleanable as error:
-            answer(NotCleaned(str(error), is_lasting=True))
+            send(NotCleaned(str(error), is_lasting=True))
         except FileNotFoundError as error:  # the broker has removed or renamed it
-            answer(NotCleaned(f"{error.filename} is gone"))
+            send(NotCleaned(f"{error.filename} is gone"))
         except OSError as error:
-            answer(NotCleaned(str(error), is_disk=not is_shortage(error)))
+            send(NotCleaned(str(error), is_disk=not is_shortage(error)))
         except MemoryError:
-            answer(NotCleaned("the cleaner's process found no memory"))
-        except Exception:  # noqa: BLE001  a bug ends the round, not the broker's ability to clean other logs
-            answer(NotCleaned(traceback.format_exc(), is_lasting=True))
+            send(NotCleaned("the cleaner's process found no memory"))
+        except Exception:  # noqa: BLE001  a bug ends the round, other logs can still be cleaned
+            send(NotCleaned(traceback.format_exc(), is_lasting=True))
 
 
 def main() -> None:
     if NO_ASSERTIONS:
         sys.exit(NO_ASSERTIONS)
     os.nice(NICENESS)
-    # A broker that is killed closes its pipes a moment before the tether kills this process, which then has nobody to tell.
+    # A killed broker closes its pipes a moment before the tether kills this process: exit quietly
+    # then.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     serve(PosixFiles(), sys.stdin.buffer, sys.stdout.buffer)
 

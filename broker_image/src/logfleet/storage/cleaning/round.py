@@ -1,7 +1,8 @@
-"""One round of compaction of one log, on closed files: reads the old segments, writes new ones beside them.
+"""One round of compaction of one log, on closed files.
 
-It runs in a child process (`program`), one batch in memory at a time beside the map of keys. The broker puts each new segment
-in place (`swap`); what it does not take is removed again. Source: Kafka's Cleaner.
+Reads the old segments, writes new ones beside them. It runs in a child process (`program`); memory
+holds one batch at a time besides the map of keys. The broker puts each new segment in place
+(`swap`); files that it does not use are removed. Source: Kafka's Cleaner.
 """
 
 import errno
@@ -25,18 +26,21 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.segment import Segment
 
 WRITE_BYTES: Final = 1 << 20
-"""Written at a time."""
+"""Bytes per write to a new segment."""
 
 OPEN_FILES_MAX: Final = 16
 
-NOT_KNOWN: Final = -1
+UNKNOWN: Final = -1
 
 
 class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What a round has to do. segments: (base offset, size) of all below first_uncleanable, which is where the last of them ends.
+    """The task of a round.
 
-    producers: as in CleaningRules; NOT_KNOWN for one whose last durable batch is to be found. map_bytes_max and load_factor: of the
-    map of keys. room_bytes: what all new segments may take of the disk, None for no limit. bytes_per_second: read and written together, to be kept to by who runs it. Sizes in bytes, times in ms.
+    segments: (base offset, size) of all below first_uncleanable, where the last of them ends.
+    producers: as in CleaningRules; UNKNOWN for one whose last durable batch has to be searched
+    for. map_bytes_max and load_factor: of the map of keys. room_bytes: disk space that all new
+    segments may take, None for no limit. bytes_per_second: limit of reads and writes together,
+    enforced by `program`. Sizes in bytes, times in ms.
     """
 
     directory: str
@@ -57,14 +61,20 @@ class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CleanedSegment(msgspec.Struct, frozen=True, tag=True):
-    """New files for the segments with these base offsets are complete and durable, as .cleaned. size: of the log file."""
+    """The files that replace the segments with these base offsets are durable, as .cleaned.
+
+    size: of the log file.
+    """
 
     base_offsets: tuple[int, ...]
     size: int
 
 
 class Cleaned(msgspec.Struct, frozen=True, tag=True):
-    """The round is over; all below end_offset is clean. map_utilization: 0 to 1; cpu_s: processor time."""
+    """The round is over; everything below end_offset is clean.
+
+    map_utilization: 0 to 1; cpu_s: processor time.
+    """
 
     end_offset: int
     bytes_read: int
@@ -77,11 +87,11 @@ class Cleaned(msgspec.Struct, frozen=True, tag=True):
 
 
 class Uncleanable(Exception):
-    """The log cannot be compacted, now or later. The text says what is in it."""
+    """The log cannot be compacted, now or later. The text says why."""
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """A segment to clean. end_offset: exclusive."""
+    """A segment to compact. end_offset: exclusive."""
 
     base_offset: int
     size: int
@@ -89,7 +99,10 @@ class _Source(msgspec.Struct, frozen=True):
 
 
 class Cleaning:
-    """One round. account: called with the number of bytes after each read and write, to slow it down."""
+    """One round.
+
+    account: called with the number of bytes of each read and write, to slow the round down.
+    """
 
     def __init__(
         self, files: Files, job: CleaningJob, *, salt: bytes, account: Callable[[int], None]
@@ -109,7 +122,10 @@ class Cleaning:
         self._records_read = self._records_kept = self._keyless = 0
 
     def run(self) -> Iterator[CleanedSegment | Cleaned]:
-        """A CleanedSegment for each that is to be replaced, in order, then Cleaned. Raises Uncleanable, OSError."""
+        """Yield a CleanedSegment for each replacement, in order, then Cleaned.
+
+        Raises Uncleanable, OSError.
+        """
         started = time.process_time()
         try:
             mapped_end = self._build_map()
@@ -142,10 +158,13 @@ class Cleaning:
             decompressed_bytes_max=job.decompressed_bytes_max,
         )
 
-    # Looking at what is dirty
+    # Mapping the dirty part
 
     def _build_map(self) -> int:
-        """Note the newest offset of each key from the first dirty offset on; the offset before which that is complete."""
+        """Map each key to its newest offset, from the first dirty offset on.
+
+        Returns the offset up to which the map is complete.
+        """
         mapped_end = first_dirty = self._job.first_dirty
         for source in self._sources:
             if source.end_offset <= first_dirty:
@@ -153,21 +172,21 @@ class Cleaning:
             for header, batch in self._batches(source):
                 if header.last_offset < first_dirty:
                     continue
-                if not self._note_keys(header, batch):
+                if not self._map_keys(header, batch):
                     if mapped_end == first_dirty:
                         raise Uncleanable(
                             f"the batch at {header.base_offset} has more keys than the "
                             f"{self._map.capacity} that log.cleaner.dedupe.buffer.size has room for"
                         )
                     return mapped_end
-                if self._job.producers.get(header.producer_id) == NOT_KNOWN:
+                if self._job.producers.get(header.producer_id) == UNKNOWN:
                     self._producers[header.producer_id] = header.last_offset
                 mapped_end = header.next_offset
             mapped_end = source.end_offset
         return mapped_end
 
-    def _note_keys(self, header: BatchHeader, batch: bytes) -> bool:
-        """False if the map is full."""
+    def _map_keys(self, header: BatchHeader, batch: bytes) -> bool:
+        """Record the keys of a batch; False if the map is full."""
         first_dirty, base_offset, put = self._job.first_dirty, header.base_offset, self._map.put
         payload = read_payload(batch, header, self._job.decompressed_bytes_max)
         for _, _, _, offset_delta, key, _ in record_spans(payload):
@@ -187,8 +206,9 @@ class Cleaning:
         for header, batch in read_batches(read, 0, source.size, next_offset=source.base_offset):
             if header.is_control or header.is_transactional:
                 raise Uncleanable(
-                    f"the batch at {header.base_offset} belongs to a transaction, and this version knows "
-                    "of none which were aborted"
+                    f"the batch at {header.base_offset} belongs to a transaction, and this version "
+                    "does "
+                    "not know which ones were aborted"
                 )
             if header.last_offset >= source.end_offset:
                 raise CorruptRecords(f"the batch at {header.base_offset} ends in the next segment")
@@ -197,10 +217,10 @@ class Cleaning:
     def _path(self, base_offset: int, suffix: str) -> str:
         return f"{self._job.directory}/{offset_file(base_offset, suffix)}"
 
-    # Writing what stays
+    # Writing what is kept
 
     def _groups(self, mapped_end: int) -> list[list[_Source]]:
-        """The segments that become one each."""
+        """Group the segments to compact; each group becomes one segment."""
         sources = [source for source in self._sources if source.base_offset < mapped_end]
         by_base = {source.base_offset: source for source in sources}
         groups = group_segments(
@@ -222,11 +242,11 @@ class Cleaning:
     def _size(self, path: str) -> int:
         try:
             return self._files.status(path).size
-        except FileNotFoundError:  # an index; it is made anew
+        except FileNotFoundError:  # a missing index: it is rebuilt
             return 0
 
     def _clean_group(self, group: Sequence[_Source], rules: CleaningRules) -> CleanedSegment | None:
-        """Write one segment from these, unless it would be the one that is there."""
+        """Write one segment from this group; None if nothing would change."""
         target = _CleanedFiles(self._open_files, self._job, group[0].base_offset, self._take)
         is_changed = len(group) > 1
         for source in group:
@@ -248,10 +268,15 @@ class Cleaning:
         return CleanedSegment(tuple(source.base_offset for source in group), target.size)
 
     def _take(self, count: int) -> None:
-        """So many bytes are about to be written. Raises ENOSPC if there is no room for them."""
+        """Reserve room for `count` bytes that are about to be written.
+
+        Raises ENOSPC if there is none.
+        """
         if self._room_bytes is not None:
             if count > self._room_bytes:
-                raise OSError(errno.ENOSPC, "No room for what stays", self._job.directory)
+                raise OSError(
+                    errno.ENOSPC, "No room for the compacted segment", self._job.directory
+                )
             self._room_bytes -= count
         self._account(count)
 
@@ -261,7 +286,10 @@ class Cleaning:
 
 
 class _CleanedFiles:
-    """The files of one new segment while they are written. written: bytes that its log file holds by now."""
+    """The files of one new segment while they are written.
+
+    written: bytes in its log file so far.
+    """
 
     def __init__(
         self,
@@ -270,7 +298,7 @@ class _CleanedFiles:
         base_offset: int,
         take: Callable[[int], None],
     ) -> None:
-        """take: called with the number of bytes before each write."""
+        """take: called before each write, with the number of bytes."""
         self._segment = Segment.create(
             open_files,
             job.directory,
@@ -292,7 +320,7 @@ class _CleanedFiles:
 
     def append(self, batch: Buffer) -> None:
         header = parse_header(batch)
-        self._segment.note(header, header.base_offset)
+        self._segment.account(header, header.base_offset)
         self._unwritten += batch
         if len(self._unwritten) >= WRITE_BYTES:
             self._write()
@@ -304,7 +332,7 @@ class _CleanedFiles:
         self._unwritten.clear()
 
     def finish(self, modified_ms: int) -> None:
-        """Make all of it durable, as old as what it was made from."""
+        """Make the files durable, with the modification time of the newest source."""
         self._write()
         self._segment.finish()
         for file in self._segment.take_changed():

@@ -1,4 +1,4 @@
-"""A round as the broker sees it: what the child process makes takes its place in the log as long as that is there and to be compacted."""
+"""A round as the broker sees it: puts the child's segments in place while the log is there."""
 
 import asyncio
 from contextlib import aclosing
@@ -9,7 +9,7 @@ from logfleet.storage.cleaning.process import CleanerProcess
 from logfleet.storage.cleaning.program import NotCleaned
 from logfleet.storage.cleaning.round import Cleaned, CleanedSegment, CleaningJob
 from logfleet.storage.cleaning.swap import Aborted, Swaps
-from logfleet.storage.disk_failure import Failed
+from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
@@ -18,7 +18,10 @@ from logfleet.storage.segment_swap import remove_cleaned
 
 
 class RunningRound:
-    """A log of `log_dir` being cleaned by `process`. task: what awaits `run`. aborted: why it is to end early."""
+    """Compaction of a log of `log_dir` by `process`.
+
+    task: awaits `run`. aborted: why the round has to end early.
+    """
 
     def __init__(
         self,
@@ -28,7 +31,7 @@ class RunningRound:
         *,
         log_dirs: LogDirs,
         flusher: Flusher,
-        on_disk_failure: Failed,
+        on_disk_failure: OnDiskFailure,
     ) -> None:
         self.log_dir = log_dir
         self.log = log
@@ -49,7 +52,10 @@ class RunningRound:
         self.process.kill()
 
     def check_wanted(self) -> None:
-        """It ends if the log's cleanup.policy lost `compact` meanwhile (LogManager.updateTopicConfig), or the log is moved (abortAndPauseCleaning)."""
+        """Abort if the log's cleanup.policy lost `compact`, or the log is moved or deleted.
+
+        Source: Kafka's LogManager.updateTopicConfig, abortAndPauseCleaning.
+        """
         if not self.log.config.compacts:
             self.abort("its cleanup.policy no longer has compact")
         elif (
@@ -59,8 +65,9 @@ class RunningRound:
             self.abort("it is moved to another directory, or was deleted")
 
     async def run(self, job: CleaningJob) -> Cleaned | NotCleaned:
-        """Act on what the child process tells, to its end. Raises Aborted, OSError."""
-        # what the round before could not remove: beside it the swaps of this one would not count after a crash
+        """Run the job and handle its events. Raises Aborted, OSError."""
+        # leftovers of the previous round, beside which this round's swaps would not count after a
+        # crash
         await self._flusher.run(remove_cleaned, self.log.files, self.log.directory)
         swaps = Swaps(
             self.log,
@@ -77,11 +84,11 @@ class RunningRound:
                     await swaps.put_in_place(event, now_ms())
                     continue
                 if isinstance(event, Cleaned):
-                    self._note_clean(event.end_offset)
+                    self._record_clean(event.end_offset)
                 return event
-        raise AssertionError("the last event says what came of the job")
+        raise AssertionError("the last event is Cleaned or NotCleaned")
 
-    def _note_clean(self, end_offset: int) -> None:
+    def _record_clean(self, end_offset: int) -> None:
         self._check_present()
         if self.log.truncations != self._truncations:
             raise Aborted("it was truncated")
@@ -101,7 +108,7 @@ class RunningRound:
         self._check_present()
 
     async def remove_cleaned(self) -> None:
-        """Remove what it leaves beside the log."""
+        """Remove the files that the round leaves beside the log."""
         try:
             await self._flusher.run(remove_cleaned, self.log.files, self.log.directory)
         except OSError as error:

@@ -1,8 +1,10 @@
-"""What comes into a log directory from the others of its broker (KIP-113): copies that are being made, and what they take the place of.
+"""Logs that move into a log directory from another one of the broker (KIP-113).
 
-A copy lies in a directory of its own, TOPIC-PARTITION.HEX-future, until one rename makes it the partition's log. Then the log that it was
-copied from is there still: before that rename it is noted in a file whence the copy comes, so that a start that finds two logs knows the old one.
-Kafka renames in the same order (LogManager.replaceCurrentWithFutureLog), and a start after a crash in between refuses both logs.
+A copy has a directory of its own, TOPIC-PARTITION.HEX-future, until one rename makes it the
+partition's log. The log it was copied from still exists then: before the rename a file records
+where the copy comes from, so that a start that finds two logs knows which is old. Kafka renames in
+the same order (LogManager.replaceCurrentWithFutureLog), and a start after a crash in between
+refuses both logs.
 """
 
 import uuid
@@ -25,36 +27,40 @@ from logfleet.storage.trash import Discarded, Trash
 
 
 class IncomingLogs:
-    """Of one log directory. futures: the copies that are being made. found: partitions and paths of those that were there at the start.
+    """Of one log directory. futures: copies in progress.
 
-    origins: by partition the id of the directory that it is copied from, or was. Where this directory has the partition's log,
-    one in that directory is of no use.
+    found: partitions and paths of copies that were there at the start. origins: by partition, the
+    id of the directory from which it is or was copied. If this directory has the partition's log,
+    the one in that directory is obsolete.
     """
 
     def __init__(
-        self, path: str, open_files: OpenFiles, trash: Trash, note: Callable[[str], None]
+        self, path: str, open_files: OpenFiles, trash: Trash, report: Callable[[str], None]
     ) -> None:
-        """note: called with what a person should know. Raises OSError."""
+        """report: called with messages for the operator. Raises OSError."""
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.found: list[tuple[TopicPartition, str]] = []
         self._path = path
         self._open_files = open_files
         self._files = open_files.files
         self._trash = trash
-        self.origins = self._read_origins(note)
+        self.origins = self._read_origins(report)
 
-    def _read_origins(self, note: Callable[[str], None]) -> dict[TopicPartition, str]:
-        """An unreadable file costs a person's look, if a partition then has two logs."""
+    def _read_origins(self, report: Callable[[str], None]) -> dict[TopicPartition, str]:
+        """Read the origins file. If it is unreadable, a person has to settle duplicate logs."""
         try:
             found = parse_properties(read_file(self._files, f"{self._path}/{MOVED}") or b"")
         except CorruptCheckpoint as error:
-            note(f"{self._path}/{MOVED} is unreadable and left out: {error}")
+            report(f"{self._path}/{MOVED} is unreadable and left out: {error}")
             return {}
         named = {parse_partition_directory(name): origin for name, origin in found.items()}
         return {name: origin for name, origin in named.items() if name is not None}
 
-    def note_origin(self, partition: TopicPartition, directory_id: str | None) -> None:
-        """Durably: whence the partition's log comes, or (None) that nothing is left there. Blocks. Raises OSError."""
+    def record_origin(self, partition: TopicPartition, directory_id: str | None) -> None:
+        """Record durably where the partition's log comes from; None: nothing is left there.
+
+        Blocks. Raises OSError.
+        """
         origins = {name: origin for name, origin in self.origins.items() if name != partition}
         if directory_id is not None:
             origins[partition] = directory_id
@@ -71,7 +77,10 @@ class IncomingLogs:
         start_offset: int,
         now_ms: int,
     ) -> PartitionLog:
-        """A new copy that begins at `start_offset`; it has nothing yet. topic_id: Kafka's text form. Raises OSError."""
+        """Create an empty copy that begins at `start_offset`. topic_id: Kafka's text form.
+
+        Raises OSError.
+        """
         assert partition not in self.futures, f"{partition} is being copied"
         name = future_directory(partition, uuid.uuid4().hex)
         assert name is not None, "the topic's name is too long"
@@ -83,7 +92,10 @@ class IncomingLogs:
         return future
 
     def is_taken(self, partition: TopicPartition) -> bool:
-        """Whether there is a directory of the partition's name, whatever it is. Blocks. Raises OSError."""
+        """Whether a directory of the partition's name exists, whatever it holds. Blocks.
+
+        Raises OSError.
+        """
         try:
             self._files.list_directory(f"{self._path}/{partition}")
         except FileNotFoundError:
@@ -91,18 +103,21 @@ class IncomingLogs:
         return True
 
     def drop(self, partition: TopicPartition, now_ms: int) -> None:
-        """The copy is not wanted: its bytes go. No flush of it may be running."""
+        """Remove a copy in progress. No flush of it may be running."""
         future = self.futures.pop(partition)
-        future.forget_files()
+        future.drop_files()
         self._trash.add(Discarded(future.directory, now_ms))
 
-    def finds(self, name: str) -> bool:
-        """Whether a directory of that name, there at the start, is a copy."""
+    def add_if_copy(self, name: str) -> bool:
+        """Whether a directory of that name is a copy.
+
+        Called at the start, it is then added to `found`.
+        """
         partition = parse_future_directory(name)
         if partition is not None:
             self.found.append((partition, f"{self._path}/{name}"))
         return partition is not None
 
     def drop_found(self, path: str, now_ms: int) -> None:
-        """The copy that was there at the start is not wanted: its bytes go."""
+        """Remove a copy that was there at the start."""
         self._trash.add(Discarded(path, now_ms))

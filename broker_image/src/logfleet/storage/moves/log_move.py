@@ -1,11 +1,14 @@
 """Moves one log to another log directory of the broker while it is appended to and read (KIP-113).
 
-A copy is filled in slices, through threads, until little is left. Then the log is taken over from who else changes its files, the copy is made as durable as
-the log is, and in one turn of the loop it gets the rest and the log's name: from there on the log is what was the copy (`PartitionLog.become`).
-What is flushed is acknowledged only when that name is durable, and only then what was copied goes. Until then it counts after a crash.
+A copy is filled in slices, through threads, until little is left. Then the log is held, the copy is
+made as durable as the log, and in one step of the loop it gets the rest and the log's name: from
+there on the log uses the copy's files (`PartitionLog.switch_to`). Flushes are acknowledged only
+once that name is durable, and only then the old files are removed. Until then those count after a
+crash.
 
-Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog. Compaction pauses meanwhile, as in Kafka: a copy that has a record
-from before a round and not the tombstone that the round removed would bring the record back.
+Source: ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog. Compaction pauses
+meanwhile, as in Kafka: a copy that has a record from before a round and not the tombstone that the
+round removed would bring the record back.
 """
 
 import asyncio
@@ -17,7 +20,7 @@ import msgspec
 
 from logfleet.io.clock import now_ms
 from logfleet.io.descriptors import TRY_AGAIN_S
-from logfleet.log.copying import Extent, goes_on
+from logfleet.log.copying import Extent, is_prefix
 from logfleet.log.epochs import EpochStart, LeaderEpochs
 from logfleet.records.batch import parse_header
 from logfleet.records.errors import RecordsError
@@ -32,23 +35,25 @@ from logfleet.storage.partition_log import PartitionLog
 T = TypeVar("T")
 
 SLICE_BYTES: Final = 256 * 1024
-"""Copied in one step; the loop checks and writes it in a fraction of a millisecond."""
+"""Bytes per step; the loop checks and writes them in a fraction of a millisecond."""
 LAST_BYTES: Final = 256 * 1024
-"""So much the last turn may copy while everything else waits."""
+"""Bytes that may be left for the last step, which blocks the loop."""
 FLUSH_BYTES: Final = 64 * 1024 * 1024
-"""A copy is flushed each time it has grown by so much: the last flush, for which flushes of the log wait, is a short one."""
+"""Growth after which a copy is flushed: keeps the last flush short, during which the log cannot
+be flushed."""
 ANY_EPOCH: Final = 2**31 - 1
 THROTTLED_MS_MAX: Final = 1_000
-"""A copy that is throttled looks so often whether it is still wanted, and at which rate."""
+"""How often a throttled copy checks whether it is still wanted, and the rate."""
 
 
 class NotMoved(Exception):
-    """The log is where it was. The text says why."""
+    """The log stays where it is. The text says why."""
 
 
-class Tools(msgspec.Struct, frozen=True):
-    """What moves need. copied: called with bytes that were copied; wait_ms: for how long no more may be.
+class MoveTools(msgspec.Struct, frozen=True):
+    """What moves need of the broker.
 
+    copied: called with the number of bytes copied; wait_ms: pause that the throttle asks for.
     is_full: whether the directory of that path takes no records now.
     """
 
@@ -61,8 +66,11 @@ class Tools(msgspec.Struct, frozen=True):
     is_full: Callable[[str], bool]
 
 
-class _Promised(msgspec.Struct, frozen=True):
-    """What the target's files say of the copy: if it holds for the log still, the copy may take its place."""
+class _Prepared(msgspec.Struct, frozen=True):
+    """State of the copy that was made durable.
+
+    If it still matches the log, the copy may replace it.
+    """
 
     copy: PartitionLog
     log_start_offset: int
@@ -70,13 +78,16 @@ class _Promised(msgspec.Struct, frozen=True):
 
 
 class LogMove:
-    """Of `partition_log`, which has a topic id, to `target`; used once. is_wanted: asked all the time, and before the log is touched."""
+    """Moves `partition_log`, which has a topic id, to `target`; used once.
+
+    is_wanted: called often, and before the log is touched.
+    """
 
     def __init__(
         self,
         partition_log: PartitionLog,
         target: LogDir,
-        tools: Tools,
+        tools: MoveTools,
         is_wanted: Callable[[], bool],
     ) -> None:
         self._log = partition_log
@@ -90,12 +101,15 @@ class LogMove:
         self._unflushed_bytes = 0
 
     async def run(self) -> None:
-        """Return once the log is in the target, and nothing of it where it was. Raises NotMoved; OSError of the log, LogDirError of a directory."""
+        """Return once the log is in the target, and removed from its source.
+
+        Raises NotMoved; OSError of the log, LogDirError of a directory.
+        """
         moving = self._tools.log_dirs.moving
-        moving.add(self._name)  # no round of compaction begins, nor puts anything in place
+        moving.add(self._name)  # no compaction begins, or puts segments in place
         try:
             async with self._tools.flusher.holding(self._log):
-                self._require_wanted()  # what a round was about to put in place is there by now
+                self._require_wanted()  # a swap that was running has ended
             await self._move()
         except (NotMoved, OSError):
             await self._drop()
@@ -104,9 +118,9 @@ class LogMove:
             moving.discard(self._name)
 
     async def _move(self) -> None:
-        assert self._source is not None, "it is wanted"
-        # that it once came from elsewhere must not be said of what it becomes there
-        await self._note_origin(self._source, None)
+        assert self._source is not None, "checked by _require_wanted"
+        # the log's own origin in the source directory must not apply to its next life there
+        await self._record_origin(self._source, None)
         if await self._on_target(self._target.incoming.is_taken, self._name):
             raise NotMoved(f"{self._target.path}/{self._name} is there already")
         while True:
@@ -114,27 +128,27 @@ class LogMove:
             await self._flush(copy)
             if await self._take_over(self._source):
                 break
-            await asyncio.sleep(TRY_AGAIN_S)  # a slow disk, or another leader just now
+            await asyncio.sleep(TRY_AGAIN_S)  # a slow disk, or the leader has just changed
         try:
             self._source.discard_moved(self._log, now_ms())
-            await self._tools.checkpointer.forget_departed(
+            await self._tools.checkpointer.record_departures(
                 self._source, self._tools.high_watermark_of
             )
         except OSError as error:
             raise LogDirError(self._source, error) from error
-        await self._note_origin(self._target, None)
+        await self._record_origin(self._target, None)
 
     # Copying
 
     async def _catch_up(self, *, is_held: bool = False) -> PartitionLog:
-        """The copy, once little is missing in it, and nothing that is durable.
+        """Copy until little is missing, and nothing that is durable in the log. Returns the copy.
 
-        is_held: nobody flushes the log, but waits for it; so it is not throttled.
+        is_held: flushes of the log wait for this move, so it is not throttled.
         """
         while True:
             self._require_wanted()
             copy = self._copy
-            if copy is None or not self._goes_on(copy):
+            if copy is None or not self._is_prefix(copy):
                 await self._begin()
             elif self._has_enough(copy):
                 return copy
@@ -143,9 +157,9 @@ class LogMove:
             else:
                 await asyncio.sleep(min(wait_ms, THROTTLED_MS_MAX) / 1000)
 
-    def _goes_on(self, copy: PartitionLog) -> bool:
+    def _is_prefix(self, copy: PartitionLog) -> bool:
         partition_log = self._log
-        is_part = goes_on(
+        is_part = is_prefix(
             _extent(copy),
             _extent(partition_log),
             was_cut=partition_log.truncations != self._truncations,
@@ -164,7 +178,7 @@ class LogMove:
         return missing + sum(segment.size for segment in others)
 
     async def _begin(self) -> None:
-        """A new copy with the log's first slice; none if the log has changed meanwhile."""
+        """Begin a new copy with the log's first slice; none if the log has changed meanwhile."""
         await self._drop()
         partition_log = self._log
         before = partition_log.truncations, partition_log.log_start_offset
@@ -174,7 +188,7 @@ class LogMove:
         if before != (partition_log.truncations, partition_log.log_start_offset):
             return
         start = partition_log.log_start_offset
-        if data:  # the batch that holds the log's start may begin before it
+        if data:  # the batch that holds the log start may begin before it
             start = min(start, parse_header(data).base_offset)
         assert partition_log.topic_id is not None
         self._truncations = partition_log.truncations
@@ -190,7 +204,7 @@ class LogMove:
         await _until_written(copy)
         truncations = self._log.truncations
         piece = self._log.read(copy.log_end_offset, SLICE_BYTES)
-        assert isinstance(piece, FileSlice), "something is missing in the copy"
+        assert isinstance(piece, FileSlice), "the copy lacks something"
         data = await self._read(piece)
         self._require_wanted()
         if truncations == self._log.truncations:
@@ -224,13 +238,16 @@ class LogMove:
     # Taking its place
 
     async def _take_over(self, source: LogDir) -> bool:
-        """Whether the copy has become the log: not so if the log has changed otherwise than by appends meanwhile, or a disk is slow."""
+        """Let the copy become the log.
+
+        False if the log has changed otherwise than by appends meanwhile, or a disk is slow.
+        """
         async with self._tools.flusher.holding(self._log):
-            promised = await self._promise(source)
+            prepared = await self._prepare(source)
             copy = await self._catch_up(is_held=True)
-            if not self._is_kept(promised, copy):
+            if not self._still_matches(prepared, copy):
                 return False
-            # nothing is awaited from here to the rename
+            # no await from here to the rename
             while isinstance(piece := self._log.read(copy.log_end_offset, LAST_BYTES), FileSlice):
                 self._append(copy, piece.read())
                 if not _is_written(copy):
@@ -245,8 +262,11 @@ class LogMove:
             await self._on_target(self._target.make_names_durable)
         return True
 
-    async def _promise(self, source: LogDir) -> _Promised:
-        """Bring to the disk all that a start would need to take the copy for the log. Nobody flushes the log meanwhile."""
+    async def _prepare(self, source: LogDir) -> _Prepared:
+        """Make everything durable that a start needs to use the copy as the log.
+
+        The log is held: nobody flushes it meanwhile.
+        """
         copy = await self._catch_up(is_held=True)
         partition_log = self._log
         if copy.log_end_offset < partition_log.log_end_offset and not self._rest_bytes(copy):
@@ -255,36 +275,36 @@ class LogMove:
         copy.epochs = LeaderEpochs(partition_log.epochs.entries)
         copy.delete_records_before(min(partition_log.log_start_offset, copy.log_end_offset))
         copy.first_dirty_offset = partition_log.first_dirty_offset
-        promised = _Promised(copy, copy.log_start_offset, copy.epochs.entries)
+        prepared = _Prepared(copy, copy.log_start_offset, copy.epochs.entries)
         await self._flush(copy)
         try:
             await self._tools.checkpointer.write(self._target, self._tools.high_watermark_of)
         except OSError as error:
             raise LogDirError(self._target, error) from error
-        await self._note_origin(self._target, source.identity.directory_id)
-        return promised
+        await self._record_origin(self._target, source.identity.directory_id)
+        return prepared
 
     def _skip(self, copy: PartitionLog) -> None:
-        """What the log has had behind the copy's end was compacted."""
+        """Move the copy's end to the log's: compaction removed all batches in between."""
         try:
             copy.skip_to(self._log.log_end_offset, now_ms())
         except OSError as error:
             raise LogDirError(self._target, error) from error
 
-    def _is_kept(self, promised: _Promised, copy: PartitionLog) -> bool:
+    def _still_matches(self, prepared: _Prepared, copy: PartitionLog) -> bool:
         partition_log = self._log
         return (
-            promised.copy is copy
-            and promised.log_start_offset == partition_log.log_start_offset
-            and promised.epochs == partition_log.epochs.entries
+            prepared.copy is copy
+            and prepared.log_start_offset == partition_log.log_start_offset
+            and prepared.epochs == partition_log.epochs.entries
             and copy.recovery_point >= partition_log.recovery_point
             and _is_written(copy)
             and _is_written(partition_log)
         )
 
-    async def _note_origin(self, log_dir: LogDir, directory_id: str | None) -> None:
+    async def _record_origin(self, log_dir: LogDir, directory_id: str | None) -> None:
         try:
-            await self._tools.flusher.run(log_dir.incoming.note_origin, self._name, directory_id)
+            await self._tools.flusher.run(log_dir.incoming.record_origin, self._name, directory_id)
         except OSError as error:
             raise LogDirError(log_dir, error) from error
 
@@ -308,7 +328,10 @@ class LogMove:
             raise NotMoved("it is not wanted any more")
 
     async def _drop(self) -> None:
-        """Give up the copy; its bytes stay where there is nothing else of the log, as its directory has failed."""
+        """Drop the copy.
+
+        If its directory or the source has failed, its files stay, as they may be all that is left.
+        """
         copy, self._copy = self._copy, None
         if copy is None:
             return
@@ -316,12 +339,12 @@ class LogMove:
         if self._source in self._tools.log_dirs.dirs and self._target in self._tools.log_dirs.dirs:
             self._target.drop_future(self._name, now_ms())
         else:
-            copy.forget_files()
+            copy.drop_files()
             del self._target.incoming.futures[self._name]
 
 
 def _is_written(partition_log: PartitionLog) -> bool:
-    """Whether nothing of the log waits for a slow disk."""
+    """Whether no batch of the log waits for a slow disk."""
     return partition_log.written_end_offset == partition_log.log_end_offset
 
 
@@ -332,7 +355,10 @@ def _extent(partition_log: PartitionLog) -> Extent:
 
 
 async def _until_written(copy: PartitionLog) -> None:
-    """The disk has taken what waits for it, or does not soon: one that has failed never tells."""
+    """Wait for queued writes of the copy, for a limited time.
+
+    A disk that has failed never reports them.
+    """
     written = asyncio.Event()
     copy.disk.when_written(written.set)
     with contextlib.suppress(TimeoutError):

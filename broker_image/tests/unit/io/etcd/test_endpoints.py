@@ -3,7 +3,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc.aio import AioRpcError, Metadata
-from logfleet.io.etcd.endpoints import Addresses, Compacted, NoAnswer, TlsFiles, meaning
+from logfleet.io.etcd.endpoints import Addresses, Compacted, NoResponse, TlsFiles, translate_error
 from logfleet.metadata.store import LeaseNotFound, StoreRefused, StoreUnavailable
 
 TLS = TlsFiles(Path("ca.crt"))
@@ -42,19 +42,21 @@ def test_an_endpoint_that_cannot_be_meant_is_refused(endpoints, tls, why) -> Non
 @pytest.mark.parametrize(
     "code, text, meant",
     [
-        ("UNAVAILABLE", "etcdserver: leader changed", NoAnswer),
-        ("UNAVAILABLE", "etcdserver: request timed out", NoAnswer),
-        ("DEADLINE_EXCEEDED", "", NoAnswer),
-        ("INTERNAL", "stream broken", NoAnswer),
+        ("UNAVAILABLE", "etcdserver: leader changed", NoResponse),
+        ("UNAVAILABLE", "etcdserver: request timed out", NoResponse),
+        ("DEADLINE_EXCEEDED", "", NoResponse),
+        ("INTERNAL", "stream broken", NoResponse),
         ("NOT_FOUND", "etcdserver: requested lease not found", LeaseNotFound),
         ("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted", Compacted),
         ("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision", StoreRefused),
-        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", NoAnswer),
+        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", NoResponse),
         ("RESOURCE_EXHAUSTED", "etcdserver: too many requests", StoreUnavailable),
         ("PERMISSION_DENIED", "etcdserver: permission denied", StoreRefused),
     ],
 )
 def test_errors_of_etcd_have_one_meaning(code, text, meant) -> None:
-    error = meaning(AioRpcError(grpc.StatusCode[code], Metadata(), Metadata(), text), "host:1")
+    error = translate_error(
+        AioRpcError(grpc.StatusCode[code], Metadata(), Metadata(), text), "host:1"
+    )
     assert type(error) is meant
     assert "host:1" in str(error)

@@ -1,4 +1,7 @@
-"""Programs started beside gRPC's threads; in a process of its own, as gRPC takes its settings once."""
+"""Programs started beside gRPC's threads.
+
+In a process of its own, as gRPC takes its settings once.
+"""
 
 import subprocess
 import sys
@@ -25,7 +28,10 @@ uvloop.run(main())
 
 
 def test_a_program_is_started_without_grpcs_fork_handlers() -> None:
-    """They log a line where they give up; where they do not, a child may abort or hang before its exec."""
+    """They log a line where they give up.
+
+    Where they do not, a child may abort or hang before its exec.
+    """
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60
     )

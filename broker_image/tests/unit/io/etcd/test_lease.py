@@ -1,4 +1,7 @@
-"""The thread that keeps leases, without an etcd: what reaches it while it is busy is not forgotten."""
+"""The thread that keeps leases, without an etcd.
+
+What reaches it while it is busy is not forgotten.
+"""
 
 import asyncio
 import math
@@ -24,7 +27,10 @@ NOWHERE = Addresses.parse(["127.0.0.1:1"])
 
 
 class BusyKeeper(LeaseKeeper):
-    """Renews as it is told to: `renewing` is set while it is at it, and it goes on after `go_on`."""
+    """Renews as the test asks.
+
+    `renewing` is set while it is at it, and it goes on after `go_on`.
+    """
 
     def __init__(self) -> None:
         super().__init__(NOWHERE)
@@ -102,7 +108,7 @@ async def test_without_a_tick_of_the_loop_nothing_is_renewed() -> None:
 
 @pytest.mark.usefixtures("alive")
 async def test_a_lease_past_its_deadline_is_asked_for_until_etcd_says_that_it_has_ended() -> None:
-    """etcd lets nothing expire while it has no leader, and renews all leases when it has one again."""
+    """etcd expires no lease without a leader, and renews all once it has one again."""
 
     class SilentKeeper(BusyKeeper):
         def _renew(self, leases: list[EtcdLease]) -> bool:
@@ -138,7 +144,7 @@ async def test_credentials_that_cannot_be_read_are_no_answer_and_do_not_end_the_
     await keeper.stop()
 
 
-async def test_members_are_asked_in_turn_and_who_did_not_answer_comes_last() -> None:
+async def test_members_are_asked_in_turn_and_silent_ones_come_last() -> None:
     keeper = LeaseKeeper(Addresses.parse(["a:1", "b:1", "c:1"]), first=1)
 
     def asked(count: int) -> str:
@@ -205,7 +211,10 @@ def slow_etcd(monkeypatch: pytest.MonkeyPatch) -> SlowEtcd:
 
 
 async def test_a_deadline_is_counted_from_when_the_keepalive_was_sent(slow_etcd: SlowEtcd) -> None:
-    """etcd may have begun to count the moment it was sent: counted from its answer, another broker could lead before the deadline."""
+    """etcd may have begun to count the moment it was sent.
+
+    Counted from its answer, another broker could lead before the deadline.
+    """
     keeper = LeaseKeeper(NOWHERE)
     leases = [lease_of(1), lease_of(2)]
     assert keeper._renew(leases)
@@ -224,7 +233,7 @@ async def test_the_first_deadline_is_counted_from_when_the_lease_was_asked_for(
     assert lease.deadline_s == slow_etcd.began_s + 60
 
 
-class NoAnswer(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types
+class NoResponse(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(details)
         self._said = code, details
@@ -239,15 +248,15 @@ class NoAnswer(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types
 @pytest.mark.parametrize(
     "error, stays_connected",
     [
-        (NoAnswer(grpc.StatusCode.UNAVAILABLE, "etcdserver: leader changed"), True),
-        (NoAnswer(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"), True),
-        (NoAnswer(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses"), False),
-        (NoAnswer(grpc.StatusCode.UNAVAILABLE, "DNS resolution failed"), False),
+        (NoResponse(grpc.StatusCode.UNAVAILABLE, "etcdserver: leader changed"), True),
+        (NoResponse(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"), True),
+        (NoResponse(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses"), False),
+        (NoResponse(grpc.StatusCode.UNAVAILABLE, "DNS resolution failed"), False),
     ],
     ids=str,
 )
-async def test_a_channel_goes_with_its_connection_and_a_member_that_answers_nobody_keeps_it(
-    error: NoAnswer,
+async def test_a_channel_is_closed_with_its_connection_but_kept_for_a_silent_member(
+    error: NoResponse,
     *,
     stays_connected: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -283,7 +292,7 @@ async def test_a_process_is_killed_half_a_second_after_its_first_lease_unless_it
     assert slow_etcd.now_s < first.deadline_s < second.deadline_s
 
 
-async def test_a_lease_that_was_dropped_kills_nobody_though_its_renewal_is_answered_later(
+async def test_a_dropped_lease_does_not_arm_the_timer_though_its_renewal_succeeds_later(
     slow_etcd: SlowEtcd,
 ) -> None:
     """The loop gives the lease up while the thread waits for etcd's answer."""
@@ -302,7 +311,7 @@ async def test_a_lease_that_was_dropped_kills_nobody_though_its_renewal_is_answe
     assert slow_etcd.now_s > slow_etcd.began_s
 
 
-async def test_a_keeper_that_was_stopped_kills_nobody(slow_etcd: SlowEtcd) -> None:
+async def test_a_stopped_keeper_does_not_arm_the_timer(slow_etcd: SlowEtcd) -> None:
     timer = NotedTimer()
     keeper = LeaseKeeper(NOWHERE, timer=timer)
     lease = keeper._leases[1] = lease_of(1)

@@ -87,14 +87,17 @@ async def run_in_thread(work):
     return await asyncio.to_thread(work)
 
 
-async def breathe() -> None:
+async def pause_if_due() -> None:
     await asyncio.sleep(0)
 
 
 async def read_cold(log: PartitionLog, end_offset: int) -> GroupLog:
     read = GroupLog(log, GroupConfig())
     await read.read_on(
-        lambda: end_offset, is_over=lambda: False, run_in_thread=run_in_thread, breathe=breathe
+        lambda: end_offset,
+        is_over=lambda: False,
+        run_in_thread=run_in_thread,
+        pause_if_due=pause_if_due,
     )
     return read
 
@@ -298,7 +301,10 @@ async def take(rig: Rig, steps) -> None:
     assert read is not None
     end_offset = rig.log.log_end_offset
     await read.read_on(
-        lambda: end_offset, is_over=lambda: False, run_in_thread=run_in_thread, breathe=breathe
+        lambda: end_offset,
+        is_over=lambda: False,
+        run_in_thread=run_in_thread,
+        pause_if_due=pause_if_due,
     )
     assert known(read) == known(await read_cold(rig.log, end_offset))
 

@@ -234,7 +234,7 @@ async def test_a_follower_gets_records_once_they_are_written(tmp_path, until) ->
     host.isr_writer = SimpleNamespace(check=lambda _: None)
     partition = host_replicated(host)
     append(partition, b"a")
-    partition.log.disk.was_slow(2 * SLOW_S)
+    partition.log.disk.on_slow_write(2 * SLOW_S)
     files.path = partition.log.directory
     files.writes.clear()
     append(partition, b"b")

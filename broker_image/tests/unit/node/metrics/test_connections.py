@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from logfleet.control.quota_rates import Windows
 from logfleet.metadata.image import Quotas
-from logfleet.net.connection import Answer
+from logfleet.net.connection import Encoded
 from logfleet.net.listener import Listener
 from logfleet.net.peer import Peer
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
@@ -13,7 +13,7 @@ from logfleet.wire.messages import FetchRequest
 from broker_image.tests.unit.node.metrics.metric_values import metric_values
 
 
-def nothing(peer: Peer, frame: memoryview) -> Answer:
+def nothing(peer: Peer, frame: memoryview) -> Encoded:
     del peer, frame
     return None
 

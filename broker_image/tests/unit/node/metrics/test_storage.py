@@ -1,5 +1,5 @@
 from logfleet.io.files import PosixFiles
-from logfleet.log.free_space import Room
+from logfleet.log.free_space import DiskRoom
 from logfleet.node.metrics.storage import disks
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
@@ -13,7 +13,7 @@ def test_a_disk_that_fills_up_is_reported() -> None:
     files = PosixFiles()
     log_dirs = LogDirs(OpenFiles(files), [])
     space = DiskSpace(files, Flusher(files), log_dirs, 0)
-    space.rooms["/data"] = Room(1_000, 100, 100)
+    space.rooms["/data"] = DiskRoom(1_000, 100, 100)
     space.full.add("/data")
     log_dirs.failed.append("/other")
     values = metric_values(disks(space, log_dirs))

@@ -185,7 +185,7 @@ async def test_a_sync_that_ends_while_a_newer_image_is_applied_gives_no_role_of_
         for _ in range(10):  # all that follows from it
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(rig.broker.following, "_slices", SimpleNamespace(breathe=sync_ends))
+    monkeypatch.setattr(rig.broker.following, "_slices", SimpleNamespace(pause_if_due=sync_ends))
     await rig.show(newer)
     await rig.until(lambda: not rig.broker.local._pending.indexes(rig.topic.id))
     if leader == ME:
@@ -213,7 +213,7 @@ async def test_what_begins_to_follow_while_a_newer_image_is_applied_does_not_beg
 
     monkeypatch.setattr(rig.broker._flusher, "until_idle", until_idle)
     await rig.show(rig.led_by(2, 3))
-    monkeypatch.setattr(rig.broker.following, "_slices", SimpleNamespace(breathe=becomes_idle))
+    monkeypatch.setattr(rig.broker.following, "_slices", SimpleNamespace(pause_if_due=becomes_idle))
     await rig.show(rig.led_by(2, 3))
     await rig.until(lambda: not rig.broker.local._pending.indexes(rig.topic.id))
     assert [(each.leader, each.leader_epoch, each.log) for each in followed] == [(2, 3, log)]

@@ -172,7 +172,7 @@ async def test_a_registration_may_end_while_a_topic_is_checked(
     async def ending() -> None:
         bench.leadership.resign()
 
-    monkeypatch.setattr(bench.leadership, "_slices", SimpleNamespace(breathe=ending))
+    monkeypatch.setattr(bench.leadership, "_slices", SimpleNamespace(pause_if_due=ending))
     assert await bench.leadership.follow(topic(1, 1, 1)) == [0]
     assert list(bench.table.led()) == []
     assert sorted(index for what, index in bench.told if what == "lost") == [0, 1, 2]

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
-from logfleet.log.free_space import Room
+from logfleet.log.free_space import DiskRoom
 from logfleet.log.names import TopicPartition
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.log_moves import Future, LogMoves
@@ -198,11 +198,11 @@ async def test_a_disk_that_refuses_is_reported_and_the_next_move_begins(
 
 async def test_a_disk_without_room_gets_nothing(rig, until, monkeypatch) -> None:
     partition = rig.add(count=5000)
-    rig.disk_space.rooms[rig.b.path] = Room(1 << 40, partition.log.size - 1)
+    rig.disk_space.rooms[rig.b.path] = DiskRoom(1 << 40, partition.log.size - 1)
     rig.ask(rig.b.path)
     await until(lambda: not rig.moves._wanted)
     assert NAME in rig.a.logs
-    rig.disk_space.rooms[rig.b.path] = Room(1 << 40, partition.log.size)
+    rig.disk_space.rooms[rig.b.path] = DiskRoom(1 << 40, partition.log.size)
     monkeypatch.setattr("logfleet.storage.moves.log_move.LAST_BYTES", 1000)
     rig.wait_ms = 1
     rig.ask(rig.b.path)

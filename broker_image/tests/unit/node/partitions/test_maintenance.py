@@ -186,10 +186,10 @@ def test_producers_expire_some_at_a_time(monkeypatch):
             assert expiration_ms == 5
             steps.append(list(ids))
 
-    async def breathe(_slices):
+    async def pause_if_due(_slices):
         steps.append([])
 
-    monkeypatch.setattr(Slices, "breathe", breathe)
+    monkeypatch.setattr(Slices, "pause_if_due", pause_if_due)
     log = SimpleNamespace(producers=SimpleNamespace(states=States()))
     maintenance: Any = Maintenance.__new__(Maintenance)
     maintenance._table, maintenance._slices = [SimpleNamespace(log=log)], Slices()

@@ -41,7 +41,7 @@ async def test_it_reports_that_it_has_records_once_they_are_written(me, leader, 
     one, other = me.follow(0), me.follow(1)
     async with fetching(me, leader, one, other):
         assert named(await leader.asked()) == [(0, 0), (1, 0)]
-        one.log.disk.was_slow(2 * SLOW_S)
+        one.log.disk.on_slow_write(2 * SLOW_S)
         files.path = one.log.directory
         files.writes.clear()
         leader.answer(row(records=batch(0, b"a"), high_watermark=1))

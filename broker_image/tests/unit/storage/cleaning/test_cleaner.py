@@ -179,7 +179,7 @@ async def test_a_log_that_is_led_elsewhere_ends_its_round(rig):
     def is_gone():
         if rig.cleaner._rounds:
             rig.partitions.clear()
-            rig.cleaner.lost(partition)
+            rig.cleaner.abort_round(partition)
         return not rig.partitions and not rig.cleaner._rounds
 
     await rig.clean_until(is_gone)
@@ -411,7 +411,7 @@ async def test_a_failing_disk_is_reported(tmp_path):
 
 
 class Starved(PosixFiles):
-    """A process that has no descriptor for directories for so many attempts."""
+    """A process that has no descriptor for directories in the first `times` attempts."""
 
     left = 0
 
@@ -455,18 +455,18 @@ async def test_a_child_that_cannot_be_started_for_now_is_tried_again(rig, monkey
     assert partition.log not in rig.cleaner.uncleanable
 
 
-async def test_a_log_that_cannot_be_looked_at_again_does_not_end_the_cleaner(rig, monkeypatch):
+async def test_a_log_that_cannot_be_read_again_does_not_end_the_cleaner(rig, monkeypatch):
     rig.add(0)
     told, looks = [], []
     rig.cleaner._on_disk_failure = lambda _name, error: told.append(error.errno)
 
-    def look(*args):
+    def find_cleanable(*args):
         looks.append(args)
         if len(looks) == 2:
             raise OSError(errno.EMFILE, "Too many open files")
-        return job.look(*args)
+        return job.find_cleanable(*args)
 
-    monkeypatch.setattr(cleaner, "look", look)
+    monkeypatch.setattr(cleaner, "find_cleanable", find_cleanable)
     await rig.clean_until(lambda: rig.cleaner.stats.cleanings)
     assert told == [errno.EMFILE]
 

@@ -9,7 +9,7 @@ import pytest
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.cleaning.job import cleaning_job, look
+from logfleet.storage.cleaning.job import cleaning_job, find_cleanable
 from logfleet.storage.cleaning.process import COMMAND
 from logfleet.storage.cleaning.program import Event, NotCleaned, Throttle, serve
 from logfleet.storage.cleaning.round import Cleaned, CleanedSegment
@@ -26,11 +26,11 @@ def job(rig):
     for n in range(40):
         log.append_as_leader(build_batch([Record(b"k", b"%d" % n * 20, NOW)]), 0, NOW)
     log = flushed(log, rig.files)
-    return cleaning_job(log, look(log, log.log_end_offset, NOW), SETTINGS, NOW)
+    return cleaning_job(log, find_cleanable(log, log.log_end_offset, NOW), SETTINGS, NOW)
 
 
 def answers(job, files=None):
-    """What the program says to this job, given twice."""
+    """The program's events for this job, which it gets twice."""
     out = io.BytesIO()
     line = msgspec.json.encode(job) + b"\n"
     serve(files or PosixFiles(), io.BytesIO(line + line), out)
@@ -78,8 +78,8 @@ def test_what_goes_wrong_ends_the_job_not_the_program(job, error, is_lasting, is
         assert (each.is_lasting, each.is_disk) == (is_lasting, is_disk)
 
 
-def test_the_program_says_nothing_of_a_broker_that_was_killed(job):
-    """A process that is killed closes its files first, and tethered ones get their signal after that."""
+def test_the_program_exits_quietly_when_its_broker_is_killed(job):
+    """A killed process closes its files first; after that its tethered children are killed."""
     nobody_reads, answers_go_to = os.pipe()
     os.close(nobody_reads)
     ended = subprocess.run(
@@ -119,7 +119,7 @@ def test_what_is_as_it_was_takes_no_room(rig):
     for n in range(40):
         log.append_as_leader(build_batch([Record(b"%d" % n, b"v" * 200, NOW)]), 0, NOW)
     log = flushed(log, rig.files)
-    job = cleaning_job(log, look(log, log.log_end_offset, NOW), SETTINGS, NOW)
+    job = cleaning_job(log, find_cleanable(log, log.log_end_offset, NOW), SETTINGS, NOW)
     largest = max(size for _, size in job.segments)
     assert len(job.segments) > 2
     (found, again) = answers(msgspec.structs.replace(job, room_bytes=largest))

@@ -176,7 +176,7 @@ def test_an_idempotent_producer_goes_on_after_its_records_are_gone(rig, log):
     assert not write(log, (b"k", b"3"), producer=ProducerStamp(7, 0, 3)).duplicate
 
 
-def test_the_end_of_what_was_cleaned_stays_known(rig, log):
+def test_the_end_of_the_cleaned_part_stays_a_batch_boundary(rig, log):
     fill(log, 40, keys=1)
     write(log, (b"other", b""))
     fill(log, 20, keys=1, seed=3)

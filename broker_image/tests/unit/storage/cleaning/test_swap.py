@@ -1,4 +1,7 @@
-"""A disk that has no room at one step of a swap, or at several: the log is then as before or compacted, in memory and for a start."""
+"""A disk that has no room at one step of a swap, or at several.
+
+The log is then as before or compacted, in memory and for a start.
+"""
 
 import errno
 import shutil
@@ -18,7 +21,10 @@ pytestmark = pytest.mark.asyncio
 
 
 class NoRoom(PosixFiles):
-    """Changes of names, and what makes them durable, fail with `error`: `times` of them after the first `steps`, once it is `on`."""
+    """Changes of names, and what makes them durable, fail with `error`.
+
+    `times` of them after the first `steps`, once it is `on`.
+    """
 
     def __init__(self, steps: int, times: int, error: int) -> None:
         self.on = False
@@ -54,7 +60,7 @@ def in_process(monkeypatch):
 
 
 class Fixture:
-    """A log that is compacted on such a disk, and what starts would have found whenever a step had failed."""
+    """A log compacted on such a disk, and what a start would find after each failed step."""
 
     def __init__(self, path, files) -> None:
         self.path, self.files = path, files

@@ -8,7 +8,7 @@ from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.moves.log_move import LogMove, Tools
+from logfleet.storage.moves.log_move import LogMove, MoveTools
 from logfleet.storage.open_files import OpenFiles
 
 NOW = 1_700_000_000_000
@@ -39,7 +39,10 @@ def content(log) -> dict[int, bytes]:
 
 
 class MoveRig:
-    """dirs: opened on these files; they are loaded as a broker's are. wait_ms: asked by the move before each slice."""
+    """dirs: opened on these files; they are loaded as a broker's are.
+
+    wait_ms: asked by the move before each slice.
+    """
 
     def __init__(self, files, paths, flusher=None, config=SMALL):
         self.files = files
@@ -70,7 +73,7 @@ class MoveRig:
         def copied(size):
             self.copied += size
 
-        tools = Tools(
+        tools = MoveTools(
             self.dirs,
             self.flusher,
             self.checkpointer,

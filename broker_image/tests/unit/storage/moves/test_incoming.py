@@ -18,7 +18,7 @@ async def two_logs(tmp_path, *, origin_of_b):
     append(rig.create(), 3)
     append(rig.two.create(NAME, TOPIC_ID, LogConfig(), NOW), 4)
     if origin_of_b:
-        rig.two.incoming.note_origin(NAME, rig.one.identity.directory_id)
+        rig.two.incoming.record_origin(NAME, rig.one.identity.directory_id)
     for log_dir in rig.dirs:
         log_dir.abandon()
     return rig
@@ -54,10 +54,10 @@ async def test_two_logs_that_no_move_explains_are_for_a_person(tmp_path) -> None
         again.dirs.refuse_duplicates()
 
 
-async def test_an_origin_without_the_log_says_nothing(tmp_path) -> None:
+async def test_an_origin_without_the_log_is_ignored(tmp_path) -> None:
     rig = await MoveRig(PosixFiles(), [str(tmp_path / "a"), str(tmp_path / "b")]).load()
     append(rig.create(), 3)
-    rig.two.incoming.note_origin(NAME, rig.one.identity.directory_id)
+    rig.two.incoming.record_origin(NAME, rig.one.identity.directory_id)
     for log_dir in rig.dirs:
         log_dir.abandon()
     again = await MoveRig(rig.files, [rig.one.path, rig.two.path], rig.flusher).load()
@@ -66,7 +66,7 @@ async def test_an_origin_without_the_log_says_nothing(tmp_path) -> None:
     assert again.two.incoming.origins == {}
 
 
-async def test_an_unreadable_file_of_origins_is_told(tmp_path) -> None:
+async def test_an_unreadable_file_of_origins_is_reported(tmp_path) -> None:
     LogDir(OpenFiles(PosixFiles()), str(tmp_path), "cluster", 1).abandon()
     (tmp_path / MOVED).write_text("no equals sign")
     found = LogDir(OpenFiles(PosixFiles()), str(tmp_path), "cluster", 1)
@@ -78,9 +78,9 @@ async def test_an_unreadable_file_of_origins_is_told(tmp_path) -> None:
 async def test_origins_are_durable_and_by_partition(tmp_path) -> None:
     rig = await MoveRig(PosixFiles(), [str(tmp_path / "a"), str(tmp_path / "b")]).load()
     incoming = rig.two.incoming
-    incoming.note_origin(NAME, "one")
-    incoming.note_origin(NAME, "two")
+    incoming.record_origin(NAME, "one")
+    incoming.record_origin(NAME, "two")
     assert Path(rig.two.path, MOVED).read_text() == "topic-0=two\n"
-    incoming.note_origin(NAME, None)
+    incoming.record_origin(NAME, None)
     assert incoming.origins == {}
     assert Path(rig.two.path, MOVED).read_text() == ""

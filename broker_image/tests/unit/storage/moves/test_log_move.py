@@ -131,7 +131,7 @@ async def test_nothing_is_left_of_a_move_that_is_not_wanted_any_more(rig, until)
     assert [each.path.rpartition("-")[2] for each in rig.two.take_removals(NOW * 2)] == ["future"]
 
 
-async def test_a_log_that_was_cut_where_the_copy_has_it_is_copied_anew(rig, until) -> None:
+async def test_a_log_cut_within_the_copied_part_is_copied_again(rig, until) -> None:
     def failed(*_):
         raise AssertionError
 
@@ -165,7 +165,7 @@ async def test_a_cut_behind_the_copy_costs_nothing(rig, until) -> None:
     assert rig.dirs.dir_of(NAME) is rig.two
 
 
-async def test_a_copy_that_old_records_have_outrun_begins_anew(rig, until) -> None:
+async def test_a_copy_below_the_log_start_is_begun_again(rig, until) -> None:
     rig.wait_ms = lambda: 1 if rig.copied > 3000 else 0
     move = asyncio.create_task(rig.move())
     await until(lambda: rig.copied > 3000)

@@ -1,4 +1,7 @@
-"""Moves between two file systems that lose power, or whose process is killed, in the middle of anything: one log is left, with all that was flushed."""
+"""Moves between two file systems, with power losses or kills at any moment.
+
+One log is left, with everything that was flushed.
+"""
 
 import asyncio
 import random
@@ -82,7 +85,7 @@ class Run:
             assert self.durable_end == 0
             self.rig.create()
         log = self.rig.log
-        log.topic_id = TOPIC_ID  # as what looks for strays says where the file is lost
+        log.topic_id = TOPIC_ID  # as the check for strays sets it if the file is lost
         found = content(log)
         assert log.log_end_offset >= self.written_end, "what was written is lost"
         assert log.log_start_offset >= self.start, "deleted records are back"
@@ -95,7 +98,7 @@ class Run:
         )
 
     def between(self):
-        """Who writes and flushes while a move waits for the disk."""
+        """A writer that appends and flushes while a move waits for the disk."""
         log = self.rig.log
         if self.dice.random() < 0.3:
             append(log, records=RECORDS)

@@ -88,7 +88,7 @@ async def _log_ends(
         if topic is not None:
             found = to_ask(image, topic, access.layers, unclean=True)
             asked |= {each: found[each] for each in found if indexes is None or each[1] in indexes}
-        await slices.breathe()
+        await slices.pause_if_due()
     return await access.controller.query_log_ends(image, asked) if asked else NOTHING_ANSWERED
 
 
@@ -286,7 +286,7 @@ async def list_partition_reassignments(
     for topic in image.topics():
         if asked is not None and topic.name not in asked:
             continue
-        await slices.breathe()
+        await slices.pause_if_due()
         rows = [
             _Ongoing(
                 partition_index=index,

@@ -42,7 +42,7 @@ class Machine:
         if reached >= SHOWN:
             dirs.settle(self.cluster.image.brokers[1].epoch)
         if reached >= NOTED:
-            dirs.note_running()
+            dirs.record_running()
         if not is_killed:
             for log_dir in dirs:
                 log_dir.close({})

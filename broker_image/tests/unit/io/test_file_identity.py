@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from logfleet.io import file_life
-from logfleet.io.file_life import life_of
+from logfleet.io import file_identity as module
+from logfleet.io.file_identity import file_identity
 from logfleet.io.files import PosixFiles
 
 
@@ -21,8 +21,8 @@ def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "dev/block").mkdir(parents=True)
     (root / f"dev/block/{os.major(device)}:{os.minor(device)}").symlink_to("../../devices/disk1")
     (root / "fs/xfs/disk1").mkdir(parents=True)
-    monkeypatch.setattr(file_life, "SYSFS", root)
-    monkeypatch.setattr(file_life, "_generation", lambda _: 7)
+    monkeypatch.setattr(module, "SYSFS", root)
+    monkeypatch.setattr(module, "_generation", lambda _: 7)
     return root
 
 
@@ -34,53 +34,53 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_file_keeps_its_name_when_it_is_written_or_renamed(sysfs, file) -> None:
-    named = life_of(str(file))
+    named = file_identity(str(file))
     assert named is not None
     file.write_text("more")
-    assert PosixFiles().life_of(str(file)) == named
+    assert PosixFiles().file_identity(str(file)) == named
     renamed = file.rename(file.with_name("renamed"))
-    assert life_of(str(renamed)) == named
+    assert file_identity(str(renamed)) == named
 
 
 def test_a_copy_has_another_name(sysfs, file, tmp_path) -> None:
     copy = shutil.copy2(file, tmp_path / "copy")
-    assert life_of(str(copy)) != life_of(str(file))
+    assert file_identity(str(copy)) != file_identity(str(file))
 
 
 def test_another_mount_has_another_name(sysfs, file) -> None:
-    named = life_of(str(file))
+    named = file_identity(str(file))
     (sysfs / "fs/xfs/disk1").rename(sysfs / "fs/xfs/before")
     (sysfs / "fs/xfs/disk1").mkdir()
-    assert life_of(str(file)) != named
+    assert file_identity(str(file)) != named
 
 
 def test_another_boot_has_another_name(sysfs, file, tmp_path, monkeypatch) -> None:
-    named = life_of(str(file))
+    named = file_identity(str(file))
     (tmp_path / "boot_id").write_text("another")
-    monkeypatch.setattr(file_life, "BOOT_ID", tmp_path / "boot_id")
-    assert life_of(str(file)) != named
+    monkeypatch.setattr(module, "BOOT_ID", tmp_path / "boot_id")
+    assert file_identity(str(file)) != named
 
 
 def test_another_file_of_the_same_inode_number_has_another_name(sysfs, file, monkeypatch) -> None:
-    named = life_of(str(file))
-    monkeypatch.setattr(file_life, "_generation", lambda _: 8)
-    assert life_of(str(file)) != named
+    named = file_identity(str(file))
+    monkeypatch.setattr(module, "_generation", lambda _: 8)
+    assert file_identity(str(file)) != named
 
 
 def test_there_is_no_name_where_the_mount_or_the_generation_is_not_shown(
     sysfs, file, monkeypatch
 ) -> None:
-    monkeypatch.setattr(file_life, "_generation", lambda _: None)
-    assert life_of(str(file)) is None
+    monkeypatch.setattr(module, "_generation", lambda _: None)
+    assert file_identity(str(file)) is None
     monkeypatch.undo()
-    monkeypatch.setattr(file_life, "SYSFS", sysfs / "nothing")
-    assert life_of(str(file)) is None
-    assert life_of("/proc/self/status") is None
+    monkeypatch.setattr(module, "SYSFS", sysfs / "nothing")
+    assert file_identity(str(file)) is None
+    assert file_identity("/proc/self/status") is None
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path) -> None:
     with pytest.raises(FileNotFoundError):
-        life_of(str(tmp_path / "missing"))
+        file_identity(str(tmp_path / "missing"))
 
 
 class Volume:
@@ -129,16 +129,16 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
         volume.close()
 
 
-def test_the_kernel_names_each_mount_of_an_ext4_volume_anew(volume: Volume) -> None:
+def test_each_mount_of_an_ext4_volume_has_another_identity(volume: Volume) -> None:
     file = volume.path / "file"
     file.write_text("x")
-    named = life_of(str(file))
+    named = file_identity(str(file))
     assert named is not None
-    assert life_of(str(file)) == named
-    names = {named, life_of(str(shutil.copy2(file, volume.path / "copy")))}
+    assert file_identity(str(file)) == named
+    names = {named, file_identity(str(shutil.copy2(file, volume.path / "copy")))}
     for _ in range(3):
         volume.unmount()
         volume.mount()
-        names.add(life_of(str(file)))
+        names.add(file_identity(str(file)))
     assert len(names) == 5
     assert None not in names

@@ -1,8 +1,8 @@
-"""Fetch of one partition within a session, at fixed places (KIP-227).
+"""Fetch of one partition within a session, coded at fixed positions (KIP-227).
 
-A follower with few records to copy sends one such request for each, and gets one such answer. Their bytes
-are those that the codec makes of `FetchRequest` and `FetchResponse` in VERSION; one call of `struct`
-reads or writes all of them. Whatever has another shape is left to the codec.
+A follower with few records to copy sends such a request for each, and gets such a response. The
+bytes are the same as the codec's for `FetchRequest` and `FetchResponse` in VERSION; one `struct`
+call reads or writes all of them. Any other shape is left to the codec.
 """
 
 import struct
@@ -16,22 +16,27 @@ _API_KEY: Final = 1
 _REQUEST_HEAD: Final = struct.Struct(">ihhi")  # size, API key, version, correlation id
 _HEAD_BYTES: Final = _REQUEST_HEAD.size - 4  # without the size
 _REQUEST: Final = struct.Struct(">iiibiib16sbiiqiqi7siqb")
-_ANSWER_HEAD: Final = struct.Struct(">i")
-_ANSWER: Final = struct.Struct(">ibihib16sbihqqqbi")  # behind the size
+_RESPONSE_HEAD: Final = struct.Struct(">i")
+_RESPONSE: Final = struct.Struct(">ibihib16sbihqqqbi")  # behind the size
 
 _READ_UNCOMMITTED: Final = 0
 _ONE: Final = 2
-"""The length of a compact array of one element."""
+"""The encoded length of a compact array of one element (length + 1)."""
 _BETWEEN: Final = b"\0\0\1\1\1\1\x0d"
-"""Behind the partition of a request: no tagged fields of it and its topic, nothing forgotten, no rack;
-then one tagged field, number 1, of 13 bytes: the replica's id and epoch, and no tagged fields of theirs."""
+"""The bytes behind the partition of a request: no tagged fields of it and its topic, no
+forgotten topics, no rack; then one tagged field, number 1, of 13 bytes: the replica's id and
+epoch, without tagged fields."""
 _NO_PREFERRED_REPLICA: Final = -1
-ANSWER_END: Final = b"\0\0\0"
-"""Behind the records of an answer: no tagged fields of the partition, the topic, the answer."""
+RESPONSE_END: Final = b"\0\0\0"
+"""The bytes behind the records of a response: no tagged fields of the partition, the topic, the
+response."""
 
 
-class LoneFetch(NamedTuple):
-    """A request that goes on with a session and names one partition. The fields are those of FetchRequest."""
+class SingleFetch(NamedTuple):
+    """A request that continues a session and names one partition.
+
+    The fields are those of FetchRequest.
+    """
 
     max_wait_ms: int
     min_bytes: int
@@ -49,8 +54,8 @@ class LoneFetch(NamedTuple):
     replica_epoch: int
 
 
-class LoneRow(NamedTuple):
-    """An answer about one partition, without error. The fields are those of FetchResponse."""
+class SingleFetchRow(NamedTuple):
+    """A response for one partition, without error. The fields are those of FetchResponse."""
 
     session_id: int
     topic_id: bytes
@@ -61,13 +66,13 @@ class LoneRow(NamedTuple):
 
 
 def client_of(client_id: str) -> bytes:
-    """What stands between the correlation id and the body of this client's requests."""
+    """The bytes between the correlation id and the body of this client's requests."""
     name = client_id.encode()
     return len(name).to_bytes(2, "big") + name + b"\0"
 
 
-def encode_lone_fetch(fetch: LoneFetch, correlation_id: int, client: bytes) -> bytes:
-    """The whole frame, size included. client: as of `client_of`."""
+def encode_single_fetch(fetch: SingleFetch, correlation_id: int, client: bytes) -> bytes:
+    """The whole frame, size included. client: from `client_of`."""
     body = _REQUEST.pack(
         *fetch[:3],
         _READ_UNCOMMITTED,
@@ -84,8 +89,8 @@ def encode_lone_fetch(fetch: LoneFetch, correlation_id: int, client: bytes) -> b
     return _REQUEST_HEAD.pack(size, _API_KEY, VERSION, correlation_id) + client + body
 
 
-def decode_lone_fetch(frame: Buffer, position: int) -> LoneFetch | None:
-    """The body of a frame's request from `position` on; None if it is of another shape."""
+def decode_single_fetch(frame: Buffer, position: int) -> SingleFetch | None:
+    """The body of a request from `position` on; None if it has another shape."""
     if len(frame) != position + _REQUEST.size:
         return None
     fields = _REQUEST.unpack_from(frame, position)
@@ -97,15 +102,15 @@ def decode_lone_fetch(frame: Buffer, position: int) -> LoneFetch | None:
         or fields[18]
     ):
         return None
-    return LoneFetch._make((*fields[:3], *fields[4:6], fields[7], *fields[9:15], *fields[16:18]))
+    return SingleFetch._make((*fields[:3], *fields[4:6], fields[7], *fields[9:15], *fields[16:18]))
 
 
-def encode_lone_row(row: LoneRow, correlation_id: int, records_bytes: int) -> bytes:
-    """The frame up to the records, size included. The records and ANSWER_END complete it."""
+def encode_single_row(row: SingleFetchRow, correlation_id: int, records_bytes: int) -> bytes:
+    """The frame up to the records, size included. The records and RESPONSE_END complete it."""
     length = uvarint(records_bytes + 1)
-    size = _ANSWER.size + len(length) + records_bytes + len(ANSWER_END)
+    size = _RESPONSE.size + len(length) + records_bytes + len(RESPONSE_END)
     session_id, topic_id, index, *offsets = row
-    answer = _ANSWER.pack(
+    response = _RESPONSE.pack(
         correlation_id,
         0,
         0,
@@ -120,14 +125,17 @@ def encode_lone_row(row: LoneRow, correlation_id: int, records_bytes: int) -> by
         0,
         _NO_PREFERRED_REPLICA,
     )
-    return _ANSWER_HEAD.pack(size) + answer + length
+    return _RESPONSE_HEAD.pack(size) + response + length
 
 
-def decode_lone_row(frame: memoryview) -> tuple[int, LoneRow, memoryview] | None:
-    """Correlation id, row and records of a frame (without its size); None if it is of another shape."""
-    if len(frame) <= _ANSWER.size:
+def decode_single_row(frame: memoryview) -> tuple[int, SingleFetchRow, memoryview] | None:
+    """Correlation id, row and records of a frame (without its size).
+
+    Returns None if it has another shape.
+    """
+    if len(frame) <= _RESPONSE.size:
         return None
-    fields = _ANSWER.unpack_from(frame)
+    fields = _RESPONSE.unpack_from(frame)
     correlation_id, tags, throttle_ms, error, session_id, one, topic_id, other, *row = fields
     index, row_error, high_watermark, stable, start, aborted, preferred = row
     if tags or throttle_ms or error or row_error or aborted:
@@ -135,11 +143,11 @@ def decode_lone_row(frame: memoryview) -> tuple[int, LoneRow, memoryview] | None
     if one != _ONE or other != _ONE or preferred != _NO_PREFERRED_REPLICA:
         return None
     try:
-        length, position = read_uvarint(frame, _ANSWER.size)
+        length, position = read_uvarint(frame, _RESPONSE.size)
     except (IndexError, MalformedMessage):
         return None
     end = position + length - 1
-    if not length or bytes(frame[end:]) != ANSWER_END:
+    if not length or bytes(frame[end:]) != RESPONSE_END:
         return None
-    found = LoneRow(session_id, topic_id, index, high_watermark, stable, start)
+    found = SingleFetchRow(session_id, topic_id, index, high_watermark, stable, start)
     return correlation_id, found, frame[position:end]

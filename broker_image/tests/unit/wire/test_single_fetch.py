@@ -15,18 +15,18 @@ from logfleet.wire.frame import (
     encode_request,
     encode_response,
 )
-from logfleet.wire.lone_fetch import (
-    ANSWER_END,
-    VERSION,
-    LoneFetch,
-    LoneRow,
-    client_of,
-    decode_lone_fetch,
-    decode_lone_row,
-    encode_lone_fetch,
-    encode_lone_row,
-)
 from logfleet.wire.messages import FetchRequest, FetchResponse
+from logfleet.wire.single_fetch import (
+    RESPONSE_END,
+    VERSION,
+    SingleFetch,
+    SingleFetchRow,
+    client_of,
+    decode_single_fetch,
+    decode_single_row,
+    encode_single_fetch,
+    encode_single_row,
+)
 
 API = api_of(FetchRequest)
 INT = st.integers(-(2**31), 2**31 - 1)
@@ -35,20 +35,20 @@ TOPIC_ID = st.binary(min_size=16, max_size=16)
 CORRELATION = st.integers(0, 2**31 - 1)
 CLIENT = st.text(max_size=20)
 FETCHES = st.builds(
-    LoneFetch, INT, INT, INT, INT, INT, TOPIC_ID, INT, INT, LONG, INT, LONG, INT, INT, LONG
+    SingleFetch, INT, INT, INT, INT, INT, TOPIC_ID, INT, INT, LONG, INT, LONG, INT, INT, LONG
 )
-ROWS = st.builds(LoneRow, INT, TOPIC_ID, INT, LONG, LONG, LONG)
+ROWS = st.builds(SingleFetchRow, INT, TOPIC_ID, INT, LONG, LONG, LONG)
 
 
-def request_of(fetch: LoneFetch, **changes: Any) -> FetchRequest:
+def request_of(fetch: SingleFetch, **changes: Any) -> FetchRequest:
     row = FetchRequest.FetchPartition(
-        **{name: getattr(fetch, name) for name in LoneFetch._fields[6:12]}
+        **{name: getattr(fetch, name) for name in SingleFetch._fields[6:12]}
     )
     topic = FetchRequest.FetchTopic(topic_id=fetch.topic_id, partitions=[row])
     state = FetchRequest.ReplicaState(
         replica_id=fetch.replica_id, replica_epoch=fetch.replica_epoch
     )
-    whole = {name: getattr(fetch, name) for name in LoneFetch._fields[:5]}
+    whole = {name: getattr(fetch, name) for name in SingleFetch._fields[:5]}
     return FetchRequest(**(whole | {"topics": [topic], "replica_state": state} | changes))
 
 
@@ -67,33 +67,33 @@ def test_it_is_of_the_newest_version() -> None:
 
 @given(FETCHES, CORRELATION, CLIENT)
 def test_a_request_is_what_the_codec_makes_of_it(
-    fetch: LoneFetch, correlation_id: int, client_id: str
+    fetch: SingleFetch, correlation_id: int, client_id: str
 ) -> None:
-    frame = encode_lone_fetch(fetch, correlation_id, client_of(client_id))
+    frame = encode_single_fetch(fetch, correlation_id, client_of(client_id))
     plain = fetch.replica_id != -1 or fetch.replica_epoch != -1  # else the codec leaves it out
     if plain:
         assert frame == encoded(request_of(fetch), correlation_id, client_id)
     view = memoryview(frame)[SIZE_BYTES:]
-    assert decode_lone_fetch(view, body_at(client_id)) == fetch
+    assert decode_single_fetch(view, body_at(client_id)) == fetch
 
 
 @given(ROWS, CORRELATION, st.binary(max_size=300))
 def test_an_answer_is_what_the_codec_makes_of_it(
-    row: LoneRow, correlation_id: int, records: bytes
+    row: SingleFetchRow, correlation_id: int, records: bytes
 ) -> None:
-    head = encode_lone_row(row, correlation_id, len(records))
-    frame = head + records + ANSWER_END
-    fields = {name: getattr(row, name) for name in LoneRow._fields[2:]}
+    head = encode_single_row(row, correlation_id, len(records))
+    frame = head + records + RESPONSE_END
+    fields = {name: getattr(row, name) for name in SingleFetchRow._fields[2:]}
     told = FetchResponse.PartitionData(**fields, aborted_transactions=None, records=records)
     topic = FetchResponse.FetchableTopicResponse(topic_id=row.topic_id, partitions=[told])
     answer = FetchResponse(session_id=row.session_id, responses=[topic])
     assert frame == b"".join(encode_response(API, VERSION, correlation_id, answer))  # type: ignore[arg-type]
-    found = decode_lone_row(memoryview(frame)[SIZE_BYTES:])
+    found = decode_single_row(memoryview(frame)[SIZE_BYTES:])
     assert found is not None
     assert (*found[:2], bytes(found[2])) == (correlation_id, row, records)
 
 
-FETCH = LoneFetch(500, 1, 1 << 20, 7, 3, b"t" * 16, 2, 5, 100, 4, 10, 1 << 16, 2, 20)
+FETCH = SingleFetch(500, 1, 1 << 20, 7, 3, b"t" * 16, 2, 5, 100, 4, 10, 1 << 16, 2, 20)
 FETCHED = FetchRequest.FetchPartition(partition=3)
 OTHER_REQUESTS: list[dict[str, Any]] = [
     {"isolation_level": 1},
@@ -123,7 +123,7 @@ OTHER_REQUESTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("changes", OTHER_REQUESTS, ids=lambda each: next(iter(each)))
 def test_a_request_of_another_shape_is_not_read(changes: dict[str, Any]) -> None:
     frame = memoryview(encoded(request_of(FETCH, **changes), 1, "c"))[SIZE_BYTES:]
-    assert decode_lone_fetch(frame, body_at("c")) is None
+    assert decode_single_fetch(frame, body_at("c")) is None
 
 
 ROW = FetchResponse.PartitionData(
@@ -165,25 +165,25 @@ OTHER_ANSWERS = [
 @pytest.mark.parametrize("answer", OTHER_ANSWERS)
 def test_an_answer_of_another_shape_is_not_read(answer: FetchResponse) -> None:
     frame = b"".join(encode_response(API, VERSION, 1, answer))  # type: ignore[arg-type]
-    assert decode_lone_row(memoryview(frame)[SIZE_BYTES:]) is None
+    assert decode_single_row(memoryview(frame)[SIZE_BYTES:]) is None
 
 
 @given(st.data())
 def test_whatever_comes_is_read_as_the_codec_reads_it_or_not_at_all(data: st.DataObject) -> None:
     frame = bytearray(encoded(request_of(FETCH), 1, "c")[SIZE_BYTES:])
-    head = encode_lone_row(LoneRow(7, b"t" * 16, 2, 9, 9, 0), 1, 5)
-    answer = bytearray((head + b"abcde" + ANSWER_END)[SIZE_BYTES:])
+    head = encode_single_row(SingleFetchRow(7, b"t" * 16, 2, 9, 9, 0), 1, 5)
+    answer = bytearray((head + b"abcde" + RESPONSE_END)[SIZE_BYTES:])
     for changed in (frame, answer):
         for _ in range(data.draw(st.integers(1, 3))):
             place = data.draw(st.integers(8, len(changed) - 1))
             changed[place] = data.draw(st.integers(0, 255))
         del changed[data.draw(st.integers(8, len(changed))) :]
-    fetch = decode_lone_fetch(memoryview(frame), body_at("c"))
+    fetch = decode_single_fetch(memoryview(frame), body_at("c"))
     if fetch is not None:
         header, position = decode_request_header(memoryview(frame))
-        if header.client_id == "c":  # a repeat is known by the bytes of the client
+        if header.client_id == "c":  # a repeat is recognised by the client's bytes
             assert decode_request(header, memoryview(frame), position) == request_of(fetch)
-    found = decode_lone_row(memoryview(answer))
+    found = decode_single_row(memoryview(answer))
     if found is not None:
         _, row, records = found
         try:
