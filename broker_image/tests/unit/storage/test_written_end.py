@@ -153,7 +153,7 @@ async def test_a_truncation_that_failed_does_not_end_the_waiting(held, slow) -> 
     lead(held.log, 3)
     truncation = held.log.begin_truncation(2, NOW, empties=False)
     truncation.find()
-    held.log.lower(truncation.end_offset)
+    held.log.lower_end(truncation.end_offset)
     held.log.abandon_truncation()
     slow.gate.set()
     await held.written()
