@@ -84,7 +84,7 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
     "begin, until, earliest, named",
     [
         ({A: 3}, {A: 9}, {A: 7}, r"t-0 from 3 to 7 \(first kept: 7\)"),
-        ({A: 3, B: 0}, {A: 3}, {A: 0}, r"t-1 \(partition gone\)"),
+        ({A: 3, B: 0}, {A: 3}, {A: 0}, r"t-1 \(partition not visible\)"),
         ({A: 3}, {A: 9}, {}, r"t-0 from 3 to 9 \(partition gone\)"),
         ({A: 9}, {A: 3}, {A: 0}, r"t-0 \(offset 9 wanted, ends at 3 now"),
         ({}, {A: 9}, {A: 2}, r"t-0 from 0 to 2 \(first kept: 2\)"),

@@ -24,7 +24,14 @@ from logfleet.wire.messages import MetadataRequest, MetadataResponse
 from logfleet_spark.client_options import ClientOptions
 from logfleet_spark.decoding import Part, decode
 from logfleet_spark.losses import Losses
-from logfleet_spark.offsets import Loss, OffsetRange, Offsets, data_loss
+from logfleet_spark.offsets import (
+    Loss,
+    OffsetRange,
+    Offsets,
+    TopicIds,
+    recreated,
+    recreated_losses,
+)
 from logfleet_spark.writing import write
 
 T = TypeVar("T")
@@ -128,7 +135,7 @@ class Cluster:
     def read(
         self,
         ranges: Iterable[OffsetRange],
-        topic_ids: Mapping[str, bytes] | None = None,
+        topic_ids: TopicIds | None = None,
         *,
         losses: Losses | None = None,
         include_headers: bool = False,
@@ -136,7 +143,7 @@ class Cluster:
         """The records of ranges of different partitions, as they come. Offsets without a record (compacted, control batches) are passed over.
 
         topic_ids: of the topics that the ranges are of, where it is known. Raises DataLossError if records of them were deleted
-        meanwhile or a topic was made anew (KIP-516), unless loss is accepted.
+        meanwhile or a topic was created again (KIP-516); where loss is accepted, no record of such a topic is given.
         """
         losses = losses or Losses(accepted=False)
         fetcher = Fetcher(
@@ -159,8 +166,10 @@ class Cluster:
                 continue
             stalled = 0 if fetched else stalled + 1
             checks = 0 if fetched else checks
-            if topic_ids and not losses.accepted:
-                refuse_made_anew(fetcher.topic_ids(), topic_ids)
+            if others := recreated(topic_ids or {}, fetcher.topic_ids()):
+                losses.take(recreated_losses(topic_ids or {}, fetcher.topic_ids()))
+                left = {tp: r for tp, r in left.items() if tp.topic not in others}
+                fetched = [each for each in fetched if each.partition in left]
             parts = []
             for each in fetched:
                 wanted = left.pop(each.partition)
@@ -195,22 +204,26 @@ class Cluster:
         async with Producer(self._client, **options) as producer:
             return await write(producer, batches, topic)
 
-    def commit(self, group: str, offsets: Offsets) -> None:
+    def commit(self, group: str, offsets: Offsets, missing: set[TopicPartition]) -> None:
         """Commit the offsets to a group, so that its lag can be watched. Whatever keeps it from that is a warning: the checkpoint has them.
 
-        Partitions that are gone are left out. A group that has members of its own takes nothing from outside.
+        Partitions that are not visible are left out; missing: those that were warned of, kept by the caller from call to call. A group that
+        has members of its own takes nothing from outside.
         """
         try:
-            self._run(asyncio.wait_for(self._commit(group, offsets), COMMIT_S))
+            self._run(asyncio.wait_for(self._commit(group, offsets, missing), COMMIT_S))
         except (ClientError, TimeoutError) as error:
             why = str(error) or f"no answer within {COMMIT_S:.0f} s"
             log.warning("group %s: offsets are not committed: %s", group, why)
 
-    async def _commit(self, group: str, offsets: Offsets) -> None:
+    async def _commit(self, group: str, offsets: Offsets, missing: set[TopicPartition]) -> None:
         found = await self._client.retrying(lambda: self._find([tp.topic for tp in offsets]))
         there = set(partitions_of(found))
-        if gone := sorted(offsets.keys() - there):
-            log.warning("group %s: partitions are gone: %s", group, ", ".join(map(str, gone)))
+        gone = offsets.keys() - there
+        if new := sorted(gone - missing):
+            log.warning("group %s: partitions are gone: %s", group, ", ".join(map(str, new)))
+        missing.clear()
+        missing.update(gone)
         if kept := {tp: at for tp, at in offsets.items() if tp in there}:
             await Groups(self._client).commit(group, kept)
 
@@ -272,10 +285,3 @@ class Cluster:
 
 def partitions_of(topics: Iterable[Topic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, row.index) for topic in topics for row in topic.partitions]
-
-
-def refuse_made_anew(found: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> None:
-    """Raise DataLossError if a topic is another one than that of the wanted id by its name (KIP-516)."""
-    anew = [name for name, topic_id in found.items() if wanted.get(name, topic_id) != topic_id]
-    if anew:
-        raise data_loss([f"topic {name} (deleted and made anew)" for name in anew])

@@ -9,6 +9,7 @@ plans the next one.
 import json
 import logging
 
+from logfleet.client.offsets import TopicPartition
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
@@ -37,6 +38,7 @@ class GroupCommits(StreamingQueryListener):
         self._bootstrap, self._group, self._query = bootstrap, group, query
         self._options = options
         self._last: dict[str, Offsets] = {}
+        self._missing: dict[str, set[TopicPartition]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing to do yet."""
@@ -53,10 +55,11 @@ class GroupCommits(StreamingQueryListener):
             self._last[key] = ends
             # a cluster of its own for each: Spark calls from a thread that it chooses
             with Cluster(self._bootstrap, self._options) as cluster:
-                cluster.commit(self._group, ends)
+                cluster.commit(self._group, ends, self._missing.setdefault(key, set()))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._last.pop(str(event.id), None)
+        self._missing.pop(str(event.id), None)
 
 
 def offsets_in(text: str) -> Offsets:

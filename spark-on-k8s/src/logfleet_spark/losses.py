@@ -14,6 +14,7 @@ class Losses:
     def __init__(self, *, accepted: bool) -> None:
         self.accepted = accepted
         self.count = 0
+        self._standing: list[Loss] = []
 
     def take(self, lost: Sequence[Loss]) -> None:
         """Raises DataLossError unless loss is accepted."""
@@ -27,3 +28,9 @@ class Losses:
             ", ".join(loss.text for loss in lost),
             self.count,
         )
+
+    def take_standing(self, lost: Sequence[Loss]) -> None:
+        """As `take`, for what each look at the cluster finds again as long as it lasts: a warning only when it changes."""
+        if list(lost) != self._standing or not self.accepted:
+            self._standing = list(lost)
+            self.take(lost)

@@ -1,17 +1,23 @@
 """Offsets of a query: their JSON shape, limits per micro-batch, and the ranges that tasks read.
 
-The shape is that of Spark's own Kafka source, {"topic": {"0": 23}}, where an offset is the next one to read.
+The shape is that of Spark's own Kafka source, {"topic": {"0": 23}}, where an offset is the next one to read. Beside each topic
+stands its id as an entry without partitions, {"topic@AAECAwQFBgcICQoLDA0ODw": {}}, which Spark's source passes over. No topic's
+name holds an `@` (org.apache.kafka.common.internals.Topic); an id is written as Kafka's tools write it (KIP-516).
 """
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 
 Offsets = dict[TopicPartition, int]
+TopicIds = Mapping[str, bytes]
+"""16 bytes by a topic's name; topics of brokers without ids are left out."""
+ID_MARK = "@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,15 @@ class DataLossError(Exception):
     """Offsets that were to be read are gone; the text names them."""
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The checkpoint's form, in a stable order."""
+def to_json(
+    offsets: Mapping[TopicPartition, int], ids: TopicIds | None = None
+) -> dict[str, dict[str, int]]:
+    """The checkpoint's form, in a stable order. ids: those of other topics are left out."""
     shaped: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         shaped.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
-    return shaped
+    named = sorted(shaped.keys() & (ids or {}).keys())
+    return shaped | {f"{topic}{ID_MARK}{id_text((ids or {})[topic])}": {} for topic in named}
 
 
 def from_json(shaped: Mapping[str, Mapping[str, int]]) -> Offsets:
@@ -53,6 +62,39 @@ def from_json(shaped: Mapping[str, Mapping[str, int]]) -> Offsets:
         for topic, offsets in shaped.items()
         for partition, offset in offsets.items()
     }
+
+
+def ids_from_json(shaped: Mapping[str, Mapping[str, int]]) -> dict[str, bytes]:
+    """The ids of topics in the checkpoint's form: of none that another source has written."""
+    marked = (name.partition(ID_MARK) for name in shaped)
+    return {topic: urlsafe_b64decode(text + "==") for topic, mark, text in marked if mark}
+
+
+def id_text(topic_id: bytes) -> str:
+    """As Kafka's tools write it (org.apache.kafka.common.Uuid)."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def recreated(before: TopicIds, now: TopicIds) -> list[str]:
+    """Topics of which the name stands for another topic now (KIP-516)."""
+    return sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
+
+
+def recreated_losses(before: TopicIds, now: TopicIds) -> list[Loss]:
+    """What an error or a warning says of these topics."""
+    return [
+        Loss(
+            f"topic {name} (deleted and created again: its id was {id_text(before[name])} "
+            f"and is {id_text(now[name])})"
+        )
+        for name in recreated(before, now)
+    ]
+
+
+def of_other_topics(offsets: Mapping[TopicPartition, int], names: Iterable[str]) -> Offsets:
+    """The offsets without those of the topics of these names."""
+    left_out = set(names)
+    return {tp: offset for tp, offset in offsets.items() if tp.topic not in left_out}
 
 
 def without_latest(start: Offsets, end: Offsets) -> Offsets:
@@ -130,7 +172,7 @@ def gone_or_lower(begin: Offsets, until: Offsets) -> list[Loss]:
     lost = []
     for tp, at in sorted(begin.items()):
         if tp not in until:
-            lost.append(Loss(f"{tp} (partition gone)"))
+            lost.append(Loss(f"{tp} (partition not visible)"))
         elif until[tp] < at:
             lost.append(Loss(f"{tp} (offset {at} wanted, ends at {until[tp]} now)"))
     return lost

@@ -1,0 +1,49 @@
+"""Batch reads."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from logfleet_spark.client_options import OptionError
+from logfleet_spark.cluster import Cluster
+from logfleet_spark.losses import Losses
+from logfleet_spark.offsets import gone_or_lower, planned
+from logfleet_spark.options import EARLIEST, LATEST, SourceOptions
+from logfleet_spark.planning import (
+    ids_of,
+    matching,
+    pieces,
+    read_piece,
+    resolved,
+    subscribed,
+    tell_locality,
+)
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> list[InputPartition]:
+        with Cluster(self.options.bootstrap, self.options.client) as cluster:
+            wanted = self.options.topics
+            topics = subscribed(cluster, wanted)
+            partitions = matching(topics, wanted)
+            start = resolved(cluster, partitions, self.options.starting)
+            end = resolved(cluster, partitions, self.options.ending)
+            earliest = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
+            tell_locality(cluster, self.options, topics)
+            latest = cluster.offsets(dict.fromkeys(partitions, LATEST))
+        after = [f"{tp} ({start[tp]} to {end[tp]})" for tp in sorted(end) if start[tp] > end[tp]]
+        if after:
+            raise OptionError(f"the start lies after the end in {', '.join(after)}; correct one")
+        losses = Losses(accepted=not self.options.fail_on_data_loss)
+        losses.take(gone_or_lower(end, latest))
+        end = {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
+        ranges, lost = planned(start, end, earliest)
+        losses.take(lost)
+        return pieces(ranges, self.options, ids_of(topics))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_piece(self.options, partition)
