@@ -70,6 +70,7 @@ class Cluster:
         self._runner = asyncio.Runner()
         self._client = Client(
             bootstrap,
+            on_outage=lambda sentence: log.warning("logfleet: %s", sentence),
             **{
                 "client_id": "logfleet-spark",
                 "timeout_ms": CALL_TIMEOUT_MS,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from logfleet.client.bootstrap import parse_bootstrap
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 
 from logfleet_spark.client_options import (
@@ -236,6 +237,10 @@ def _bootstrap(options: Mapping[str, str]) -> str:
     servers = options.get(BOOTSTRAP, "").strip()
     if not servers:
         raise OptionError("kafka.bootstrap.servers: missing; set it to host:port[,host:port]")
+    try:
+        parse_bootstrap(servers)
+    except ValueError as problem:
+        raise OptionError(f"kafka.bootstrap.servers: {problem}") from None
     return servers
 
 
