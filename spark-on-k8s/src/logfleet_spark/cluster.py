@@ -40,6 +40,10 @@ log = logging.getLogger(__name__)
 
 PARTITION_BYTES = 4 * 1024 * 1024
 """Of one partition in one answer, unless `kafka.max.partition.fetch.bytes` says otherwise: Kafka's 1 MiB takes more requests."""
+FIRST_BYTES = 64 * 1024
+"""Of one partition in a task's first answer: who looks at a few rows (`limit(1)`, `isEmpty`) stops the task then."""
+GROWTH = 8
+"""By how much each next answer may be larger, up to PARTITION_BYTES: a long task asks twice more."""
 POLL_MS = 1_000
 STALLED_POLLS_MAX = 5
 """Polls without a record before it is asked whether the partition still reaches that far."""
@@ -150,6 +154,8 @@ class Cluster:
         fetcher = Fetcher(
             self._client, **{"partition_bytes": PARTITION_BYTES, **self._options.fetcher}
         )
+        bytes_max = fetcher.partition_bytes
+        fetcher.partition_bytes = min(FIRST_BYTES, bytes_max)
         left = {r.where: r for r in ranges if r.size > 0}
         fetcher.assign({tp: r.start for tp, r in left.items()})
         stalled = checks = 0
@@ -165,6 +171,8 @@ class Cluster:
                 fetcher.assign({tp: r.start for tp, r in left.items()})
                 stalled, checks = 0, checks + 1
                 continue
+            if fetched:
+                fetcher.partition_bytes = min(fetcher.partition_bytes * GROWTH, bytes_max)
             stalled = 0 if fetched else stalled + 1
             checks = 0 if fetched else checks
             if others := recreated(topic_ids or {}, fetcher.topic_ids()):
