@@ -114,6 +114,43 @@ OPTIONS: Final = (
 )
 
 
+OWN: Final = (
+    (
+        "includeColumns",
+        "value,timestamp",
+        READ,
+        "all but `headers`: the columns of a row; what is left out is not made (`headers` needs no includeHeaders then)",
+    ),
+    (
+        "filterPushdown",
+        "true",
+        ("batch",),
+        "false: filters cut what is read; with `spark.sql.python.filterPushdown.enabled=true`, see below",
+    ),
+)
+"""Options that Spark's connector does not have: name, sample, uses, default and meaning."""
+PUSHDOWN: Final = """\
+## Filters that cut what is read
+Spark hands filters to a source in Python only where `spark.sql.python.filterPushdown.enabled` is true (it is false; `spark.conf.set` or `--conf`),
+and ours takes them with the option `filterPushdown=true`:
+
+```python
+spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+frame = spark.read.format("logfleet").options(**options, filterPushdown="true").load()
+frame.where("partition = 3 AND offset >= 1000").explain("formatted")   # PushedFilters names what is exact
+```
+
+- `topic` and `partition` (any comparison, `IN`, `LIKE 'x%'`, `NOT`) and `offset` (`=`, `<`, `<=`, `>`, `>=`) are exact; `offset IN (...)` reads from the
+  least to the greatest. `AND` combines them; of `OR`, or of an expression, nothing is cut.
+- `timestamp` (`=`, `>`, `>=`, `IN`) cuts the beginning: records before the first one of that time are all older. `<` and `<=` cut nothing, as a
+  record behind a younger one may be older; `endingTimestamp` ends a read at the first record of a time.
+- **One query per `load()`.** Spark 4.2 keeps one plan of a Python source per frame that `load()` gives: where that frame is filtered twice, in
+  a union or a join, or read once more without the filter, all read the ranges of the last plan, and rows are missing. So it is an
+  option of each read, and off.
+
+"""
+
+
 def taken(option: Option, use: Use) -> str:
     """What our parser does with an option: `yes`, the words of its warning, or `no: ` and those of its refusal."""
     given = {"kafka.bootstrap.servers": "h:9092", option.name: option.sample}
@@ -154,8 +191,16 @@ def text() -> str:
         "| option | for | in Spark: default, meaning | in `logfleet` |",
         "|---|---|---|---|",
         *map(row, OPTIONS),
+        "",
+        "## Options of its own",
+        "Spark's connector does not know them, and passes over them.",
+        "",
+        "| option | for | default, meaning | in `logfleet` |",
+        "|---|---|---|---|",
+        *(row(Option(*own)) for own in OWN),
+        "",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + PUSHDOWN.rstrip() + "\n"
 
 
 if __name__ == "__main__":

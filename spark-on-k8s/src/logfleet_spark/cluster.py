@@ -6,7 +6,7 @@ task runs in a worker of its own.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from logfleet_spark.offsets import (
     recreated,
     recreated_losses,
 )
+from logfleet_spark.options import DEFAULT_COLUMNS
 from logfleet_spark.writing import write
 
 T = TypeVar("T")
@@ -143,11 +144,11 @@ class Cluster:
         topic_ids: TopicIds | None = None,
         *,
         losses: Losses | None = None,
-        include_headers: bool = False,
+        columns: Sequence[str] = DEFAULT_COLUMNS,
     ) -> Iterator[pa.RecordBatch]:
         """The records of ranges of different partitions, as they come. Offsets without a record (compacted, control batches) are passed over.
 
-        topic_ids: of the topics that the ranges are of, where it is known. Raises DataLossError if records of them were deleted
+        topic_ids: of the topics that the ranges are of, where it is known. columns: of the batches, in this order. Raises DataLossError if records of them were deleted
         meanwhile or a topic was created again (KIP-516); where loss is accepted, no record of such a topic is given.
         """
         losses = losses or Losses(accepted=False)
@@ -195,7 +196,7 @@ class Cluster:
                     left[each.partition] = OffsetRange(each.partition, each.end_offset, wanted.end)
             if left.keys() != fetcher.positions().keys():
                 fetcher.assign({tp: r.start for tp, r in left.items()})
-            yield from decode(parts, include_headers=include_headers)
+            yield from decode(parts, columns=columns)
 
     def write(self, batches: Iterable[pa.RecordBatch], topic: str | None = None) -> int:
         """Write all rows, to the topic or to those that they name; returns how many once every one is acknowledged.

@@ -55,22 +55,25 @@ class Part(msgspec.Struct, frozen=True):
         raise CorruptRecords(f"{self.topic}-{self.partition}: {why}")
 
 
-def decode(parts: Iterable[Part], *, include_headers: bool) -> Iterator[pa.RecordBatch]:
-    """The wanted records of all parts, in their order, with the columns of Spark's Kafka source.
+def decode(parts: Iterable[Part], *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The wanted records of all parts, in their order. columns: of those of Spark's Kafka source, in the order of the result.
 
     Raises CorruptRecords, which names partition and offset, for what `logfleet.records` refuses and for a wrong checksum.
     """
+    include_headers = "headers" in columns
     group = _Group()
     for part in parts:
         for position, header in _headers(part):
             if group.size >= GROUP_BYTES:
-                yield from group.decoded(include_headers=include_headers)
+                for batch in group.decoded(include_headers=include_headers):
+                    yield batch.select(list(columns))
                 group = _Group()
             if not header.is_control and part.start <= header.last_offset:
                 if header.base_offset >= part.end:
                     break
                 group.add(part, position, header)
-    yield from group.decoded(include_headers=include_headers)
+    for batch in group.decoded(include_headers=include_headers):
+        yield batch.select(list(columns))
 
 
 def _headers(part: Part) -> Iterator[tuple[int, BatchHeader]]:

@@ -28,6 +28,20 @@ EARLIEST, LATEST = int(OffsetSpec.EARLIEST), int(OffsetSpec.LATEST)
 
 Unmatched = Literal["error", "latest"]
 
+COLUMNS = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestampType": "INT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+"""Columns of a read and their types, in the order of Spark's Kafka source."""
+HEADERS = "headers"
+DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != HEADERS)
+
 
 @dataclass(frozen=True, slots=True)
 class Topics:
@@ -57,7 +71,8 @@ class SourceOptions:
     """Parsed options of a read; limits are in offsets, None means no limit.
 
     max_offsets_per_trigger, min_offsets_per_trigger: of a micro-batch; for the lesser it waits at most `max_trigger_delay_ms`.
-    min_partitions, max_records_per_partition: of tasks. unused: a sentence for each option without an effect.
+    min_partitions, max_records_per_partition: of tasks. columns: those of a row, in Spark's order. filter_pushdown: of batches. unused: a
+    sentence for each option without an effect.
     """
 
     bootstrap: str
@@ -65,7 +80,8 @@ class SourceOptions:
     starting: Bound
     ending: Bound
     fail_on_data_loss: bool = True
-    include_headers: bool = False
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    filter_pushdown: bool = False
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
@@ -94,6 +110,7 @@ READ = {
             "startingOffsetsByTimestampStrategy",
             "failOnDataLoss",
             "includeHeaders",
+            "includeColumns",
             "minPartitions",
             "maxRecordsPerPartition",
         ),
@@ -116,7 +133,8 @@ UNUSED = {
 }
 """Options of a read that Spark's connector has a use for and this source none: key -> (name, why)."""
 BATCH_ONLY = {
-    name.lower(): name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+    name.lower(): name
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "filterPushdown")
 }
 STREAM_ONLY = {
     name.lower(): name
@@ -151,7 +169,9 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Parse the options of a read; raises OptionError."""
     options = {key.lower(): value for key, value in raw.items()}
     if streaming and (given := BATCH_ONLY.keys() & options.keys()):
-        raise OptionError(f"{BATCH_ONLY[min(given)]}: only for batch reads; a stream has no end")
+        raise OptionError(
+            f"{BATCH_ONLY[min(given)]}: only for batch reads; leave it out of a stream"
+        )
     if not streaming and (given := STREAM_ONLY.keys() & options.keys()):
         raise OptionError(f"{STREAM_ONLY[min(given)]}: only for streams; leave it out of a batch")
     unused = [UNUSED[key] for key in sorted(UNUSED.keys() & options.keys())]
@@ -172,7 +192,8 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         starting=starting,
         ending=_bound(options, "ending", default=LATEST),
         fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
-        include_headers=includes_headers(options),
+        columns=read_columns(options),
+        filter_pushdown=_boolean(options, "filterPushdown", default=False),
         max_offsets_per_trigger=at_most,
         min_offsets_per_trigger=at_least,
         max_trigger_delay_ms=_milliseconds(options, "maxTriggerDelay", default="15m"),
@@ -217,11 +238,27 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def includes_headers(raw: Mapping[str, str]) -> bool:
-    """Whether a read has the column `headers`; asked for before all options are known to be good."""
-    return _boolean(
-        {key.lower(): value for key, value in raw.items()}, "includeHeaders", default=False
-    )
+def read_columns(raw: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of a read, in Spark's order; asked for before all options are known to be good. Raises OptionError."""
+    options = {key.lower(): value for key, value in raw.items()}
+    headers = _boolean(options, "includeHeaders", default=False)
+    named = [name.strip() for name in options.get("includecolumns", "").split(",") if name.strip()]
+    if not named:
+        if "includecolumns" in options:
+            raise OptionError("includeColumns: no column named; write value[,timestamp]")
+        return tuple(COLUMNS) if headers else DEFAULT_COLUMNS
+    known = {name.lower(): name for name in COLUMNS}
+    for name in named:
+        if name.lower() not in known:
+            raise OptionError(
+                f"includeColumns: there is no column {name}; name some of {', '.join(COLUMNS)}"
+            )
+    wanted = {known[name.lower()] for name in named}
+    if headers and HEADERS not in wanted:
+        raise OptionError(
+            "includeHeaders: includeColumns does not name headers; name it there, or leave includeHeaders out"
+        )
+    return tuple(name for name in COLUMNS if name in wanted)
 
 
 def _refuse_unknown(options: Mapping[str, str], known: Mapping[str, str]) -> None:

@@ -41,7 +41,7 @@ def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.Rec
             piece.ranges,
             piece.topic_ids,
             losses=Losses(accepted=not options.fail_on_data_loss),
-            include_headers=options.include_headers,
+            columns=options.columns,
         )
 
 

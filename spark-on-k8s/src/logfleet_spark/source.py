@@ -16,12 +16,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from logfleet_spark.batch_reader import BatchReader
+from logfleet_spark.batch_reader import BatchReader, FilteringReader
 from logfleet_spark.client_options import OptionError
 from logfleet_spark.options import (
+    COLUMNS,
     SinkOptions,
     check_read,
-    includes_headers,
+    read_columns,
     sink_options,
     source_options,
 )
@@ -29,12 +30,6 @@ from logfleet_spark.sink import BatchWriter, StreamWriter
 from logfleet_spark.stream_reader import RefusedStream, StreamReader
 
 log = logging.getLogger(__name__)
-
-COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
-    "timestamp TIMESTAMP, timestampType INT"
-)
-HEADERS = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
 class LogfleetSource(DataSource):
@@ -51,7 +46,7 @@ class LogfleetSource(DataSource):
         options = source_options(self._given, streaming=False)
         _check_schema(schema, self._given)
         _tell(options.unused)
-        return BatchReader(options)
+        return FilteringReader(options) if options.filter_pushdown else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         try:
@@ -87,7 +82,7 @@ def _types(schema: StructType) -> dict[str, str]:
 
 
 def _columns(given: Mapping[str, str]) -> str:
-    return COLUMNS + HEADERS if includes_headers(given) else COLUMNS
+    return ", ".join(f"{name} {COLUMNS[name]}" for name in read_columns(given))
 
 
 def _check_schema(schema: StructType, given: Mapping[str, str]) -> None:
