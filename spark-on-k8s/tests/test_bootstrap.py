@@ -55,7 +55,7 @@ def test_an_address_where_nobody_answers_is_warned_of_where_a_person_looks(tmp_p
     assert done.returncode != 0
     warnings = [line for line in done.stderr.splitlines() if line.startswith("logfleet: ")]
     assert len(warnings) == 1, done.stderr
-    wanted = rf"logfleet: no broker answers at {bootstrap} for [5-7] s: .*{bootstrap}: Connection refused"
+    wanted = rf"logfleet: no broker has answered at {bootstrap} for [5-7] s: .*{bootstrap}: Connection refused"
     assert re.fullmatch(wanted, warnings[0])
 
 

@@ -1,9 +1,10 @@
 """Filters of a batch read that cut what is read: the same rows as without, from fewer records."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.client.offsets import TopicPartition
 from logfleet_spark.batch_reader import FilteringReader
@@ -102,20 +103,8 @@ def evaluated(of, row):
     return compare[type(of)]()
 
 
-@settings(max_examples=1_000)
-@given(LOGS, FILTERS)
-def test_what_is_read_and_filtered_again_is_what_all_filters_leave(logs, filters):
-    records = [
-        {
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "offset": offset,
-            "timestamp": at(ms * 1000),
-            "key": key,
-        }
-        for tp, log in logs.items()
-        for offset, (key, ms) in enumerate(log)
-    ]
+def assert_same_rows(logs, filters):
+    """What is read and filtered again is what all filters leave."""
     cut, left = understood(filters)
     ranges = cut.partitions([OffsetRange(tp, 0, len(log)) for tp, log in logs.items()])
     first_at = {}
@@ -124,10 +113,44 @@ def test_what_is_read_and_filtered_again_is_what_all_filters_leave(logs, filters
             late = (o for o, (_, ms) in enumerate(logs[r.where]) if ms >= cut.from_ms)
             first_at[r.where] = next(late, None)
     read = {r.where: range(r.start, r.end) for r in cut.offsets(ranges, first_at)}
-    for row in records:
-        wanted = all(evaluated(each, row) is True for each in filters)
-        is_read = row["offset"] in read.get(TopicPartition(row["topic"], row["partition"]), ())
-        assert wanted == (is_read and all(evaluated(each, row) is True for each in left))
+    for tp, log in logs.items():
+        for offset, (key, ms) in enumerate(log):
+            place = {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+            row = {**place, "timestamp": at(ms * 1000), "key": key}
+            wanted = all(evaluated(each, row) is True for each in filters)
+            again = all(evaluated(each, row) is True for each in left)
+            assert wanted == (offset in read.get(tp, ()) and again), (row, filters)
+
+
+@given(LOGS, FILTERS)
+def test_filters_together_leave_the_same_rows(logs, filters):
+    assert_same_rows(logs, filters)
+
+
+FIXED = {
+    TopicPartition(topic, partition): [(b"k", ms), (None, 3), (b"", 8), (b"k", 0), (b"l", 5)]
+    for topic, partition, ms in (("a", 0, 0), ("a", 2, 4), ("ab", 0, 6))
+}
+SOME = {
+    "topic": ("a", "b", "ab", ""),
+    "partition": (-1, 0, 1, 2),
+    "offset": (-1, 0, 1, 3, 4, 5, 9),
+    "timestamp": tuple(map(at, (-1, 0, 1, 2_999, 3_000, 3_001, 8_000, 8_001))),
+    "key": (b"k", b"x"),
+}
+
+
+@pytest.mark.parametrize("column", SOME)
+def test_each_filter_leaves_the_same_rows(column):
+    path, values = (column,), SOME[column]
+    some = [kind(path, value) for kind in COMPARISONS for value in values]
+    some += [In(path, pair) for pair in itertools.product([*values, None], repeat=2)]
+    some += [In(path, ()), IsNull(path), IsNotNull(path), EqualTo(path, None)]
+    if column == "topic":
+        texts = (StringStartsWith, StringEndsWith, StringContains)
+        some += [kind(path, value) for kind in texts for value in values]
+    for each in [*some, *map(Not, some)]:
+        assert_same_rows(FIXED, [each])
 
 
 def test_only_what_is_not_exact_is_left_to_spark():

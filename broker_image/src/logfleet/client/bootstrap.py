@@ -73,4 +73,4 @@ class Outage:
             raise final from error
         if self._warn is not None and now_s >= self._warn_at_s:
             self._warn_at_s = now_s + WARN_EVERY_S
-            self._warn(f"no broker answers at {self._bootstrap} for {for_s:.0f} s: {error}")
+            self._warn(f"no broker has answered at {self._bootstrap} for {for_s:.0f} s: {error}")

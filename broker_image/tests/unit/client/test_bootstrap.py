@@ -50,7 +50,7 @@ def test_an_outage_is_warned_of_after_a_while_and_then_now_and_again() -> None:
     for now_s in range(100, 171):
         outage.failed(REFUSED, float(now_s))
     assert warnings == [
-        f"no broker answers at a:1 for {seconds:.0f} s: {REFUSED}"
+        f"no broker has answered at a:1 for {seconds:.0f} s: {REFUSED}"
         for seconds in (WARN_AFTER_S, WARN_AFTER_S + WARN_EVERY_S, WARN_AFTER_S + 2 * WARN_EVERY_S)
     ]
     outage.is_over()
