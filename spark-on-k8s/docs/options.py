@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes options.md: each option of Spark's Kafka connector, and what the data source `logfleet` does with it.
+"""Writes options.md: each option of Spark's Kafka connector, and what ours does with it.
 
-usage: python spark-on-k8s/docs/options.py. What we do is what our parser does with a sample, so that the page cannot say otherwise; a test fails
-while the committed page is an old one. Spark's side: its Structured Streaming + Kafka Integration Guide (4.2).
+usage: python spark-on-k8s/docs/options.py. What we do is what our parser does with a sample, so
+that the page cannot say otherwise; a test fails while the committed page is an old one. Spark's
+side: its Structured Streaming + Kafka Integration Guide (4.2).
 """
 
 import re
@@ -19,7 +20,10 @@ TOPICS: Final = frozenset({"subscribe", "subscribePattern", "assign"})
 
 
 class Option(NamedTuple):
-    """An option as Spark has it. sample: a value that means something. spark: its default and meaning in Spark."""
+    """An option as Spark has it. sample: a value that means something.
+
+    spark: its default and meaning in Spark.
+    """
 
     name: str
     sample: str
@@ -137,8 +141,10 @@ and ours takes them with the option `filterPushdown=true`:
 ```python
 spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 frame = spark.read.format("logfleet").options(**options, filterPushdown="true").load()
-frame.where("partition = 3 AND offset >= 1000").explain("formatted")   # PushedFilters names what is exact
+frame.where("partition = 3 AND offset >= 1000").explain("formatted")
 ```
+
+`PushedFilters` of the plan names those that are exact.
 
 - `topic` and `partition` (any comparison, `IN`, `LIKE 'x%'`, `NOT`) and `offset` (`=`, `<`, `<=`, `>`, `>=`) are exact; `offset IN (...)` reads from the
   least to the greatest. `AND` combines them; of `OR`, or of an expression, nothing is cut.
@@ -152,7 +158,7 @@ frame.where("partition = 3 AND offset >= 1000").explain("formatted")   # PushedF
 
 
 def taken(option: Option, use: Use) -> str:
-    """What our parser does with an option: `yes`, the words of its warning, or `no: ` and those of its refusal."""
+    """What our parser does with an option: `yes`, its warning, or `no: ` and its error."""
     given = {"kafka.bootstrap.servers": "h:9092", option.name: option.sample}
     if use != "write" and option.name not in TOPICS:
         given["subscribe"] = "t"

@@ -1,4 +1,4 @@
-"""A wrong `kafka.bootstrap.servers`: what is refused by load(), and what a person sees of the rest who runs spark-submit."""
+"""A wrong `kafka.bootstrap.servers`: refused by load(), or warned of in spark-submit's output."""
 
 import os
 import re
@@ -31,7 +31,10 @@ def closed_port():
 
 
 def test_an_address_where_nobody_answers_is_warned_of_where_a_person_looks(tmp_path):
-    """With the shipped settings of the log; the process that warns is one of Spark's own, which plans the query."""
+    """With the shipped settings of the log.
+
+    The process that warns is one of Spark's own, which plans the query.
+    """
     job = tmp_path / "job.py"
     job.write_text(JOB)
     bootstrap = f"127.0.0.1:{closed_port()}"

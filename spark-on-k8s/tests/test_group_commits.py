@@ -26,7 +26,10 @@ def topic(broker):
 def test_the_checkpoint_has_the_form_of_sparks_source_and_the_group_its_offsets(
     spark, topic, tmp_path
 ):
-    """An empty topic is a stream without rows; its end is committed to the group once a later batch is planned."""
+    """An empty topic is a stream without rows.
+
+    Its end is committed to the group once a later batch is planned.
+    """
     group = {"kafka.group.id": f"g-{topic.name}"}
     assert drained(topic.stream(spark, **group), tmp_path) == []
     topic.produce(range(9))

@@ -1,4 +1,7 @@
-"""Records that are gone before a stream has read them: an error, unless that is accepted. Each case is put to Spark's own connector too, where it can tell."""
+"""Records that are gone before a stream has read them: an error, unless that is accepted.
+
+Each case is put to Spark's own connector too, where it can tell.
+"""
 
 import time
 
@@ -63,7 +66,10 @@ def test_a_shorter_topic_of_the_same_name_is_a_loss_unless_that_is_accepted(
 def test_a_topic_recreated_while_a_query_runs_is_noticed_though_it_is_longer(
     spark, topic, tmp_path
 ):
-    """By its id; Spark's own source takes the new topic's records for those that follow the old one's."""
+    """By its id.
+
+    Spark's own source takes the new topic's records for those that follow the old one's.
+    """
     topic.produce(range(3))
     query = started(topic.stream(spark), tmp_path, available_now=False)
     try:
@@ -95,7 +101,7 @@ def assert_refused(reader, pieces, topic):
 
 @pytest.mark.parametrize("asks", ["latest offsets", "partitions", "records"])
 def test_a_topic_recreated_amid_a_batch_is_noticed(topic, asks, monkeypatch):
-    """Whatever of a micro-batch is asked for first of the new topic, none of its records is given."""
+    """Whatever is requested first of the new topic, none of its records is given."""
     topic.produce(range(6))
     options = topic.named({"startingOffsets": "earliest"})
     reader = StreamReader(source_options(options, streaming=True))

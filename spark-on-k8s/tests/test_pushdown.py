@@ -14,6 +14,7 @@ from logfleet_spark.pushdown import understood
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
+    Filter,
     GreaterThan,
     GreaterThanOrEqual,
     In,
@@ -143,7 +144,7 @@ SOME = {
 @pytest.mark.parametrize("column", SOME)
 def test_each_filter_leaves_the_same_rows(column):
     path, values = (column,), SOME[column]
-    some = [kind(path, value) for kind in COMPARISONS for value in values]
+    some: list[Filter] = [kind(path, value) for kind in COMPARISONS for value in values]
     some += [In(path, pair) for pair in itertools.product([*values, None], repeat=2)]
     some += [In(path, ()), IsNull(path), IsNotNull(path), EqualTo(path, None)]
     if column == "topic":
@@ -240,7 +241,7 @@ def test_without_sparks_setting_the_option_is_refused_with_its_name(spark, topic
 
 
 def test_without_the_option_one_frame_may_be_filtered_twice(spark, topic):
-    """Spark 4.2 keeps one plan of a Python source per `load()`: with the option the first half would be lost."""
+    """Spark 4.2 keeps one plan of a Python source per `load()`."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         frame = topic.batch(spark)

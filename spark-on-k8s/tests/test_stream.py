@@ -1,4 +1,4 @@
-"""Streams: checkpoints, limits, what appears and what is deleted while a query runs or between two runs.
+"""Streams: checkpoints, limits, and what appears or is deleted during a query or between two.
 
 Each case is put to Spark's own connector too, where it has the feature.
 """
@@ -148,7 +148,10 @@ def test_topics_that_appear_where_there_were_none_are_read_whole(topic):
 
 
 def test_a_micro_batch_waits_for_its_least_or_its_longest_delay(topic, monkeypatch):
-    """The first one does not: nobody knows how long ago the last one was. Spark's source does the same."""
+    """The first one does not: nobody knows how long ago the last one was.
+
+    Spark's source does the same.
+    """
     topic.produce(range(6))
     given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1h"}
     reader = StreamReader(source_options(topic.named(given), streaming=True))
@@ -327,7 +330,10 @@ def test_a_schema_of_the_users_is_refused(spark, topic, tmp_path):
 
 
 def test_a_batch_that_is_held_back_does_not_ask_the_cluster_all_the_time(topic, monkeypatch):
-    """The engine asks for it every 10 ms. That a topic ends lower than before holds nothing back."""
+    """The engine asks for it every 10 ms.
+
+    That a topic ends lower than before holds nothing back.
+    """
     pauses: list[float] = []
     monkeypatch.setattr("logfleet_spark.stream_reader.time.sleep", pauses.append)
     more = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1h"}

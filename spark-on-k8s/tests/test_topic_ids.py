@@ -1,6 +1,7 @@
-"""Absence is not deletion, and another topic of the same name is another topic. Each case is put to Spark's own connector too.
+"""Absence is not deletion, and another topic of the same name is another topic.
 
-What is not visible for once keeps its offset in the checkpoint; the ids of topics are there beside the offsets (KIP-516).
+Each case is put to Spark's own connector too. What is not visible for once keeps its offset in the
+checkpoint; the ids of topics are there beside the offsets (KIP-516).
 """
 
 import json
@@ -65,7 +66,10 @@ def test_a_run_that_sees_some_topics_repeats_no_row(spark, topic, tmp_path, sour
 
 
 def test_a_topic_created_again_between_two_runs_is_another_topic(spark, topic, tmp_path):
-    """Longer than before, so that its offsets say nothing; Spark's connector reads on without a word."""
+    """Longer than before, so that its offsets say nothing.
+
+    Spark's connector reads on without a word.
+    """
     topic.produce(range(30))
     drained(topic.stream(spark), tmp_path)
     recreate(topic, range(100, 180))
@@ -112,7 +116,10 @@ def read_of(reader, start, end):
 
 
 def test_a_batch_made_again_reads_no_record_of_a_topic_created_since(topic):
-    """After a kill, by a process that knows nothing but the checkpoint; the next batch has the topic whole."""
+    """After a kill, by a process that knows nothing but the checkpoint.
+
+    The next batch has the topic whole.
+    """
     topic.produce(range(6))
     reader = stream_reader(topic)
     start = reader.latestOffset(reader.initialOffset(), NORMALLY)

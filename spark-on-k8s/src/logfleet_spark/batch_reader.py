@@ -52,7 +52,10 @@ class BatchReader(DataSourceReader):
             return pieces(self._cut(cluster, ranges), self.options, ids_of(topics))
 
     def _cut(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """What filters leave. It comes last, so that what is refused does not depend on whether Spark hands them on."""
+        """What filters leave.
+
+        It comes last, so that what is refused does not depend on whether Spark hands them on.
+        """
         wanted = self.cut.partitions(ranges)
         if self.cut.from_ms is None:
             return self.cut.offsets(wanted, {})
@@ -64,7 +67,11 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """A batch read whose filters cut what is read. A class of its own, as Spark refuses to plan one with `pushFilters` while its own setting is off."""
+    """A batch read whose filters cut what is read.
+
+    A class of its own, as Spark refuses to plan one with `pushFilters` while its own setting is
+    off.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self.cut, left = understood(filters)

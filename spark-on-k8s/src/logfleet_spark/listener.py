@@ -1,9 +1,11 @@
-"""Commits how far queries have come to a consumer group, so that its lag can be watched: of our source and of Spark's own.
+"""Commits the offsets of queries to a consumer group, so that its lag can be watched.
+
+It takes queries of our source and of Spark's own.
 
     spark.streams.addListener(logfleet_spark.GroupCommits("host:9092", "my-group", query="my-query"))
 
-The option `kafka.group.id` of our source does the same without it, but for the last batch of a run: the engine commits a batch when it
-plans the next one.
+The option `kafka.group.id` of our source does the same without it, but for the last batch of a run:
+the engine commits a batch when it plans the next one.
 """
 
 import json
@@ -25,7 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class GroupCommits(StreamingQueryListener):
-    """query: the name of the only query to commit for; None: all that read topics. A commit that fails is a warning."""
+    """query: the name of the only query to commit for; None: all that read topics.
+
+    A commit that fails is a warning.
+    """
 
     def __init__(
         self,

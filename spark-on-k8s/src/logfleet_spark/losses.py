@@ -1,4 +1,4 @@
-"""What is done where records are gone before they were read: an error, or a warning and a count if that is accepted."""
+"""Records that are gone before they were read: an error, or a warning and a count."""
 
 import logging
 from collections.abc import Sequence
@@ -9,7 +9,10 @@ log = logging.getLogger(__name__)
 
 
 class Losses:
-    """accepted: failOnDataLoss=false. count: offsets that were passed over; what a partition that is gone held is not known."""
+    """accepted: failOnDataLoss=false.
+
+    count: offsets that were passed over; what a partition that is gone held is not known.
+    """
 
     def __init__(self, *, accepted: bool) -> None:
         self.accepted = accepted
@@ -30,7 +33,7 @@ class Losses:
         )
 
     def take_standing(self, lost: Sequence[Loss]) -> None:
-        """As `take`, for what each look at the cluster finds again as long as it lasts: a warning only when it changes."""
+        """As `take`, for a loss that each request finds again: one warning until it changes."""
         if list(lost) != self._standing or not self.accepted:
             self._standing = list(lost)
             self.take(lost)

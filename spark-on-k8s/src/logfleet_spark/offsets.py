@@ -1,8 +1,9 @@
 """Offsets of a query: their JSON shape, limits per micro-batch, and the ranges that tasks read.
 
-The shape is that of Spark's own Kafka source, {"topic": {"0": 23}}, where an offset is the next one to read. Beside each topic
-stands its id as an entry without partitions, {"topic@AAECAwQFBgcICQoLDA0ODw": {}}, which Spark's source passes over. No topic's
-name holds an `@` (org.apache.kafka.common.internals.Topic); an id is written as Kafka's tools write it (KIP-516).
+The shape is that of Spark's own Kafka source, {"topic": {"0": 23}}, where an offset is the next one
+to read. Beside each topic stands its id as an entry without partitions,
+{"topic@AAECAwQFBgcICQoLDA0ODw": {}}, which Spark's source passes over. No topic's name holds an `@`
+(org.apache.kafka.common.internals.Topic); an id is written as Kafka's tools write it (KIP-516).
 """
 
 import itertools
@@ -103,14 +104,18 @@ def without_latest(start: Offsets, end: Offsets) -> Offsets:
 
 
 def clamped(start: Offsets, end: Offsets) -> Offsets:
-    """As `without_latest`, for an end that was taken before the start: nothing starts after it, nor where it has no partition."""
+    """As `without_latest`, for an end that was taken before the start.
+
+    Nothing starts after that end, and partitions that it lacks are left out.
+    """
     return {tp: min(at, end[tp]) for tp, at in without_latest(start, end).items() if tp in end}
 
 
 def limited(start: Offsets, end: Offsets, limit: int) -> Offsets:
     """The end of a micro-batch of about `limit` offsets, shared out by how much each partition has.
 
-    Every partition with data moves by at least one, so none starves (as Spark's KafkaMicroBatchStream does).
+    Every partition with data moves by at least one, so none starves (as Spark's
+    KafkaMicroBatchStream does).
     """
     sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
     total = sum(sizes.values())
@@ -128,7 +133,7 @@ def split(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Non-empty ranges, none of more than `max_records` offsets, cut so that there are about `min_partitions` of nearly equal size.
+    """Non-empty ranges of at most `max_records` offsets: about `min_partitions` of equal size.
 
     Source: KafkaOffsetRangeCalculator of Spark's Kafka source.
     """
@@ -151,9 +156,10 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def shared(ranges: Sequence[OffsetRange], records_max: int) -> list[tuple[OffsetRange, ...]]:
-    """The ranges of each task: as they stand, small ones together as long as they hold at most `records_max` offsets.
+    """The ranges of each task; small ones share a task of at most `records_max` offsets.
 
-    A task costs Spark about 40 ms of processor time, whatever it reads, and each a fetch of its own.
+    A task costs Spark about 40 ms of processor time, whatever it reads, and each a fetch of its
+    own.
     """
     tasks: list[tuple[OffsetRange, ...]] = []
     size = 0
@@ -181,10 +187,13 @@ def gone_or_lower(begin: Offsets, until: Offsets) -> list[Loss]:
 def planned(
     begin: Offsets, until: Offsets, earliest: Offsets
 ) -> tuple[list[OffsetRange], list[Loss]]:
-    """What a micro-batch reads, from `begin`, or where the log begins now if that is higher, to `until`; and what of it is gone.
+    """The ranges that a micro-batch reads, and what of them is gone.
 
-    A partition that `begin` lacks has appeared since, so it is read from offset 0. earliest: of the partitions that are there.
-    Source: KafkaOffsetReader.getOffsetRangesFromResolvedOffsets of Spark's Kafka source.
+    It reads from `begin`, or from the first offset that is kept if that is higher, up to `until`.
+
+    A partition that `begin` lacks has appeared since, so it is read from offset 0. earliest: of the
+    partitions that are there. Source: KafkaOffsetReader.getOffsetRangesFromResolvedOffsets of
+    Spark's Kafka source.
     """
     lost = gone_or_lower(begin, until)
     ranges = []

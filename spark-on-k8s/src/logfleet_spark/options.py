@@ -1,7 +1,8 @@
-"""Options of the `logfleet` source and sink: the names and meanings of Spark's Kafka source, so that a job can move over.
+"""Options of the `logfleet` source and sink, by the names and meanings of Spark's Kafka source.
 
-Source: Spark's Structured Streaming + Kafka Integration Guide. Spark ignores options that it does not know, and some that it
-knows; here each is carried out, or taken with a sentence that says why it has no effect, or refused with what to write instead.
+Source: Spark's Structured Streaming + Kafka Integration Guide. Spark ignores options that it does
+not know, and some that it knows; here each is carried out, or taken with a sentence that says why
+it has no effect, or refused with what to write instead.
 """
 
 import json
@@ -45,7 +46,10 @@ DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != HEADERS)
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What to read: exactly one of the three is set. pattern: anywhere in a name, as in Spark's source (SubscribePatternStrategy)."""
+    """What to read: exactly one of the three is set.
+
+    pattern: anywhere in a name, as in Spark's source (SubscribePatternStrategy).
+    """
 
     names: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
@@ -54,9 +58,10 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to start or end: one special offset for all, offsets per partition, or timestamps in ms.
+    """Where to start or end: one offset for all, offsets per partition, or timestamps in ms.
 
-    offsets may hold EARLIEST and LATEST. timestamp_ms is for all partitions, timestamps_ms per partition.
+    offsets may hold EARLIEST and LATEST. timestamp_ms is for all partitions, timestamps_ms per
+    partition.
     """
 
     special: int | None = None
@@ -70,9 +75,10 @@ class Bound:
 class SourceOptions:
     """Parsed options of a read; limits are in offsets, None means no limit.
 
-    max_offsets_per_trigger, min_offsets_per_trigger: of a micro-batch; for the lesser it waits at most `max_trigger_delay_ms`.
-    min_partitions, max_records_per_partition: of tasks. columns: those of a row, in Spark's order. filter_pushdown: of batches. unused: a
-    sentence for each option without an effect.
+    max_offsets_per_trigger, min_offsets_per_trigger: of a micro-batch; for the lesser it waits at
+    most `max_trigger_delay_ms`. min_partitions, max_records_per_partition: of tasks. columns: those
+    of a row, in Spark's order. filter_pushdown: of batches. unused: a sentence for each option
+    without an effect.
     """
 
     bootstrap: str
@@ -93,7 +99,10 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Parsed options of a write; topic None means that each row names its own. unused: as of a read."""
+    """Parsed options of a write; topic None means that each row names its own.
+
+    unused: as of a read.
+    """
 
     bootstrap: str
     topic: str | None
@@ -131,7 +140,8 @@ UNUSED = {
         "a task waits for records until kafka.default.api.timeout.ms is over",
     ),
 }
-"""Options of a read that Spark's connector has a use for and this source none: key -> (name, why)."""
+"""Options of a read that Spark's connector has a use for and this source none: key -> (name, why).
+"""
 BATCH_ONLY = {
     name.lower(): name
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "filterPushdown")
@@ -239,7 +249,10 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
 
 
 def read_columns(raw: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of a read, in Spark's order; asked for before all options are known to be good. Raises OptionError."""
+    """The columns of a read, in Spark's order; asked for before all options are known to be good.
+
+    Raises OptionError.
+    """
     options = {key.lower(): value for key, value in raw.items()}
     headers = _boolean(options, "includeHeaders", default=False)
     named = [name.strip() for name in options.get("includecolumns", "").split(",") if name.strip()]

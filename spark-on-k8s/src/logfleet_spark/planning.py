@@ -1,4 +1,4 @@
-"""What a read means at a cluster now: its topics, where it starts and ends, and what each task reads."""
+"""The plan of a read: its topics, where it starts and ends, and what each task reads."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,10 @@ TASK_RECORDS = 10_000
 
 
 class Piece(InputPartition):
-    """The offsets that one task reads. topic_ids: of the topics that they were planned for, as far as they are known."""
+    """The offsets that one task reads.
+
+    topic_ids: of the topics that they were planned for, as far as they are known.
+    """
 
     def __init__(self, ranges: tuple[OffsetRange, ...], topic_ids: TopicIds) -> None:
         super().__init__(ranges)
@@ -33,7 +36,10 @@ class Piece(InputPartition):
 
 
 def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The records of one task's offsets. Opens its own connections: it runs in a worker of its own."""
+    """The records of one task's offsets.
+
+    Opens its own connections: it runs in a worker of its own.
+    """
     if not isinstance(piece, Piece):
         return  # Spark makes one empty partition of its own where there are none
     with Cluster(options.bootstrap, options.client) as cluster:
@@ -53,7 +59,8 @@ def ids_of(topics: Iterable[Topic]) -> dict[str, bytes]:
 def tell_locality(cluster: Cluster, options: SourceOptions, topics: Sequence[Topic]) -> None:
     """Say of a plan what of it is read in the rack of `kafka.client.rack`, and warn of what is not.
 
-    Spark 4.2 lets no Python source add to what `explain` shows (PythonScan.description), so it is in the driver's log.
+    Spark 4.2 lets no Python source add to what `explain` shows (PythonScan.description), so it is
+    in the driver's log.
     """
     rack = options.client.fetcher.get("rack")
     if rack is None:
@@ -84,7 +91,10 @@ def pieces(
 
 
 def subscribed(cluster: Cluster, wanted: Topics) -> list[Topic]:
-    """The topics that the options mean now; raises OptionError for one, or a partition of one, that is not there."""
+    """The topics that the options mean now.
+
+    Raises OptionError for one, or a partition of one, that is not there.
+    """
     if wanted.pattern is not None:
         return [topic for topic in cluster.topics() if wanted.pattern.search(topic.name)]
     names = wanted.names or [tp.topic for tp in wanted.assigned]
@@ -105,7 +115,10 @@ def matching(topics: Iterable[Topic], wanted: Topics) -> list[TopicPartition]:
 
 
 def starts(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> Offsets:
-    """Offsets that a bound means for each partition, LATEST for its end; raises OptionError where Spark's source refuses too."""
+    """Offsets that a bound means for each partition, LATEST for its end.
+
+    Raises OptionError where Spark's source refuses too.
+    """
     if bound.special == LATEST:
         return dict.fromkeys(partitions, LATEST)
     if bound.special is not None:

@@ -1,9 +1,11 @@
 """What filters of a batch read say of the offsets to read: ranges are cut before anything is read.
 
-Topic and partition are the same for all records of a range and offsets rise within it, so filters on them hold for exactly the records that
-are read, and Spark need not apply them again. Times need not rise: below the first offset with a time of at least t all times are lower,
-so a lower bound cuts the beginning; behind the first time above an upper bound there may be lower ones again, so that cuts nothing.
-Spark applies filters on times again. Of a filter on another column nothing is known here.
+Topic and partition are the same for all records of a range and offsets rise within it, so filters
+on them hold for exactly the records that are read, and Spark need not apply them again. Times need
+not rise: below the first offset with a time of at least t all times are lower, so a lower bound
+cuts the beginning; behind the first time above an upper bound there may be lower ones again, so
+that cuts nothing. Spark applies filters on times again. Of a filter on another column nothing is
+known here.
 """
 
 import math
@@ -53,8 +55,9 @@ NOTHING = (0.0, 0.0)
 class Cut:
     """What is left of the ranges of a read.
 
-    of_partitions: filters on topic and partition. low, end: of offsets. from_ms: records are wanted from the first one on whose time, in
-    milliseconds since 1970, is not lower; None: whatever their times.
+    of_partitions: filters on topic and partition. low, end: of offsets. from_ms: records are wanted
+    from the first one on whose time, in milliseconds since 1970, is not lower; None: whatever their
+    times.
     """
 
     of_partitions: tuple[Filter, ...] = ()
@@ -69,7 +72,10 @@ class Cut:
     def offsets(
         self, ranges: Sequence[OffsetRange], first_at: Mapping[TopicPartition, int | None]
     ) -> list[OffsetRange]:
-        """The wanted offsets of ranges. first_at: by partition that of `from_ms`, None where no record has such a time."""
+        """The wanted offsets of ranges.
+
+        first_at: by partition that of `from_ms`, None where no record has such a time.
+        """
         cut = []
         for r in ranges:
             first = first_at.get(r.where, 0)
@@ -81,7 +87,7 @@ class Cut:
 
 
 def understood(filters: Sequence[Filter]) -> tuple[Cut, list[Filter]]:
-    """What all the filters together leave, and those which are to be applied to the records that are read."""
+    """What all filters together leave, and those that Spark has to apply to the records."""
     cut = Cut()
     left: list[Filter] = []
     for each in filters:
@@ -101,7 +107,10 @@ def understood(filters: Sequence[Filter]) -> tuple[Cut, list[Filter]]:
 
 
 def _from_time(cut: Cut, low_us: float) -> Cut:
-    """Times below 1970 stand for something else in ListOffsets, and are so rare that nothing is lost."""
+    """The cut with a lower bound of time; one below 1970 cuts nothing.
+
+    Negative times have a meaning of their own in ListOffsets.
+    """
     low_ms = math.ceil(low_us / 1000) if 0 <= low_us < math.inf else 0
     return cut if low_ms <= 0 else replace(cut, from_ms=max(cut.from_ms or 0, low_ms))
 
@@ -113,7 +122,10 @@ def _column(of: Filter) -> tuple[str, ...]:
 
 
 def _bounds(of: Filter) -> tuple[float, float] | None:
-    """The lowest number or time in microseconds that meets the filter, and the one that follows the highest; None if nothing is known."""
+    """The least number that meets the filter, and the successor of the greatest.
+
+    Times are in microseconds since 1970. None if the filter says nothing of them.
+    """
     match of:
         case IsNotNull():
             return -math.inf, math.inf
@@ -146,7 +158,8 @@ def _bounds(of: Filter) -> tuple[float, float] | None:
 
 def _number(value: object) -> int | None:
     if isinstance(value, datetime):
-        # Spark's timestamps are moments; one without a zone is of another type, which the column is not
+        # Spark's timestamps are moments; one without a zone is of another type, which the column is
+        # not
         return None if value.tzinfo is None else (value - EPOCH) // MICROSECOND
     return value if type(value) is int else None
 
@@ -166,7 +179,10 @@ def _is_known(of: Filter) -> bool:
 
 
 def holds(of: Filter, value: str | int) -> bool | None:
-    """Whether a value that is not null meets a filter; None where SQL says NULL. Raises TypeError for a filter of no known kind."""
+    """Whether a value that is not null meets a filter; None where SQL says NULL.
+
+    Raises TypeError for a filter of no known kind.
+    """
     match of:
         case Not(child=child):
             found = holds(child, value)

@@ -1,7 +1,8 @@
 """The Python data source `logfleet`: topics as DataFrames without any jar, for batch and streaming.
 
-Columns and options are those of Spark's Kafka source (see options.py). Offsets live in the checkpoint; with
-`kafka.group.id` set they are also committed to that group, so that its lag can be watched like any consumer's.
+Columns and options are those of Spark's Kafka source (see options.py). Offsets live in the
+checkpoint; with `kafka.group.id` set they are also committed to that group, so that its lag can be
+watched like any consumer's.
 """
 
 import logging
@@ -38,7 +39,10 @@ class LogfleetSource(DataSource):
         return "logfleet"
 
     def schema(self) -> str:
-        """Spark asks for it at `load()`, where a wrong option is told too; whether it is for a stream is not known yet."""
+        """Spark asks for it at `load()`, where a wrong option is told too.
+
+        Whether it is for a stream is not known yet.
+        """
         check_read(self._given)
         return _columns(self._given)
 
@@ -86,7 +90,10 @@ def _columns(given: Mapping[str, str]) -> str:
 
 
 def _check_schema(schema: StructType, given: Mapping[str, str]) -> None:
-    """Raises OptionError for a schema of the user's that is another one; Spark asks for ours only where there is none."""
+    """Raises OptionError for a schema of the user's that is another one.
+
+    Spark asks for ours only where there is none.
+    """
     found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     wanted = _columns(given)
     if found.replace(" ", "").lower() != wanted.replace(" ", "").lower():

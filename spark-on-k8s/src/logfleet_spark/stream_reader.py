@@ -44,15 +44,19 @@ from logfleet_spark.planning import (
     tell_locality,
 )
 
-# An idle stream asks for the newest offsets every 10 ms (spark.sql.streaming.pollingDelay); the cluster is asked less often.
-# It waits rather than gets an old answer: an end that is not the newest would let `processAllAvailable` return too early.
+# An idle stream asks for the newest offsets every 10 ms (spark.sql.streaming.pollingDelay); the
+# cluster is asked less often. It waits rather than gets an old answer: an end that is not the
+# newest would let `processAllAvailable` return too early.
 IDLE_ASK_SECONDS = 0.1
 NO_LIMIT = 2**63 - 1
 """Offsets of a micro-batch: as many as there are."""
 
 
 class RefusedStream(DataSourceStreamReader):
-    """Raises what is wrong with a stream's options, which Spark asks for later: an error of `streamReader` itself is hidden by one of Spark's own."""
+    """Raises what is wrong with a stream's options when Spark first asks for offsets.
+
+    Spark hides an error of `streamReader` itself behind one of its own.
+    """
 
     def __init__(self, problem: OptionError) -> None:
         self._problem = problem
@@ -75,7 +79,7 @@ class RefusedStream(DataSourceStreamReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in one process on the driver for the whole query, apart from `read`, which runs in the tasks."""
+    """Lives in one process on the driver for the whole query; only `read` runs in the tasks."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -108,11 +112,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Nothing, which `latestOffset` answers with where the query starts: the end of batch 0, which has no rows.
+        """Nothing: `latestOffset` replies with the start, as the end of batch 0, which has no rows.
 
-        So the start is in the checkpoint from then on, whatever becomes of batch 1: what is deleted before that is read is a loss, and
-        partitions that appear are new. Spark's Kafka source has a file of its own in the checkpoint for it, of which a Python source
-        knows nothing. Source: KafkaMicroBatchStream.getOrCreateInitialPartitionOffsets.
+        So the start is in the checkpoint from then on, whatever becomes of batch 1: what is deleted
+        before that is read is a loss, and partitions that appear are new. Spark's Kafka source has
+        a file of its own in the checkpoint for it, of which a Python source knows nothing. Source:
+        KafkaMicroBatchStream.getOrCreateInitialPartitionOffsets.
         """
         self._to_be_started = True
         return {}
@@ -122,7 +127,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self.options.max_offsets_per_trigger or NO_LIMIT)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        # the end is taken when the query first asks: this is called before `initialOffset`, which may lie later
+        # the end is taken when the query first asks: this is called before `initialOffset`, which
+        # may lie later
         self._available_now = True
 
     def latestOffset(
@@ -130,8 +136,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, dict[str, int]]:
         """The end of the next micro-batch.
 
-        A partition that is not visible keeps its offset: absence is not deletion, and what comes back is not read twice. A topic of another
-        id than in `start` is another topic, which is read from its first record if the loss of the former one is accepted.
+        A partition that is not visible keeps its offset: absence is not deletion, and what comes
+        back is not read twice. A topic of another id than in `start` is another topic, which is
+        read from its first record if the loss of the former one is accepted.
         """
         begin, first = self._begin(start)
         if self._target is None and begin in (self._reached, self._held_back):
@@ -164,9 +171,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(end, ids)
 
     def _is_enough(self, begin: Offsets, end: Offsets) -> bool:
-        """Whether a micro-batch starts: what is there is minOffsetsPerTrigger, or the last one is maxTriggerDelay ago.
+        """Whether minOffsetsPerTrigger are there, or maxTriggerDelay is over.
 
-        A run to the end (availableNow) waits for nothing. Source: KafkaMicroBatchStream.delayBatch of Spark's Kafka source.
+        A run to the end (availableNow) waits for nothing. Source: KafkaMicroBatchStream.delayBatch
+        of Spark's Kafka source.
         """
         if self.options.min_offsets_per_trigger is None or self._available_now:
             return True
@@ -179,9 +187,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def _begin(self, start: dict[str, dict[str, int]]) -> tuple[Offsets, bool]:
-        """Where a batch begins, and whether it is batch 0: Spark asks for `initialOffset` whenever there is none in the checkpoint.
+        """Where a batch begins, and whether it is batch 0.
 
-        No partition at all may be in the checkpoint too: those that appear then are new.
+        Spark calls `initialOffset` whenever the checkpoint has no offsets. No partition at all may
+        be in the checkpoint too: those that appear then are new.
         """
         first, self._to_be_started = self._to_be_started and not start, False
         return from_json(start), first
@@ -199,7 +208,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = from_json(end)
         begin, first = self._begin(start)
         if first:
-            # its end is its start, of whatever time; but for a trigger that runs once, which has all in it
+            # its end is its start, of whatever time; but for a trigger that runs once, which has
+            # all in it
             begin = clamped(self._starts(until), until)
         topics = self.cluster.find(tp.topic for tp in until)
         ids, now = ids_from_json(end), ids_of(topics)
@@ -238,6 +248,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _lost(begin: Offsets, before: TopicIds, found: Offsets, ids: TopicIds) -> list[Loss]:
-    """What of `begin` cannot be read on from: of topics that are others now, of partitions that are not visible or end lower."""
+    """The topics that are others now, and the partitions that are not visible or end lower."""
     others = recreated(before, ids)
     return recreated_losses(before, ids) + gone_or_lower(of_other_topics(begin, others), found)

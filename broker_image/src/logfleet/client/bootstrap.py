@@ -10,7 +10,9 @@ PLAINTEXT: Final = "PLAINTEXT"
 NOT_BUILT: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 """Kafka's other security protocols (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 RESOLVE_S_MAX: Final = 30.0
-"""A name without an address for so long is a wrong one: pods and services get theirs within seconds. Kafka's clients wait for 2 minutes (KIP-909)."""
+"""A name without an address for so long is a wrong one: pods and services get theirs within
+seconds. Kafka's clients wait for 2 minutes (KIP-909).
+"""
 WARN_AFTER_S: Final = 5.0
 WARN_EVERY_S: Final = 30.0
 
@@ -43,8 +45,8 @@ def _without_protocol(entry: str) -> str:
 class Outage:
     """How long nobody has answered a client at all.
 
-    bootstrap: as it was given. warn: is called with a sentence WARN_AFTER_S after the first failure, and then every WARN_EVERY_S as long as
-    it is tried; None: nobody wants to know.
+    bootstrap: as it was given. warn: is called with a sentence WARN_AFTER_S after the first
+    failure, and then every WARN_EVERY_S as long as it is tried; None: nobody wants to know.
     """
 
     def __init__(self, bootstrap: str, warn: Callable[[str], None] | None) -> None:
@@ -62,7 +64,8 @@ class Outage:
     def failed(self, error: ConnectionLost, now_s: float) -> None:
         """No broker has answered; now_s: the loop's time.
 
-        Raises UnknownHost, which is not retriable, if none of the names has had an address for RESOLVE_S_MAX and no broker ever answered.
+        Raises UnknownHost, which is not retriable, if none of the names has had an address for
+        RESOLVE_S_MAX and no broker ever answered.
         """
         if self._since_s is None:
             self._since_s, self._warn_at_s = now_s, now_s + WARN_AFTER_S

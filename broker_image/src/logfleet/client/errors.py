@@ -19,8 +19,9 @@ class ClientError(Exception):
 
 
 class KafkaError(ClientError):
-    """code: what the broker answered. words: its own, "" if it gave none. subject: what it is about.
+    """code: what the broker answered. words: its own, "" if it gave none.
 
+    subject: what it is about.
     message: the words, else the code's name.
     """
 
@@ -42,7 +43,10 @@ class ConnectionLost(ClientError):
 
 
 class UnknownHost(ConnectionLost):
-    """No request was on its way. It may pass: a service that is just created gets its name a moment later."""
+    """No request was on its way.
+
+    It may pass: a service that is just created gets its name a moment later.
+    """
 
 
 class RequestTimedOut(ClientError):

@@ -1,6 +1,10 @@
-"""Whoever of several answers first: a broker that is gone for good, or whose address leads nowhere, must not keep those waiting who can be served by another one.
+"""The first of several brokers that replies.
 
-After STAGGER_S without an answer, or at once after a failure, the next one is asked as well (RFC 8305, Happy Eyeballs, does it for the addresses of one name).
+A broker that is gone for good, or whose address leads nowhere, must not hold up a client that
+another one can serve.
+
+After STAGGER_S without an answer, or at once after a failure, the next one is asked as well (RFC
+8305, Happy Eyeballs, does it for the addresses of one name).
 """
 
 import asyncio
@@ -16,7 +20,8 @@ STAGGER_S: Final = 0.25
 async def first_connection(attempts: Sequence[Callable[[], Awaitable[Connection]]]) -> Connection:
     """The first connection that comes about; what else comes about is closed.
 
-    If none does it raises ConnectionLost with all reasons: UnknownHost if none of the names has an address.
+    If none does it raises ConnectionLost with all reasons: UnknownHost if none of the names has an
+    address.
     """
     failures: list[ClientError] = []
     running: set[asyncio.Future[Connection]] = set()
