@@ -12,12 +12,12 @@ from logfleet_spark.offsets import OffsetRange, gone_or_lower, planned
 from logfleet_spark.options import EARLIEST, LATEST, SourceOptions
 from logfleet_spark.planning import (
     ids_of,
+    log_locality,
     matching,
     pieces,
     read_piece,
     resolved,
     subscribed,
-    tell_locality,
 )
 from logfleet_spark.pushdown import Cut, understood
 
@@ -35,7 +35,7 @@ class BatchReader(DataSourceReader):
             start = resolved(cluster, partitions, self.options.starting)
             end = resolved(cluster, partitions, self.options.ending)
             earliest = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
-            tell_locality(cluster, self.options, topics)
+            log_locality(cluster, self.options, topics)
             latest = cluster.offsets(dict.fromkeys(partitions, LATEST))
             after = [
                 f"{tp} ({start[tp]} to {end[tp]})" for tp in sorted(end) if start[tp] > end[tp]

@@ -1,7 +1,7 @@
 """The `kafka.` options: those of Kafka's clients that ours has too, with the values they take.
 
-Kafka's clients warn of keys that they do not know and go on; here a key is carried out, or taken
-with a sentence that says why it changes nothing, or refused by name. Source of names, defaults and
+Kafka's clients warn of keys that they do not know and go on; here a key has its effect, or a
+warning says why it has none, or an error names it. Source of names, defaults and
 meanings: Apache Kafka, ConsumerConfig and ProducerConfig.
 """
 
@@ -55,9 +55,9 @@ class _Option:
 
 @dataclass(frozen=True, slots=True)
 class _Harmless:
-    """A key that changes nothing here. why: what holds whatever it says.
+    """A key without an effect here. why: the reason.
 
-    Values of `so_anyway` say just that.
+    Values in `so_anyway` ask for what happens in any case, so they get no warning.
     """
 
     uses: tuple[Use, ...]

@@ -68,7 +68,7 @@ class GroupCommits(StreamingQueryListener):
 
 
 def offsets_in(text: str) -> Offsets:
-    """What a source says of its end, if that has the shape of topics' offsets; else none."""
+    """The offsets in a source's end; none if it has another form."""
     try:
         shaped = json.loads(text)
         return from_json(shaped)

@@ -82,7 +82,7 @@ def recreated(before: TopicIds, now: TopicIds) -> list[str]:
 
 
 def recreated_losses(before: TopicIds, now: TopicIds) -> list[Loss]:
-    """What an error or a warning says of these topics."""
+    """A loss for each of these topics, for an error or a warning."""
     return [
         Loss(
             f"topic {name} (deleted and created again: its id was {id_text(before[name])} "

@@ -1,8 +1,8 @@
 """Options of the `logfleet` source and sink, by the names and meanings of Spark's Kafka source.
 
 Source: Spark's Structured Streaming + Kafka Integration Guide. Spark ignores options that it does
-not know, and some that it knows; here each is carried out, or taken with a sentence that says why
-it has no effect, or refused with what to write instead.
+not know, and some that it knows; here each has its effect, or a warning says why it has none, or
+an error says what to write instead.
 """
 
 import json
@@ -163,7 +163,7 @@ UNITS_MS = {
 # Spark hands a stream's sink its own options too
 WRITE = {"topic": "topic", "includeheaders": "includeHeaders"}
 SPARKS_OWN = {"checkpointlocation", "queryname"}
-# What is asked for often enough to say more than "not supported"
+# Options that people try, with a hint beyond "not supported"
 INSTEAD = {
     "kafka.auto.offset.reset": "use startingOffsets instead",
     "kafka.enable.auto.commit": "offsets are kept in the checkpoint",

@@ -56,8 +56,8 @@ def ids_of(topics: Iterable[Topic]) -> dict[str, bytes]:
     return {topic.name: topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID}
 
 
-def tell_locality(cluster: Cluster, options: SourceOptions, topics: Sequence[Topic]) -> None:
-    """Say of a plan what of it is read in the rack of `kafka.client.rack`, and warn of what is not.
+def log_locality(cluster: Cluster, options: SourceOptions, topics: Sequence[Topic]) -> None:
+    """Log how many partitions have a replica in `kafka.client.rack`; warn of those without.
 
     Spark 4.2 lets no Python source add to what `explain` shows (PythonScan.description), so it is
     in the driver's log.

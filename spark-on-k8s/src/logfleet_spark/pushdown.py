@@ -1,4 +1,4 @@
-"""What filters of a batch read say of the offsets to read: ranges are cut before anything is read.
+"""Filters of a batch read cut the ranges of offsets before anything is read.
 
 Topic and partition are the same for all records of a range and offsets rise within it, so filters
 on them hold for exactly the records that are read, and Spark need not apply them again. Times need
@@ -124,7 +124,7 @@ def _column(of: Filter) -> tuple[str, ...]:
 def _bounds(of: Filter) -> tuple[float, float] | None:
     """The least number that meets the filter, and the successor of the greatest.
 
-    Times are in microseconds since 1970. None if the filter says nothing of them.
+    Times are in microseconds since 1970. None if the filter bounds nothing.
     """
     match of:
         case IsNotNull():
@@ -170,7 +170,7 @@ def _is_met(of: Filter, where: TopicPartition) -> bool:
 
 
 def _is_known(of: Filter) -> bool:
-    """Whether `holds` can tell."""
+    """Whether `holds` knows this kind of filter."""
     try:
         holds(of, "" if _column(of) == ("topic",) else 0)
     except TypeError:

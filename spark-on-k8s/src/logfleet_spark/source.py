@@ -39,9 +39,9 @@ class LogfleetSource(DataSource):
         return "logfleet"
 
     def schema(self) -> str:
-        """Spark asks for it at `load()`, where a wrong option is told too.
+        """Spark calls it at `load()`, so this is where a wrong option is refused.
 
-        Whether it is for a stream is not known yet.
+        Whether the read is a stream is not known yet.
         """
         check_read(self._given)
         return _columns(self._given)
@@ -49,7 +49,7 @@ class LogfleetSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self._given, streaming=False)
         _check_schema(schema, self._given)
-        _tell(options.unused)
+        _log_unused(options.unused)
         return FilteringReader(options) if options.filter_pushdown else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -58,7 +58,7 @@ class LogfleetSource(DataSource):
             _check_schema(schema, self._given)
         except OptionError as problem:
             return RefusedStream(problem)
-        _tell(options.unused)
+        _log_unused(options.unused)
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 (Spark's signature)
@@ -73,7 +73,7 @@ class LogfleetSource(DataSource):
 
     def _sink(self) -> SinkOptions:
         options = sink_options(self._given)
-        _tell(options.unused)
+        _log_unused(options.unused)
         return options
 
     @property
@@ -102,6 +102,6 @@ def _check_schema(schema: StructType, given: Mapping[str, str]) -> None:
         )
 
 
-def _tell(unused: Iterable[str]) -> None:
+def _log_unused(unused: Iterable[str]) -> None:
     for sentence in unused:
         log.warning("%s", sentence)

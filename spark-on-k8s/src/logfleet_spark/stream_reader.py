@@ -36,12 +36,12 @@ from logfleet_spark.offsets import (
 from logfleet_spark.options import EARLIEST, LATEST, SourceOptions
 from logfleet_spark.planning import (
     ids_of,
+    log_locality,
     matching,
     pieces,
     read_piece,
     starts,
     subscribed,
-    tell_locality,
 )
 
 # An idle stream asks for the newest offsets every 10 ms (spark.sql.streaming.pollingDelay); the
@@ -240,7 +240,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked = time.monotonic()
         topics = subscribed(self.cluster, self.options.topics)
         if not self._is_locality_logged:
-            tell_locality(self.cluster, self.options, topics)
+            log_locality(self.cluster, self.options, topics)
             self._is_locality_logged = True
         partitions = matching(topics, self.options.topics)
         self._newest = self.cluster.offsets(dict.fromkeys(partitions, LATEST), there=topics)

@@ -1,4 +1,4 @@
-"""The addresses that a client starts with, and what it says while nobody answers there."""
+"""The addresses that a client starts with, and its warnings while no broker answers there."""
 
 from collections.abc import Callable
 from typing import Final
