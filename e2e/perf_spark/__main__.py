@@ -7,9 +7,7 @@ as JSON. All data lies in a temporary directory (TMPDIR) and goes with the run.
 
 import argparse
 import contextlib
-import hashlib
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +17,7 @@ from typing import Any
 
 from e2e.harness.java import JavaMissing, find_java
 from e2e.harness.processes import Rig
-from e2e.harness.results import RESULTS, ROOT, source_key, store
+from e2e.harness.results import RESULTS, source_key, store
 from e2e.perf.conditions import conditions, load_average
 from e2e.perf_kafka.report import short, spread
 from e2e.perf_spark.rounds import Rounds, SideProcess, run
@@ -30,17 +28,6 @@ STORE = RESULTS / "bench-spark.json"
 ROUNDS = 3
 WITHIN_S = 15 * 60.0
 """No round begins later."""
-
-
-def jars() -> list[Path]:
-    """Spark's own connector and what it needs, in the cache."""
-    lock = ROOT / "spark-on-k8s" / "jars.lock"
-    cache = Path.home() / ".cache" / "logfleet"
-    folder = cache / f"spark-jars-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
-    command = [sys.executable, str(ROOT / "spark-on-k8s" / "fetch_jars.py"), str(lock), str(folder)]
-    subprocess.run(command, check=True)
-    return sorted(folder.glob("*.jar"))
-
 
 HEAD = ("work", "figure", "logfleet", "Spark's own", "ratio", "aim", "")
 VERDICTS = {None: "", True: "met", False: "missed"}
@@ -118,11 +105,7 @@ def main() -> int:
         rig = Rig(Path(scratch))
         stack.callback(rig.close)
         broker = rig.broker()
-        connector = jars()
-        sides = [
-            stack.enter_context(SideProcess(side, broker, connector, Path(scratch)))
-            for side in SIDES
-        ]
+        sides = [stack.enter_context(SideProcess(side, broker, Path(scratch))) for side in SIDES]
         measured = run(chosen, broker, sides, rounds=options.rounds, until=begin + WITHIN_S)
     found_on["load_average_after"] = load_average()
     found_on["minutes"] = round((time.monotonic() - begin) / 60, 1)

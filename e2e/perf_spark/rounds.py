@@ -27,12 +27,12 @@ FLUSH_S = 120.0
 class SideProcess:
     """`e2e.perf_spark.side` as leader of a session of its own. Use as a context manager; its log is `scratch/SOURCE.log`."""
 
-    def __init__(self, source: str, broker: Broker, jars: Sequence[Path], scratch: Path) -> None:
+    def __init__(self, source: str, broker: Broker, scratch: Path) -> None:
         self.source = source
         folder = scratch / source
         folder.mkdir()
-        command = [sys.executable, "-m", "e2e.perf_spark.side", source, broker.bootstrap]
-        command += [",".join(map(str, jars)), str(folder)]
+        command = [sys.executable, "-m", "e2e.perf_spark.side"]
+        command += [source, broker.bootstrap, str(folder)]
         with (scratch / f"{source}.log").open("wb") as log:
             self._process = subprocess.Popen(
                 tethered(command),

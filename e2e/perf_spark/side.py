@@ -1,6 +1,6 @@
 """A Spark of its own for one connector: takes commands as JSON lines on its input, answers each by a line.
 
-Run as `python -m e2e.perf_spark.side FORMAT BOOTSTRAP JARS SCRATCH`. Everything that it starts is of its session (setsid), by which
+Run as `python -m e2e.perf_spark.side FORMAT BOOTSTRAP SCRATCH`. Everything that it starts is of its session (setsid), by which
 its processor time is counted.
 """
 
@@ -25,7 +25,7 @@ CHUNKS = 4
 class Side:
     """Commands are its methods; each gives the figures that it can tell itself."""
 
-    def __init__(self, source: str, bootstrap: str, jars: str, scratch: Path) -> None:
+    def __init__(self, source: str, bootstrap: str, scratch: Path) -> None:
         self.source, self.bootstrap, self.scratch = source, bootstrap, scratch
         self.spark = (
             SparkSession.builder.master("local[2]")
@@ -34,7 +34,6 @@ class Side:
             .config("spark.driver.memory", MEMORY)
             .config("spark.ui.enabled", "false")
             .config("spark.log.level", "ERROR")
-            .config("spark.jars", jars)
             .config("spark.local.dir", str(scratch))
             .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
             .getOrCreate()
@@ -120,11 +119,11 @@ class Side:
 
 
 def main() -> None:
-    source, bootstrap, jars, scratch = sys.argv[1:]
+    source, bootstrap, scratch = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Spark prints is no answer
-    side = Side(source, bootstrap, jars, Path(scratch))
+    side = Side(source, bootstrap, Path(scratch))
     print(json.dumps({}), file=answers, flush=True)
     for line in sys.stdin:
         command = json.loads(line)
