@@ -7,9 +7,10 @@ meanings: Apache Kafka, ConsumerConfig and ProducerConfig.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from logfleet.records.compression import Codec
+if TYPE_CHECKING:
+    from logfleet.records.compression import Codec
 
 PREFIX = "kafka."
 BOOTSTRAP = "kafka.bootstrap.servers"
@@ -50,7 +51,7 @@ class _Option:
     part: Literal["client", "fetcher", "producer", "group", "fixed"]
     argument: str
     uses: tuple[Use, ...]
-    parse: Callable[[str], str | int | Codec]
+    parse: "Callable[[str], str | int | Codec]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,9 @@ def _number(least: int) -> Callable[[str], int]:
     return parse
 
 
-def _codec(value: str) -> Codec:
+def _codec(value: str) -> "Codec":
+    from logfleet.records.compression import Codec  # not needed by reads
+
     names = {codec.name.lower(): codec for codec in Codec}
     if value not in names:
         raise ValueError(f"write one of {', '.join(names)}")

@@ -1,28 +1,25 @@
 """Blocking calls for Spark's callbacks, on the asyncio client.
 
 Each instance has an event loop of its own that runs only while a call lasts: Spark's Python workers have one thread, and every
-task runs in a worker of its own.
+task runs in a worker of its own. Each query also starts a Python process that only plans its batches: what reads and writes records
+(numpy, pyarrow.compute, checksums, codecs) is imported by the methods that do so.
 """
 
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError, raise_for
-from logfleet.client.fetcher import Fetched, Fetcher
-from logfleet.client.groups import Groups
 from logfleet.client.metadata import Topic
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
-from logfleet.client.producer import Producer
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import MetadataRequest, MetadataResponse
 
 from logfleet_spark.client_options import ClientOptions
-from logfleet_spark.decoding import Part, decode
 from logfleet_spark.losses import Losses
 from logfleet_spark.offsets import (
     Loss,
@@ -33,7 +30,9 @@ from logfleet_spark.offsets import (
     recreated_losses,
 )
 from logfleet_spark.options import DEFAULT_COLUMNS
-from logfleet_spark.writing import write
+
+if TYPE_CHECKING:
+    from logfleet.client.fetcher import Fetched, Fetcher
 
 T = TypeVar("T")
 
@@ -151,6 +150,10 @@ class Cluster:
         topic_ids: of the topics that the ranges are of, where it is known. columns: of the batches, in this order. Raises DataLossError if records of them were deleted
         meanwhile or a topic was created again (KIP-516); where loss is accepted, no record of such a topic is given.
         """
+        from logfleet.client.fetcher import Fetcher
+
+        from logfleet_spark.decoding import Part, decode
+
         losses = losses or Losses(accepted=False)
         fetcher = Fetcher(
             self._client, **{"partition_bytes": PARTITION_BYTES, **self._options.fetcher}
@@ -206,6 +209,10 @@ class Cluster:
         return self._run(self._write(batches, topic))
 
     async def _write(self, batches: Iterable[pa.RecordBatch], topic: str | None) -> int:
+        from logfleet.client.producer import Producer
+
+        from logfleet_spark.writing import write
+
         options = {
             "batch_bytes": BATCH_BYTES,
             "delivery_timeout_ms": CALL_TIMEOUT_MS,
@@ -227,6 +234,8 @@ class Cluster:
             log.warning("group %s: offsets are not committed: %s", group, why)
 
     async def _commit(self, group: str, offsets: Offsets, missing: set[TopicPartition]) -> None:
+        from logfleet.client.groups import Groups
+
         found = await self._client.retrying(lambda: self._find([tp.topic for tp in offsets]))
         there = set(partitions_of(found))
         gone = offsets.keys() - there
@@ -247,7 +256,7 @@ class Cluster:
             if near.isdisjoint(row.isr)
         ]
 
-    def _poll(self, fetcher: Fetcher) -> list[Fetched] | None:
+    def _poll(self, fetcher: "Fetcher") -> "list[Fetched] | None":
         """What has arrived; None if the offset to read is not there."""
         try:
             return self._run(fetcher.poll(POLL_MS))

@@ -27,7 +27,6 @@ from logfleet_spark.options import (
     sink_options,
     source_options,
 )
-from logfleet_spark.sink import BatchWriter, StreamWriter
 from logfleet_spark.stream_reader import RefusedStream, StreamReader
 
 log = logging.getLogger(__name__)
@@ -64,11 +63,15 @@ class LogfleetSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 (Spark's signature)
         if overwrite:
             raise OptionError("mode overwrite: a topic can only be appended to; use mode append")
+        from logfleet_spark.sink import BatchWriter
+
         return BatchWriter(self._sink(), _types(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001
         if overwrite:
             raise OptionError("output mode complete: a topic can only be appended to")
+        from logfleet_spark.sink import StreamWriter
+
         return StreamWriter(self._sink(), _types(schema))
 
     def _sink(self) -> SinkOptions:
