@@ -122,6 +122,25 @@ def test_groups_of_batches_are_decoded_apart_where_they_are_large(monkeypatch):
     assert "headers" not in decoded[0].schema.names
 
 
+@given(
+    st.lists(BATCHES, min_size=1, max_size=20),
+    st.lists(st.sampled_from(tuple(COLUMNS)), unique=True, min_size=1),
+)
+def test_columns_that_are_wanted_are_those_of_all_columns_also_out_of_one_buffer(batches, wanted):
+    frame = bytearray()
+    parts = []
+    for index, batch in enumerate(batches):
+        frame += b"between"
+        data = made([batch])
+        parts.append((index, len(frame), len(frame) + len(data)))
+        frame += data
+    whole = memoryview(frame)
+    cut = [Part("t", index, whole[start:end], 0, END) for index, start, end in parts]
+    apart = [Part("t", index, bytes(whole[start:end]), 0, END) for index, start, end in parts]
+    expected = [batch.select(wanted) for batch in decode(apart, columns=tuple(COLUMNS))]
+    assert list(decode(cut, columns=wanted)) == expected
+
+
 def test_a_name_of_a_header_that_is_no_utf_8_is_read_as_java_reads_it():
     batch = build_batch([Record(None, b"v", 0, (("abc", b"\xff"),))])
     at = batch.index(b"abc")
