@@ -11,6 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from logfleet_spark.client_options import OptionError
 from logfleet_spark.cluster import Cluster, partitions_of
+from logfleet_spark.kept import kept_cluster
 from logfleet_spark.losses import Losses
 from logfleet_spark.offsets import OffsetRange, Offsets, TopicIds, shared, split
 from logfleet_spark.options import EARLIEST, LATEST, Bound, SourceOptions, Topics
@@ -38,11 +39,11 @@ class Piece(InputPartition):
 def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one task's offsets.
 
-    Opens its own connections: it runs in a worker of its own.
+    It runs in a Python worker, which keeps its connections for its next task.
     """
     if not isinstance(piece, Piece):
         return  # Spark makes one empty partition of its own where there are none
-    with Cluster(options.bootstrap, options.client) as cluster:
+    with kept_cluster(options.bootstrap, options.client) as cluster:
         yield from cluster.read(
             piece.ranges,
             piece.topic_ids,
