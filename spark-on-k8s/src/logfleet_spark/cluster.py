@@ -147,8 +147,9 @@ class Cluster:
     ) -> Iterator[pa.RecordBatch]:
         """The records of ranges of different partitions, as they come. Offsets without a record (compacted, control batches) are passed over.
 
-        topic_ids: of the topics that the ranges are of, where it is known. columns: of the batches, in this order. Raises DataLossError if records of them were deleted
-        meanwhile or a topic was created again (KIP-516); where loss is accepted, no record of such a topic is given.
+        topic_ids: of the topics that the ranges are of, where it is known. columns: of the batches, in this order. Raises
+        DataLossError if records of them were deleted meanwhile or a topic was created again (KIP-516); where loss is
+        accepted, no record of such a topic is given.
         """
         from logfleet.client.fetcher import Fetcher
 
@@ -185,18 +186,12 @@ class Cluster:
                 fetched = [each for each in fetched if each.partition in left]
             parts = []
             for each in fetched:
-                wanted = left.pop(each.partition)
-                parts.append(
-                    Part(
-                        each.partition.topic,
-                        each.partition.partition,
-                        each.batches,
-                        wanted.start,
-                        wanted.end,
-                    )
-                )
+                tp = each.partition
+                wanted = left.pop(tp)
+                part = Part(tp.topic, tp.partition, each.batches, wanted.start, wanted.end)
+                parts.append(part)
                 if each.end_offset < wanted.end:
-                    left[each.partition] = OffsetRange(each.partition, each.end_offset, wanted.end)
+                    left[tp] = OffsetRange(tp, each.end_offset, wanted.end)
             if left.keys() != fetcher.positions().keys():
                 fetcher.assign({tp: r.start for tp, r in left.items()})
             yield from decode(parts, columns=columns)
