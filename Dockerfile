@@ -39,6 +39,11 @@ RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
     /opt/build/bin/pip wheel --no-build-isolation --require-hashes -w /tmp/wheels -r /tmp/requirements.lock \
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheels/* \
     && rm -rf /tmp/wheels
+# CI: a jar that cannot be fetched ends the build
+COPY spark-on-k8s/prepare_spark.py spark-on-k8s/fetch_jars.py spark-on-k8s/jars.lock spark-on-k8s/tables.lock /tmp/
+RUN --mount=type=cache,target=/var/cache/logfleet,sharing=locked --mount=type=secret,id=ca \
+    if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi; \
+    CI=true XDG_CACHE_HOME=/var/cache /opt/venv/bin/python /tmp/prepare_spark.py
 
 FROM builder AS test-packages
 COPY e2e/clients.lock /tmp/
@@ -46,13 +51,6 @@ RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
     --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
     /opt/build/bin/pip wheel --no-build-isolation --require-hashes -w /tmp/wheels -r /tmp/clients.lock \
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheels/*
-
-# Spark's own Kafka connector, Delta Lake and PostgreSQL's driver, which are in no Python package.
-FROM base AS spark-jars
-COPY spark-on-k8s/fetch_jars.py spark-on-k8s/jars.lock spark-on-k8s/tables.lock /tmp/
-RUN --mount=type=secret,id=ca \
-    if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi; \
-    python /tmp/fetch_jars.py /tmp/jars.lock /jars && python /tmp/fetch_jars.py /tmp/tables.lock /jars
 
 # ---- our packages: laid out below /opt/code as they will lie in /opt/venv ----
 FROM builder AS logfleet-code
@@ -99,7 +97,6 @@ RUN groupadd --gid 185 spark && useradd --uid 185 --gid 185 --home-dir /tmp --no
     && apt-get update -q && apt-get install -yq --no-install-recommends openjdk-21-jre-headless tini \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*
 COPY --from=spark-packages /opt/venv /opt/venv
-COPY --from=spark-jars /jars /opt/venv/lib/python3.13/site-packages/pyspark/jars
 COPY --from=logfleet-code /opt/code /opt/venv
 COPY --from=spark-code /opt/code /opt/venv
 COPY spark-on-k8s/conf /opt/venv/lib/python3.13/site-packages/pyspark/conf

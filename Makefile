@@ -9,6 +9,7 @@ UV_VERSION := 0.13.8
 MEMBERS := broker_image operator spark-on-k8s e2e
 SOURCES := broker_image operator charts spark-on-k8s e2e conftest.py
 STAMP := $(VENV)/.logfleet-setup
+PREPARE := $(addprefix spark-on-k8s/,prepare_spark.py fetch_jars.py jars.lock tables.lock)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # The tests start brokers by the hundred: without compiled files each of them compiles all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,7 +30,7 @@ quickstart-late: $(STAMP) ## the same with fewer flights and a watermark of 1 h:
 setup: $(STAMP) ## .venv with everything that the other targets use
 	@echo "Ready. Next: source .venv/bin/activate && logfleet broker (see README.md); or make quickstart"
 
-$(STAMP): e2e/requirements.lock $(addsuffix /pyproject.toml,$(MEMBERS)) $(wildcard broker_image/src/logfleet/wire/table/*) $(wildcard broker_image/src/logfleet/wire/stubs.py)
+$(STAMP): e2e/requirements.lock $(addsuffix /pyproject.toml,$(MEMBERS)) $(PREPARE) $(wildcard broker_image/src/logfleet/wire/table/*) $(wildcard broker_image/src/logfleet/wire/stubs.py)
 	@e2e/setup.sh $(VENV) $(UV_VERSION)
 	@touch $@
 

@@ -19,3 +19,4 @@ export VIRTUAL_ENV=$PWD/$venv
 if [ -f broker_image/src/logfleet/wire/stubs.py ]; then
   "$venv/bin/python" -m logfleet.wire.stubs
 fi
+"$venv/bin/python" spark-on-k8s/prepare_spark.py

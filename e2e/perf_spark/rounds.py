@@ -14,8 +14,9 @@ from logfleet.io.tether import tethered
 from e2e.harness.numbers import create_topic, delete_topic
 from e2e.harness.processes import Broker
 from e2e.perf.cpu import cpu_time
+from e2e.perf_kafka.report import short
 from e2e.perf_spark.session import PeakRss, cpu_s
-from e2e.perf_spark.work import BURST_RECORDS, PARTITIONS, SIDES, Row
+from e2e.perf_spark.work import BURST_RECORDS, FLOOR, PARTITIONS, SIDES, Row
 
 Values = dict[str, float]
 Rounds = dict[str, list[Values]]
@@ -27,12 +28,12 @@ FLUSH_S = 120.0
 class SideProcess:
     """`e2e.perf_spark.side` as leader of a session of its own. Use as a context manager; its log is `scratch/SOURCE.log`."""
 
-    def __init__(self, source: str, broker: Broker, jars: Sequence[Path], scratch: Path) -> None:
+    def __init__(self, source: str, broker: Broker, scratch: Path) -> None:
         self.source = source
         folder = scratch / source
         folder.mkdir()
-        command = [sys.executable, "-m", "e2e.perf_spark.side", source, broker.bootstrap]
-        command += [",".join(map(str, jars)), str(folder)]
+        command = [sys.executable, "-m", "e2e.perf_spark.side"]
+        command += [source, broker.bootstrap, str(folder)]
         with (scratch / f"{source}.log").open("wb") as log:
             self._process = subprocess.Popen(
                 tethered(command),
@@ -115,7 +116,12 @@ def fill(broker: Broker, topic: str, row: Row, first: int, count: int) -> None:
 
 def measure(row: Row, side: SideProcess, broker: Broker, name: str) -> Values:
     """The figures of a row for one side. name: of a topic that nothing was written to."""
-    arguments = {"records": row.records, "codec": row.codec, "size": row.size}
+    arguments = {
+        "records": row.records,
+        "codec": row.codec,
+        "size": row.size,
+        "columns": row.columns,
+    }
     fresh = row.kind in {"write", "small_batches"}
     topic = name if fresh else row.topic
     if fresh:
@@ -153,17 +159,19 @@ def run(
     }.values():
         create_topic(broker.bootstrap, row.topic, PARTITIONS)
         fill(broker, row.topic, row, 0, row.records)
-    found: dict[str, Rounds] = {row.name: {side: [] for side in SIDES} for row in rows}
+    found: dict[str, Rounds] = {row.name: {side: [] for side in (*SIDES, FLOOR)} for row in rows}
     for number in range(1 + rounds):
         if number > 1 and time.monotonic() > until:
             print(f"the time is up after {number - 1} of {rounds} rounds", file=sys.stderr)
             break
         for place, row in enumerate(rows):
-            turn = (number + place) % 2
-            for side in (sides[turn], sides[1 - turn]):
+            taking = [side for side in sides if side.source != FLOOR or row.floor]
+            turn = (number + place) % len(taking)
+            for side in taking[turn:] + taking[:turn]:
                 values = measure(row, side, broker, f"{row.name}-{number}-{side.source}")
-                told = f"{values[row.metric.key]:,.0f} {row.metric.title}"
-                print(f"  {row.title}, {side.source}: {told}", file=sys.stderr, flush=True)
+                metric = row.metrics[0]
+                figure = f"{short(values[metric.key])} {metric.title}"
+                print(f"  {row.title}, {side.source}: {figure}", file=sys.stderr, flush=True)
                 if number:
                     found[row.name][side.source].append(values)
         print(

@@ -1,6 +1,6 @@
 """A Spark of its own for one connector: takes commands as JSON lines on its input, answers each by a line.
 
-Run as `python -m e2e.perf_spark.side FORMAT BOOTSTRAP JARS SCRATCH`. Everything that it starts is of its session (setsid), by which
+Run as `python -m e2e.perf_spark.side FORMAT BOOTSTRAP SCRATCH`. Everything that it starts is of its session (setsid), by which
 its processor time is counted.
 """
 
@@ -15,7 +15,8 @@ from typing import Any
 import logfleet_spark
 from pyspark.sql import SparkSession
 
-from e2e.perf_spark.work import PARTITIONS
+from e2e.perf_spark.floor import FloorSource
+from e2e.perf_spark.work import ALL_COLUMNS, FLOOR, PARTITIONS
 
 MEMORY = "2g"
 CHUNKS = 4
@@ -25,7 +26,7 @@ CHUNKS = 4
 class Side:
     """Commands are its methods; each gives the figures that it can tell itself."""
 
-    def __init__(self, source: str, bootstrap: str, jars: str, scratch: Path) -> None:
+    def __init__(self, source: str, bootstrap: str, scratch: Path) -> None:
         self.source, self.bootstrap, self.scratch = source, bootstrap, scratch
         self.spark = (
             SparkSession.builder.master("local[2]")
@@ -34,36 +35,57 @@ class Side:
             .config("spark.driver.memory", MEMORY)
             .config("spark.ui.enabled", "false")
             .config("spark.log.level", "ERROR")
-            .config("spark.jars", jars)
             .config("spark.local.dir", str(scratch))
             .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
             .getOrCreate()
         )
         logfleet_spark.register(self.spark)
+        self.spark.dataSource.register(FloorSource)
         self._checkpoints = 0
 
-    def _options(self, topic: str) -> dict[str, str]:
-        return {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic}
+    def _options(
+        self, topic: str, records: int = 0, size: int = 0, columns: str = ALL_COLUMNS
+    ) -> dict[str, str]:
+        if self.source == FLOOR:
+            return {"records": str(records), "size": str(size), "columns": columns}
+        options = {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic}
+        if self.source == "logfleet" and columns != ALL_COLUMNS:
+            options["includeColumns"] = columns
+        return options
 
     def _checkpoint(self) -> str:
         self._checkpoints += 1
         return str(self.scratch / f"checkpoint-{self._checkpoints}")
 
-    def batch_read(self, topic: str, records: int, **_: Any) -> dict[str, float]:
-        """All columns of all records."""
+    def batch_read(
+        self, topic: str, records: int, size: int, columns: str, **_: Any
+    ) -> dict[str, float]:
+        """All records, of which these columns are kept."""
+        options = self._options(topic, records, size, columns)
         begin = time.monotonic()
-        frame = self.spark.read.format(self.source).options(**self._options(topic)).load()
-        frame.write.format("noop").mode("overwrite").save()
+        frame = self.spark.read.format(self.source).options(**options).load()
+        frame.select(*columns.split(",")).write.format("noop").mode("overwrite").save()
         seconds = time.monotonic() - begin
         assert frame.count() == records
         return {"rows_per_s": records / seconds}
 
-    def available_now(self, topic: str, records: int, **_: Any) -> dict[str, float]:
+    def available_now(self, topic: str, records: int, size: int, **_: Any) -> dict[str, float]:
+        seconds = self._run_to_the_end(topic, records, size, records // CHUNKS)
+        return {"rows_per_s": records / seconds}
+
+    def few(self, topic: str, records: int, size: int, **_: Any) -> dict[str, float]:
+        """A query so small that its start is all of it."""
+        return {"seconds": self._run_to_the_end(topic, records, size, records)}
+
+    def _run_to_the_end(self, topic: str, records: int, size: int, chunk: int) -> float:
+        """Seconds that a query with the trigger availableNow takes. chunk: rows of a micro-batch."""
+        limit = "chunk" if self.source == FLOOR else "maxOffsetsPerTrigger"
+        first = {} if self.source == FLOOR else {"startingOffsets": "earliest"}
         begin = time.monotonic()
         query = (
             self.spark.readStream.format(self.source)
-            .options(**self._options(topic), startingOffsets="earliest")
-            .option("maxOffsetsPerTrigger", str(records // CHUNKS))
+            .options(**self._options(topic, records, size), **first)
+            .option(limit, str(chunk))
             .load()
             .writeStream.format("noop")
             .option("checkpointLocation", self._checkpoint())
@@ -74,7 +96,7 @@ class Side:
         seconds = time.monotonic() - begin
         read = sum(progress["numInputRows"] for progress in query.recentProgress)
         assert read == records, f"{read} of {records} rows"
-        return {"rows_per_s": records / seconds}
+        return seconds
 
     def start(self, topic: str, **_: Any) -> dict[str, float]:
         """Begin a stream of what is written from now on."""
@@ -102,6 +124,8 @@ class Side:
         return {"trigger_ms": statistics.median(took)}
 
     def write(self, topic: str, records: int, codec: str, size: int, **_: Any) -> dict[str, float]:
+        options = {"kafka.bootstrap.servers": self.bootstrap, "kafka.compression.type": codec}
+        options = self._options(topic) if self.source == FLOOR else options | {"topic": topic}
         begin = time.monotonic()
         (
             self.spark.range(0, records, 1, PARTITIONS)
@@ -110,9 +134,7 @@ class Side:
                 f"rpad(sha2(cast(id AS string), 256), {size - 8}, sha2(cast(id AS string), 256)) AS value",
             )
             .write.format(self.source)
-            .option("kafka.bootstrap.servers", self.bootstrap)
-            .option("kafka.compression.type", codec)
-            .option("topic", topic)
+            .options(**options)
             .mode("append")
             .save()
         )
@@ -120,11 +142,11 @@ class Side:
 
 
 def main() -> None:
-    source, bootstrap, jars, scratch = sys.argv[1:]
+    source, bootstrap, scratch = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Spark prints is no answer
-    side = Side(source, bootstrap, jars, Path(scratch))
+    side = Side(source, bootstrap, Path(scratch))
     print(json.dumps({}), file=answers, flush=True)
     for line in sys.stdin:
         command = json.loads(line)

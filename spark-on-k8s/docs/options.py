@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes options.md: each option of Spark's Kafka connector, and what the data source `logfleet` does with it.
+"""Writes options.md: each option of Spark's Kafka connector, and what ours does with it.
 
-usage: python spark-on-k8s/docs/options.py. What we do is what our parser does with a sample, so that the page cannot say otherwise; a test fails
-while the committed page is an old one. Spark's side: its Structured Streaming + Kafka Integration Guide (4.2).
+usage: python spark-on-k8s/docs/options.py. The last column is the result of our parser for a
+sample, so the page cannot differ from it; a test fails while the committed page is an old one.
+Spark's side: its Structured Streaming + Kafka Integration Guide (4.2).
 """
 
 import re
@@ -19,7 +20,10 @@ TOPICS: Final = frozenset({"subscribe", "subscribePattern", "assign"})
 
 
 class Option(NamedTuple):
-    """An option as Spark has it. sample: a value that means something. spark: its default and meaning in Spark."""
+    """An option as Spark has it. sample: a value that means something.
+
+    spark: its default and meaning in Spark.
+    """
 
     name: str
     sample: str
@@ -114,8 +118,47 @@ OPTIONS: Final = (
 )
 
 
+OWN: Final = (
+    (
+        "includeColumns",
+        "value,timestamp",
+        READ,
+        "all but `headers`: the columns of a row; what is left out is not made (`headers` needs no includeHeaders then)",
+    ),
+    (
+        "filterPushdown",
+        "true",
+        ("batch",),
+        "false: filters cut what is read; with `spark.sql.python.filterPushdown.enabled=true`, see below",
+    ),
+)
+"""Options that Spark's connector does not have: name, sample, uses, default and meaning."""
+PUSHDOWN: Final = """\
+## Filters that cut what is read
+Spark hands filters to a source in Python only where `spark.sql.python.filterPushdown.enabled` is true (it is false; `spark.conf.set` or `--conf`),
+and ours takes them with the option `filterPushdown=true`:
+
+```python
+spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+frame = spark.read.format("logfleet").options(**options, filterPushdown="true").load()
+frame.where("partition = 3 AND offset >= 1000").explain("formatted")
+```
+
+`PushedFilters` of the plan names those that are exact.
+
+- `topic` and `partition` (any comparison, `IN`, `LIKE 'x%'`, `NOT`) and `offset` (`=`, `<`, `<=`, `>`, `>=`) are exact; `offset IN (...)` reads from the
+  least to the greatest. `AND` combines them; of `OR`, or of an expression, nothing is cut.
+- `timestamp` (`=`, `>`, `>=`, `IN`) cuts the beginning: records before the first one of that time are all older. `<` and `<=` cut nothing, as a
+  record behind a younger one may be older; `endingTimestamp` ends a read at the first record of a time.
+- **One query per `load()`.** Spark 4.2 keeps one plan of a Python source per frame that `load()` gives: where that frame is filtered twice, in
+  a union or a join, or read once more without the filter, all read the ranges of the last plan, and rows are missing. So it is an
+  option of each read, and off.
+
+"""
+
+
 def taken(option: Option, use: Use) -> str:
-    """What our parser does with an option: `yes`, the words of its warning, or `no: ` and those of its refusal."""
+    """What our parser does with an option: `yes`, its warning, or `no: ` and its error."""
     given = {"kafka.bootstrap.servers": "h:9092", option.name: option.sample}
     if use != "write" and option.name not in TOPICS:
         given["subscribe"] = "t"
@@ -148,14 +191,22 @@ def text() -> str:
     lines = [
         "# Options of the data source, beside Spark's connector",
         "",
-        "Made by `python spark-on-k8s/docs/options.py` from the code: what stands in the last column is what the source says to it. With",
+        "Made by `python spark-on-k8s/docs/options.py` from the code: the last column is the reply of our parser. With",
         "`--source kafka` Spark's own connector has them all.",
         "",
         "| option | for | in Spark: default, meaning | in `logfleet` |",
         "|---|---|---|---|",
         *map(row, OPTIONS),
+        "",
+        "## Options of its own",
+        "Spark's connector does not know them, and passes over them.",
+        "",
+        "| option | for | default, meaning | in `logfleet` |",
+        "|---|---|---|---|",
+        *(row(Option(*own)) for own in OWN),
+        "",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + PUSHDOWN.rstrip() + "\n"
 
 
 if __name__ == "__main__":

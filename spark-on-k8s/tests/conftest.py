@@ -1,9 +1,6 @@
-import hashlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from logfleet_spark.jobs.topic_to_table import DELTA
@@ -11,34 +8,12 @@ from pyspark.sql import SparkSession
 
 from e2e.harness.processes import Broker, Rig
 
-HERE = Path(__file__).resolve().parents[1]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logfleet"
-
 # without this the Python workers are whatever python3 stands first in PATH
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
-def jars_of(lock: Path) -> list[Path]:
-    """The jars of a lock, kept outside the tree by its hash."""
-    folder = CACHE / f"spark-jars-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
-    subprocess.run([sys.executable, HERE / "fetch_jars.py", lock, folder], check=True)
-    return sorted(folder.glob("*.jar"))
-
-
 @pytest.fixture(scope="session")
-def connector_jars() -> list[Path]:
-    """Spark's own Kafka connector."""
-    return jars_of(HERE / "jars.lock")
-
-
-@pytest.fixture(scope="session")
-def table_jars() -> list[Path]:
-    """Delta Lake and PostgreSQL's driver."""
-    return jars_of(HERE / "tables.lock")
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory, connector_jars, table_jars) -> Iterator[SparkSession]:
+def spark(tmp_path_factory) -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2]")
         .appName("logfleet-tests")
@@ -50,7 +25,6 @@ def spark(tmp_path_factory, connector_jars, table_jars) -> Iterator[SparkSession
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         # short runs: compiling less saves more than faster code would
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.jars", ",".join(str(jar) for jar in [*connector_jars, *table_jars]))
         .config(map={**DELTA})
         .getOrCreate()
     )

@@ -21,6 +21,7 @@ from logfleet.records.errors import CorruptRecords, RecordsError
 from logfleet.records.record import Record, build_batch, read_records
 from logfleet_spark import decoding
 from logfleet_spark.decoding import HEADER_TYPE, TIMESTAMP_MS_MAX, Part, decode
+from logfleet_spark.options import COLUMNS, DEFAULT_COLUMNS
 
 END = 2**62
 Row = tuple[
@@ -49,7 +50,7 @@ def one_by_one(part: Part) -> Iterator[Row]:
 
 def at_once(parts: list[Part]) -> list[Row]:
     found: list[Row] = []
-    for batch in decode(parts, include_headers=True):
+    for batch in decode(parts, columns=tuple(COLUMNS)):
         batch.validate(full=True)
         assert batch.schema.field("headers").type == HEADER_TYPE
         times = batch.column("timestamp").cast(pa.int64()).to_pylist()
@@ -115,10 +116,29 @@ def test_groups_of_batches_are_decoded_apart_where_they_are_large(monkeypatch):
     monkeypatch.setattr(decoding, "GROUP_BYTES", 100)
     batch = [Record(b"k", b"v" * 40, 5)] * 2
     part = Part("t", 0, made([(batch, Codec.NONE, "records", 0)] * 5), 1, 9)
-    decoded = list(decode([part], include_headers=False))
+    decoded = list(decode([part], columns=DEFAULT_COLUMNS))
     assert [b.num_rows for b in decoded] == [3, 4, 1]
     assert [o for b in decoded for o in b.column("offset").to_pylist()] == list(range(1, 9))
     assert "headers" not in decoded[0].schema.names
+
+
+@given(
+    st.lists(BATCHES, min_size=1, max_size=20),
+    st.lists(st.sampled_from(tuple(COLUMNS)), unique=True, min_size=1),
+)
+def test_columns_that_are_wanted_are_those_of_all_columns_also_out_of_one_buffer(batches, wanted):
+    frame = bytearray()
+    parts = []
+    for index, batch in enumerate(batches):
+        frame += b"between"
+        data = made([batch])
+        parts.append((index, len(frame), len(frame) + len(data)))
+        frame += data
+    whole = memoryview(frame)
+    cut = [Part("t", index, whole[start:end], 0, END) for index, start, end in parts]
+    apart = [Part("t", index, bytes(whole[start:end]), 0, END) for index, start, end in parts]
+    expected = [batch.select(wanted) for batch in decode(apart, columns=tuple(COLUMNS))]
+    assert list(decode(cut, columns=wanted)) == expected
 
 
 def test_a_name_of_a_header_that_is_no_utf_8_is_read_as_java_reads_it():

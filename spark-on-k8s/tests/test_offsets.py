@@ -8,6 +8,8 @@ from logfleet_spark.offsets import (
     OffsetRange,
     clamped,
     from_json,
+    id_text,
+    ids_from_json,
     limited,
     planned,
     split,
@@ -25,6 +27,23 @@ sizes = st.dictionaries(
 @given(sizes)
 def test_json_form_is_reversible(offsets):
     assert from_json(to_json(offsets)) == offsets
+
+
+@given(
+    sizes, st.dictionaries(st.sampled_from(["a", "b", "c"]), st.binary(min_size=16, max_size=16))
+)
+def test_ids_stand_beside_the_offsets_that_they_leave_as_they_are(offsets, ids):
+    shaped = to_json(offsets, ids)
+    assert from_json(shaped) == offsets
+    topics = {tp.topic for tp in offsets}
+    assert ids_from_json(shaped) == {name: ids[name] for name in ids.keys() & topics}
+    assert ids_from_json(to_json(offsets)) == {}
+
+
+def test_an_id_is_written_as_kafkas_tools_write_it():
+    """Uuid.METADATA_TOPIC_ID of Apache Kafka, as its Uuid.toString writes it."""
+    assert id_text(bytes(15) + b"\x01") == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert list(to_json({A: 3}, {"t": bytes(range(16))})) == ["t", "t@AAECAwQFBgcICQoLDA0ODw"]
 
 
 @given(sizes, st.integers(1, 5_000))
@@ -84,7 +103,7 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
     "begin, until, earliest, named",
     [
         ({A: 3}, {A: 9}, {A: 7}, r"t-0 from 3 to 7 \(first kept: 7\)"),
-        ({A: 3, B: 0}, {A: 3}, {A: 0}, r"t-1 \(partition gone\)"),
+        ({A: 3, B: 0}, {A: 3}, {A: 0}, r"t-1 \(partition not visible\)"),
         ({A: 3}, {A: 9}, {}, r"t-0 from 3 to 9 \(partition gone\)"),
         ({A: 9}, {A: 3}, {A: 0}, r"t-0 \(offset 9 wanted, ends at 3 now"),
         ({}, {A: 9}, {A: 2}, r"t-0 from 0 to 2 \(first kept: 2\)"),

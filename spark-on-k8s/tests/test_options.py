@@ -3,12 +3,13 @@ from logfleet.client.offsets import TopicPartition
 from logfleet.records.compression import Codec
 from logfleet_spark.client_options import OPTIONS, ClientOptions, OptionError, client_options
 from logfleet_spark.options import (
+    DEFAULT_COLUMNS,
     EARLIEST,
     LATEST,
     Bound,
     Topics,
     check_read,
-    includes_headers,
+    read_columns,
     sink_options,
     source_options,
 )
@@ -21,7 +22,7 @@ def test_a_batch_reads_everything_unless_told_otherwise():
     assert options.topics == Topics(names=("t",))
     assert (options.starting, options.ending) == (Bound(special=EARLIEST), Bound(special=LATEST))
     assert options.fail_on_data_loss
-    assert not options.include_headers
+    assert options.columns == DEFAULT_COLUMNS
 
 
 def test_a_stream_starts_at_the_end_unless_told_otherwise():
@@ -34,7 +35,7 @@ def test_names_do_not_depend_on_case_since_spark_lowers_them():
         streaming=True,
     )
     assert options.starting == Bound(special=EARLIEST)
-    assert options.include_headers
+    assert options.columns == (*DEFAULT_COLUMNS, "headers")
     assert options.min_partitions == 7
 
 
@@ -301,8 +302,35 @@ def test_a_limit_per_trigger_is_a_positive_number():
 
 
 def test_the_headers_column_is_asked_for_in_any_case():
-    assert includes_headers({"INCLUDEHEADERS": " True "})
-    assert not includes_headers({})
+    assert read_columns({"INCLUDEHEADERS": " True "})[-1] == "headers"
+    assert read_columns({}) == DEFAULT_COLUMNS
+
+
+def test_columns_are_those_that_are_named_in_the_order_of_sparks_source():
+    assert read_columns({"includeColumns": "timestamp, VALUE,value"}) == ("value", "timestamp")
+    assert read_columns({"includecolumns": "headers,key"}) == ("key", "headers")
+    assert read_columns({"includeColumns": "headers", "includeHeaders": "true"}) == ("headers",)
+
+
+@pytest.mark.parametrize(
+    "given, named",
+    [
+        (
+            {"includeColumns": "value,valeu"},
+            "includeColumns: there is no column valeu; name some of key, value",
+        ),
+        ({"includeColumns": " , "}, "includeColumns: no column named"),
+        (
+            {"includeColumns": "value", "includeHeaders": "true"},
+            "includeHeaders: includeColumns does not name headers",
+        ),
+        ({"filterPushdown": "yes"}, "filterPushdown: 'yes'"),
+        ({"kafka.bootstrap.servers": "h:abc"}, "kafka.bootstrap.servers: 'h:abc' is no address"),
+    ],
+)
+def test_wrong_columns_are_refused_at_load(given, named):
+    with pytest.raises(OptionError, match=f"^{named}"):
+        check_read({**BASE, **given})
 
 
 SINK = {"kafka.bootstrap.servers": "a:1"}

@@ -3,8 +3,8 @@
 import re
 
 import pytest
+from logfleet_spark.batch_reader import BatchReader
 from logfleet_spark.options import source_options
-from logfleet_spark.source import BatchReader
 
 from e2e.harness.processes import Rig
 from e2e.harness.spark_topics import SOURCES, NumberedTopic, expected, rows, wait_until

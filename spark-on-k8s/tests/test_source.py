@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from logfleet.client.errors import KafkaError
 from logfleet.client.offsets import TopicPartition
-from logfleet_spark.cluster import STALLED_POLLS_MAX, Cluster
+from logfleet_spark.cluster import FIRST_BYTES, STALLED_POLLS_MAX, Cluster
 from logfleet_spark.offsets import OffsetRange
 
 from e2e.harness.spark_topics import (
@@ -194,6 +195,20 @@ def test_an_empty_topic_has_columns_and_no_rows(spark, topic, source):
     frame = topic.batch(spark, source)
     assert frame.columns[:2] == ["key", "value"]
     assert frame.collect() == []
+
+
+def test_a_task_fetches_little_before_its_first_rows(topic):
+    """Who looks at a few rows (`limit(1)`, `isEmpty`) ends the task then; each next answer is larger."""
+    producer = Producer({"bootstrap.servers": topic.bootstrap, "batch.size": 16_384})
+    for _ in range(3_000):
+        producer.produce(topic.name, bytes(1_000), partition=0)
+    assert producer.flush(30) == 0
+    with Cluster(topic.bootstrap) as cluster:
+        whole = OffsetRange(TopicPartition(topic.name, 0), 0, 3_000)
+        counts = [batch.num_rows for batch in cluster.read([whole])]
+    assert sum(counts) == 3_000
+    assert 0 < counts[0] * 1_000 <= FIRST_BYTES
+    assert counts[0] < counts[1] < counts[2]
 
 
 def test_records_that_come_after_as_many_empty_polls_as_are_borne_are_taken(full, monkeypatch):

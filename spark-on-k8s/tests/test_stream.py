@@ -1,4 +1,4 @@
-"""Streams: checkpoints, limits, what appears and what is deleted while a query runs or between two runs.
+"""Streams: checkpoints, limits, and what appears or is deleted during a query or between two.
 
 Each case is put to Spark's own connector too, where it has the feature.
 """
@@ -10,7 +10,8 @@ from logfleet.client.offsets import TopicPartition
 from logfleet_spark.cluster import CALL_TIMEOUT_MS
 from logfleet_spark.offsets import OffsetRange
 from logfleet_spark.options import source_options
-from logfleet_spark.source import Piece, StreamReader
+from logfleet_spark.planning import Piece
+from logfleet_spark.stream_reader import StreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from e2e.harness.spark_topics import (
@@ -95,7 +96,7 @@ def test_batch_0_ends_at_the_start_whenever_it_is_planned(topic, start):
     reader = StreamReader(options)
     end = reader.latestOffset(reader.initialOffset(), NORMALLY)
     begin = 0 if start == FIRST_START["earliest"] else 1
-    assert end == {topic.name: dict.fromkeys("012", begin)}
+    assert end[topic.name] == dict.fromkeys("012", begin)
     topic.produce(range(3, 6))
     topic.produce(range(6, 9), t0=T0 + 5_000)
     again = StreamReader(options)
@@ -147,23 +148,26 @@ def test_topics_that_appear_where_there_were_none_are_read_whole(topic):
 
 
 def test_a_micro_batch_waits_for_its_least_or_its_longest_delay(topic, monkeypatch):
-    """The first one does not: nobody knows how long ago the last one was. Spark's source does the same."""
+    """The first one does not: nobody knows how long ago the last one was.
+
+    Spark's source does the same.
+    """
     topic.produce(range(6))
     given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1h"}
     reader = StreamReader(source_options(topic.named(given), streaming=True))
     start = reader.latestOffset(reader.initialOffset(), NORMALLY)
     end = reader.latestOffset(start, NORMALLY)
-    assert end == {topic.name: dict.fromkeys("012", 2)}
+    assert end[topic.name] == dict.fromkeys("012", 2)
     topic.produce(range(6, 9))
     assert reader.latestOffset(end, NORMALLY) == end
-    assert reader.latestOffset(end, ONCE) == {topic.name: dict.fromkeys("012", 3)}
+    assert reader.latestOffset(end, ONCE)[topic.name] == dict.fromkeys("012", 3)
     topic.produce(range(9, 12))
     enough = reader.latestOffset(end, NORMALLY)
-    assert enough == {topic.name: dict.fromkeys("012", 4)}
+    assert enough[topic.name] == dict.fromkeys("012", 4)
     topic.produce([12])
     assert reader.latestOffset(enough, NORMALLY) == enough
     later_s = time.monotonic() + 3600
-    monkeypatch.setattr("logfleet_spark.source.time.monotonic", lambda: later_s)
+    monkeypatch.setattr("logfleet_spark.stream_reader.time.monotonic", lambda: later_s)
     assert reader.latestOffset(enough, NORMALLY)[topic.name]["0"] == 5
     reader.stop()
 
@@ -326,15 +330,18 @@ def test_a_schema_of_the_users_is_refused(spark, topic, tmp_path):
 
 
 def test_a_batch_that_is_held_back_does_not_ask_the_cluster_all_the_time(topic, monkeypatch):
-    """The engine asks for it every 10 ms. That a topic ends lower than before holds nothing back."""
+    """The engine asks for it every 10 ms.
+
+    That a topic ends lower than before holds nothing back.
+    """
     pauses: list[float] = []
-    monkeypatch.setattr("logfleet_spark.source.time.sleep", pauses.append)
+    monkeypatch.setattr("logfleet_spark.stream_reader.time.sleep", pauses.append)
     more = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "1h"}
     reader = StreamReader(source_options(topic.named({**more, LOSS: "false"}), streaming=True))
     topic.produce(range(3))
     begin = reader.latestOffset(reader.initialOffset(), NORMALLY)
     at = reader.latestOffset(begin, NORMALLY)
-    assert at == {topic.name: dict.fromkeys("012", 1)}
+    assert at[topic.name] == dict.fromkeys("012", 1)
     topic.produce(range(3, 6))
     pauses.clear()
     assert reader.latestOffset(at, NORMALLY) == at

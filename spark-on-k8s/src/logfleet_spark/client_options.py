@@ -1,14 +1,16 @@
-"""The `kafka.` options: those of Kafka's own clients that ours has too, each with the range it takes.
+"""The `kafka.` options: those of Kafka's clients that ours has too, with the values they take.
 
-Kafka's clients warn of keys that they do not know and go on; here a key is carried out, or taken with a sentence that says why it changes
-nothing, or refused by name. Source of names, defaults and meanings: Apache Kafka, ConsumerConfig and ProducerConfig.
+Kafka's clients warn of keys that they do not know and go on; here a key has its effect, or a
+warning says why it has none, or an error names it. Source of names, defaults and
+meanings: Apache Kafka, ConsumerConfig and ProducerConfig.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from logfleet.records.compression import Codec
+if TYPE_CHECKING:
+    from logfleet.records.compression import Codec
 
 PREFIX = "kafka."
 BOOTSTRAP = "kafka.bootstrap.servers"
@@ -26,8 +28,8 @@ class OptionError(ValueError):
 class ClientOptions:
     """Parsed `kafka.` options; what is not given keeps our client's default.
 
-    client, fetcher, producer: keyword arguments of logfleet.client's classes. group: where a stream commits its offsets.
-    unused: a sentence for each option that is harmless and changes nothing.
+    client, fetcher, producer: keyword arguments of logfleet.client's classes. group: where a stream
+    commits its offsets. unused: a sentence for each option that is harmless and changes nothing.
     """
 
     client: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +41,9 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Where a key goes, in which uses it means something, and how its text is read (ValueError: what it should be).
+    """Where a key goes, in which uses it has a meaning, and how its text is parsed.
+
+    parse raises ValueError, which says what the text should be.
 
     part `fixed`: what always holds here. argument: of our client's class.
     """
@@ -47,12 +51,15 @@ class _Option:
     part: Literal["client", "fetcher", "producer", "group", "fixed"]
     argument: str
     uses: tuple[Use, ...]
-    parse: Callable[[str], str | int | Codec]
+    parse: "Callable[[str], str | int | Codec]"
 
 
 @dataclass(frozen=True, slots=True)
 class _Harmless:
-    """A key that changes nothing here. why: what holds whatever it says. Values of `so_anyway` say just that."""
+    """A key without an effect here. why: the reason.
+
+    Values in `so_anyway` ask for what happens in any case, so they get no warning.
+    """
 
     uses: tuple[Use, ...]
     why: str
@@ -74,7 +81,9 @@ def _number(least: int) -> Callable[[str], int]:
     return parse
 
 
-def _codec(value: str) -> Codec:
+def _codec(value: str) -> "Codec":
+    from logfleet.records.compression import Codec  # not needed by reads
+
     names = {codec.name.lower(): codec for codec in Codec}
     if value not in names:
         raise ValueError(f"write one of {', '.join(names)}")
@@ -82,7 +91,7 @@ def _codec(value: str) -> Codec:
 
 
 def _only(*values: str, because: str) -> Callable[[str], str]:
-    """A key of which we carry out some values only: what always holds here may be written down, the rest is refused."""
+    """A parser of a key of which only some values are possible here; it refuses the rest."""
 
     def parse(value: str) -> str:
         if value.lower() not in values:
@@ -191,7 +200,9 @@ HARMLESS = {
         ("write",), "a retried request never writes twice", so_anyway=("true",)
     ),
 }
-"""What Kafka's clients take and ours has no use for, each without an effect on which records are read or written."""
+"""What Kafka's clients take and ours has no use for, each without an effect on which records are
+read or written.
+"""
 
 
 def unused_sentence(name: str, why: str) -> str:

@@ -1,31 +1,38 @@
 """Blocking calls for Spark's callbacks, on the asyncio client.
 
 Each instance has an event loop of its own that runs only while a call lasts: Spark's Python workers have one thread, and every
-task runs in a worker of its own.
+task runs in a worker of its own. Each query also starts a Python process that only plans its batches: what reads and writes records
+(numpy, pyarrow.compute, checksums, codecs) is imported by the methods that do so.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError, raise_for
-from logfleet.client.fetcher import Fetched, Fetcher
-from logfleet.client.groups import Groups
 from logfleet.client.metadata import Topic
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
-from logfleet.client.producer import Producer
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import MetadataRequest, MetadataResponse
 
 from logfleet_spark.client_options import ClientOptions
-from logfleet_spark.decoding import Part, decode
 from logfleet_spark.losses import Losses
-from logfleet_spark.offsets import Loss, OffsetRange, Offsets, data_loss
-from logfleet_spark.writing import write
+from logfleet_spark.offsets import (
+    Loss,
+    OffsetRange,
+    Offsets,
+    TopicIds,
+    recreated,
+    recreated_losses,
+)
+from logfleet_spark.options import DEFAULT_COLUMNS
+
+if TYPE_CHECKING:
+    from logfleet.client.fetcher import Fetched, Fetcher
 
 T = TypeVar("T")
 
@@ -33,6 +40,10 @@ log = logging.getLogger(__name__)
 
 PARTITION_BYTES = 4 * 1024 * 1024
 """Of one partition in one answer, unless `kafka.max.partition.fetch.bytes` says otherwise: Kafka's 1 MiB takes more requests."""
+FIRST_BYTES = 64 * 1024
+"""Of one partition in a task's first answer: who looks at a few rows (`limit(1)`, `isEmpty`) stops the task then."""
+GROWTH = 8
+"""By how much each next answer may be larger, up to PARTITION_BYTES: a long task asks twice more."""
 POLL_MS = 1_000
 STALLED_POLLS_MAX = 5
 """Polls without a record before it is asked whether the partition still reaches that far."""
@@ -63,6 +74,7 @@ class Cluster:
         self._runner = asyncio.Runner()
         self._client = Client(
             bootstrap,
+            on_outage=lambda sentence: log.warning("logfleet: %s", sentence),
             **{
                 "client_id": "logfleet-spark",
                 "timeout_ms": CALL_TIMEOUT_MS,
@@ -128,20 +140,27 @@ class Cluster:
     def read(
         self,
         ranges: Iterable[OffsetRange],
-        topic_ids: Mapping[str, bytes] | None = None,
+        topic_ids: TopicIds | None = None,
         *,
         losses: Losses | None = None,
-        include_headers: bool = False,
+        columns: Sequence[str] = DEFAULT_COLUMNS,
     ) -> Iterator[pa.RecordBatch]:
         """The records of ranges of different partitions, as they come. Offsets without a record (compacted, control batches) are passed over.
 
-        topic_ids: of the topics that the ranges are of, where it is known. Raises DataLossError if records of them were deleted
-        meanwhile or a topic was made anew (KIP-516), unless loss is accepted.
+        topic_ids: of the topics that the ranges are of, where it is known. columns: of the batches, in this order. Raises
+        DataLossError if records of them were deleted meanwhile or a topic was created again (KIP-516); where loss is
+        accepted, no record of such a topic is given.
         """
+        from logfleet.client.fetcher import Fetcher
+
+        from logfleet_spark.decoding import Part, decode
+
         losses = losses or Losses(accepted=False)
         fetcher = Fetcher(
             self._client, **{"partition_bytes": PARTITION_BYTES, **self._options.fetcher}
         )
+        bytes_max = fetcher.partition_bytes
+        fetcher.partition_bytes = min(FIRST_BYTES, bytes_max)
         left = {r.where: r for r in ranges if r.size > 0}
         fetcher.assign({tp: r.start for tp, r in left.items()})
         stalled = checks = 0
@@ -157,27 +176,25 @@ class Cluster:
                 fetcher.assign({tp: r.start for tp, r in left.items()})
                 stalled, checks = 0, checks + 1
                 continue
+            if fetched:
+                fetcher.partition_bytes = min(fetcher.partition_bytes * GROWTH, bytes_max)
             stalled = 0 if fetched else stalled + 1
             checks = 0 if fetched else checks
-            if topic_ids and not losses.accepted:
-                refuse_made_anew(fetcher.topic_ids(), topic_ids)
+            if others := recreated(topic_ids or {}, fetcher.topic_ids()):
+                losses.take(recreated_losses(topic_ids or {}, fetcher.topic_ids()))
+                left = {tp: r for tp, r in left.items() if tp.topic not in others}
+                fetched = [each for each in fetched if each.partition in left]
             parts = []
             for each in fetched:
-                wanted = left.pop(each.partition)
-                parts.append(
-                    Part(
-                        each.partition.topic,
-                        each.partition.partition,
-                        each.batches,
-                        wanted.start,
-                        wanted.end,
-                    )
-                )
+                tp = each.partition
+                wanted = left.pop(tp)
+                part = Part(tp.topic, tp.partition, each.batches, wanted.start, wanted.end)
+                parts.append(part)
                 if each.end_offset < wanted.end:
-                    left[each.partition] = OffsetRange(each.partition, each.end_offset, wanted.end)
+                    left[tp] = OffsetRange(tp, each.end_offset, wanted.end)
             if left.keys() != fetcher.positions().keys():
                 fetcher.assign({tp: r.start for tp, r in left.items()})
-            yield from decode(parts, include_headers=include_headers)
+            yield from decode(parts, columns=columns)
 
     def write(self, batches: Iterable[pa.RecordBatch], topic: str | None = None) -> int:
         """Write all rows, to the topic or to those that they name; returns how many once every one is acknowledged.
@@ -187,6 +204,10 @@ class Cluster:
         return self._run(self._write(batches, topic))
 
     async def _write(self, batches: Iterable[pa.RecordBatch], topic: str | None) -> int:
+        from logfleet.client.producer import Producer
+
+        from logfleet_spark.writing import write
+
         options = {
             "batch_bytes": BATCH_BYTES,
             "delivery_timeout_ms": CALL_TIMEOUT_MS,
@@ -195,22 +216,28 @@ class Cluster:
         async with Producer(self._client, **options) as producer:
             return await write(producer, batches, topic)
 
-    def commit(self, group: str, offsets: Offsets) -> None:
+    def commit(self, group: str, offsets: Offsets, missing: set[TopicPartition]) -> None:
         """Commit the offsets to a group, so that its lag can be watched. Whatever keeps it from that is a warning: the checkpoint has them.
 
-        Partitions that are gone are left out. A group that has members of its own takes nothing from outside.
+        Partitions that are not visible are left out; missing: those that were warned of, kept by the caller from call to call. A group that
+        has members of its own takes nothing from outside.
         """
         try:
-            self._run(asyncio.wait_for(self._commit(group, offsets), COMMIT_S))
+            self._run(asyncio.wait_for(self._commit(group, offsets, missing), COMMIT_S))
         except (ClientError, TimeoutError) as error:
             why = str(error) or f"no answer within {COMMIT_S:.0f} s"
             log.warning("group %s: offsets are not committed: %s", group, why)
 
-    async def _commit(self, group: str, offsets: Offsets) -> None:
+    async def _commit(self, group: str, offsets: Offsets, missing: set[TopicPartition]) -> None:
+        from logfleet.client.groups import Groups
+
         found = await self._client.retrying(lambda: self._find([tp.topic for tp in offsets]))
         there = set(partitions_of(found))
-        if gone := sorted(offsets.keys() - there):
-            log.warning("group %s: partitions are gone: %s", group, ", ".join(map(str, gone)))
+        gone = offsets.keys() - there
+        if new := sorted(gone - missing):
+            log.warning("group %s: partitions are gone: %s", group, ", ".join(map(str, new)))
+        missing.clear()
+        missing.update(gone)
         if kept := {tp: at for tp, at in offsets.items() if tp in there}:
             await Groups(self._client).commit(group, kept)
 
@@ -224,7 +251,7 @@ class Cluster:
             if near.isdisjoint(row.isr)
         ]
 
-    def _poll(self, fetcher: Fetcher) -> list[Fetched] | None:
+    def _poll(self, fetcher: "Fetcher") -> "list[Fetched] | None":
         """What has arrived; None if the offset to read is not there."""
         try:
             return self._run(fetcher.poll(POLL_MS))
@@ -272,10 +299,3 @@ class Cluster:
 
 def partitions_of(topics: Iterable[Topic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, row.index) for topic in topics for row in topic.partitions]
-
-
-def refuse_made_anew(found: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> None:
-    """Raise DataLossError if a topic is another one than that of the wanted id by its name (KIP-516)."""
-    anew = [name for name, topic_id in found.items() if wanted.get(name, topic_id) != topic_id]
-    if anew:
-        raise data_loss([f"topic {name} (deleted and made anew)" for name in anew])

@@ -1,11 +1,11 @@
 """Fetched batches as Arrow columns: numpy walks over the fields of all records of many batches at once.
 
 What `logfleet.records.record` reads one record at a time is read here a column at a time; what that refuses is refused here, and
-besides offsets that leave their batch or do not rise, and times beyond what Spark can hold. One step of Python per record is
-left, which finds where the record begins. PURE. Source of the format: KIP-98, DefaultRecord of Apache Kafka.
+besides offsets that leave their batch or do not rise, and times beyond what Spark can hold. Records that are not compressed are cut
+straight out of the Fetch answer. PURE. Source of the format: KIP-98, DefaultRecord of Apache Kafka.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -25,8 +25,10 @@ from logfleet.records.checksum import Buffer
 from logfleet.records.compression import Codec, decompressed_pieces
 from logfleet.records.errors import CorruptRecords, RecordsError
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX
-from logfleet.records.varint import VARLONG_BYTES_MAX, read_varint
+from logfleet.records.varint import VARLONG_BYTES_MAX
 from logfleet.wire.java_text import java_text
+
+from logfleet_spark.boundaries import NotRecords, record_starts
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -55,22 +57,23 @@ class Part(msgspec.Struct, frozen=True):
         raise CorruptRecords(f"{self.topic}-{self.partition}: {why}")
 
 
-def decode(parts: Iterable[Part], *, include_headers: bool) -> Iterator[pa.RecordBatch]:
-    """The wanted records of all parts, in their order, with the columns of Spark's Kafka source.
+def decode(parts: Iterable[Part], *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The wanted records of all parts, in their order. columns: of those of Spark's Kafka source, in the order of the result.
 
-    Raises CorruptRecords, which names partition and offset, for what `logfleet.records` refuses and for a wrong checksum.
+    What is not wanted is not built. Raises CorruptRecords, which names partition and offset, for what `logfleet.records` refuses and for a
+    wrong checksum.
     """
     group = _Group()
     for part in parts:
         for position, header in _headers(part):
             if group.size >= GROUP_BYTES:
-                yield from group.decoded(include_headers=include_headers)
+                yield from group.decoded(columns)
                 group = _Group()
             if not header.is_control and part.start <= header.last_offset:
                 if header.base_offset >= part.end:
                     break
                 group.add(part, position, header)
-    yield from group.decoded(include_headers=include_headers)
+    yield from group.decoded(columns)
 
 
 def _headers(part: Part) -> Iterator[tuple[int, BatchHeader]]:
@@ -94,12 +97,11 @@ class _BadRow(Exception):
 
 @dataclass(slots=True)
 class _Group:
-    """Batches that are decoded together. pieces: their records without compression; ends: where each one's end in all of it."""
+    """Batches that are decoded together. pieces: their records without compression, one for each; size: of all pieces."""
 
     parts: list[Part] = field(default_factory=list)
     headers: list[BatchHeader] = field(default_factory=list)
     pieces: list[Buffer] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
     size: int = 0
 
     def add(self, part: Part, position: int, header: BatchHeader) -> None:
@@ -107,62 +109,51 @@ class _Group:
         if not crc_matches(part.batches, header, position):
             _refuse(part, header, "its checksum is wrong")
         body = memoryview(part.batches)[position + HEADER_SIZE : position + header.size]
-        before = self.size
+        piece: Buffer = body
         try:
             codec = read_codec(header)
-            if codec is Codec.NONE:
-                self.pieces.append(body)
-                self.size += len(body)
-            else:
-                for piece in decompressed_pieces(codec, body, DECOMPRESSED_BYTES_MAX):
-                    self.pieces.append(piece)
-                    self.size += len(piece)
+            if codec is not Codec.NONE:
+                several = list(decompressed_pieces(codec, body, DECOMPRESSED_BYTES_MAX))
+                piece = several[0] if len(several) == 1 else b"".join(several)
         except RecordsError as error:
             _refuse(part, header, error)
-        room = self.size - before
+        room = len(piece)
         if not 0 <= header.record_count <= room // RECORD_BYTES_MIN or (
             room and not header.record_count
         ):
             _refuse(part, header, f"{header.record_count} records in {room} bytes")
         self.parts.append(part)
         self.headers.append(header)
-        self.ends.append(self.size)
+        self.pieces.append(piece)
+        self.size += room
 
-    def decoded(self, *, include_headers: bool) -> Iterator[pa.RecordBatch]:
+    def decoded(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """At most one batch of rows; none if nothing is wanted."""
         counts = np.array([header.record_count for header in self.headers], np.int64)
         if not counts.sum():
             return
         try:
-            rows = _read(b"".join(self.pieces), counts, np.array(self.ends, np.int64))
-            batch = self._batch(rows, counts, include_headers=include_headers)
+            rows = _read(*_in_one(self.pieces), counts)
+            batch = self._batch(rows, counts, columns)
         except _BadRow as bad:
             index = int(np.searchsorted(np.cumsum(counts), bad.row, side="right"))
             _refuse(self.parts[index], self.headers[index], bad)
         if batch.num_rows:
             yield batch
 
-    def _batch(self, rows: "_Rows", counts: Ints, *, include_headers: bool) -> pa.RecordBatch:
+    def _batch(self, rows: "_Rows", counts: Ints, columns: Sequence[str]) -> pa.RecordBatch:
         offsets = self._offsets(rows, counts)
-        columns: dict[str, pa.Array] = {
-            "key": _slices(rows.body, rows.key, rows.key_length),
-            "value": _slices(rows.body, rows.value, rows.value_length),
-            "topic": self._topics(counts),
-            "partition": pa.array(
-                np.repeat(np.array([p.partition for p in self.parts], np.int32), counts)
-            ),
-            "offset": pa.array(offsets),
-            "timestamp": self._timestamps(rows, counts),
-            "timestampType": pa.array(
-                np.repeat(
-                    np.array([h.timestamp_type for h in self.headers], np.int32),
-                    counts,
-                )
-            ),
+        build: dict[str, Callable[[], pa.Array]] = {
+            "key": lambda: _slices(rows.body, rows.key, rows.key_length),
+            "value": lambda: _slices(rows.body, rows.value, rows.value_length),
+            "topic": lambda: self._topics(counts),
+            "partition": lambda: _repeated([p.partition for p in self.parts], counts),
+            "offset": lambda: pa.array(offsets),
+            "timestamp": lambda: self._timestamps(rows, counts),
+            "timestampType": lambda: _repeated([h.timestamp_type for h in self.headers], counts),
+            "headers": lambda: rows.headers.column(rows.body),
         }
-        if include_headers:
-            columns["headers"] = rows.headers.column(rows.body)
-        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        batch = pa.RecordBatch.from_arrays([build[name]() for name in columns], names=list(columns))
         start = np.repeat(np.array([p.start for p in self.parts], np.int64), counts)
         end = np.repeat(np.array([p.end for p in self.parts], np.int64), counts)
         wanted = (offsets >= start) & (offsets < end)
@@ -210,6 +201,29 @@ class _Group:
         return pa.array(millis * 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
+def _repeated(values: Sequence[int], counts: Ints) -> pa.Array:
+    """An int column: the value of each batch for all of its records."""
+    return pa.array(np.repeat(np.array(values, np.int32), counts))
+
+
+def _in_one(pieces: Sequence[Buffer]) -> tuple[Buffer, Ints, Ints]:
+    """A buffer that holds all pieces, and where each one begins and ends in it: the one that they are cut from if they are, else a new one."""
+    views = [memoryview(piece) for piece in pieces]
+    sizes = np.array([len(view) for view in views], np.int64)
+    whole = views[0].obj
+    if len(views) > 1 and any(view.obj is not whole for view in views):
+        ends = np.cumsum(sizes)
+        return b"".join(pieces), ends - sizes, ends
+    body = memoryview(whole).cast("B")
+    starts = np.array([_address(view) for view in views], np.int64) - _address(body)
+    return body, starts, starts + sizes
+
+
+def _address(view: memoryview) -> int:
+    place: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
+    return place
+
+
 def _beyond(millis: Ints) -> Flags:
     return (millis > TIMESTAMP_MS_MAX) | (millis < -TIMESTAMP_MS_MAX)
 
@@ -230,7 +244,7 @@ class _Headers:
     value: Ints
     value_length: Ints
 
-    def column(self, body: bytes) -> pa.Array:
+    def column(self, body: Buffer) -> pa.Array:
         """Null, not an empty list, where there are none, as in Spark's source."""
         names = _slices(body, self.name, self.name_length)
         try:
@@ -252,7 +266,7 @@ class _Headers:
 class _Rows:
     """Where the fields of all records are in `body`; a length of -1 or less is null."""
 
-    body: bytes
+    body: Buffer
     timestamp_delta: Ints
     offset_delta: Ints
     key: Ints
@@ -262,13 +276,20 @@ class _Rows:
     headers: _Headers
 
 
-def _read(body: bytes, counts: Ints, batch_ends: Ints) -> _Rows:
-    """All fields of the records in `body`. counts, batch_ends: of each batch. Raises _BadRow."""
+def _read(body: Buffer, batch_starts: Ints, batch_ends: Ints, counts: Ints) -> _Rows:
+    """All fields of the records in `body`. batch_starts, batch_ends, counts: of each batch. Raises _BadRow."""
     a = np.frombuffer(body, np.uint8)
-    at = _lengths_at(body, counts.tolist(), batch_ends.tolist())
+    last = np.cumsum(counts) - 1
+    try:
+        at = record_starts(body, batch_starts.tolist(), batch_ends.tolist(), counts.tolist())
+    except NotRecords as bad:
+        why = f"its bytes are not those of {counts[bad.batch]} records"
+        raise _BadRow(int(last[bad.batch]), why) from None
     size, start = _varints(a, at)
     end = start + size
-    _check((size < 0) | (end != np.append(at[1:], len(body))), "a record's length is wrong")
+    behind = np.append(at[1:], 0)
+    behind[last[counts > 0]] = batch_ends[counts > 0]
+    _check((size < 0) | (end != behind), "a record's length is wrong")
     # the byte at `start` is the record's attributes, of which none are defined
     timestamp_delta, at = _varints(a, start + 1)
     offset_delta, at = _varints(a, at)
@@ -283,33 +304,6 @@ def _read(body: bytes, counts: Ints, batch_ends: Ints) -> _Rows:
     headers, at = _read_headers(a, header_counts, at, end)
     _check(at != end, "its fields do not fill it")
     return _Rows(body, timestamp_delta, offset_delta, key, key_length, value, value_length, headers)
-
-
-def _lengths_at(body: bytes, counts: Sequence[int], batch_ends: Sequence[int]) -> Ints:
-    """Where the length of each record is: the only loop over records.
-
-    Negative lengths are not looked for everywhere. Raises _BadRow where a batch's records do not end with it.
-    """
-    found: list[int] = []
-    add = found.append
-    at = 0
-    for count, end in zip(counts, batch_ends, strict=True):
-        try:
-            for _ in range(count):
-                add(at)
-                first = body[at]
-                if first < 128:  # both usual cases in place: a call for each would double the time
-                    at += 1 + (first >> 1)
-                elif (second := body[at + 1]) < 128:
-                    at += 2 + ((first & 127 | second << 7) >> 1)
-                else:
-                    size, at = read_varint(body, at)
-                    at += max(size, 0)
-        except (IndexError, CorruptRecords):
-            at = -1
-        if at != end:
-            raise _BadRow(len(found) - 1, f"its bytes are not those of {count} records")
-    return np.array(found, np.int64)
 
 
 def _read_headers(a: Bytes, counts: Ints, at: Ints, end: Ints) -> tuple[_Headers, Ints]:
@@ -362,7 +356,7 @@ def _varints(a: Bytes, at: Ints) -> tuple[Ints, Ints]:
     return (rest >> np.uint64(1)).view(np.int64) ^ -(rest & np.uint64(1)).view(np.int64), at
 
 
-def _slices(body: bytes, start: Ints, length: Ints) -> pa.Array:
+def _slices(body: Buffer, start: Ints, length: Ints) -> pa.Array:
     """A binary column of the bytes from each start on; null where the length is negative. Starts rise, and no slice meets the next.
 
     The body is one array, cut wherever a slice begins or ends; Arrow's `take` copies the pieces wanted.

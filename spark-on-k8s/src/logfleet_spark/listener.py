@@ -1,14 +1,17 @@
-"""Commits how far queries have come to a consumer group, so that its lag can be watched: of our source and of Spark's own.
+"""Commits the offsets of queries to a consumer group, so that its lag can be watched.
+
+It takes queries of our source and of Spark's own.
 
     spark.streams.addListener(logfleet_spark.GroupCommits("host:9092", "my-group", query="my-query"))
 
-The option `kafka.group.id` of our source does the same without it, but for the last batch of a run: the engine commits a batch when it
-plans the next one.
+The option `kafka.group.id` of our source does the same without it, but for the last batch of a run:
+the engine commits a batch when it plans the next one.
 """
 
 import json
 import logging
 
+from logfleet.client.offsets import TopicPartition
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
@@ -24,7 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class GroupCommits(StreamingQueryListener):
-    """query: the name of the only query to commit for; None: all that read topics. A commit that fails is a warning."""
+    """query: the name of the only query to commit for; None: all that read topics.
+
+    A commit that fails is a warning.
+    """
 
     def __init__(
         self,
@@ -37,6 +43,7 @@ class GroupCommits(StreamingQueryListener):
         self._bootstrap, self._group, self._query = bootstrap, group, query
         self._options = options
         self._last: dict[str, Offsets] = {}
+        self._missing: dict[str, set[TopicPartition]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing to do yet."""
@@ -53,14 +60,15 @@ class GroupCommits(StreamingQueryListener):
             self._last[key] = ends
             # a cluster of its own for each: Spark calls from a thread that it chooses
             with Cluster(self._bootstrap, self._options) as cluster:
-                cluster.commit(self._group, ends)
+                cluster.commit(self._group, ends, self._missing.setdefault(key, set()))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._last.pop(str(event.id), None)
+        self._missing.pop(str(event.id), None)
 
 
 def offsets_in(text: str) -> Offsets:
-    """What a source says of its end, if that has the shape of topics' offsets; else none."""
+    """The offsets in a source's end; none if it has another form."""
     try:
         shaped = json.loads(text)
         return from_json(shaped)

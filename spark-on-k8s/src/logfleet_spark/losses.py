@@ -1,4 +1,4 @@
-"""What is done where records are gone before they were read: an error, or a warning and a count if that is accepted."""
+"""Records that are gone before they were read: an error, or a warning and a count."""
 
 import logging
 from collections.abc import Sequence
@@ -9,11 +9,15 @@ log = logging.getLogger(__name__)
 
 
 class Losses:
-    """accepted: failOnDataLoss=false. count: offsets that were passed over; what a partition that is gone held is not known."""
+    """accepted: failOnDataLoss=false.
+
+    count: offsets that were passed over; what a partition that is gone held is not known.
+    """
 
     def __init__(self, *, accepted: bool) -> None:
         self.accepted = accepted
         self.count = 0
+        self._standing: list[Loss] = []
 
     def take(self, lost: Sequence[Loss]) -> None:
         """Raises DataLossError unless loss is accepted."""
@@ -27,3 +31,9 @@ class Losses:
             ", ".join(loss.text for loss in lost),
             self.count,
         )
+
+    def take_standing(self, lost: Sequence[Loss]) -> None:
+        """As `take`, for a loss that each request finds again: one warning until it changes."""
+        if list(lost) != self._standing or not self.accepted:
+            self._standing = list(lost)
+            self.take(lost)

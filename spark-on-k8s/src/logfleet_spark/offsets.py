@@ -1,17 +1,24 @@
 """Offsets of a query: their JSON shape, limits per micro-batch, and the ranges that tasks read.
 
-The shape is that of Spark's own Kafka source, {"topic": {"0": 23}}, where an offset is the next one to read.
+The shape is that of Spark's own Kafka source, {"topic": {"0": 23}}, where an offset is the next one
+to read. Beside each topic stands its id as an entry without partitions,
+{"topic@AAECAwQFBgcICQoLDA0ODw": {}}, which Spark's source passes over. No topic's name holds an `@`
+(org.apache.kafka.common.internals.Topic); an id is written as Kafka's tools write it (KIP-516).
 """
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 
 Offsets = dict[TopicPartition, int]
+TopicIds = Mapping[str, bytes]
+"""16 bytes by a topic's name; topics of brokers without ids are left out."""
+ID_MARK = "@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +45,15 @@ class DataLossError(Exception):
     """Offsets that were to be read are gone; the text names them."""
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The checkpoint's form, in a stable order."""
+def to_json(
+    offsets: Mapping[TopicPartition, int], ids: TopicIds | None = None
+) -> dict[str, dict[str, int]]:
+    """The checkpoint's form, in a stable order. ids: those of other topics are left out."""
     shaped: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         shaped.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
-    return shaped
+    named = sorted(shaped.keys() & (ids or {}).keys())
+    return shaped | {f"{topic}{ID_MARK}{id_text((ids or {})[topic])}": {} for topic in named}
 
 
 def from_json(shaped: Mapping[str, Mapping[str, int]]) -> Offsets:
@@ -55,20 +65,57 @@ def from_json(shaped: Mapping[str, Mapping[str, int]]) -> Offsets:
     }
 
 
+def ids_from_json(shaped: Mapping[str, Mapping[str, int]]) -> dict[str, bytes]:
+    """The ids of topics in the checkpoint's form: of none that another source has written."""
+    marked = (name.partition(ID_MARK) for name in shaped)
+    return {topic: urlsafe_b64decode(text + "==") for topic, mark, text in marked if mark}
+
+
+def id_text(topic_id: bytes) -> str:
+    """As Kafka's tools write it (org.apache.kafka.common.Uuid)."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def recreated(before: TopicIds, now: TopicIds) -> list[str]:
+    """Topics of which the name stands for another topic now (KIP-516)."""
+    return sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
+
+
+def recreated_losses(before: TopicIds, now: TopicIds) -> list[Loss]:
+    """A loss for each of these topics, for an error or a warning."""
+    return [
+        Loss(
+            f"topic {name} (deleted and created again: its id was {id_text(before[name])} "
+            f"and is {id_text(now[name])})"
+        )
+        for name in recreated(before, now)
+    ]
+
+
+def of_other_topics(offsets: Mapping[TopicPartition, int], names: Iterable[str]) -> Offsets:
+    """The offsets without those of the topics of these names."""
+    left_out = set(names)
+    return {tp: offset for tp, offset in offsets.items() if tp.topic not in left_out}
+
+
 def without_latest(start: Offsets, end: Offsets) -> Offsets:
     """The start of a micro-batch, where LATEST stands for the batch's own end."""
     return {tp: end.get(tp, at) if at == OffsetSpec.LATEST else at for tp, at in start.items()}
 
 
 def clamped(start: Offsets, end: Offsets) -> Offsets:
-    """As `without_latest`, for an end that was taken before the start: nothing starts after it, nor where it has no partition."""
+    """As `without_latest`, for an end that was taken before the start.
+
+    Nothing starts after that end, and partitions that it lacks are left out.
+    """
     return {tp: min(at, end[tp]) for tp, at in without_latest(start, end).items() if tp in end}
 
 
 def limited(start: Offsets, end: Offsets, limit: int) -> Offsets:
     """The end of a micro-batch of about `limit` offsets, shared out by how much each partition has.
 
-    Every partition with data moves by at least one, so none starves (as Spark's KafkaMicroBatchStream does).
+    Every partition with data moves by at least one, so none starves (as Spark's
+    KafkaMicroBatchStream does).
     """
     sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
     total = sum(sizes.values())
@@ -86,7 +133,7 @@ def split(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Non-empty ranges, none of more than `max_records` offsets, cut so that there are about `min_partitions` of nearly equal size.
+    """Non-empty ranges of at most `max_records` offsets: about `min_partitions` of equal size.
 
     Source: KafkaOffsetRangeCalculator of Spark's Kafka source.
     """
@@ -109,9 +156,10 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def shared(ranges: Sequence[OffsetRange], records_max: int) -> list[tuple[OffsetRange, ...]]:
-    """The ranges of each task: as they stand, small ones together as long as they hold at most `records_max` offsets.
+    """The ranges of each task; small ones share a task of at most `records_max` offsets.
 
-    A task costs Spark about 40 ms of processor time, whatever it reads, and each a fetch of its own.
+    A task costs Spark about 40 ms of processor time, whatever it reads, and each a fetch of its
+    own.
     """
     tasks: list[tuple[OffsetRange, ...]] = []
     size = 0
@@ -130,7 +178,7 @@ def gone_or_lower(begin: Offsets, until: Offsets) -> list[Loss]:
     lost = []
     for tp, at in sorted(begin.items()):
         if tp not in until:
-            lost.append(Loss(f"{tp} (partition gone)"))
+            lost.append(Loss(f"{tp} (partition not visible)"))
         elif until[tp] < at:
             lost.append(Loss(f"{tp} (offset {at} wanted, ends at {until[tp]} now)"))
     return lost
@@ -139,10 +187,13 @@ def gone_or_lower(begin: Offsets, until: Offsets) -> list[Loss]:
 def planned(
     begin: Offsets, until: Offsets, earliest: Offsets
 ) -> tuple[list[OffsetRange], list[Loss]]:
-    """What a micro-batch reads, from `begin`, or where the log begins now if that is higher, to `until`; and what of it is gone.
+    """The ranges that a micro-batch reads, and what of them is gone.
 
-    A partition that `begin` lacks has appeared since, so it is read from offset 0. earliest: of the partitions that are there.
-    Source: KafkaOffsetReader.getOffsetRangesFromResolvedOffsets of Spark's Kafka source.
+    It reads from `begin`, or from the first offset that is kept if that is higher, up to `until`.
+
+    A partition that `begin` lacks has appeared since, so it is read from offset 0. earliest: of the
+    partitions that are there. Source: KafkaOffsetReader.getOffsetRangesFromResolvedOffsets of
+    Spark's Kafka source.
     """
     lost = gone_or_lower(begin, until)
     ranges = []

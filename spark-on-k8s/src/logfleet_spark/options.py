@@ -1,7 +1,8 @@
-"""Options of the `logfleet` source and sink: the names and meanings of Spark's Kafka source, so that a job can move over.
+"""Options of the `logfleet` source and sink, by the names and meanings of Spark's Kafka source.
 
-Source: Spark's Structured Streaming + Kafka Integration Guide. Spark ignores options that it does not know, and some that it
-knows; here each is carried out, or taken with a sentence that says why it has no effect, or refused with what to write instead.
+Source: Spark's Structured Streaming + Kafka Integration Guide. Spark ignores options that it does
+not know, and some that it knows; here each has its effect, or a warning says why it has none, or
+an error says what to write instead.
 """
 
 import json
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from logfleet.client.bootstrap import parse_bootstrap
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 
 from logfleet_spark.client_options import (
@@ -27,10 +29,27 @@ EARLIEST, LATEST = int(OffsetSpec.EARLIEST), int(OffsetSpec.LATEST)
 
 Unmatched = Literal["error", "latest"]
 
+COLUMNS = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestampType": "INT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+"""Columns of a read and their types, in the order of Spark's Kafka source."""
+HEADERS = "headers"
+DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != HEADERS)
+
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What to read: exactly one of the three is set. pattern: anywhere in a name, as in Spark's source (SubscribePatternStrategy)."""
+    """What to read: exactly one of the three is set.
+
+    pattern: anywhere in a name, as in Spark's source (SubscribePatternStrategy).
+    """
 
     names: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
@@ -39,9 +58,10 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to start or end: one special offset for all, offsets per partition, or timestamps in ms.
+    """Where to start or end: one offset for all, offsets per partition, or timestamps in ms.
 
-    offsets may hold EARLIEST and LATEST. timestamp_ms is for all partitions, timestamps_ms per partition.
+    offsets may hold EARLIEST and LATEST. timestamp_ms is for all partitions, timestamps_ms per
+    partition.
     """
 
     special: int | None = None
@@ -55,8 +75,10 @@ class Bound:
 class SourceOptions:
     """Parsed options of a read; limits are in offsets, None means no limit.
 
-    max_offsets_per_trigger, min_offsets_per_trigger: of a micro-batch; for the lesser it waits at most `max_trigger_delay_ms`.
-    min_partitions, max_records_per_partition: of tasks. unused: a sentence for each option without an effect.
+    max_offsets_per_trigger, min_offsets_per_trigger: of a micro-batch; for the lesser it waits at
+    most `max_trigger_delay_ms`. min_partitions, max_records_per_partition: of tasks. columns: those
+    of a row, in Spark's order. filter_pushdown: of batches. unused: a sentence for each option
+    without an effect.
     """
 
     bootstrap: str
@@ -64,7 +86,8 @@ class SourceOptions:
     starting: Bound
     ending: Bound
     fail_on_data_loss: bool = True
-    include_headers: bool = False
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    filter_pushdown: bool = False
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
@@ -76,7 +99,10 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Parsed options of a write; topic None means that each row names its own. unused: as of a read."""
+    """Parsed options of a write; topic None means that each row names its own.
+
+    unused: as of a read.
+    """
 
     bootstrap: str
     topic: str | None
@@ -93,6 +119,7 @@ READ = {
             "startingOffsetsByTimestampStrategy",
             "failOnDataLoss",
             "includeHeaders",
+            "includeColumns",
             "minPartitions",
             "maxRecordsPerPartition",
         ),
@@ -113,9 +140,11 @@ UNUSED = {
         "a task waits for records until kafka.default.api.timeout.ms is over",
     ),
 }
-"""Options of a read that Spark's connector has a use for and this source none: key -> (name, why)."""
+"""Options of a read that Spark's connector has a use for and this source none: key -> (name, why).
+"""
 BATCH_ONLY = {
-    name.lower(): name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+    name.lower(): name
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "filterPushdown")
 }
 STREAM_ONLY = {
     name.lower(): name
@@ -134,7 +163,7 @@ UNITS_MS = {
 # Spark hands a stream's sink its own options too
 WRITE = {"topic": "topic", "includeheaders": "includeHeaders"}
 SPARKS_OWN = {"checkpointlocation", "queryname"}
-# What is asked for often enough to say more than "not supported"
+# Options that people try, with a hint beyond "not supported"
 INSTEAD = {
     "kafka.auto.offset.reset": "use startingOffsets instead",
     "kafka.enable.auto.commit": "offsets are kept in the checkpoint",
@@ -150,7 +179,9 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Parse the options of a read; raises OptionError."""
     options = {key.lower(): value for key, value in raw.items()}
     if streaming and (given := BATCH_ONLY.keys() & options.keys()):
-        raise OptionError(f"{BATCH_ONLY[min(given)]}: only for batch reads; a stream has no end")
+        raise OptionError(
+            f"{BATCH_ONLY[min(given)]}: only for batch reads; leave it out of a stream"
+        )
     if not streaming and (given := STREAM_ONLY.keys() & options.keys()):
         raise OptionError(f"{STREAM_ONLY[min(given)]}: only for streams; leave it out of a batch")
     unused = [UNUSED[key] for key in sorted(UNUSED.keys() & options.keys())]
@@ -171,7 +202,8 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         starting=starting,
         ending=_bound(options, "ending", default=LATEST),
         fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
-        include_headers=includes_headers(options),
+        columns=read_columns(options),
+        filter_pushdown=_boolean(options, "filterPushdown", default=False),
         max_offsets_per_trigger=at_most,
         min_offsets_per_trigger=at_least,
         max_trigger_delay_ms=_milliseconds(options, "maxTriggerDelay", default="15m"),
@@ -216,11 +248,30 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def includes_headers(raw: Mapping[str, str]) -> bool:
-    """Whether a read has the column `headers`; asked for before all options are known to be good."""
-    return _boolean(
-        {key.lower(): value for key, value in raw.items()}, "includeHeaders", default=False
-    )
+def read_columns(raw: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of a read, in Spark's order; asked for before all options are known to be good.
+
+    Raises OptionError.
+    """
+    options = {key.lower(): value for key, value in raw.items()}
+    headers = _boolean(options, "includeHeaders", default=False)
+    named = [name.strip() for name in options.get("includecolumns", "").split(",") if name.strip()]
+    if not named:
+        if "includecolumns" in options:
+            raise OptionError("includeColumns: no column named; write value[,timestamp]")
+        return tuple(COLUMNS) if headers else DEFAULT_COLUMNS
+    known = {name.lower(): name for name in COLUMNS}
+    for name in named:
+        if name.lower() not in known:
+            raise OptionError(
+                f"includeColumns: there is no column {name}; name some of {', '.join(COLUMNS)}"
+            )
+    wanted = {known[name.lower()] for name in named}
+    if headers and HEADERS not in wanted:
+        raise OptionError(
+            "includeHeaders: includeColumns does not name headers; name it there, or leave includeHeaders out"
+        )
+    return tuple(name for name in COLUMNS if name in wanted)
 
 
 def _refuse_unknown(options: Mapping[str, str], known: Mapping[str, str]) -> None:
@@ -236,6 +287,10 @@ def _bootstrap(options: Mapping[str, str]) -> str:
     servers = options.get(BOOTSTRAP, "").strip()
     if not servers:
         raise OptionError("kafka.bootstrap.servers: missing; set it to host:port[,host:port]")
+    try:
+        parse_bootstrap(servers)
+    except ValueError as problem:
+        raise OptionError(f"kafka.bootstrap.servers: {problem}") from None
     return servers
 
 

@@ -1,7 +1,8 @@
-"""Regular expressions of Java for topics' names, read by Python's `re` where both say the same. PURE.
+"""Regular expressions of Java for topics' names, read by Python's `re` where both say the same.
 
-Spark's connector hands `subscribePattern` to java.util.regex.Pattern; names of topics are made of ASCII letters, digits and `.`, `_`, `-`
-(org.apache.kafka.common.internals.Topic), so what only tells other characters apart is of no matter.
+PURE. Spark's connector hands `subscribePattern` to java.util.regex.Pattern; names of topics are
+made of ASCII letters, digits and `.`, `_`, `-` (org.apache.kafka.common.internals.Topic), so what
+only tells other characters apart is of no matter.
 """
 
 import re
@@ -43,7 +44,10 @@ _TAKEN = re.compile(
 
 
 class PatternError(ValueError):
-    """An expression of Java that is wrong, or that Python's `re` cannot say; the text says which part."""
+    """An expression of Java that is wrong, or that Python's `re` cannot say.
+
+    The text says which part.
+    """
 
 
 def java_pattern(text: str) -> re.Pattern[str]:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from logfleet_spark.cluster import Cluster
+from logfleet_spark.kept import kept_cluster
 from logfleet_spark.options import SinkOptions
 from logfleet_spark.rows import check_columns
 
@@ -28,7 +28,7 @@ class Written(WriterCommitMessage):
 
 
 def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
-    with Cluster(options.bootstrap, options.client) as cluster:
+    with kept_cluster(options.bootstrap, options.client) as cluster:
         return Written(cluster.write(batches, options.topic))
 
 

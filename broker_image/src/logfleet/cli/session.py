@@ -12,7 +12,8 @@ import click
 
 from logfleet.cli.advice import explain
 from logfleet.cli.confirming import DRY_RUN
-from logfleet.client.cluster import Client, parse_bootstrap
+from logfleet.client.bootstrap import parse_bootstrap
+from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
 from logfleet.records.errors import RecordsError
 from logfleet.wire.errors import ErrorCode, MalformedMessage
@@ -136,6 +137,7 @@ def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
             client_id="logfleet-cli",
             request_timeout_ms=min(timeout_ms, 30_000),
             timeout_ms=timeout_ms,
+            on_outage=lambda sentence: click.echo(f"Warning: {sentence}", err=True),
         ) as client:
             try:
                 await client.any()  # at once: who mistyped the address does not want to wait

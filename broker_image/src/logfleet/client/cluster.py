@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Self, TypeVar
 
+from logfleet.client.bootstrap import Outage, parse_bootstrap
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
 from logfleet.client.metadata import NO_LEADER, Metadata, Node, Topic
@@ -22,7 +23,6 @@ from logfleet.wire.messages import (
     MetadataResponse,
 )
 
-DEFAULT_PORT = 9092
 # Kafka: retry.backoff.ms and retry.backoff.max.ms (KIP-580)
 BACKOFF_MS_MIN = 100
 BACKOFF_MS_MAX = 1_000
@@ -30,26 +30,11 @@ BACKOFF_MS_MAX = 1_000
 T = TypeVar("T")
 
 
-def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """Addresses of "host[:port],..."; IPv6 hosts in brackets. Raises ValueError."""
-    addresses = []
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, port = entry.rpartition(":")
-        if not colon or entry.endswith("]"):
-            host, port = entry, str(DEFAULT_PORT)
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(f"{entry!r} is no address: write host:port")
-        addresses.append((host.strip("[]"), int(port)))
-    if not addresses:
-        raise ValueError("no bootstrap address: write host:port[,host:port...]")
-    return addresses
-
-
 class Client:
     """bootstrap: "host:port,..."; brokers found there may be elsewhere. Use as `async with`, or call `close`.
 
     request_timeout_ms: for one answer (longer where a request says how long it may wait).
-    timeout_ms: for a call with all its retries (Kafka: default.api.timeout.ms).
+    timeout_ms: for a call with all its retries (Kafka: default.api.timeout.ms). on_outage: see `Outage`.
     """
 
     def __init__(
@@ -59,6 +44,7 @@ class Client:
         client_id: str = "logfleet",
         request_timeout_ms: int = 30_000,
         timeout_ms: int = 60_000,
+        on_outage: Callable[[str], None] | None = None,
     ) -> None:
         self.addresses = parse_bootstrap(bootstrap)
         self.client_id = client_id
@@ -69,6 +55,7 @@ class Client:
         self._connecting: dict[tuple[int, str], asyncio.Lock] = {}
         self._coordinators: dict[str, int] = {}
         self._unreachable: dict[int, Node] = {}  # the address at which each of them was not
+        self._outage = Outage(bootstrap, on_outage)
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,7 +72,7 @@ class Client:
     # --- connections
 
     async def any(self) -> Connection:
-        """A connection to some broker, by the bootstrap addresses. Raises ConnectionLost if none answers."""
+        """A connection to some broker, by the bootstrap addresses. Raises ConnectionLost if none answers, as `Outage` has it."""
         return await self._connected((-1, ""), self._bootstrap)
 
     async def broker(self, broker_id: int, purpose: str = "") -> Connection:
@@ -129,9 +116,15 @@ class Client:
         live = [(each.host, each.port) for each in self._connections.values() if not each.lost]
         nodes = [(node.host, node.port) for node in self.metadata.nodes.values()]
         addresses = dict.fromkeys([*live, *self.addresses, *nodes])
-        return await first_connection(
-            [partial(Connection.connect, *address, self.client_id) for address in addresses]
-        )
+        attempts = [partial(Connection.connect, *each, self.client_id) for each in addresses]
+        now_s = asyncio.get_running_loop().time()
+        try:
+            connection = await first_connection(attempts)
+        except ConnectionLost as error:
+            self._outage.failed(error, now_s)
+            raise
+        self._outage.is_over()
+        return connection
 
     # --- metadata
 

@@ -13,7 +13,13 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
-from logfleet.client.errors import ClientError, ConnectionLost, NotSupported, RequestTimedOut
+from logfleet.client.errors import (
+    ClientError,
+    ConnectionLost,
+    NotSupported,
+    RequestTimedOut,
+    UnknownHost,
+)
 from logfleet.io.host_names import HOST_NAMES
 from logfleet.wire.apis import API_BY_NAME, Api, api_of
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnencodableMessage, UnsupportedVersion
@@ -66,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(cls, host: str, port: int, client_id: str) -> Self:
-        """A connection whose versions are negotiated. Raises ConnectionLost, RequestTimedOut, NotSupported."""
+        """A connection whose versions are negotiated. Raises ConnectionLost, UnknownHost, RequestTimedOut, NotSupported."""
         loop = asyncio.get_running_loop()
 
         async def opened(address: str) -> Self:
@@ -88,11 +94,10 @@ class Connection(asyncio.BufferedProtocol):
                 f"{host}:{port}: no answer in {CONNECT_TIMEOUT_SECONDS:.0f} s"
             ) from None
         except OSError as error:
-            raise ConnectionLost(f"cannot connect to {host}:{port}: {_reason(error)}") from error
+            kind = UnknownHost if isinstance(error, socket.gaierror) else ConnectionLost
+            raise kind(f"cannot connect to {host}:{port}: {_reason(error)}") from error
         except UnicodeError as error:  # from IDNA, which getaddrinfo writes names in
-            raise ConnectionLost(
-                f"cannot connect to {host}:{port}: not a name of a host"
-            ) from error
+            raise UnknownHost(f"cannot connect to {host}:{port}: not a name of a host") from error
         return connection
 
     async def negotiate(self) -> None:

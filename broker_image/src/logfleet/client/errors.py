@@ -3,6 +3,7 @@
 ClientError
  +-- KafkaError         a broker answered with an error code
  +-- ConnectionLost     no connection to a broker, or it ended while an answer was awaited
+ |    +-- UnknownHost   the broker's name has no address now
  +-- RequestTimedOut    no answer in time; the connection was given up
  +-- NotSupported       the broker is too old (or not built yet) for what was asked
 """
@@ -18,8 +19,9 @@ class ClientError(Exception):
 
 
 class KafkaError(ClientError):
-    """code: what the broker answered. words: its own, "" if it gave none. subject: what it is about.
+    """code: what the broker answered. words: its own, "" if it gave none.
 
+    subject: what it is about.
     message: the words, else the code's name.
     """
 
@@ -38,6 +40,13 @@ class ConnectionLost(ClientError):
 
     retriable = True
     stale_metadata = True
+
+
+class UnknownHost(ConnectionLost):
+    """No request was on its way.
+
+    It may pass: a service that is just created gets its name a moment later.
+    """
 
 
 class RequestTimedOut(ClientError):

@@ -1,6 +1,10 @@
-"""Whoever of several answers first: a broker that is gone for good, or whose address leads nowhere, must not keep those waiting who can be served by another one.
+"""The first of several brokers that replies.
 
-After STAGGER_S without an answer, or at once after a failure, the next one is asked as well (RFC 8305, Happy Eyeballs, does it for the addresses of one name).
+A broker that is gone for good, or whose address leads nowhere, must not hold up a client that
+another one can serve.
+
+After STAGGER_S without an answer, or at once after a failure, the next one is asked as well (RFC
+8305, Happy Eyeballs, does it for the addresses of one name).
 """
 
 import asyncio
@@ -8,14 +12,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from logfleet.client.connection import Connection
-from logfleet.client.errors import ClientError, ConnectionLost
+from logfleet.client.errors import ClientError, ConnectionLost, UnknownHost
 
 STAGGER_S: Final = 0.25
 
 
 async def first_connection(attempts: Sequence[Callable[[], Awaitable[Connection]]]) -> Connection:
-    """The first connection that comes about; what else comes about is closed. Raises ConnectionLost, with all reasons, if none does."""
-    failures: list[str] = []
+    """The first connection that comes about; what else comes about is closed.
+
+    If none does it raises ConnectionLost with all reasons: UnknownHost if none of the names has an
+    address.
+    """
+    failures: list[ClientError] = []
     running: set[asyncio.Future[Connection]] = set()
     left = list(attempts)
     try:
@@ -34,12 +42,14 @@ async def first_connection(attempts: Sequence[Callable[[], Awaitable[Connection]
                     return task.result()
                 if not isinstance(error, ClientError):
                     raise error
-                failures.append(str(error))
+                failures.append(error)
     finally:
         for task in running:
             task.cancel()
             task.add_done_callback(_drop)
-    raise ConnectionLost("; ".join(failures))
+    unknown = all(isinstance(failure, UnknownHost) for failure in failures)
+    kind = UnknownHost if unknown else ConnectionLost
+    raise kind("; ".join(map(str, failures)))
 
 
 def _drop(task: "asyncio.Future[Connection]") -> None:

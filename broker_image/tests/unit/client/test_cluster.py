@@ -3,7 +3,7 @@ import socket
 
 import pytest
 from logfleet.client import cluster
-from logfleet.client.cluster import Client, backoff_seconds, parse_bootstrap
+from logfleet.client.cluster import Client, backoff_seconds
 from logfleet.client.connection import CONNECT_TIMEOUT_SECONDS
 from logfleet.client.errors import ConnectionLost, KafkaError
 from logfleet.client.metadata import DOUBTED_AGE_MS_MAX, Node
@@ -18,21 +18,6 @@ from logfleet.wire.messages import (
 from broker_image.tests.unit.client.fake_broker import FakeBroker
 
 pytestmark = pytest.mark.asyncio
-
-
-async def test_bootstrap_addresses_are_read_like_kafkas() -> None:
-    assert parse_bootstrap("a:1, b ,[::1]:2,[::2],") == [
-        ("a", 1),
-        ("b", 9092),
-        ("::1", 2),
-        ("::2", 9092),
-    ]
-
-
-@pytest.mark.parametrize("text", ["", ",", "a:b", "a:0", "a:70000", ":9092"])
-async def test_a_bad_bootstrap_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="address"):
-        parse_bootstrap(text)
 
 
 async def test_making_a_client_needs_no_broker() -> None:

@@ -15,6 +15,7 @@ from e2e.harness.command_line import (
     partitions_of,
     refused,
     said,
+    started,
 )
 from e2e.harness.processes import Broker, Rig
 
@@ -122,6 +123,17 @@ def test_a_broker_that_is_not_there_is_told_in_one_line(broker: Broker) -> None:
     line = refused(broker, "apply", "-f", str(TOPIC_YAML))
     assert line.startswith(f"Error: cannot connect to {broker.bootstrap}: Connection refused; ")
     assert "--bootstrap-server" in line
+
+
+def test_a_command_that_waits_for_a_broker_says_so(broker: Broker) -> None:
+    """Where it had been answered before; one that never was ends at once."""
+    assert said(broker, "topic", "create", "t") == "topic/t created\n"
+    assert logfleet(broker, "produce", "t", stdin=b"first\n").returncode == 0
+    with started(broker, "consume", "t", "--from-beginning") as consumer:
+        assert b"first" in consumer.stdout.readline()
+        broker.kill()
+        line = consumer.stderr.readline().decode()
+    assert line.startswith(f"Warning: no broker has answered at {broker.bootstrap} for ")
 
 
 def test_topics_are_created_altered_described_and_deleted(broker: Broker) -> None:

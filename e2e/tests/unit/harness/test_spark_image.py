@@ -1,9 +1,6 @@
-"""What the Spark image is made of: the entrypoint's contract with Kubernetes, and the locked jars."""
+"""The contract of the Spark image's entrypoint with Kubernetes."""
 
-import hashlib
-import importlib.util
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -132,52 +129,3 @@ def test_an_executor_finds_the_configuration_that_is_mounted(entrypoint):
 
 def test_other_commands_are_run_as_they_stand(entrypoint):
     assert entrypoint("printf", "%s", "hello") == ["hello"]
-
-
-@pytest.fixture
-def jars():
-    spec = importlib.util.spec_from_file_location("fetch_jars", SPARK / "fetch_jars.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_connector_is_of_the_locked_spark(jars):
-    pinned = next(
-        line.split("==")[1].split()[0]
-        for line in (SPARK / "requirements.lock").read_text().splitlines()
-        if line.startswith("pyspark==")
-    )
-    paths = [path for _, path in jars.locked((SPARK / "jars.lock").read_text())]
-    assert f"spark-sql-kafka-0-10_2.13-{pinned}.jar" in {Path(path).name for path in paths}
-    assert len(paths) == 4
-    tables = [path for _, path in jars.locked((SPARK / "tables.lock").read_text())]
-    assert any(f"delta-spark_{pinned.rpartition('.')[0]}_2.13" in path for path in tables)
-
-
-def test_a_jar_with_another_hash_is_refused_and_not_kept(jars, tmp_path, monkeypatch):
-    monkeypatch.setattr(jars, "fetch", lambda _url: b"something else")
-    lock = tmp_path / "jars.lock"
-    lock.write_text(f"# comment\n{hashlib.sha256(b'jar').hexdigest()}  org/x/1/x-1.jar\n")
-    with pytest.raises(SystemExit, match=r"org/x/1/x-1\.jar has the hash"):
-        jars.main(lock, tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_a_jar_that_is_there_is_not_fetched_again(jars, tmp_path, monkeypatch):
-    asked = []
-
-    def fetch(url: str) -> bytes:
-        asked.append(url)
-        return b"jar"
-
-    monkeypatch.setattr(jars, "fetch", fetch)
-    monkeypatch.setenv("MAVEN_REPOSITORY", "https://mirror.test/maven/")
-    lock = tmp_path / "jars.lock"
-    lock.write_text(f"{hashlib.sha256(b'jar').hexdigest()}  org/x/1/x-1.jar\n")
-    for _ in range(2):
-        jars.main(lock, tmp_path / "out")
-    assert asked == ["https://mirror.test/maven/org/x/1/x-1.jar"]
-    assert (tmp_path / "out" / "x-1.jar").read_bytes() == b"jar"

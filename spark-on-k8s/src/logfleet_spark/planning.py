@@ -1,0 +1,161 @@
+"""The plan of a read: its topics, where it starts and ends, and what each task reads."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from logfleet.client.metadata import Topic
+from logfleet.client.offsets import TopicPartition
+from logfleet.wire.schema import ZERO_UUID
+from pyspark.sql.datasource import InputPartition
+
+from logfleet_spark.client_options import OptionError
+from logfleet_spark.cluster import Cluster, partitions_of
+from logfleet_spark.kept import kept_cluster
+from logfleet_spark.losses import Losses
+from logfleet_spark.offsets import OffsetRange, Offsets, TopicIds, shared, split
+from logfleet_spark.options import EARLIEST, LATEST, Bound, SourceOptions, Topics
+
+log = logging.getLogger(__name__)
+
+FAR_MAX = 20
+"""Partitions that a warning names."""
+TASK_RECORDS = 10_000
+"""Offsets of small ranges that share a task: less work than starting another one."""
+
+
+class Piece(InputPartition):
+    """The offsets that one task reads.
+
+    topic_ids: of the topics that they were planned for, as far as they are known.
+    """
+
+    def __init__(self, ranges: tuple[OffsetRange, ...], topic_ids: TopicIds) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+        self.topic_ids = topic_ids
+
+
+def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The records of one task's offsets.
+
+    It runs in a Python worker, which keeps its connections for its next task.
+    """
+    if not isinstance(piece, Piece):
+        return  # Spark makes one empty partition of its own where there are none
+    with kept_cluster(options.bootstrap, options.client) as cluster:
+        yield from cluster.read(
+            piece.ranges,
+            piece.topic_ids,
+            losses=Losses(accepted=not options.fail_on_data_loss),
+            columns=options.columns,
+        )
+
+
+def ids_of(topics: Iterable[Topic]) -> dict[str, bytes]:
+    """Their ids; brokers before KIP-516 have none."""
+    return {topic.name: topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID}
+
+
+def log_locality(cluster: Cluster, options: SourceOptions, topics: Sequence[Topic]) -> None:
+    """Log how many partitions have a replica in `kafka.client.rack`; warn of those without.
+
+    Spark 4.2 lets no Python source add to what `explain` shows (PythonScan.description), so it is
+    in the driver's log.
+    """
+    rack = options.client.fetcher.get("rack")
+    if rack is None:
+        return
+    far = cluster.far_from(rack, topics)
+    count = len(partitions_of(topics))
+    near = (
+        f"kafka.client.rack={rack}: {count - len(far)} of {count} partitions have a replica there"
+    )
+    if far:
+        log.warning("%s; read from elsewhere: %s", near, _listed(far[:FAR_MAX]))
+    else:
+        log.info(near)
+
+
+def pieces(
+    ranges: Sequence[OffsetRange], options: SourceOptions, ids: TopicIds
+) -> list[InputPartition]:
+    """What each task reads: small ranges share one, unless so many tasks are asked for."""
+    cut = split(ranges, options.min_partitions, options.max_records_per_partition)
+    together = 0 if options.min_partitions else TASK_RECORDS
+    if options.max_records_per_partition:
+        together = min(together, options.max_records_per_partition)
+    return [
+        Piece(task, {r.where.topic: ids[r.where.topic] for r in task if r.where.topic in ids})
+        for task in shared(cut, together)
+    ]
+
+
+def subscribed(cluster: Cluster, wanted: Topics) -> list[Topic]:
+    """The topics that the options mean now.
+
+    Raises OptionError for one, or a partition of one, that is not there.
+    """
+    if wanted.pattern is not None:
+        return [topic for topic in cluster.topics() if wanted.pattern.search(topic.name)]
+    names = wanted.names or [tp.topic for tp in wanted.assigned]
+    found = cluster.find(names)
+    missing = [name for name in names if name not in {topic.name for topic in found}]
+    if missing:
+        raise OptionError(f"topic {missing[0]} does not exist; create it or correct the name")
+    return found
+
+
+def matching(topics: Iterable[Topic], wanted: Topics) -> list[TopicPartition]:
+    """The partitions of these topics that are to be read."""
+    there = partitions_of(topics)
+    missing = sorted(set(wanted.assigned) - set(there))
+    if missing:
+        raise OptionError(f"assign: partition {missing[0]} does not exist; correct the number")
+    return list(wanted.assigned) or there
+
+
+def starts(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> Offsets:
+    """Offsets that a bound means for each partition, LATEST for its end.
+
+    Raises OptionError where Spark's source refuses too.
+    """
+    if bound.special == LATEST:
+        return dict.fromkeys(partitions, LATEST)
+    if bound.special is not None:
+        return cluster.offsets(dict.fromkeys(partitions, bound.special))
+    if bound.timestamp_ms is not None:
+        return _by_time(cluster, dict.fromkeys(partitions, bound.timestamp_ms), bound)
+    named = bound.offsets or bound.timestamps_ms
+    if set(named) != set(partitions):
+        raise OptionError(
+            "offsets or timestamps per partition must name every partition that is read and no other: "
+            f"named {_listed(named)}, read {_listed(partitions)}"
+        )
+    if bound.timestamps_ms:
+        return _by_time(cluster, bound.timestamps_ms, bound)
+    earliest = {tp: o for tp, o in bound.offsets.items() if o == EARLIEST}
+    fixed = {tp: o for tp, o in bound.offsets.items() if tp not in earliest}
+    return {**fixed, **cluster.offsets(earliest)}
+
+
+def resolved(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> Offsets:
+    """As `starts`, with the ends as they are now."""
+    found = starts(cluster, partitions, bound)
+    latest = {tp: o for tp, o in found.items() if o == LATEST}
+    return {tp: o for tp, o in found.items() if o != LATEST} | cluster.offsets(latest)
+
+
+def _by_time(cluster: Cluster, times: Mapping[TopicPartition, int], bound: Bound) -> Offsets:
+    found = cluster.offsets_at(times)
+    missing = [tp for tp, offset in found.items() if offset is None]
+    if missing and bound.unmatched == "error":
+        raise OptionError(
+            f"no record at or after the starting timestamp in {_listed(missing)}; "
+            "set startingOffsetsByTimestampStrategy=latest to start at their ends"
+        )
+    return {tp: LATEST if offset is None else offset for tp, offset in found.items()}
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(tp) for tp in sorted(partitions)) or "none"
