@@ -17,6 +17,10 @@ from e2e.harness.spark_topics import NumberedTopic
 
 SPARK = Path(__file__).resolve().parents[2]
 STARTED_S_MAX = 240.0
+ZONE = "Pacific/Auckland"
+MIDNIGHT = pd.Timestamp("2012-12-31 11:00")
+"""The start of 2013 in ZONE, in UTC."""
+SHUFFLE_PARTITIONS = 3
 
 
 @pytest.fixture
@@ -54,7 +58,12 @@ def driver(tmp_path, broker):
         "PYSPARK_PYTHON": sys.executable,
         "TMPDIR": str(tmp_path),
     }
-    conf = (f"spark.ui.port={port}", "spark.driver.host=127.0.0.1")
+    conf = (
+        f"spark.ui.port={port}",
+        "spark.driver.host=127.0.0.1",
+        f"spark.sql.session.timeZone={ZONE}",
+        f"spark.sql.shuffle.partitions={SHUFFLE_PARTITIONS}",
+    )
     options = [word for each in conf for word in ("--conf", each)]
     job = [str(SPARK / "jobs" / "window_counts.py"), "--settings", str(settings)]
     entrypoint = str(SPARK / "entrypoint.sh")
@@ -87,3 +96,6 @@ def test_a_job_tells_its_metrics_and_ends_its_batch_when_it_is_told_to_stop(driv
     assert "stopped at the end of a batch" in program.tail()
     rows = pd.read_parquet(tmp_path / "out")
     assert (len(rows), rows["count"].sum()) == (5, 45)
+    assert rows["window_start"].min() == MIDNIGHT, "the job has the user's time zone"
+    state = tmp_path / "checkpoint" / "state" / "0"
+    assert len([each for each in state.iterdir() if each.name.isdecimal()]) == SHUFFLE_PARTITIONS

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -28,8 +28,13 @@ from logfleet_spark.jobs.settings import AVAILABLE_NOW
 
 log = logging.getLogger(__name__)
 
-SHUFFLE_PARTITIONS = 8
-"""Tasks of an aggregation where nobody says. Spark's 200 made batches of 60 records take 12 to 16 s; a stream's state keeps the number."""
+DEFAULTS: Mapping[str, str] = {
+    # Spark's 200 made batches of 60 records take 12 to 16 s; a stream's state keeps the number
+    "spark.sql.shuffle.partitions": "8",
+    # windows and days must not move with the time zone of the machine
+    "spark.sql.session.timeZone": "UTC",
+}
+"""Settings of Spark that a job has where the user sets none."""
 POLL_S = 0.2
 WriteBatch = Callable[[DataFrame, int], None]
 UNITS_MS = {
@@ -159,14 +164,14 @@ def interval_ms(trigger: str) -> int:
 
 
 def session(name: str, settings: Mapping[str, object], more: Mapping[str, str]) -> SparkSession:
-    """The session of a job, with our source known to it. more: configuration that the job needs, where Spark's settings do not say."""
+    """The session of a job. more: configuration that the job needs where Spark's settings do not say."""
+    # a SparkConf holds what the user gave only once the JVM has been asked for something
+    SparkContext.getSystemProperty("spark.master")
     given = SparkConf()
-    wanted = {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS), **more}
+    wanted = {**DEFAULTS, **more}
     wanted = {key: value for key, value in wanted.items() if not given.contains(key)}
     if settings.get("shuffle_partitions"):
         wanted["spark.sql.shuffle.partitions"] = str(settings["shuffle_partitions"])
-    # event times are taken as they stand; windows and days must not move with the machine's time zone
-    wanted["spark.sql.session.timeZone"] = "UTC"
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
