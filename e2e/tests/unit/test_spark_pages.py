@@ -59,7 +59,7 @@ def test_a_jobs_page_calls_it_as_it_wants_to_be_called(job: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_name_options_and_files_that_there_are(page: str) -> None:
-    known = {flag for job in JOBS.values() for flag in job.parser()._option_string_actions} | {
+    known = {f"--{name}" for job in JOBS.values() for name in job.parser().options} | {
         "--settings",
         "--master",
         "--set",

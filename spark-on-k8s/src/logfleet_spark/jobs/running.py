@@ -7,7 +7,6 @@ sends it to the container's first process only.
 
 import logging
 import os
-import re
 import signal
 import sys
 import threading
@@ -24,7 +23,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from logfleet_spark.jobs.metrics import Metrics, ProgressListener
 from logfleet_spark.jobs.records import SettingError
-from logfleet_spark.jobs.settings import AVAILABLE_NOW
+from logfleet_spark.jobs.settings import AVAILABLE_NOW, interval_ms
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +36,6 @@ DEFAULTS: Mapping[str, str] = {
 """Settings of Spark that a job has where the user sets none."""
 POLL_S = 0.2
 WriteBatch = Callable[[DataFrame, int], None]
-UNITS_MS = {
-    "millisecond": 1,
-    "second": 1_000,
-    "minute": 60_000,
-    "hour": 3_600_000,
-    "day": 86_400_000,
-}
 
 
 class NotBegun(Exception):
@@ -108,7 +100,7 @@ class Job:
         )
         if trigger == AVAILABLE_NOW:
             return writer.trigger(availableNow=True).start()
-        self.metrics.set("trigger_ms", interval_ms(trigger))
+        self.metrics.set("trigger_ms", int(interval_ms(trigger)))
         return writer.trigger(processingTime=trigger).start()
 
     def watch(self, query: str) -> None:
@@ -153,14 +145,6 @@ class Job:
             while query.isActive and query.status["isTriggerActive"]:
                 time.sleep(POLL_S)
             query.stop()
-
-
-def interval_ms(trigger: str) -> int:
-    """Milliseconds of an interval such as "10 seconds"; 0 if it is none of one number and unit. Spark judges what is wrong with it."""
-    found = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s*([a-z]+?)s?\s*", trigger.lower())
-    if found is None or found.group(2) not in UNITS_MS:
-        return 0
-    return int(found.group(1)) * UNITS_MS[found.group(2)]
 
 
 def session(name: str, settings: Mapping[str, object], more: Mapping[str, str]) -> SparkSession:
