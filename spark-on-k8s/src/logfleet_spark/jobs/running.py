@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from logfleet_spark.jobs.metrics import Metrics, ProgressListener
+from logfleet_spark.jobs.metrics import Metrics, Progress, ProgressListener
 from logfleet_spark.jobs.records import SettingError
 from logfleet_spark.jobs.settings import AVAILABLE_NOW, interval_ms
 
@@ -103,10 +103,10 @@ class Job:
         self.metrics.set("trigger_ms", int(interval_ms(trigger)))
         return writer.trigger(processingTime=trigger).start()
 
-    def watch(self, query: str) -> None:
-        """Tell the progress of the query of that name as metrics; before it is started."""
+    def watch(self, query: str, seen: Callable[[Progress], None] | None = None) -> None:
+        """Keep the metrics of the query of that name; before it is started. seen: is called with each progress."""
         self._forget()
-        self._listener = ProgressListener(self.metrics, query)
+        self._listener = ProgressListener(self.metrics, query, seen)
         self.spark.streams.addListener(self._listener)
 
     def close(self) -> None:
@@ -178,14 +178,27 @@ def program(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    stop = Stop()
+    stop, metrics = Stop(), Metrics()
     stop.on_sigterm()
+    if port := settings["metrics_port"]:
+        _serve(metrics, int(str(port)))
     spark = session(name, settings, more or {})
     try:
-        run(Job(spark, Metrics(spark), stop))
+        run(Job(spark, metrics, stop))
         log.info("stopped at the end of a batch" if stop.is_asked else "done")
     except SettingError as problem:
         sys.stderr.write(f"{name}: error: {problem}\n")
         sys.exit(2)
     finally:
         spark.stop()
+
+
+def _serve(metrics: Metrics, port: int) -> None:
+    try:
+        metrics.serve(port)
+    except OSError as problem:
+        log.warning(
+            "there are no metrics: port %d cannot be used (%s); set --metrics-port to another, or 0",
+            port,
+            problem.strerror,
+        )
