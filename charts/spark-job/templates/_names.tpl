@@ -48,7 +48,7 @@ local:///opt/logfleet/jobs/{{ .Values.job }}.py
 {{ merge (deepCopy .Values.settings) (dict "bootstrap-servers" $servers "trace-file" "-") | toYaml }}
 {{- end }}
 
-{{/* Where the driver shows its metrics: a job's own default, or what its settings say. */}}
+{{/* Where the driver shows its metrics: the default of the jobs, or metrics-port of the settings. */}}
 {{- define "job.metricsPort" -}}
 {{ get .Values.settings "metrics-port" | default 8090 }}
 {{- end }}
