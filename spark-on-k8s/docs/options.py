@@ -191,7 +191,7 @@ def text() -> str:
     lines = [
         "# Options of the data source, beside Spark's connector",
         "",
-        "Made by `python spark-on-k8s/docs/options.py` from the code: the last column is the reply of our parser. With",
+        "Made by `python spark-on-k8s/docs/options.py` from the code: the last column is the reply of the source. With",
         "`--source kafka` Spark's own connector has them all.",
         "",
         "| option | for | in Spark: default, meaning | in `logfleet` |",

@@ -59,7 +59,7 @@ def test_a_jobs_page_calls_it_as_it_wants_to_be_called(job: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_name_options_and_files_that_there_are(page: str) -> None:
-    known = {flag for job in JOBS.values() for flag in job.parser()._option_string_actions} | {
+    known = {f"--{name}" for job in JOBS.values() for name in job.parser().options} | {
         "--settings",
         "--master",
         "--set",
@@ -72,6 +72,13 @@ def test_pages_name_options_and_files_that_there_are(page: str) -> None:
     folder = SPARK if page == "README.md" else SPARK / "docs"
     for target in re.findall(r"\]\(([^)#]+)\)", PAGES[page]):
         assert (folder / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_in_plain_words(page: str) -> None:
+    """Reports report, checks check; the words below stood for either."""
+    found = re.findall(r"\b(?:said|told|tells?|looks?|anew|whoever)\b", PAGES[page], re.IGNORECASE)
+    assert found == []
 
 
 def test_the_page_names_every_metric_of_the_jobs() -> None:

@@ -44,8 +44,8 @@ def send(records: DataFrame, settings: argparse.Namespace, topic: str | None) ->
     records.write.format(settings.source).options(**options).mode("append").save()
 
 
-def stream(spark: SparkSession, settings: argparse.Namespace, topics: str) -> DataFrame:
-    """Topics from where the settings say. topics: as the source's option `subscribe`."""
+def stream_options(settings: argparse.Namespace, topics: str) -> dict[str, str]:
+    """Options of the source for a stream. topics: as its option `subscribe`."""
     options = {
         "subscribe": topics,
         "startingOffsets": settings.starting_offsets,
@@ -53,14 +53,27 @@ def stream(spark: SparkSession, settings: argparse.Namespace, topics: str) -> Da
     }
     if settings.max_offsets_per_trigger:
         options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
+    return options
+
+
+def stream(spark: SparkSession, settings: argparse.Namespace, topics: str) -> DataFrame:
+    """Topics from where the settings say. topics: as the source's option `subscribe`."""
+    options = stream_options(settings, topics)
     return spark.readStream.format(settings.source).options(**options).load()
+
+
+def batch_options(
+    settings: argparse.Namespace, topics: str, bounds: Mapping[str, str]
+) -> dict[str, str]:
+    """Options of the source for a batch. bounds: such as endingTimestamp."""
+    return {"subscribe": topics, **bounds, **options_of(settings)}
 
 
 def batch(
     spark: SparkSession, settings: argparse.Namespace, topics: str, bounds: Mapping[str, str]
 ) -> DataFrame:
     """Topics between bounds, options of the source such as endingTimestamp."""
-    options = {"subscribe": topics, **bounds, **options_of(settings)}
+    options = batch_options(settings, topics, bounds)
     return spark.read.format(settings.source).options(**options).load()
 
 

@@ -7,38 +7,40 @@ sends it to the container's first process only.
 
 import logging
 import os
-import re
 import signal
 import sys
+import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from logfleet_spark.jobs.metrics import Metrics, ProgressListener
+from logfleet_spark.jobs.failures import cause_of
+from logfleet_spark.jobs.metrics import COUNTERS, Metrics, Progress, ProgressListener
 from logfleet_spark.jobs.records import SettingError
-from logfleet_spark.jobs.settings import AVAILABLE_NOW
+from logfleet_spark.jobs.settings import AVAILABLE_NOW, interval_ms
 
 log = logging.getLogger(__name__)
 
-SHUFFLE_PARTITIONS = 8
-"""Tasks of an aggregation where nobody says. Spark's 200 made batches of 60 records take 12 to 16 s; a stream's state keeps the number."""
+DEFAULTS: Mapping[str, str] = {
+    # Spark's 200 made batches of 60 records take 12 to 16 s; a stream's state keeps the number
+    "spark.sql.shuffle.partitions": "8",
+    # windows and days must not move with the time zone of the machine
+    "spark.sql.session.timeZone": "UTC",
+}
+"""Settings of Spark that a job has where the user sets none."""
 POLL_S = 0.2
 WriteBatch = Callable[[DataFrame, int], None]
-UNITS_MS = {
-    "millisecond": 1,
-    "second": 1_000,
-    "minute": 60_000,
-    "hour": 3_600_000,
-    "day": 86_400_000,
-}
+NO_WORKER = "Python worker failed to connect back"
+"""What Spark says when a new Python process has not answered within 10 s, which cannot be set."""
 
 
 class NotBegun(Exception):
@@ -46,11 +48,13 @@ class NotBegun(Exception):
 
 
 class Stop:
-    """Whether the job is to stop, and whether a batch was left for the next start because of it."""
+    """Whether the job is to stop, and what became of its batches."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self.left_a_batch = False
+        self.failed: tuple[int, Exception] | None = None
+        """The batch that could not be written, and why."""
 
     @property
     def is_asked(self) -> bool:
@@ -72,7 +76,12 @@ class Stop:
             if self.is_asked:
                 self.left_a_batch = True
                 raise NotBegun(f"batch {batch_id} is left for the next start")
-            write(frame, batch_id)
+            try:
+                write(frame, batch_id)
+            except Exception as problem:
+                # the JVM hands on its text only
+                self.failed = batch_id, problem
+                raise
 
         return begin
 
@@ -103,13 +112,13 @@ class Job:
         )
         if trigger == AVAILABLE_NOW:
             return writer.trigger(availableNow=True).start()
-        self.metrics.set("trigger_ms", interval_ms(trigger))
+        self.metrics.set("trigger_ms", int(interval_ms(trigger)))
         return writer.trigger(processingTime=trigger).start()
 
-    def watch(self, query: str) -> None:
-        """Tell the progress of the query of that name as metrics; before it is started."""
+    def watch(self, query: str, seen: Callable[[Progress], None] | None = None) -> None:
+        """Keep the metrics of the query of that name; before it is started. seen: is called with each progress."""
         self._forget()
-        self._listener = ProgressListener(self.metrics, query)
+        self._listener = ProgressListener(self.metrics, query, seen)
         self.spark.streams.addListener(self._listener)
 
     def close(self) -> None:
@@ -147,35 +156,23 @@ class Job:
         for query in queries:
             while query.isActive and query.status["isTriggerActive"]:
                 time.sleep(POLL_S)
-            query.stop()
-
-
-def interval_ms(trigger: str) -> int:
-    """Milliseconds of an interval such as "10 seconds"; 0 if it is none of one number and unit. Spark judges what is wrong with it."""
-    found = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s*([a-z]+?)s?\s*", trigger.lower())
-    if found is None or found.group(2) not in UNITS_MS:
-        return 0
-    return int(found.group(1)) * UNITS_MS[found.group(2)]
+            if query.isActive:
+                query.stop()
 
 
 def session(name: str, settings: Mapping[str, object], more: Mapping[str, str]) -> SparkSession:
-    """The session of a job, with our source known to it. more: configuration that the job needs, where Spark's settings do not say."""
+    """The session of a job. more: configuration that the job needs where Spark's settings do not say."""
+    # a SparkConf holds what the user gave only once the JVM has been asked for something
+    SparkContext.getSystemProperty("spark.master")
     given = SparkConf()
-    wanted = {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS), **more}
+    wanted = {**DEFAULTS, **more}
     wanted = {key: value for key, value in wanted.items() if not given.contains(key)}
     if settings.get("shuffle_partitions"):
         wanted["spark.sql.shuffle.partitions"] = str(settings["shuffle_partitions"])
-    # event times are taken as they stand; windows and days must not move with the machine's time zone
-    wanted["spark.sql.session.timeZone"] = "UTC"
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    if settings.get("source") == "logfleet":
-        from logfleet_spark import register
-
-        register(spark)
-    return spark
+    return builder.getOrCreate()
 
 
 def program(
@@ -184,19 +181,77 @@ def program(
     run: Callable[[Job], None],
     more: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a job as a program of its own. A wrong setting ends it with one sentence and exit code 2."""
-    logging.basicConfig(
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    stop = Stop()
+    """Run a job as a program of its own.
+
+    Its output ends with one sentence: what was done, or what failed. A wrong setting ends it with 2, any other failure with 1.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("logfleet_spark").setLevel(logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it writes the trace of a failed batch
+    stop, metrics = Stop(), Metrics()
     stop.on_sigterm()
-    spark = session(name, settings, more or {})
+    failure: tuple[str, int] | None = None
+    spark = None
     try:
-        run(Job(spark, Metrics(spark), stop))
-        log.info("stopped at the end of a batch" if stop.is_asked else "done")
-    except SettingError as problem:
-        sys.stderr.write(f"{name}: error: {problem}\n")
-        sys.exit(2)
+        if port := settings["metrics_port"]:
+            _serve(metrics, int(str(port)))
+        spark = session(name, settings, more or {})
+        _run(Job(spark, metrics, stop), run)
+    except Exception as problem:  # noqa: BLE001  (whatever it is, it ends the program with a sentence)
+        failure = _failure(name, stop, problem, str(settings["trace_file"] or ""))
+    except KeyboardInterrupt:
+        failure = f"{name}: stopped by Ctrl-C; the next start does the last batch again", 130
     finally:
-        spark.stop()
+        if spark is not None:
+            spark.stop()
+    if failure:
+        sys.stderr.write(f"{failure[0]}\n")
+        sys.exit(failure[1])
+    how = "stopped at the end of a batch" if stop.is_asked else "done"
+    counted = ", ".join(f"{each} {metrics.value(each)}" for each in COUNTERS)
+    log.info("%s: %s", how, counted)
+
+
+def _serve(metrics: Metrics, port: int) -> None:
+    try:
+        metrics.serve(port)
+    except OSError as problem:
+        log.warning(
+            "there are no metrics: port %d cannot be used (%s); set --metrics-port to another, or 0",
+            port,
+            problem.strerror,
+        )
+
+
+def _run(job: Job, run: Callable[[Job], None]) -> None:
+    """Run the job to its end; once more, from its checkpoint, where a Python worker of Spark did not start in time."""
+    try:
+        run(job)
+    except Exception as problem:
+        if NO_WORKER not in str(problem):
+            raise
+        log.warning("the machine is busy: a Python worker did not start within 10 s; trying again")
+        job.close()
+        job.stop.failed = None
+        run(job)
+
+
+def _failure(name: str, stop: Stop, problem: Exception, trace_file: str) -> tuple[str, int]:
+    """(sentence, exit code); the trace goes to the file, - for standard error."""
+    trace = "".join(traceback.format_exception(problem))
+    where = ""
+    if stop.failed:
+        batch_id, problem = stop.failed
+        where = f" in batch {batch_id}"
+    if isinstance(problem, SettingError):
+        return f"{name}: error: {problem}", 2
+    sentence = f"{name} failed{where}: {cause_of(problem)}"
+    path = Path(trace_file or Path(tempfile.gettempdir(), f"logfleet-{name}.trace"))
+    try:
+        if trace_file != "-":
+            path.write_text(trace, encoding="utf-8")
+            return f"{sentence} (trace: {path})", 1
+    except OSError as unwritable:
+        sentence += f" (--trace-file {path}: {unwritable.strerror}; the trace is above)"
+    sys.stderr.write(trace)
+    return sentence, 1

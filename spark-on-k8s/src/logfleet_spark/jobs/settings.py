@@ -3,85 +3,127 @@
 submit.sh window_counts -- --settings /etc/job/settings.yaml --trigger "1 minute"
 
 A file is a mapping of option names without dashes; `option: {minPartitions: 4}` stands for `--option minPartitions=4`.
+All that can be checked without Spark is checked before Spark starts: a mistake costs a second, not half a minute.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 import yaml
 
+from logfleet_spark.client_options import OptionError
+from logfleet_spark.jobs.records import batch_options, sink_options_of, stream_options
+from logfleet_spark.options import sink_options, source_options
+
 Source = Literal["logfleet", "kafka"]
+Use = Literal["stream", "batch", "write"]
 AVAILABLE_NOW = "available-now"
+METRICS_PORT: Final = 8090
+"""Where Prometheus finds the metrics of a driver; the chart scrapes this port."""
+UNITS_MS: Mapping[str, float] = {
+    "microsecond": 0.001,
+    "millisecond": 1,
+    "second": 1_000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_PART: Final = re.compile(rf"(\d+)\s*({'|'.join(UNITS_MS)})s?\b\s*")
 
 
 class Parser(argparse.ArgumentParser):
     """A job's parser. A wrong setting, on the command line or in the file, ends with one sentence and exit code 2."""
 
     def __init__(self, job: str, description: str) -> None:
+        self.options: dict[str, argparse.Action] = {}
+        """By name, without dashes: what a file of settings may hold."""
+        self._repeated: set[str] = set()
         super().__init__(
             prog=job,
             description=description,
             allow_abbrev=False,  # an abbreviation would change its meaning with the next release
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        self.add_argument("--settings", metavar="FILE", help="YAML file of these options")
+        super().add_argument("--settings", metavar="FILE", help="YAML file of these options")
+
+    def add_argument(self, *flags: str, **given: Any) -> argparse.Action:
+        """An option of the job. Its help ends with its default, if it has one."""
+        default = given.get("default")
+        if default and default is not argparse.SUPPRESS:
+            given["help"] = f"{given.get('help', '')} (default: %(default)s)".strip()
+        action = super().add_argument(*flags, **given)
+        name = flags[-1].removeprefix("--")
+        if name != "help":
+            self.options[name] = action
+        if given.get("action") == "append":
+            self._repeated.add(name)
+        return action
 
     def settings(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """What the file says, with what the command line says instead. argv None: this process's."""
-        given = list(argv) if argv is not None else None
+        """The file's settings, with those of the command line in their place. argv None: this process's."""
+        words = list(sys.argv[1:] if argv is None else argv)
         first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         first.add_argument("--settings")
-        path = first.parse_known_args(given)[0].settings
-        if path is None:
-            return self.parse_args(given)
-        import sys
-
-        words = sys.argv[1:] if given is None else given
-        return self.parse_args([*self._of_file(path), *words])
+        path = first.parse_known_args(words)[0].settings
+        found = self.parse_args([*(self._of_file(path) if path else ()), *words])
+        if found.source == "logfleet":
+            try:
+                _check_options(found)
+            except OptionError as problem:
+                self.error(f"--option or --sink-option: {problem}")
+        return found
 
     def _of_file(self, path: str) -> Iterator[str]:
         """The file's settings as words of a command line."""
         try:
-            # every scalar as it is written: `from: 2013-01-01` is no date yet, `yes` no truth
+            # every scalar stays text: YAML would make a date of `since: 2013-01-01`, and True of `yes`
             read = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506  (BaseLoader makes text only)
         except OSError as problem:
             self.error(f"--settings {path}: {problem.strerror}")
         except yaml.YAMLError as problem:
-            self.error(f"--settings {path}: no YAML: {' '.join(str(problem).split())}")
+            self.error(f"--settings {path}: not YAML: {' '.join(str(problem).split())}")
         if not isinstance(read, dict):
             self.error(f"--settings {path}: write a mapping of option names to values")
         for name, value in read.items():
             yield from self._words(path, str(name), value)
 
     def _words(self, path: str, name: str, value: Any) -> Iterator[str]:
-        flag = f"--{name}"
-        action = self._option_string_actions.get(flag)
-        if action is None or name in {"help", "settings"}:
-            known = sorted(
-                f.removeprefix("--") for f in self._option_string_actions if f[:2] == "--"
-            )
-            listed = ", ".join(n for n in known if n not in {"help", "settings"})
+        action = self.options.get(name)
+        if action is None:
+            listed = ", ".join(sorted(self.options))
             self.error(f"--settings {path}: there is no option {name!r}; there is: {listed}")
         if action.nargs == 0:
             if value not in {"true", "false"}:
                 self.error(f"--settings {path}: {name}: write true or false")
             if value == "true":
-                yield flag
+                yield f"--{name}"
             return
-        repeated = isinstance(action, argparse._AppendAction)  # noqa: SLF001  (no public way to ask)
+        repeated = name in self._repeated
         if repeated and isinstance(value, dict):
             value = [f"{key}={each}" for key, each in value.items()]
         values = value if repeated and isinstance(value, list) else [value]
         for each in values:
             if not isinstance(each, str):
                 self.error(f"--settings {path}: {name}: write one value")
-            yield f"{flag}={each}"
+            yield f"--{name}={each}"
 
     def error(self, message: str) -> NoReturn:
-        super().error(message)
+        self.exit(2, f"{self.prog}: error: {message} (--help lists the options)\n")
+
+
+def _check_options(found: argparse.Namespace) -> None:
+    """Raises OptionError where our source or sink would refuse an option when Spark plans."""
+    streaming = bool(getattr(found, "checkpoint", None))
+    options = stream_options(found, "t") if streaming else batch_options(found, "t", {})
+    source_options(options, streaming=streaming)
+    if hasattr(found, "sink_option"):
+        sink_options(sink_options_of(found))
 
 
 def key_value(text: str) -> tuple[str, str]:
@@ -95,6 +137,47 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
+
+
+def port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write 0 to 65535")
+    return int(text)
+
+
+def interval_ms(text: str) -> float:
+    """Milliseconds of an interval of Spark such as "1 hour 30 minutes". Raises ArgumentTypeError.
+
+    Months and years are refused: Spark takes none for windows and triggers, as they differ in length.
+    Source: org.apache.spark.sql.catalyst.util.IntervalUtils.stringToInterval.
+    """
+    words = text.strip().lower().removeprefix("interval ").strip()
+    parts = list(_PART.finditer(words))
+    if not parts or "".join(part.group() for part in parts) != words:
+        units = ", ".join(UNITS_MS)
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not an interval; write a number and a unit, such as "10 minutes" ({units})'
+        )
+    return sum(int(part.group(1)) * UNITS_MS[part.group(2)] for part in parts)
+
+
+def interval(text: str) -> str:
+    """An interval that has a length."""
+    if interval_ms(text) == 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is an interval of no length; write a longer one"
+        )
+    return text
+
+
+def delay(text: str) -> str:
+    """An interval, "0 seconds" among them."""
+    interval_ms(text)
+    return text
+
+
+def trigger(text: str) -> str:
+    return text if text == AVAILABLE_NOW else delay(text)
 
 
 def moment(text: str) -> datetime:
@@ -151,10 +234,22 @@ def add_sink(parser: Parser) -> None:
 
 
 def add_spark(parser: Parser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--shuffle-partitions",
         type=positive,
-        help="tasks of an aggregation, 8 unless Spark's settings say; a stream keeps those of its first start",
+        help="tasks of an aggregation; a stream keeps the number of its first start; default: spark.sql.shuffle.partitions, else 8",
+    )
+    add(
+        "--metrics-port",
+        type=port,
+        default=METRICS_PORT,
+        help="where Prometheus finds the metrics of the driver, at /metrics; 0 for none",
+    )
+    add(
+        "--trace-file",
+        metavar="FILE",
+        help="where the stack trace of a failure is written, or `-` for standard error; default: a file in the folder of temporary files",
     )
 
 
@@ -170,6 +265,7 @@ def add_stream(parser: Parser, *, needs_checkpoint: bool = True) -> None:
     )
     add(
         "--trigger",
+        type=trigger,
         default=AVAILABLE_NOW,
         help=f'"{AVAILABLE_NOW}" (what is there now, then end) or an interval such as "10 seconds"',
     )
@@ -182,6 +278,7 @@ def refuse_same(parser: Parser, settings: argparse.Namespace, flags: Iterable[st
         value = getattr(settings, flag.removeprefix("--").replace("-", "_"))
         if value is None:
             continue
-        if value.rstrip("/") in seen:
-            parser.error(f"{flag} and {seen[value.rstrip('/')]} are both {value}; write another")
-        seen[value.rstrip("/")] = flag
+        place = value.rstrip("/") if "://" in value else str(Path(value))
+        if place in seen:
+            parser.error(f"{flag} and {seen[place]} are both {place}; write another")
+        seen[place] = flag

@@ -25,7 +25,16 @@ from logfleet_spark.jobs.records import (
     stream,
 )
 from logfleet_spark.jobs.running import Job, WriteBatch, program
-from logfleet_spark.jobs.settings import Parser, add_cluster, add_sink, add_stream, refuse_same
+from logfleet_spark.jobs.settings import (
+    Parser,
+    add_cluster,
+    add_sink,
+    add_stream,
+    delay,
+    interval,
+    interval_ms,
+    refuse_same,
+)
 from logfleet_spark.jobs.tables import LatestTable, appending, query_of
 
 NAME = "window_counts"
@@ -131,9 +140,13 @@ def parser() -> Parser:
     )
     add("--group-by", help="field or `key` to count by")
     add("--where", help="SQL condition that rows must meet")
-    add("--window", default="1 hour")
-    add("--slide", help="default: the window's length")
-    add("--watermark", default="24 hours", help="how late a row may come")
+    add("--window", type=interval, default="1 hour", help="length of a window")
+    add(
+        "--slide",
+        type=interval,
+        help="from the start of one window to the next; default: the window's length",
+    )
+    add("--watermark", type=delay, default="24 hours", help="how late a row may come")
     add("--output-mode", choices=["append", "update"], default="update")
     add("--sink", choices=["console", "parquet", "topic", "jdbc"], default="console")
     add("--output", help="folder of the parquet sink (path or URL), topic or database table")
@@ -154,6 +167,8 @@ def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     found = asking.settings(argv)
     if found.sink != "console" and not found.output:
         asking.error(f"--sink {found.sink} needs --output")
+    if found.slide and interval_ms(found.slide) > interval_ms(found.window):
+        asking.error("--slide is longer than --window: rows between two windows would be lost")
     check_jdbc(asking, found)
     if found.rejected is None and found.sink == "parquet" and found.fields:
         found.rejected = beside(found.output, "rejected")
