@@ -9,7 +9,7 @@ UV_VERSION := 0.13.8
 MEMBERS := broker_image operator spark-on-k8s e2e
 SOURCES := broker_image operator charts spark-on-k8s e2e conftest.py
 STAMP := $(VENV)/.logfleet-setup
-PREPARE := $(addprefix spark-on-k8s/,prepare_spark.py fetch_jars.py jars.lock tables.lock)
+PREPARE := $(addprefix spark-on-k8s/,prepare_spark.py fetch_jars.py jars.lock tables.lock) $(wildcard spark-on-k8s/conf/*)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # The tests start brokers by the hundred: without compiled files each of them compiles all modules anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -1,4 +1,4 @@
-"""What `make setup` and the image's build do to PySpark once it is installed: no zip files, bytecode, the locked jars."""
+"""What `make setup` and the image's build do to PySpark once it is installed: no zip files, bytecode, the locked jars, our configuration."""
 
 import hashlib
 import importlib
@@ -102,6 +102,8 @@ def test_workers_find_modules_with_bytecode_and_no_zip_files(
     # an installer links files from its cache
     assert (tmp_path / "installer" / "pyspark.zip").read_bytes() == b"sources"
     assert (installed / "jars" / "x.jar").read_bytes() == b"jar"
+    shipped = {path.name: path.read_text() for path in (SPARK / "conf").iterdir()}
+    assert {path.name: path.read_text() for path in (installed / "conf").iterdir()} == shipped
 
 
 def test_a_jar_that_left_the_lock_leaves_spark_and_its_own_stay(
