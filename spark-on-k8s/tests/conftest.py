@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from logfleet_spark.jobs.expressions import SESSION
 from logfleet_spark.jobs.topic_to_table import DELTA
 from pyspark.sql import SparkSession
 
@@ -51,7 +52,7 @@ def spark(tmp_path_factory, connector_jars, table_jars) -> Iterator[SparkSession
         # short runs: compiling less saves more than faster code would
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.jars", ",".join(str(jar) for jar in [*connector_jars, *table_jars]))
-        .config(map={**DELTA})
+        .config(map={**DELTA, **SESSION})
         .getOrCreate()
     )
     yield session
