@@ -7,7 +7,7 @@ labels. Sources: org.apache.spark.metrics.sink.PrometheusServlet, org.apache.spa
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from pyspark.java_gateway import ensure_callback_server_started
@@ -32,6 +32,8 @@ GAUGES: Mapping[str, str] = {
     "trigger_ms": "how often micro-batches are to start; 0 if the next one starts when the last has ended",
     "last_progress_seconds": "when a micro-batch ended or there was nothing to do, in seconds since 1970",
 }
+Progress = Mapping[str, Any]
+"""A StreamingQueryProgress as JSON."""
 LAG = "lag"
 """Prefix of gauges by topic and partition: records that are there and not read yet."""
 
@@ -114,11 +116,17 @@ def _offsets(told: Any) -> dict[tuple[str, int], int]:
 
 
 class ProgressListener(StreamingQueryListener):
-    """Tells a query's progress as metrics. query: name of the query that counts; others of the application do not."""
+    """Keeps metrics of one query of the application.
 
-    def __init__(self, metrics: Metrics, query: str) -> None:
+    query: its name. seen: is called with each of its progresses, once they are counted.
+    """
+
+    def __init__(
+        self, metrics: Metrics, query: str, seen: Callable[[Progress], None] | None = None
+    ) -> None:
         self._metrics = metrics
         self._query = query
+        self._seen = seen
         self._run: str | None = None
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -141,6 +149,8 @@ class ProgressListener(StreamingQueryListener):
         for observed in (progress.get("observedMetrics") or {}).values():
             metrics.count("dead_letters", observed.get("dead_letters") or 0)
         self._alive()
+        if self._seen:
+            self._seen(progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         if str(event.runId) == self._run:

@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from logfleet_spark.jobs.metrics import Metrics, ProgressListener
-from logfleet_spark.jobs.records import SettingError
+from logfleet_spark.jobs.expressions import SESSION, SettingError
+from logfleet_spark.jobs.metrics import Metrics, Progress, ProgressListener
 from logfleet_spark.jobs.settings import AVAILABLE_NOW, interval_ms
 
 log = logging.getLogger(__name__)
@@ -103,10 +103,10 @@ class Job:
         self.metrics.set("trigger_ms", int(interval_ms(trigger)))
         return writer.trigger(processingTime=trigger).start()
 
-    def watch(self, query: str) -> None:
-        """Tell the progress of the query of that name as metrics; before it is started."""
+    def watch(self, query: str, seen: Callable[[Progress], None] | None = None) -> None:
+        """Keep the metrics of the query of that name; before it is started. seen: is called with each progress."""
         self._forget()
-        self._listener = ProgressListener(self.metrics, query)
+        self._listener = ProgressListener(self.metrics, query, seen)
         self.spark.streams.addListener(self._listener)
 
     def close(self) -> None:
@@ -120,13 +120,23 @@ class Job:
             self.spark.streams.removeListener(self._listener)
             self._listener = None
 
-    def run(self, queries: Sequence[StreamingQuery]) -> None:
+    def run(
+        self,
+        started: Sequence[StreamingQuery],
+        more: Callable[[], Sequence[StreamingQuery]] = tuple,
+    ) -> None:
         """Return when all have ended by themselves, or a stop was asked for and their batches have ended.
 
+        more: queries started since the last call; it is called again and again, and once more when all have ended.
         When one fails, the others are stopped as by a stop, and its StreamingQueryException is raised.
         """
+        queries = list(started)
         try:
-            while not self.stop.is_asked and any(query.isActive for query in queries):
+            while not self.stop.is_asked:
+                have_ended = not any(query.isActive for query in queries)
+                queries += (added := more())
+                if have_ended and not added:
+                    break
                 for query in queries:
                     query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # fractions are taken
         except StreamingQueryException:
@@ -157,7 +167,7 @@ def session(name: str, settings: Mapping[str, object], more: Mapping[str, str]) 
     if settings.get("shuffle_partitions"):
         wanted["spark.sql.shuffle.partitions"] = str(settings["shuffle_partitions"])
     builder = SparkSession.builder.appName(name)
-    for key, value in wanted.items():
+    for key, value in {**wanted, **SESSION}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if settings.get("source") == "logfleet":

@@ -1,0 +1,149 @@
+"""Records that a job could not count are kept by a second query, which is there only once there is such a record.
+
+The first query adds rows up, so it cannot write single records. The second reads the topic again, from the batch on in which the first
+such record was. Where that batch begins is written down (`FROM` in the second query's checkpoint) before the next batch is: a job that is
+killed at any time goes on from there.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from logfleet_spark.jobs.running import WriteBatch
+
+FROM = "from"
+"""Folder with the offsets from which the second query starts, as JSON."""
+Offsets = dict[str, dict[str, int]]
+
+
+def text_of(spark: SparkSession, place: str) -> list[tuple[str, str]]:
+    """(name, text) of the files at a place, a path or URL; none if nothing is there."""
+    try:
+        files = spark.read.text(place, wholetext=True).select("_metadata.file_name", "value")
+    except AnalysisException as problem:
+        if problem.getCondition() == "PATH_NOT_FOUND":
+            return []
+        raise
+    return [(row["file_name"], row["value"]) for row in files.collect()]
+
+
+class Rejected:
+    """Starts the query that keeps rejected records.
+
+    checkpoint: of the query that counts. place: checkpoint of the one that keeps. count: how many records between two offsets are rejected.
+    start: starts the query that keeps, from offsets, or from where its own checkpoint stands. is_last: start it when the first one has ended.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoint: str,
+        place: str,
+        *,
+        count: Callable[[Offsets, Offsets], int],
+        start: Callable[[str | None], StreamingQuery],
+        is_last: bool,
+    ) -> None:
+        self._spark = spark
+        self._checkpoint = checkpoint.rstrip("/")
+        self._place = place.rstrip("/")
+        self._count = count
+        self._start = start
+        self._is_last = is_last
+        self._lock = threading.Lock()
+        self._counting: StreamingQuery | None = None
+        self._is_known = threading.Event()
+        self._is_started = False
+        self._from = self._written_down()
+        self._is_wanted = self._from is not None or bool(text_of(spark, f"{self._place}/metadata"))
+        if not self._is_wanted:
+            self._look_at_the_last_batch()
+
+    def before(self, write: WriteBatch) -> WriteBatch:
+        """`write`, but the progress of the batch before is looked at first."""
+
+        def look_and_write(rows: DataFrame, batch_id: int) -> None:
+            self._is_known.wait()
+            self._look()
+            write(rows, batch_id)
+
+        return look_and_write
+
+    def follow(self, counting: StreamingQuery) -> None:
+        """counting: the query whose batches are written by what `before` gave."""
+        self._counting = counting
+        self._is_known.set()
+
+    def started(self) -> list[StreamingQuery]:
+        """The query that keeps, if it is started now. For the thread that runs the job."""
+        self._look()
+        assert self._counting is not None
+        waits = self._is_last and self._counting.isActive
+        if self._is_started or not self._is_wanted or waits:
+            return []
+        self._is_started = True
+        return [self._start(self._from)]
+
+    def _look(self) -> None:
+        """Whether the batch that ended last had a rejected record."""
+        with self._lock:
+            if self._is_wanted or self._counting is None or self._counting.lastProgress is None:
+                return
+            progress = json.loads(self._counting.lastProgress.json)
+            observed = progress.get("observedMetrics") or {}
+            if not any(each.get("dead_letters") for each in observed.values()):
+                return
+            source = progress["sources"][0]
+            begin = _offsets(source["startOffset"]) or self._initial()
+            self._want(begin, _offsets(source["endOffset"]))
+
+    def _look_at_the_last_batch(self) -> None:
+        """The same for the batch that had ended last when the job did: nobody may have looked at its progress."""
+        done = [
+            int(name)
+            for name, _ in text_of(self._spark, f"{self._checkpoint}/commits")
+            if name.isdecimal()
+        ]
+        if not done:
+            return
+        ends = {
+            int(name): _offsets(text.splitlines()[2])
+            for name, text in text_of(self._spark, f"{self._checkpoint}/offsets")
+            if name.isdecimal()
+        }
+        begin = ends[max(done) - 1] if max(done) else self._initial()
+        if begin and self._count(begin, ends[max(done)]):
+            self._want(begin, ends[max(done)])
+
+    def _initial(self) -> Offsets:
+        """Where the first batch of the query that counts began: Spark's connector writes it down, our source's first batch is empty."""
+        files = dict(text_of(self._spark, f"{self._checkpoint}/sources/0/0"))
+        return _offsets("{" + files["0"].partition("{")[2]) if files else {}
+
+    def _want(self, begin: Offsets, end: Offsets) -> None:
+        """Have the second query start where a batch began; a partition that was new in it is read from its first record."""
+        offsets = {
+            topic: dict.fromkeys(parts, 0) | begin.get(topic, {}) for topic, parts in end.items()
+        }
+        self._from = json.dumps(offsets)
+        rows = self._spark.range(0, 1, 1, 1).select(F.lit(self._from).alias("value"))
+        rows.write.mode("overwrite").text(f"{self._place}/{FROM}")
+        self._is_wanted = True
+
+    def _written_down(self) -> str | None:
+        found = [text for _, text in text_of(self._spark, f"{self._place}/{FROM}") if text.strip()]
+        return found[0].strip() if found else None
+
+
+def _offsets(given: Any) -> Offsets:
+    """Offsets of partitions, from JSON of a progress or a checkpoint, where entries without partitions may say more."""
+    read = json.loads(given) if isinstance(given, str) else given
+    return {
+        topic: parts for topic, parts in (read or {}).items() if isinstance(parts, dict) and parts
+    }
