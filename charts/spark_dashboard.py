@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes files/dashboard.json of the Spark job's chart anew: `python -m charts.spark_dashboard`. A test fails while the committed file is an old one.
 
-Its series are those that the chart's PodMonitor makes of Spark's: logfleet_spark_NAME, _total where they only grow, labels topic and partition.
+Its series are those of logfleet_spark.jobs.metrics.
 """
 
 import json

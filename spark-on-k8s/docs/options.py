@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes options.md: each option of Spark's Kafka connector, and what the data source `logfleet` does with it.
 
-usage: python spark-on-k8s/docs/options.py. What we do is what our parser does with a sample, so that the page cannot say otherwise; a test fails
+usage: python spark-on-k8s/docs/options.py. What we do is what our parser does with a sample, so that the page cannot differ from it; a test fails
 while the committed page is an old one. Spark's side: its Structured Streaming + Kafka Integration Guide (4.2).
 """
 
@@ -148,7 +148,7 @@ def text() -> str:
     lines = [
         "# Options of the data source, beside Spark's connector",
         "",
-        "Made by `python spark-on-k8s/docs/options.py` from the code: what stands in the last column is what the source says to it. With",
+        "Made by `python spark-on-k8s/docs/options.py` from the code: the last column is the reply of the source. With",
         "`--source kafka` Spark's own connector has them all.",
         "",
         "| option | for | in Spark: default, meaning | in `logfleet` |",

@@ -24,7 +24,7 @@ refuse() { echo "submit.sh: $1" >&2; exit 2; }
 case ${1:-} in
   -h | --help) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/d;p}' "$0"; exit 0 ;;
 esac
-[ $# -ge 2 ] && [ "$2" = -- ] || refuse "write: submit.sh JOB -- ARGUMENTS (submit.sh --help says more)"
+[ $# -ge 2 ] && [ "$2" = -- ] || refuse "write: submit.sh JOB -- ARGUMENTS (submit.sh --help shows all settings)"
 job=$1
 shift 2
 conf_dir=$(mktemp -d); trap 'rm -rf "$conf_dir"' EXIT
@@ -88,10 +88,10 @@ for setting in "${conf[@]}"; do arguments+=(--conf "$setting"); done
 # a submitter's own PYSPARK_PYTHON would be copied into the driver's pod, where that path does not exist
 unset PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 export SPARK_CONF_DIR=$conf_dir
-# spark-submit says how the driver ended, but ends with 0 whatever became of it
+# spark-submit prints how the driver ended, but its exit code is 0 either way
 {
   spark-submit --master "$SPARK_MASTER" --deploy-mode cluster --name "${APP_NAME:-${name//_/-}}" \
-    "${arguments[@]}" "$main" "${settings[@]}" "$@" 2>&1 >&3 | tee "$conf_dir/said" >&2
+    "${arguments[@]}" "$main" "${settings[@]}" "$@" 2>&1 >&3 | tee "$conf_dir/output" >&2
 } 3>&1
 [[ " ${conf[*]} " != *waitAppCompletion=false* ]] || exit 0
-grep -q 'phase: Succeeded' "$conf_dir/said" || { echo "submit.sh: the driver did not succeed" >&2; exit 1; }
+grep -q 'phase: Succeeded' "$conf_dir/output" || { echo "submit.sh: the driver did not succeed" >&2; exit 1; }

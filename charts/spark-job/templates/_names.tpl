@@ -40,12 +40,17 @@ local:///opt/logfleet/jobs/{{ .Values.job }}.py
 {{- end }}
 {{- end }}
 
-{{/* The job's settings, bootstrap-servers among them. */}}
+{{/* The job's settings, bootstrap-servers among them. A pod's files are lost with it, so the trace of a failure goes to its log. */}}
 {{- define "job.settings" -}}
 {{- $cluster := .Values.cluster -}}
 {{- $namespace := $cluster.namespace | default .Release.Namespace -}}
 {{- $servers := printf "%s-bootstrap.%s:%d" $cluster.name $namespace (int $cluster.port) -}}
-{{ merge (deepCopy .Values.settings) (dict "bootstrap-servers" $servers) | toYaml }}
+{{ merge (deepCopy .Values.settings) (dict "bootstrap-servers" $servers "trace-file" "-") | toYaml }}
+{{- end }}
+
+{{/* Where the driver shows its metrics: the default of the jobs, or metrics-port of the settings. */}}
+{{- define "job.metricsPort" -}}
+{{ get .Values.settings "metrics-port" | default 8090 }}
 {{- end }}
 
 {{/* Words of the command line, as a YAML list: with the Spark operator the settings themselves, as it mounts no file of ours so simply. */}}

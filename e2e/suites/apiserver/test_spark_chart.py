@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 from logfleet_spark.jobs import dlq_router, table_to_topic, topic_to_table, window_counts
+from logfleet_spark.jobs.settings import METRICS_PORT
 
 from charts.spark_applications import CHART, wanted
 from e2e.harness.images import ROOT
@@ -150,6 +151,31 @@ def test_streams_are_kept_running_batches_end_and_what_is_scheduled_runs_alone(h
     assert scheduled["spec"]["concurrencyPolicy"] == "Forbid"
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'cluster.name="other"',
+        "dynamicAllocation.enabled=true",
+        "claim.enabled=false",
+        'settings.window="2 hours"',
+        'sparkConf={"spark.x": "1"}',
+        'envFrom=["secret"]',
+        'nodeSelector={"zone": "a"}',
+    ],
+)
+def test_a_change_of_what_the_driver_reads_makes_a_new_driver(helm: Helm, setting: str) -> None:
+    before, after = render(helm, "window-counts"), render(helm, "window-counts", setting)
+    maps = [[config(each, name) for name in ("-conf", "-job")] for each in (before, after)]
+    assert maps[0] != maps[1]
+    of_pods = [driver(each)["metadata"]["annotations"] for each in (before, after)]
+    assert of_pods[0]["checksum/conf"] != of_pods[1]["checksum/conf"]
+
+
+def test_what_the_driver_does_not_read_leaves_it_running(helm: Helm) -> None:
+    quiet = render(helm, "window-counts", "monitoring.dashboard.enabled=false")
+    assert driver(quiet) == driver(render(helm, "window-counts"))
+
+
 def test_a_job_of_ones_own_gets_its_own_words_only(helm: Helm) -> None:
     own = ('script="print(1)\\n"', 'arguments=["a b"]')
     documents = render(helm, "window-counts", *own)
@@ -170,13 +196,20 @@ def test_monitoring_selects_the_driver_by_its_labels_and_port(helm: Helm) -> Non
     labels = monitor["spec"]["selector"]["matchLabels"]
     assert labels.items() <= template["metadata"]["labels"].items()
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
-    assert endpoint["port"] in ports
+    (container,) = template["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports[endpoint["port"]] == METRICS_PORT
+    assert endpoint.get("path", "/metrics") == "/metrics"
     (rules,) = of_kind(documents, "PrometheusRule")
     found = rules["spec"]["groups"][0]["rules"]
     assert any("> 7000000000" in rule["expr"] for rule in found)
     for rule in found:
         assert 'namespace="sys", spark_job="window-counts"' in rule["expr"]
         assert rule["labels"]["spark_job"] == "window-counts"
+    other = driver(render(helm, "window-counts", wanted_, 'settings={"metrics-port": 9999}'))
+    assert 9999 in [port["containerPort"] for port in other["spec"]["containers"][0]["ports"]]
+    own = render(helm, "window-counts", wanted_, 'script="print(1)"')
+    (endpoint,) = of_kind(own, "PodMonitor")[0]["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["path"]) == ("spark-ui", "/metrics/prometheus")
     kinds = [document["kind"] for document in render(helm, "window-counts")]
     assert not {"PodMonitor", "PrometheusRule"} & set(kinds)

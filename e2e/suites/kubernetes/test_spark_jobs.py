@@ -27,8 +27,7 @@ LATE = 100
 PARTITIONS = 3
 JOB_WITHIN_S = 600.0
 METRICS = (
-    "import urllib.request as u; "
-    "print(u.urlopen('http://localhost:4040/metrics/prometheus').read().decode())"
+    "import urllib.request as u; print(u.urlopen('http://localhost:8090/metrics').read().decode())"
 )
 SETTINGS = ("--fields", flights.FIELDS, "--max-offsets-per-trigger", "8000")
 
@@ -174,15 +173,15 @@ def values_of(messy, fleet):
 
 
 def told(kubernetes):
-    """(the driver's pod, its job's metrics by name), from Spark's endpoint."""
+    """(the driver's pod, the metrics of its job: name and labels -> value)."""
     drivers = kubernetes.pods(JOBS, f"spark-role=driver,{OF_RELEASE}")
     running = [p["metadata"]["name"] for p in drivers if "deletionTimestamp" not in p["metadata"]]
     if not running:
         return "", {}
     (pod,) = running
     text = kubernetes.execute(pod, JOBS, "python", "-c", METRICS)
-    line = r"^metrics_spark_driver_logfleet_(\w+)_(?:Count|Value)\{.*?\} (\d+)$"
-    return pod, {name: int(value) for name, value in re.findall(line, text, re.MULTILINE)}
+    line = r"^logfleet_spark_(\S+) (\S+)$"
+    return pod, {name: float(value) for name, value in re.findall(line, text, re.MULTILINE)}
 
 
 def test_the_chart_keeps_a_topic_as_a_table(messy, fleet, rig, jobs):
@@ -191,11 +190,13 @@ def test_the_chart_keeps_a_topic_as_a_table(messy, fleet, rig, jobs):
 
     def in_its_first_batches():
         pod, metrics = told(kubernetes)
-        return pod if metrics.get("batches", 0) > 0 else None
+        return pod if metrics.get("batches_total", 0) > 0 else None
 
     def all_is_read():
         _, metrics = told(kubernetes)
-        return [metrics.get(f"lag_{messy.name}_{p}") for p in range(PARTITIONS)] == [0] * PARTITIONS
+        lag = 'lag{{partition="{}",topic="{}"}}'
+        left = [metrics.get(lag.format(p, messy.name)) for p in range(PARTITIONS)]
+        return left == [0] * PARTITIONS
 
     with rig.part("topic_to_table by the chart, its driver killed"):
         kubernetes.install(RELEASE, CHARTS / "spark-job", JOBS, values_of(messy, fleet))

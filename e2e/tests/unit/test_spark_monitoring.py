@@ -1,12 +1,11 @@
-"""Dashboard and alerts of the Spark job's chart name what its PodMonitor makes of what a job tells."""
+"""Dashboard and alerts of the Spark job's chart name the series of a job."""
 
 import json
-import re
 from typing import Any
 
 import pytest
 import yaml
-from logfleet_spark.jobs.metrics import COUNTERS, GAUGES, LAG
+from logfleet_spark.jobs.metrics import Metrics
 
 from charts.spark_dashboard import JOB, PAGE, ROWS, text
 from e2e.harness.promql import OF_EVERY_TARGET, named
@@ -23,34 +22,17 @@ EXPRESSIONS = {
         for expression, _ in panel.queries
     },
 }
-SERIES = {
-    **{f"logfleet_spark_{name}_total": set() for name in COUNTERS},
-    **{f"logfleet_spark_{name}": set() for name in GAUGES},
-    f"logfleet_spark_{LAG}": {"topic", "partition"},
-}
-TOLD = {
-    **{f"metrics_spark_driver_logfleet_{n}_Count": f"logfleet_spark_{n}_total" for n in COUNTERS},
-    **{f"metrics_spark_driver_logfleet_{n}_Value": f"logfleet_spark_{n}" for n in GAUGES},
-}
-TEMPLATE = (FILES.parent / "templates" / "monitoring.yaml").read_text()
 
 
-def relabelled(name: str) -> dict[str, str] | None:
-    """Labels of a series after the PodMonitor's rules, as Prometheus carries them out; None if it is dropped."""
-    rules = TEMPLATE.partition("metricRelabelings:\n")[2].partition("{{- end }}")[0]
-    labels = {"__name__": name, "type": "gauges"}
-    for rule in yaml.safe_load(rules):
-        if rule.get("action") == "labeldrop":
-            labels = {k: v for k, v in labels.items() if not re.fullmatch(rule["regex"], k)}
-            continue
-        found = re.fullmatch(rule["regex"], labels["__name__"])
-        if rule.get("action") == "keep":
-            if found is None:
-                return None
-        elif found is not None:
-            value = re.sub(r"\$\{?(\d)\}?", r"\\\1", rule["replacement"])
-            labels[rule["targetLabel"]] = found.expand(value)
-    return labels
+def series() -> dict[str, set[str]]:
+    """Series of a job that lags -> their labels."""
+    metrics = Metrics()
+    metrics.set_lags({("flights", 0): 1})
+    samples = [each for metric in metrics.registry.collect() for each in metric.samples]
+    return {each.name: set(each.labels) for each in samples}
+
+
+SERIES = series()
 
 
 def test_the_committed_dashboard_is_current() -> None:
@@ -58,28 +40,13 @@ def test_the_committed_dashboard_is_current() -> None:
     assert JOB in json.loads(text())["panels"][1]["targets"][0]["expr"]
 
 
-@pytest.mark.parametrize("told, series", TOLD.items())
-def test_what_a_job_tells_becomes_a_series(told: str, series: str) -> None:
-    assert relabelled(told) == {"__name__": series}
-
-
-def test_topic_and_partition_become_labels_and_numbers_are_kept_once() -> None:
-    assert relabelled("metrics_spark_driver_logfleet_lag_my_topic_12_Value") == {
-        "__name__": "logfleet_spark_lag",
-        "topic": "my_topic",
-        "partition": "12",
-    }
-    assert relabelled("metrics_spark_driver_logfleet_batch_ms_Number") is None
-    assert relabelled("metrics_spark_driver_jvm_heap_used_Value") is None
-
-
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS)
 def test_expressions_name_series_and_labels_of_a_job(expression: str) -> None:
     said = named(expression.replace("{JOB}", '{namespace="n", spark_job="j"}'))
     assert said.series <= SERIES.keys() | OF_EVERY_TARGET
-    for series in said.series:
-        assert said.matched[series] == {"namespace", "spark_job"}
-    own = set().union(*(SERIES.get(series, set()) for series in said.series))
+    for name in said.series:
+        assert said.matched[name] == {"namespace", "spark_job"}
+    own = set().union(*(SERIES.get(name, set()) for name in said.series))
     assert said.grouped <= own | OF_THE_SCRAPE
 
 

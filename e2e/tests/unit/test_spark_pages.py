@@ -74,6 +74,13 @@ def test_pages_name_options_and_files_that_there_are(page: str) -> None:
         assert (folder / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_in_plain_words(page: str) -> None:
+    """Reports report, checks check; the words below stood for either."""
+    found = re.findall(r"\b(?:said|told|tells?|looks?|anew|whoever)\b", PAGES[page], re.IGNORECASE)
+    assert found == []
+
+
 def test_the_page_names_every_metric_of_the_jobs() -> None:
     for name in (*COUNTERS, *GAUGES):
         assert f"`{name}`" in PAGES["README.md"], name

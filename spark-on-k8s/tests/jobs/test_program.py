@@ -1,4 +1,4 @@
-"""A job as it ships: its file, under the image's entrypoint, with the shipped configuration, asked by Prometheus and told to stop."""
+"""A job as it ships: its file, under the image's entrypoint, with the shipped configuration."""
 
 import json
 import os
@@ -17,6 +17,8 @@ from e2e.harness.spark_topics import NumberedTopic
 
 SPARK = Path(__file__).resolve().parents[2]
 STARTED_S_MAX = 240.0
+LINES_MAX = 6
+"""Of a job that fails at once: the JVM's greeting, Spark's error in one line, and ours."""
 ZONE = "Pacific/Auckland"
 MIDNIGHT = pd.Timestamp("2012-12-31 11:00")
 """The start of 2013 in ZONE, in UTC."""
@@ -24,78 +26,102 @@ SHUFFLE_PARTITIONS = 3
 
 
 @pytest.fixture
-def driver(tmp_path, broker):
-    """A driver as on Kubernetes, but for its executors; (program, topic, port of its UI)."""
-    topic = NumberedTopic(broker.bootstrap, partitions=2)
+def topic(broker):
+    """Fifty records in two partitions, each tenth of them no JSON."""
+    made = NumberedTopic(broker.bootstrap, partitions=2)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for n in range(50):
         value = json.dumps({"n": n, "at": f"2013-01-01T{n // 10:02}:00:00"})
-        producer.produce(topic.name, value if n % 10 else "{", partition=n % 2)
+        producer.produce(made.name, value if n % 10 else "{", partition=n % 2)
     assert producer.flush(20) == 0
-    settings = tmp_path / "settings.yaml"
-    settings.write_text(
-        json.dumps(
-            {
-                "bootstrap-servers": broker.bootstrap,
-                "topic": topic.name,
-                "fields": "n INT, at TIMESTAMP",
-                "event-time": "at",
-                "sink": "parquet",
-                "output": str(tmp_path / "out"),
-                "checkpoint": str(tmp_path / "checkpoint"),
-                "trigger": "1 second",
-            }
+    return made
+
+
+@pytest.fixture
+def start(tmp_path, broker):
+    """Starts a driver as on Kubernetes, but for its executors; gives the program and the port of its metrics."""
+    programs = []
+
+    def start(topic, *more):
+        settings = tmp_path / "settings.yaml"
+        settings.write_text(
+            json.dumps(
+                {
+                    "bootstrap-servers": broker.bootstrap,
+                    "topic": topic,
+                    "fields": "n INT, at TIMESTAMP",
+                    "event-time": "at",
+                    "sink": "parquet",
+                    "output": str(tmp_path / "out"),
+                    "checkpoint": str(tmp_path / "checkpoint"),
+                }
+            )
         )
-    )
-    program = Program("driver", [], tmp_path)
-    port = program.ports.reserve()
-    program.environment = {
-        **os.environ,
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_CONF_DIR": str(SPARK / "conf"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DRIVER_BIND_ADDRESS": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "TMPDIR": str(tmp_path),
-    }
-    conf = (
-        f"spark.ui.port={port}",
-        "spark.driver.host=127.0.0.1",
-        f"spark.sql.session.timeZone={ZONE}",
-        f"spark.sql.shuffle.partitions={SHUFFLE_PARTITIONS}",
-    )
-    options = [word for each in conf for word in ("--conf", each)]
-    job = [str(SPARK / "jobs" / "window_counts.py"), "--settings", str(settings)]
-    entrypoint = str(SPARK / "entrypoint.sh")
-    program.command = [entrypoint, "driver", "--master", "local[2]", *options, *job]
-    program.launch()
-    yield program, topic, port
-    program.close()
+        program = Program("driver", [], tmp_path)
+        programs.append(program)
+        program.environment = {
+            **os.environ,
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_CONF_DIR": str(SPARK / "conf"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DRIVER_BIND_ADDRESS": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "TMPDIR": str(tmp_path),
+        }
+        port = program.ports.reserve()
+        conf = (
+            f"spark.ui.port={program.ports.reserve()}",
+            "spark.driver.host=127.0.0.1",
+            f"spark.sql.session.timeZone={ZONE}",
+            f"spark.sql.shuffle.partitions={SHUFFLE_PARTITIONS}",
+        )
+        options = [word for each in conf for word in ("--conf", each)]
+        job = [str(SPARK / "jobs" / "window_counts.py"), "--settings", str(settings)]
+        job += ["--metrics-port", str(port), *more]
+        entrypoint = str(SPARK / "entrypoint.sh")
+        program.command = [entrypoint, "driver", "--master", "local[2]", *options, *job]
+        program.launch()
+        return program, port
+
+    yield start
+    for program in programs:
+        program.close()
 
 
-def told(port):
-    """The job's metrics by name; none while it does not answer."""
-    address = f"http://127.0.0.1:{port}/metrics/prometheus"
+def scraped(port):
+    """The metrics of a job by name and labels; none while it does not answer."""
     try:
-        with urllib.request.urlopen(address, timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
     except OSError:
         return {}
-    line = r"^metrics_spark_driver_logfleet_(\w+)_(?:Count|Value)\{.*?\} (\d+)$"
-    return {name: int(value) for name, value in re.findall(line, text, re.MULTILINE)}
+    line = r"^logfleet_spark_(\S+) (\S+)$"
+    return {name: float(value) for name, value in re.findall(line, text, re.MULTILINE)}
 
 
-def test_a_job_tells_its_metrics_and_ends_its_batch_when_it_is_told_to_stop(driver, tmp_path):
-    program, topic, port = driver
-    lag = "lag_" + re.sub(r"[^a-zA-Z0-9]", "_", topic.name)
-    wanted = {"rows": 50, "dead_letters": 5, "trigger_ms": 1_000, f"{lag}_0": 0, f"{lag}_1": 0}
-    # a batch's figures are told one after the other
-    program.wait_until(lambda: wanted.items() <= told(port).items(), STARTED_S_MAX)
+def test_a_job_has_metrics_and_ends_its_batch_when_it_is_asked_to_stop(start, topic, tmp_path):
+    program, port = start(topic.name, "--trigger", "1 second")
+    lags = {f'lag{{partition="{p}",topic="{topic.name}"}}': 0 for p in range(2)}
+    wanted = {"rows_total": 50, "dead_letters_total": 5, "trigger_ms": 1_000, **lags}
+    # the figures of a batch change one after the other
+    program.wait_until(lambda: wanted.items() <= scraped(port).items(), STARTED_S_MAX)
     os.kill(program.pid, 15)
     assert program.wait() == 0, program.tail()
-    assert "stopped at the end of a batch" in program.tail()
+    assert "stopped at the end of a batch: rows 50, batches " in program.tail()
     rows = pd.read_parquet(tmp_path / "out")
     assert (len(rows), rows["count"].sum()) == (5, 45)
     assert rows["window_start"].min() == MIDNIGHT, "the job has the user's time zone"
     state = tmp_path / "checkpoint" / "state" / "0"
     assert len([each for each in state.iterdir() if each.name.isdecimal()]) == SHUFFLE_PARTITIONS
+
+
+def test_a_job_that_fails_ends_with_one_sentence_and_keeps_the_trace(start, tmp_path):
+    program, _ = start("nowhere")
+    assert program.wait(STARTED_S_MAX) == 1
+    lines = program.log.read_text().splitlines()
+    trace = tmp_path / "logfleet-window_counts.trace"
+    cause = "topic nowhere does not exist; create it or correct the name"
+    assert lines[-1] == f"window_counts failed: {cause} (trace: {trace})"
+    assert not [line for line in lines if line.startswith(("Traceback", "\t", "  "))]
+    assert len(lines) <= LINES_MAX, lines
+    assert "latestOffset" in trace.read_text(), "where in the source it was raised"

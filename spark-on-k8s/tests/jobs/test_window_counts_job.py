@@ -94,7 +94,8 @@ def test_a_run_tells_its_rows_its_late_rows_and_that_nothing_is_left(job, broker
     told = lambda: {name: job.metrics.value(name) - before[name] for name in names}  # noqa: E731
     wait_until(lambda: told()["batches"] >= 4)
     wait_until(lambda: told() | {"batches": 4} == {"rows": 4, "batches": 4, "late_rows": 1})
-    assert job.metrics.value(f"lag.{topic.name}.0") == 0
+    lag = {"topic": topic.name, "partition": "0"}
+    assert job.metrics.registry.get_sample_value("logfleet_spark_lag", lag) == 0
     assert job.metrics.value("last_progress_seconds") > 1_700_000_000
 
 

@@ -1,17 +1,16 @@
-"""A job's metrics on the Prometheus endpoint of Spark's driver (`/metrics/prometheus` on the port of its UI, 4040).
+"""Metrics of a job for Prometheus, on a port of their own.
 
-Spark names them metrics_NAMESPACE_driver_logfleet_NAME_Count (what only grows) and _Value; NAMESPACE is `spark` with the shipped
-spark-defaults.conf. Spark has no labels there: the lag of partition 0 of `flights` is lag_flights_0, of which the chart's PodMonitor makes
-labels. Sources: org.apache.spark.metrics.sink.PrometheusServlet, org.apache.spark.sql.streaming.StreamingQueryProgress.
+All but the lag are there, at 0, from the start. What only grows ends in _total, as Prometheus has it.
+Source of the figures: org.apache.spark.sql.streaming.StreamingQueryProgress of Spark 4.2.
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import SparkSession
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -23,8 +22,8 @@ from pyspark.sql.streaming.listener import (
 COUNTERS: Mapping[str, str] = {
     "rows": "records that micro-batches have read",
     "batches": "micro-batches that have ended",
-    "late_rows": "rows that came after their window was closed, as Spark counts them: after rows of one window were added up in a task",
-    "dead_letters": "records that could not be read as the job's fields say, or did not meet its condition",
+    "late_rows": "rows that came after their window was closed, as Spark counts them: after it has added up the rows of a window in a task",
+    "dead_letters": "records that could not be read as the fields of the job, or did not meet its condition",
     "replayed": "dead letters that were sent back",
 }
 GAUGES: Mapping[str, str] = {
@@ -32,83 +31,73 @@ GAUGES: Mapping[str, str] = {
     "trigger_ms": "how often micro-batches are to start; 0 if the next one starts when the last has ended",
     "last_progress_seconds": "when a micro-batch ended or there was nothing to do, in seconds since 1970",
 }
+PREFIX = "logfleet_spark_"
+LAG = "lag"
+"""A gauge with the labels `topic` and `partition`."""
 Progress = Mapping[str, Any]
 """A StreamingQueryProgress as JSON."""
-LAG = "lag"
-"""Prefix of gauges by topic and partition: records that are there and not read yet."""
-
-
-class _Source:
-    """Spark's interface of whatever has metrics, called once, when it is registered."""
-
-    def __init__(self, registry: Any) -> None:
-        self._registry = registry
-
-    def sourceName(self) -> str:
-        return "logfleet"
-
-    def metricRegistry(self) -> Any:
-        return self._registry
-
-    class Java:
-        implements: ClassVar = ["org.apache.spark.metrics.source.Source"]
 
 
 class Metrics:
-    """Counters and gauges of one application; all of them are there, at 0, from the start. For one thread at a time."""
+    """Counters and gauges of one application. For one thread at a time."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001  (Spark has no Python interface for metrics of one's own)
-        self._jvm = jvm
-        self._registry = self._jvm.com.codahale.metrics.MetricRegistry()
-        self._gauges: dict[str, Any] = {}
-        for name in COUNTERS:
-            self.count(name, 0)
-        for name in GAUGES:
-            self.set(name, 0)
-        gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
-        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-        system = self._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
-        system.registerSource(_Source(self._registry))
+    def __init__(self) -> None:
+        self.registry = kept = CollectorRegistry()
+        self._counters = {
+            name: Counter(PREFIX + name, text, registry=kept) for name, text in COUNTERS.items()
+        }
+        self._gauges = {
+            name: Gauge(PREFIX + name, text, registry=kept) for name, text in GAUGES.items()
+        }
+        text = "records that the topic holds and the job has not read"
+        self._lag = Gauge(PREFIX + LAG, text, ["topic", "partition"], registry=kept)
+        self._lagging: set[tuple[str, str]] = set()
+
+    def serve(self, port: int) -> None:
+        """Let Prometheus scrape them at /metrics, on the address that the pages of Spark have too. Raises OSError if the port is taken."""
+        start_http_server(port, os.environ.get("SPARK_LOCAL_IP", "0.0.0.0"), self.registry)  # noqa: S104
 
     def count(self, name: str, more: int) -> None:
-        assert name in COUNTERS, name
-        self._registry.counter(name).inc(more)
+        self._counters[name].inc(more)
 
     def set(self, name: str, value: int) -> None:
-        """Set a gauge, which is made if it is new."""
-        if name not in self._gauges:
-            self._gauges[name] = self._jvm.com.codahale.metrics.DefaultSettableGauge(value)
-            self._registry.register(name, self._gauges[name])
-        self._gauges[name].setValue(value)
+        self._gauges[name].set(value)
+
+    def set_lags(self, lags: Mapping[tuple[str, int], int]) -> None:
+        """lags: of all partitions, by topic and partition; those that are no longer there have none."""
+        now = {(topic, str(partition)): lag for (topic, partition), lag in lags.items()}
+        for gone in self._lagging - now.keys():
+            self._lag.remove(*gone)
+        for place, lag in now.items():
+            self._lag.labels(*place).set(lag)
+        self._lagging = set(now)
 
     def value(self, name: str) -> int:
-        """What is told now."""
-        if name in COUNTERS:
-            return int(self._registry.counter(name).getCount())
-        return int(self._gauges[name].getValue())
+        """What a counter or a gauge without labels stands at."""
+        series = PREFIX + name + ("_total" if name in COUNTERS else "")
+        return int(self.registry.get_sample_value(series) or 0)
 
 
-def lags(source: Mapping[str, Any]) -> dict[tuple[str, int], int]:
-    """Records not read yet by (topic, partition), from a source of a StreamingQueryProgress; empty if it tells no offsets by partition.
+def lags(source: Progress) -> dict[tuple[str, int], int]:
+    """Records not read yet by (topic, partition), from a source of a progress; empty if it has no offsets by partition.
 
-    Offsets come as JSON, which Spark hands on as text or as it was read. A partition that is not read yet counts as read to 0.
+    Offsets are JSON, as text or as what was read of it. A partition that is not read yet counts as read to 0.
     """
     read, newest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
     return {place: max(0, end - read.get(place, 0)) for place, end in newest.items()}
 
 
-def _offsets(told: Any) -> dict[tuple[str, int], int]:
-    if isinstance(told, str):
+def _offsets(given: Any) -> dict[tuple[str, int], int]:
+    if isinstance(given, str):
         try:
-            told = json.loads(told)
+            given = json.loads(given)
         except ValueError:
             return {}
-    if not isinstance(told, dict):
+    if not isinstance(given, dict):
         return {}
     return {
         (topic, int(partition)): offset
-        for topic, partitions in told.items()
+        for topic, partitions in given.items()
         if isinstance(partitions, dict)
         for partition, offset in partitions.items()
         if isinstance(offset, int)
@@ -143,9 +132,9 @@ class ProgressListener(StreamingQueryListener):
         late = (state["numRowsDroppedByWatermark"] for state in progress["stateOperators"])
         metrics.count("late_rows", sum(late))
         metrics.set("batch_ms", progress["durationMs"].get("triggerExecution", 0))
-        for source in progress["sources"]:
-            for (topic, partition), lag in lags(source).items():
-                metrics.set(f"{LAG}.{topic}.{partition}", lag)
+        behind = [lags(source) for source in progress["sources"]]
+        if any(behind):
+            metrics.set_lags({place: lag for each in behind for place, lag in each.items()})
         for observed in (progress.get("observedMetrics") or {}).values():
             metrics.count("dead_letters", observed.get("dead_letters") or 0)
         self._alive()
@@ -157,7 +146,7 @@ class ProgressListener(StreamingQueryListener):
             self._alive()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Nothing to tell: the application ends with its query."""
+        """The application ends with its query."""
 
     def _alive(self) -> None:
         self._metrics.set("last_progress_seconds", int(time.time()))

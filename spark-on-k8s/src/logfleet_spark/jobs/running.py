@@ -9,8 +9,10 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from logfleet_spark.jobs.expressions import SESSION, SettingError
-from logfleet_spark.jobs.metrics import Metrics, Progress, ProgressListener
+from logfleet_spark.jobs.failures import cause_of
+from logfleet_spark.jobs.metrics import COUNTERS, Metrics, Progress, ProgressListener
 from logfleet_spark.jobs.settings import AVAILABLE_NOW, interval_ms
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,8 @@ DEFAULTS: Mapping[str, str] = {
 """Settings of Spark that a job has where the user sets none."""
 POLL_S = 0.2
 WriteBatch = Callable[[DataFrame, int], None]
+NO_WORKER = "Python worker failed to connect back"
+"""What Spark says when a new Python process has not answered within 10 s, which cannot be set."""
 
 
 class NotBegun(Exception):
@@ -43,11 +48,13 @@ class NotBegun(Exception):
 
 
 class Stop:
-    """Whether the job is to stop, and whether a batch was left for the next start because of it."""
+    """Whether the job is to stop, and what became of its batches."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self.left_a_batch = False
+        self.failed: tuple[int, Exception] | None = None
+        """The batch that could not be written, and why."""
 
     @property
     def is_asked(self) -> bool:
@@ -69,7 +76,12 @@ class Stop:
             if self.is_asked:
                 self.left_a_batch = True
                 raise NotBegun(f"batch {batch_id} is left for the next start")
-            write(frame, batch_id)
+            try:
+                write(frame, batch_id)
+            except Exception as problem:
+                # the JVM hands on its text only
+                self.failed = batch_id, problem
+                raise
 
         return begin
 
@@ -154,7 +166,8 @@ class Job:
         for query in queries:
             while query.isActive and query.status["isTriggerActive"]:
                 time.sleep(POLL_S)
-            query.stop()
+            if query.isActive:
+                query.stop()
 
 
 def session(name: str, settings: Mapping[str, object], more: Mapping[str, str]) -> SparkSession:
@@ -169,12 +182,7 @@ def session(name: str, settings: Mapping[str, object], more: Mapping[str, str]) 
     builder = SparkSession.builder.appName(name)
     for key, value in {**wanted, **SESSION}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    if settings.get("source") == "logfleet":
-        from logfleet_spark import register
-
-        register(spark)
-    return spark
+    return builder.getOrCreate()
 
 
 def program(
@@ -183,19 +191,72 @@ def program(
     run: Callable[[Job], None],
     more: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a job as a program of its own. A wrong setting ends it with one sentence and exit code 2."""
-    logging.basicConfig(
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    stop = Stop()
+    """Run a job as a program of its own.
+
+    Its output ends with one sentence: what was done, or what failed. A wrong setting ends it with 2, any other failure with 1.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("logfleet_spark").setLevel(logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it writes the trace of a failed batch
+    stop, metrics = Stop(), Metrics()
     stop.on_sigterm()
-    spark = session(name, settings, more or {})
+    failure: tuple[str, int] | None = None
+    spark = None
     try:
-        run(Job(spark, Metrics(spark), stop))
-        log.info("stopped at the end of a batch" if stop.is_asked else "done")
-    except SettingError as problem:
-        sys.stderr.write(f"{name}: error: {problem}\n")
-        sys.exit(2)
+        if port := settings["metrics_port"]:
+            _serve(metrics, int(str(port)))
+        spark = session(name, settings, more or {})
+        _run(Job(spark, metrics, stop), run)
+    except Exception as problem:  # noqa: BLE001  (whatever it is, it ends the program with a sentence)
+        failure = _failure(name, stop, problem, str(settings["trace_file"] or ""))
     finally:
-        spark.stop()
+        if spark is not None:
+            spark.stop()
+    if failure:
+        sys.stderr.write(f"{failure[0]}\n")
+        sys.exit(failure[1])
+    how = "stopped at the end of a batch" if stop.is_asked else "done"
+    counted = ", ".join(f"{each} {metrics.value(each)}" for each in COUNTERS)
+    log.info("%s: %s", how, counted)
+
+
+def _serve(metrics: Metrics, port: int) -> None:
+    try:
+        metrics.serve(port)
+    except OSError as problem:
+        log.warning(
+            "there are no metrics: port %d cannot be used (%s); set --metrics-port to another, or 0",
+            port,
+            problem.strerror,
+        )
+
+
+def _run(job: Job, run: Callable[[Job], None]) -> None:
+    """Run the job to its end; once more, from its checkpoint, where a Python worker of Spark did not start in time."""
+    try:
+        run(job)
+    except Exception as problem:
+        if NO_WORKER not in str(problem):
+            raise
+        log.warning("the machine is busy: a Python worker did not start within 10 s; trying again")
+        job.close()
+        job.stop.failed = None
+        run(job)
+
+
+def _failure(name: str, stop: Stop, problem: Exception, trace_file: str) -> tuple[str, int]:
+    """(sentence, exit code); the trace goes to the file, - for standard error."""
+    trace = "".join(traceback.format_exception(problem))
+    where = ""
+    if stop.failed:
+        batch_id, problem = stop.failed
+        where = f" in batch {batch_id}"
+    if isinstance(problem, SettingError):
+        return f"{name}: error: {problem}", 2
+    sentence = f"{name} failed{where}: {cause_of(problem)}"
+    if trace_file == "-":
+        sys.stderr.write(trace)
+        return sentence, 1
+    path = Path(trace_file or Path(tempfile.gettempdir(), f"logfleet-{name}.trace"))
+    path.write_text(trace, encoding="utf-8")
+    return f"{sentence} (trace: {path})", 1
