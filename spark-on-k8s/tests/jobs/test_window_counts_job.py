@@ -136,6 +136,22 @@ def test_records_are_kept_from_the_first_rejected_one_on_by_a_second_query_that_
     }
 
 
+def test_one_clock_that_is_wrong_closes_no_windows(job, broker, tmp_path):
+    """A record per batch; without --future the watermark would stand in 2113 for the last one."""
+    topic = NumberedTopic(broker.bootstrap, partitions=1)
+    producer = Producer({"bootstrap.servers": topic.bootstrap})
+    for year in (2013, 2113, 2013):
+        producer.produce(topic.name, json.dumps({"event_time": f"{year}-01-01T00:10:00"}))
+    assert producer.flush(20) == 0
+    out = tmp_path / "out"
+    arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--fields", FIELDS]
+    arguments += ["--event-time", "event_time", "--sink", "parquet", "--output", str(out)]
+    arguments += ["--checkpoint", str(tmp_path / "c"), "--max-offsets-per-trigger", "1"]
+    window_counts.run(job, window_counts.settings(arguments))
+    assert list(pd.read_parquet(out)["count"]) == [2]
+    assert list(pd.read_parquet(tmp_path / "out-rejected")["offset"]) == [1]
+
+
 def test_a_job_that_goes_on_keeps_a_rejected_record_while_it_runs(job, broker, tmp_path):
     topic = NumberedTopic(broker.bootstrap, partitions=2)
     producer = Producer({"bootstrap.servers": topic.bootstrap})

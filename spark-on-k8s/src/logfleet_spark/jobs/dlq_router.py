@@ -2,7 +2,7 @@
 
 A dead letter is the record as it came (key, value, headers), with headers that say where it came from and what is wrong. Their names
 are those of Kafka's own dead-letter queues (KIP-1191), ours the last two. Written at least once: a batch that was cut short is written again,
-and those headers tell which records are the same.
+and two with the same headers are of one record.
 """
 
 import argparse
@@ -172,7 +172,7 @@ def replayed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
 
 
 def target(found: argparse.Namespace) -> Column:
-    """The topic that a dead letter goes back to; null if nobody says."""
+    """The topic that a dead letter goes back to; null if neither the settings nor its headers name one."""
     return F.coalesce(F.lit(found.replay_topic), header(F.col(f"{RECORD}.headers"), TOPIC))
 
 

@@ -1,8 +1,8 @@
-"""Records that a job could not count are kept by a second query, which is there only once there is such a record.
+"""A second query keeps the records that a job could not count. It is started when the first of them is seen.
 
-The first query adds rows up, so it cannot write single records. The second reads the topic again, from the batch on in which the first
-such record was. Where that batch begins is written down (`FROM` in the second query's checkpoint) before the next batch is: a job that is
-killed at any time goes on from there.
+The first query adds rows up, so it cannot write single records. The second one reads the topic again, beginning with the batch that held
+the first such record. The offsets at which that batch begins are stored (`FROM`, in the checkpoint of the second query) before the next
+batch is written. So a job may be killed at any time: its next start finds them, or checks its last batch again.
 """
 
 import json
@@ -36,8 +36,9 @@ def text_of(spark: SparkSession, place: str) -> list[tuple[str, str]]:
 class Rejected:
     """Starts the query that keeps rejected records.
 
-    checkpoint: of the query that counts. place: checkpoint of the one that keeps. count: how many records between two offsets are rejected.
-    start: starts the query that keeps, from offsets, or from where its own checkpoint stands. is_last: start it when the first one has ended.
+    checkpoint: of the query that counts. place: checkpoint of the query that keeps. count: number of rejected records between two offsets.
+    start: starts the query that keeps, at these offsets (JSON), which count only while it has no checkpoint. is_last: start it after
+    the first query has ended.
     """
 
     def __init__(
@@ -63,17 +64,17 @@ class Rejected:
         self._from = self._written_down()
         self._is_wanted = self._from is not None or bool(text_of(spark, f"{self._place}/metadata"))
         if not self._is_wanted:
-            self._look_at_the_last_batch()
+            self._check_last_batch()
 
     def before(self, write: WriteBatch) -> WriteBatch:
-        """`write`, but the progress of the batch before is looked at first."""
+        """`write`, after the progress of the previous batch is checked."""
 
-        def look_and_write(rows: DataFrame, batch_id: int) -> None:
+        def check_and_write(rows: DataFrame, batch_id: int) -> None:
             self._is_known.wait()
-            self._look()
+            self._check()
             write(rows, batch_id)
 
-        return look_and_write
+        return check_and_write
 
     def follow(self, counting: StreamingQuery) -> None:
         """counting: the query whose batches are written by what `before` gave."""
@@ -82,7 +83,7 @@ class Rejected:
 
     def started(self) -> list[StreamingQuery]:
         """The query that keeps, if it is started now. For the thread that runs the job."""
-        self._look()
+        self._check()
         assert self._counting is not None
         waits = self._is_last and self._counting.isActive
         if self._is_started or not self._is_wanted or waits:
@@ -90,8 +91,8 @@ class Rejected:
         self._is_started = True
         return [self._start(self._from)]
 
-    def _look(self) -> None:
-        """Whether the batch that ended last had a rejected record."""
+    def _check(self) -> None:
+        """Store where the second query starts, if the batch that ended last had a rejected record."""
         with self._lock:
             if self._is_wanted or self._counting is None or self._counting.lastProgress is None:
                 return
@@ -103,8 +104,8 @@ class Rejected:
             begin = _offsets(source["startOffset"]) or self._initial()
             self._want(begin, _offsets(source["endOffset"]))
 
-    def _look_at_the_last_batch(self) -> None:
-        """The same for the batch that had ended last when the job did: nobody may have looked at its progress."""
+    def _check_last_batch(self) -> None:
+        """The same for the batch that ended last before the job was started: its progress may not have been checked."""
         done = [
             int(name)
             for name, _ in text_of(self._spark, f"{self._checkpoint}/commits")
@@ -117,9 +118,10 @@ class Rejected:
             for name, text in text_of(self._spark, f"{self._checkpoint}/offsets")
             if name.isdecimal()
         }
-        begin = ends[max(done) - 1] if max(done) else self._initial()
-        if begin and self._count(begin, ends[max(done)]):
-            self._want(begin, ends[max(done)])
+        begin = ends.get(max(done) - 1) if max(done) else self._initial()
+        end = ends.get(max(done))
+        if begin and end and self._count(begin, end):
+            self._want(begin, end)
 
     def _initial(self) -> Offsets:
         """Where the first batch of the query that counts began: Spark's connector writes it down, our source's first batch is empty."""

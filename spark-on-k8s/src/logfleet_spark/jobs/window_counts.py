@@ -93,7 +93,7 @@ def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
     Raises SettingError if `event_time` or `where` cannot be used.
     """
     if job.where:
-        # what is no event is kept, as nobody knows whether it would meet the condition
+        # whether a record that is no event meets the condition is not known: it is kept
         rows = rows.where(F.col(ERROR).isNotNull() | condition(rows, "--where", job.where))
     made, field = expression(rows, "--event-time", job.event_time)
     if not isinstance(field.dataType, TimestampType | TimestampNTZType | DateType):
