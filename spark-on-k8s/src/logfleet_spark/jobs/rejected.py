@@ -25,12 +25,14 @@ Offsets = dict[str, dict[str, int]]
 def text_of(spark: SparkSession, place: str) -> list[tuple[str, str]]:
     """(name, text) of the files at a place, a path or URL; none if nothing is there."""
     try:
-        files = spark.read.text(place, wholetext=True).select("_metadata.file_name", "value")
+        # given one path, Spark searches for a log of its file sink, and where nothing is it logs a stack trace
+        files = spark.read.text([place, place], wholetext=True)
     except AnalysisException as problem:
         if problem.getCondition() == "PATH_NOT_FOUND":
             return []
         raise
-    return [(row["file_name"], row["value"]) for row in files.collect()]
+    named = files.select("_metadata.file_name", "value").distinct()
+    return [(row["file_name"], row["value"]) for row in named.collect()]
 
 
 class Rejected:
