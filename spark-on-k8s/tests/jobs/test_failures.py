@@ -2,11 +2,11 @@
 
 import json
 import logging
+import socket
 
 import pytest
-from logfleet.node.tools.loopback_ports import LoopbackPorts
 from logfleet_spark.jobs.failures import CHARACTERS_MAX, cause_of
-from logfleet_spark.jobs.metrics import Metrics
+from logfleet_spark.jobs.records import SettingError
 from logfleet_spark.jobs.running import NO_WORKER, Job, Stop, program
 from pyspark.sql.functions import udf
 
@@ -33,6 +33,13 @@ def streamed(job, topic, tmp_path):
         job.run([job.start(frame.load().writeStream, write, **more)])
 
     return run
+
+
+@pytest.fixture
+def of_tests(monkeypatch, spark):
+    """Programs run in the session of the tests, which goes on afterwards, and leave its signals alone."""
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    monkeypatch.setattr(Stop, "on_sigterm", lambda _: None)
 
 
 def count(frame, _batch_id):
@@ -100,12 +107,11 @@ def test_a_cause_of_many_words_is_cut():
 
 
 @pytest.mark.parametrize("failures, code", [(1, None), (2, 1)])
+@pytest.mark.usefixtures("of_tests")
 def test_a_job_tries_once_more_where_a_python_worker_did_not_start(
-    monkeypatch, spark, tmp_path, capsys, caplog, failures, code
+    tmp_path, capsys, caplog, failures, code
 ):
     left = [RuntimeError(f"{NO_WORKER}.")] * failures
-    monkeypatch.setattr(type(spark), "stop", lambda _: None)
-    monkeypatch.setattr(Stop, "on_sigterm", lambda _: None)
     ran = []
 
     def run(job):
@@ -127,13 +133,50 @@ def test_a_job_tries_once_more_where_a_python_worker_did_not_start(
     assert "a Python worker did not start within 10 s; trying again" in caplog.text
 
 
-def test_a_port_that_is_taken_costs_the_metrics_and_not_the_job(spark, caplog, monkeypatch):
-    monkeypatch.setattr(type(spark), "stop", lambda _: None)
-    monkeypatch.setattr(Stop, "on_sigterm", lambda _: None)
-    taken = Metrics()
-    port = LoopbackPorts().reserve()
-    taken.serve(port)
+@pytest.mark.usefixtures("of_tests")
+def test_a_port_that_is_taken_costs_the_metrics_and_not_the_job(caplog):
     ran: list[Job] = []
-    program("j", {"metrics_port": port, "trace_file": None}, ran.append)
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        program("j", {"metrics_port": port, "trace_file": None}, ran.append)
     assert [type(each) for each in ran] == [Job]
     assert f"port {port} cannot be used (Address already in use)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "trace_file, more",
+    [("-", ""), ("/nowhere/trace", " (--trace-file /nowhere/trace: No such file or directory; ")],
+)
+@pytest.mark.usefixtures("of_tests")
+def test_a_trace_goes_to_standard_error_if_no_file_takes_it(capsys, trace_file, more):
+    def run(_job):
+        raise ValueError("the moon is full")
+
+    with pytest.raises(SystemExit) as ended:
+        program("j", {"metrics_port": 0, "trace_file": trace_file}, run)
+    assert ended.value.code == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1].startswith(f"j failed: ValueError: the moon is full{more}")
+
+
+@pytest.mark.parametrize(
+    "raised, code, sentence",
+    [
+        (
+            KeyboardInterrupt(),
+            130,
+            "j: stopped by Ctrl-C; the next start does the last batch again",
+        ),
+        (SettingError("--fields: too few"), 2, "j: error: --fields: too few"),
+    ],
+)
+@pytest.mark.usefixtures("of_tests")
+def test_what_a_user_does_is_no_failure(capsys, raised, code, sentence):
+    def run(_job):
+        raise raised
+
+    with pytest.raises(SystemExit) as ended:
+        program("j", {"metrics_port": 0, "trace_file": None}, run)
+    assert ended.value.code == code
+    assert capsys.readouterr().err == f"{sentence}\n"

@@ -116,7 +116,7 @@ def test_a_job_has_metrics_and_ends_its_batch_when_it_is_asked_to_stop(start, to
 
 
 def test_a_job_that_fails_ends_with_one_sentence_and_keeps_the_trace(start, tmp_path):
-    program, _ = start("nowhere")
+    program, _ = start("nowhere", "--rejected", "none")
     assert program.wait(STARTED_S_MAX) == 1
     lines = program.log.read_text().splitlines()
     trace = tmp_path / "logfleet-window_counts.trace"

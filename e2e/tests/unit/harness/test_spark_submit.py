@@ -180,11 +180,11 @@ def test_a_job_that_is_not_waited_for_has_not_failed(submit):
             MASTER | {"SETTINGS": "s.yaml"},
             "SETTINGS is 's.yaml', and there is no such file",
         ),
-        ([], MASTER, "write: submit.sh JOB -- ARGUMENTS (submit.sh --help says more)"),
+        ([], MASTER, "write: submit.sh JOB -- ARGUMENTS (submit.sh --help shows all settings)"),
         (
             ["window_counts", "--topic"],
             MASTER,
-            "write: submit.sh JOB -- ARGUMENTS (submit.sh --help says more)",
+            "write: submit.sh JOB -- ARGUMENTS (submit.sh --help shows all settings)",
         ),
         (
             ["windows", "--"],

@@ -209,6 +209,8 @@ def program(
         _run(Job(spark, metrics, stop), run)
     except Exception as problem:  # noqa: BLE001  (whatever it is, it ends the program with a sentence)
         failure = _failure(name, stop, problem, str(settings["trace_file"] or ""))
+    except KeyboardInterrupt:
+        failure = f"{name}: stopped by Ctrl-C; the next start does the last batch again", 130
     finally:
         if spark is not None:
             spark.stop()
@@ -254,9 +256,12 @@ def _failure(name: str, stop: Stop, problem: Exception, trace_file: str) -> tupl
     if isinstance(problem, SettingError):
         return f"{name}: error: {problem}", 2
     sentence = f"{name} failed{where}: {cause_of(problem)}"
-    if trace_file == "-":
-        sys.stderr.write(trace)
-        return sentence, 1
     path = Path(trace_file or Path(tempfile.gettempdir(), f"logfleet-{name}.trace"))
-    path.write_text(trace, encoding="utf-8")
-    return f"{sentence} (trace: {path})", 1
+    try:
+        if trace_file != "-":
+            path.write_text(trace, encoding="utf-8")
+            return f"{sentence} (trace: {path})", 1
+    except OSError as unwritable:
+        sentence += f" (--trace-file {path}: {unwritable.strerror}; the trace is above)"
+    sys.stderr.write(trace)
+    return sentence, 1
