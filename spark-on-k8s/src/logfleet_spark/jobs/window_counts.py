@@ -62,10 +62,8 @@ NAME = "window_counts"
 QUERY = "window_counts"
 NOWHERE = "none"
 COUNT = "count(*) AS count"
-FIRST_TIME = "1900-01-01"
-"""Events before it are rejected: a clock that stands at 0 or a number in a wrong unit, more often than history."""
-
-
+FIRST_TIME = "1970-01-01"
+"""Events before it are rejected: the watermark of Spark begins there, so that they would be dropped as late."""
 HOURS = Windows()
 
 
@@ -106,7 +104,7 @@ def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
     time = F.try_add(made.cast("timestamp"), F.expr("INTERVAL '0' SECOND"))
     ahead = F.make_dt_interval(secs=F.lit(interval_ms(job.future) / 1000))
     latest = F.current_timestamp() + ahead
-    is_strange = (F.col(EVENT_TIME) < F.lit(FIRST_TIME).cast("timestamp")) | (
+    is_strange = (F.col(EVENT_TIME) < F.lit(f"{FIRST_TIME} 00:00:00Z").cast("timestamp")) | (
         F.col(EVENT_TIME) > latest
     )
     wrong = F.lit(
