@@ -22,6 +22,7 @@ from logfleet_spark.jobs import dlq_router, table_to_topic, topic_to_table, wind
 from e2e.harness.spark_topics import NumberedTopic
 
 COUNT = int(os.environ.get("LOGFLEET_ODD_VALUES", "300"))
+pytestmark = pytest.mark.timeout(120 + COUNT // 10)
 TYPES: Mapping[str, str] = {
     "f_string": "STRING",
     "f_int": "INT",

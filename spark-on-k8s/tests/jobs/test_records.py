@@ -138,7 +138,7 @@ def test_times_that_other_programs_cannot_express_are_rejected_and_the_rest_can_
     read = pd.read_parquet(out)
     assert str(read["t"].iloc[2]) == "0001-01-02 00:00:00+00:00"
     assert read["d"].iloc[2] == date(9999, 12, 30)
-    assert good.toPandas()["d"].iloc[2] == date(9999, 12, 30)
+    assert good.collect()[2]["d"] == date(9999, 12, 30)
 
 
 def test_fields_that_are_no_ddl_are_told_in_one_sentence(spark):
