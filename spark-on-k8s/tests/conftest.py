@@ -3,6 +3,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from logfleet_spark.jobs.expressions import SESSION
 from logfleet_spark.jobs.topic_to_table import DELTA
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,7 @@ def spark(tmp_path_factory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         # short runs: compiling less saves more than faster code would
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config(map={**DELTA})
+        .config(map={**DELTA, **SESSION})
         .getOrCreate()
     )
     yield session

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Producer
 from logfleet_spark.jobs import dlq_router
+from logfleet_spark.jobs.expressions import SettingError
 
 from e2e.harness.spark_topics import NumberedTopic
 
@@ -114,6 +115,40 @@ def test_a_letter_that_failed_too_often_stays_where_it_is(spark, topics, run):
     for number in range(3):
         run("--replay", "--attempts-max", "2", name="replay")
         assert len(held(spark, dead)) == 4, number
+
+
+def test_a_value_that_cannot_be_mended_stays_as_it_is(spark, topics, run):
+    """CAST gives NULL here; a record without a value would be a deletion where it goes back to."""
+    run()
+    first, _, dead = topics
+    run("--replay", "--mend", "CAST(CAST(value AS INT) AS STRING)", name="replay")
+    assert len(held(spark, first)) == len(VALUES)
+    again = [(value, ours(headers)) for key, value, headers in held(spark, dead) if key == "k1"]
+    told = sorted(again, key=lambda each: each[1]["__dlq.errors.attempts"])
+    assert [(v, t["__dlq.errors.attempts"]) for v, t in told] == [
+        (VALUES[1], "1"),
+        (VALUES[1], "2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (
+            ["--require", "gone > 1"],
+            "--require 'gone > 1': A column, variable, or function parameter",
+        ),
+        (
+            ["--replay", "--mend", "gone"],
+            "--mend 'gone': A column, variable, or function parameter",
+        ),
+        (["--replay", "--mend", "trim(value"], "--mend 'trim\\(value': Syntax error"),
+    ],
+)
+def test_sql_that_spark_cannot_use_is_named_before_the_first_batch(run, tmp_path, arguments, said):
+    with pytest.raises(SettingError, match=f"^{said}"):
+        run(*arguments)
+    assert not (tmp_path / "route").exists()
 
 
 @pytest.mark.parametrize(

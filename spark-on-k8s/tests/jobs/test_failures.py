@@ -5,8 +5,8 @@ import logging
 import socket
 
 import pytest
+from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.failures import CHARACTERS_MAX, cause_of
-from logfleet_spark.jobs.records import SettingError
 from logfleet_spark.jobs.running import NO_WORKER, Job, Stop, program
 from pyspark.sql.functions import udf
 

@@ -54,7 +54,7 @@ def test_counts_grow_in_their_rows_also_over_batches_that_are_made_again(
                 topic.name, json.dumps({"origin": origin, "at": "2013-01-01T05:10:00"})
             )
         assert producer.flush(20) == 0
-        job.run(window_counts.start(job, window_counts.settings(arguments)))
+        window_counts.run(job, window_counts.settings(arguments))
         want = [["JFK", str(2 * round_ + 2)], ["", str(round_ + 1)]]
         assert database.execute("SELECT origin, count FROM counts ORDER BY origin") == want
         # as after a kill between the database's commit and the checkpoint's

@@ -44,7 +44,7 @@ def test_a_file_says_what_options_say_and_the_command_line_wins(file):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("topics: t", "there is no option 'topics'; there is: bootstrap-servers, checkpoint,"),
+        ("topics: t", "there is no option 'topics'; there is: aggregate, bootstrap-servers,"),
         ("- topic", "write a mapping of option names to values"),
         ("topic: [a, b]", "topic: write one value"),
         ("topic: [a", "not YAML: while parsing"),
@@ -79,7 +79,6 @@ def test_a_file_that_is_not_there_is_named(capsys):
         (["--option", "minPartitions"], "--option: 'minPartitions' is not KEY=VALUE"),
         (["--output-mode", "complete"], "--output-mode"),
         (["--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger: '0' is not a positive"),
-        (["--rejected", "/r"], "--rejected needs --fields"),
         (
             ["--sink", "parquet", "--output", "/c/"],
             "--checkpoint and --output are both /c; write another",
@@ -151,7 +150,7 @@ def test_help_shows_the_default_of_each_option_that_has_one(job, capsys):
             ["--sink", "parquet", "--output", "s3a://b/o/", "--fields", "a INT"],
             "s3a://b/o-rejected",
         ),
-        (["--sink", "parquet", "--output", "/o"], None),
+        (["--sink", "parquet", "--output", "/o"], "/o-rejected"),
         (["--fields", "a INT"], None),
         (["--fields", "a INT", "--rejected", "hdfs://n/r"], "hdfs://n/r"),
         (["--sink", "parquet", "--output", "/o", "--fields", "a INT", "--rejected", "none"], None),

@@ -1,11 +1,13 @@
 """The job `window_counts` as its arguments start it, with either source, on a broker."""
 
 import json
+import threading
 
 import pandas as pd
 import pytest
 from confluent_kafka import Producer
 from logfleet_spark.jobs import window_counts
+from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.running import Job, Stop
 from pyspark.errors import StreamingQueryException
 
@@ -45,7 +47,7 @@ def run(job, events, tmp_path):
         basic = ["--bootstrap-servers", events.bootstrap, "--topic", events.name]
         basic += ["--fields", FIELDS, "--watermark", "1 hour"]
         basic += ["--checkpoint", str(tmp_path / "checkpoint")]
-        job.run(window_counts.start(job, window_counts.settings([*basic, *more])))
+        window_counts.run(job, window_counts.settings([*basic, *more]))
 
     return run
 
@@ -88,13 +90,161 @@ def test_a_run_tells_its_rows_its_late_rows_and_that_nothing_is_left(job, broker
         *("--watermark", "1 hour", "--max-offsets-per-trigger", "1"),
         *("--checkpoint", str(tmp_path / "checkpoint")),
     ]
-    job.run(window_counts.start(job, window_counts.settings(arguments)))
+    window_counts.run(job, window_counts.settings(arguments))
     told = lambda: {name: job.metrics.value(name) - before[name] for name in names}  # noqa: E731
     wait_until(lambda: told()["batches"] >= 4)
     wait_until(lambda: told() | {"batches": 4} == {"rows": 4, "batches": 4, "late_rows": 1})
     lag = {"topic": topic.name, "partition": "0"}
     assert job.metrics.registry.get_sample_value("logfleet_spark_lag", lag) == 0
     assert job.metrics.value("last_progress_seconds") > 1_700_000_000
+
+
+@pytest.mark.parametrize("source", ["logfleet", "kafka"])
+def test_records_are_kept_from_the_first_rejected_one_on_by_a_second_query_that_is_there_from_then(
+    job, broker, tmp_path, source
+):
+    """What came before is not read again; a run that ended right after its last batch is made up for at the next start."""
+    topic = NumberedTopic(broker.bootstrap, partitions=1)
+    producer = Producer({"bootstrap.servers": topic.bootstrap})
+    checkpoint, out = tmp_path / "c", tmp_path / "out"
+    milliseconds = json.dumps({"event_time": MIDNIGHT_MS})
+
+    def run(*values, rejected=f"{out}-rejected"):
+        for value in values:
+            producer.produce(topic.name, value)
+        assert producer.flush(20) == 0
+        arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name]
+        arguments += ["--fields", FIELDS, "--event-time", "event_time", "--source", source]
+        arguments += ["--sink", "parquet", "--output", str(out), "--checkpoint", str(checkpoint)]
+        window_counts.run(job, window_counts.settings([*arguments, "--rejected", rejected]))
+
+    good = json.dumps({"event_time": "2013-01-01T00:10:00"})
+    run(good, good)
+    assert not (tmp_path / "c-rejected").exists()
+    run(good, milliseconds, rejected="none")
+    run(good)
+    run(good, NO_JSON, good + good)
+    assert pd.read_parquet(out)["count"].sum() == 5
+    kept = pd.read_parquet(tmp_path / "out-rejected").sort_values("offset")
+    assert dict(zip(kept["offset"], kept["error"], strict=True)) == {
+        3: "a time in event_time is not of the years 1 to 9999",
+        6: "the value is not JSON",
+        7: "the value goes on after its JSON object",
+    }
+    assert json.loads(next((tmp_path / "c-rejected" / "from").glob("part-*")).read_text()) == {
+        topic.name: {"0": 2}
+    }
+
+
+def test_one_clock_that_is_wrong_closes_no_windows(job, broker, tmp_path):
+    """A record per batch; without --future the watermark would stand in 2113 for the last one."""
+    topic = NumberedTopic(broker.bootstrap, partitions=1)
+    producer = Producer({"bootstrap.servers": topic.bootstrap})
+    for year in (2013, 2113, 2013):
+        producer.produce(topic.name, json.dumps({"event_time": f"{year}-01-01T00:10:00"}))
+    assert producer.flush(20) == 0
+    out = tmp_path / "out"
+    arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--fields", FIELDS]
+    arguments += ["--event-time", "event_time", "--sink", "parquet", "--output", str(out)]
+    arguments += ["--checkpoint", str(tmp_path / "c"), "--max-offsets-per-trigger", "1"]
+    window_counts.run(job, window_counts.settings(arguments))
+    assert list(pd.read_parquet(out)["count"]) == [2]
+    assert list(pd.read_parquet(tmp_path / "out-rejected")["offset"]) == [1]
+
+
+def test_a_job_that_goes_on_keeps_a_rejected_record_while_it_runs(job, broker, tmp_path):
+    topic = NumberedTopic(broker.bootstrap, partitions=2)
+    producer = Producer({"bootstrap.servers": topic.bootstrap})
+    producer.produce(topic.name, NO_JSON, partition=1)
+    assert producer.flush(20) == 0
+    kept = tmp_path / "out-rejected"
+    arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--fields", FIELDS]
+    arguments += [
+        "--event-time",
+        "event_time",
+        "--sink",
+        "parquet",
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    arguments += ["--checkpoint", str(tmp_path / "c"), "--trigger", "0 seconds"]
+    running = threading.Thread(
+        target=window_counts.run, args=(job, window_counts.settings(arguments))
+    )
+    running.start()
+    try:
+        wait_until(lambda: any(kept.glob("day=*/*.parquet")))
+    finally:
+        job.stop.ask()
+        running.join()
+    assert list(pd.read_parquet(kept)["value"]) == [NO_JSON]
+
+
+def test_sums_by_several_groups_and_sessions_reach_a_folder(run, tmp_path):
+    """A's three events within an hour of one another are one session; the ones that are still open are not written."""
+    aggregate = "sum(delay) AS late, count(*) AS n"
+    by = ["--group-by", "origin, _record.key AS of", "--aggregate", aggregate]
+    run(
+        "--event-time",
+        "event_time",
+        *by,
+        "--session",
+        "61 minutes",
+        "--sink",
+        "parquet",
+        "--output",
+        str(tmp_path / "out"),
+    )
+    rows = pd.read_parquet(tmp_path / "out")
+    got = {
+        (r.origin, f"{r.window_start:%H:%M}", f"{r.window_end:%H:%M}", r.late, r.n)
+        for r in rows.itertuples()
+    }
+    assert got == {("A", "00:01", "02:01", 50.0, 3), ("B", "00:30", "01:31", 0.0, 1)}
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (
+            ["--window", "1 month"],
+            "argument --window: '1 month' is not an interval; write a number",
+        ),
+        (["--future", "soon"], "argument --future: 'soon' is not an interval"),
+        (["--session", "1 hour", "--window", "1 hour"], "--session takes the place of --window"),
+        (["--session", "1 hour"], "--session needs --group-by"),
+        (["--aggregate", " "], '--aggregate names nothing; write "count(*) AS count"'),
+        (["--slide", "2 hours"], "--slide is longer than --window"),
+        (
+            ["--session", "1 hour", "--group-by", "key", "--output-mode", "update"],
+            "--session: Spark writes sessions once they are closed",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_named_before_spark_starts(capsys, arguments, said):
+    basic = ["--bootstrap-servers", "b:1", "--topic", "t", "--event-time", "timestamp"]
+    with pytest.raises(SystemExit):
+        window_counts.settings([*basic, "--checkpoint", "/c", *arguments])
+    assert said in capsys.readouterr().err
+
+
+def test_an_aggregate_that_a_stream_cannot_have_is_named_before_the_first_batch(run, tmp_path):
+    with pytest.raises(
+        SettingError, match=r"^--group-by, --aggregate, --output-mode: .*istinct"
+    ) as refused:
+        run("--event-time", "event_time", "--aggregate", "count(DISTINCT origin) AS n")
+    assert "\n" not in str(refused.value)
+    assert not any((tmp_path / "checkpoint" / "commits").glob("*"))
+
+
+def test_a_batch_that_drops_more_than_it_counts_is_a_warning(caplog):
+    state = {"numRowsDroppedByWatermark": 3, "numRowsUpdated": 2}
+    progress = {"batchId": 7, "stateOperators": [state], "eventTime": {"watermark": "2113-01-01"}}
+    window_counts.warn_of_late_rows(progress)
+    window_counts.warn_of_late_rows(progress | {"stateOperators": [state | {"numRowsUpdated": 3}]})
+    assert [record.message for record in caplog.records] == [
+        "batch 7 dropped 3 late rows, more than it counted: the watermark is 2113-01-01; if events are this late, give a longer --watermark"
+    ]
 
 
 @pytest.mark.parametrize(

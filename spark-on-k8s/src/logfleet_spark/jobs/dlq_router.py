@@ -2,7 +2,7 @@
 
 A dead letter is the record as it came (key, value, headers), with headers that say where it came from and what is wrong. Their names
 are those of Kafka's own dead-letter queues (KIP-1191), ours the last two. Written at least once: a batch that was cut short is written again,
-and those headers tell which records are the same.
+and two with the same headers are of one record.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
+from logfleet_spark.jobs.expressions import expression
 from logfleet_spark.jobs.records import ERROR, RECORD, read_values, send, stream
 from logfleet_spark.jobs.running import Job, program
 from logfleet_spark.jobs.settings import (
@@ -88,7 +89,11 @@ def dead_letters(events: DataFrame, now: Column) -> DataFrame:
 
 
 def mended(records: DataFrame, mend: str | None) -> DataFrame:
-    """Dead letters with a value that may be read now. mend: a SQL expression over key, value (both text) and error; None leaves it."""
+    """Dead letters with a value that may be read now. Raises SettingError if `mend` cannot be used.
+
+    mend: a SQL expression over key, value (both text) and error; where it is NULL the value stays, as without a value the record
+    would be a deletion. None leaves all as they are.
+    """
     if mend is None:
         return records
     columns = list(records.columns)
@@ -100,7 +105,9 @@ def mended(records: DataFrame, mend: str | None) -> DataFrame:
             "error": header(F.col("headers"), MESSAGE),
         }
     )
-    changed = texts.withColumn("value", F.expr(mend).cast("string").cast("binary"))
+    made, _ = expression(texts, "--mend", mend)
+    value = F.coalesce(made.cast("string"), F.col("value")).cast("binary")
+    changed = texts.withColumn("value", value)
     return changed.drop("key", "error").withColumnRenamed("_key", "key").select(*columns)
 
 
@@ -151,9 +158,27 @@ def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return found
 
 
+def routed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
+    return read_values(records, found.fields, found.require)
+
+
+def replayed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
+    """Dead letters that did not fail too often, as rows; with an ERROR those that cannot go back."""
+    attempts = F.coalesce(header(F.col("headers"), ATTEMPTS).try_cast("int"), F.lit(0))
+    again = records.where(attempts < found.attempts_max)
+    events = read_values(mended(again, found.mend), found.fields, found.require)
+    lost = F.when(target(found).isNull(), F.lit(f"there is no header {TOPIC}; give --replay-topic"))
+    return events.withColumn(ERROR, F.coalesce(ERROR, lost))
+
+
+def target(found: argparse.Namespace) -> Column:
+    """The topic that a dead letter goes back to; null if neither the settings nor its headers name one."""
+    return F.coalesce(F.lit(found.replay_topic), header(F.col(f"{RECORD}.headers"), TOPIC))
+
+
 def route(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
     """Write one micro-batch to its two topics."""
-    events = read_values(records, found.fields, found.require).persist()
+    events = routed(records, found).persist()
     try:
         dead = dead_letters(events, F.current_timestamp())
         send(dead, found, found.dlq_topic)
@@ -166,20 +191,14 @@ def route(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: in
 
 def replay(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
     """Send what can be read now back, the rest to the end of the dead-letter topic, but for what failed too often."""
-    attempts = F.coalesce(header(F.col("headers"), ATTEMPTS).try_cast("int"), F.lit(0))
-    again = records.where(attempts < found.attempts_max)
-    events = read_values(mended(again, found.mend), found.fields, found.require)
-    headers = F.col(f"{RECORD}.headers")
-    target = F.coalesce(F.lit(found.replay_topic), header(headers, TOPIC))
-    lost = F.when(target.isNull(), F.lit(f"there is no header {TOPIC}; give --replay-topic"))
-    events = events.withColumn(ERROR, F.coalesce(ERROR, lost)).persist()
+    events = replayed(records, found).persist()
     try:
         send(dead_letters(events, F.current_timestamp()), found, found.dlq_topic)
         back = events.where(F.col(ERROR).isNull()).select(
-            target.alias("topic"),
+            target(found).alias("topic"),
             f"{RECORD}.key",
             f"{RECORD}.value",
-            _others(headers).alias("headers"),
+            _others(F.col(f"{RECORD}.headers")).alias("headers"),
         )
         send(back, found, None)
         job.metrics.count("replayed", back.count())
@@ -192,9 +211,11 @@ def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
     found.option = [*found.option, ("includeHeaders", "true")]
     mode: Literal["replay", "route"] = "replay" if found.replay else "route"
     topics = found.dlq_topic if found.replay else ",".join(found.topic)
+    records = stream(job.spark, found, topics)
+    (replayed if found.replay else routed)(records, found)  # a wrong setting ends the job here
     job.watch(mode)
     query = job.start(
-        stream(job.spark, found, topics).writeStream,
+        records.writeStream,
         partial(replay if found.replay else route, job, found),
         name=mode,
         checkpoint=found.checkpoint,

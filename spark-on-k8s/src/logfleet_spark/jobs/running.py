@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from logfleet_spark.jobs.expressions import SESSION, SettingError
 from logfleet_spark.jobs.failures import cause_of
 from logfleet_spark.jobs.metrics import COUNTERS, Metrics, Progress, ProgressListener
-from logfleet_spark.jobs.records import SettingError
 from logfleet_spark.jobs.settings import AVAILABLE_NOW, interval_ms
 
 log = logging.getLogger(__name__)
@@ -132,13 +132,23 @@ class Job:
             self.spark.streams.removeListener(self._listener)
             self._listener = None
 
-    def run(self, queries: Sequence[StreamingQuery]) -> None:
+    def run(
+        self,
+        started: Sequence[StreamingQuery],
+        more: Callable[[], Sequence[StreamingQuery]] = tuple,
+    ) -> None:
         """Return when all have ended by themselves, or a stop was asked for and their batches have ended.
 
+        more: queries started since the last call; it is called again and again, and once more when all have ended.
         When one fails, the others are stopped as by a stop, and its StreamingQueryException is raised.
         """
+        queries = list(started)
         try:
-            while not self.stop.is_asked and any(query.isActive for query in queries):
+            while not self.stop.is_asked:
+                have_ended = not any(query.isActive for query in queries)
+                queries += (added := more())
+                if have_ended and not added:
+                    break
                 for query in queries:
                     query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # fractions are taken
         except StreamingQueryException:
@@ -170,7 +180,7 @@ def session(name: str, settings: Mapping[str, object], more: Mapping[str, str]) 
     if settings.get("shuffle_partitions"):
         wanted["spark.sql.shuffle.partitions"] = str(settings["shuffle_partitions"])
     builder = SparkSession.builder.appName(name)
-    for key, value in wanted.items():
+    for key, value in {**wanted, **SESSION}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 

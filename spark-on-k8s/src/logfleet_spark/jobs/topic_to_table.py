@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
+from logfleet_spark.jobs.expressions import SettingError, expression, quoted
 from logfleet_spark.jobs.folders import Folders, beside
 from logfleet_spark.jobs.records import (
     DAY,
     ERROR,
     RECORD,
-    SettingError,
     batch,
     fields_of,
     read_values,
@@ -56,19 +56,15 @@ DELTA: Mapping[str, str] = {
 def table_rows(events: DataFrame, fields: str, day_of: str) -> DataFrame:
     """Rows of the table: topic, partition, offset, timestamp, key, then the fields, or the value if there are none, and DAY.
 
-    day_of: column whose day in UTC it is; where that is null, the day of the record's own timestamp.
+    day_of: expression of the time whose day it is; where that is null, the day of the record's own timestamp.
     """
-    sound = events.where(F.col(ERROR).isNull())
     own = [F.col(f"{RECORD}.{name}").alias(name) for name in (*PLACE, "timestamp")]
-    meant = {field.name.lower() for field in fields_of(fields)} if fields else set()
-    columns: list[Column | str] = [
-        each for each, name in zip(own, (*PLACE, "timestamp"), strict=True) if name not in meant
-    ]
-    if "key" not in meant:
-        columns.append(F.col(f"{RECORD}.key").cast("string").alias("key"))
-    columns += [field.name for field in fields_of(fields)] if fields else [f"{RECORD}.value"]
-    when = F.coalesce(F.col(day_of).cast("timestamp"), F.col(f"{RECORD}.timestamp"))
-    return sound.select(*columns, F.to_date(when).alias(DAY))
+    columns = [*own, F.col(f"{RECORD}.key").cast("string").alias("key")]
+    columns += [F.col(quoted(field.name)) for field in fields_of(fields)]
+    columns += [] if fields else [F.col(f"{RECORD}.value")]
+    day, _ = expression(events, "--day-of", day_of)
+    when = F.coalesce(day.cast("timestamp"), F.col(f"{RECORD}.timestamp"))
+    return events.where(F.col(ERROR).isNull()).select(*columns, F.to_date(when).alias(DAY))
 
 
 @dataclass

@@ -1,31 +1,49 @@
-"""The job `window_counts`: the events of a topic per window and group, to a console, a folder, a topic or a database.
+"""The job `window_counts`: what the events of a topic add up to per window and group, to a console, a folder, a topic or a database.
 
-Events are rows of the record's own columns and the JSON fields (see records.py). Rows without an event time are not counted: Spark
-would put them all into one window named NULL. What cannot be read is counted as dead letters, and kept where `--rejected` says.
+Events are rows of the JSON fields and the record's own columns (see records.py). Rows without an event time are not counted: Spark
+would put them all into one window named NULL. Records that are no events are counted as dead letters, and kept where `--rejected` says.
 """
 
 import argparse
+import json
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name that Spark's documentation uses)
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
+from logfleet_spark.jobs.expressions import (
+    SettingError,
+    condition,
+    expression,
+    expressions,
+    naming,
+    quoted,
+    refuse_names,
+)
 from logfleet_spark.jobs.folders import Folders, beside
 from logfleet_spark.jobs.jdbc import Database, add_jdbc, check_jdbc, database_of
 from logfleet_spark.jobs.records import (
     DAY,
     ERROR,
+    EVENT_TIME,
+    batch,
+    expressible,
     read_values,
     rejected,
     send,
     stream,
 )
+from logfleet_spark.jobs.rejected import Offsets, Rejected
 from logfleet_spark.jobs.running import Job, WriteBatch, program
 from logfleet_spark.jobs.settings import (
+    AVAILABLE_NOW,
     Parser,
     add_cluster,
     add_sink,
@@ -36,81 +54,139 @@ from logfleet_spark.jobs.settings import (
     refuse_same,
 )
 from logfleet_spark.jobs.tables import LatestTable, appending, query_of
+from logfleet_spark.jobs.windows import END, START, Windows
+
+log = logging.getLogger(__name__)
 
 NAME = "window_counts"
 QUERY = "window_counts"
 NOWHERE = "none"
+COUNT = "count(*) AS count"
+FIRST_TIME = "1970-01-01"
+"""Events before it are rejected: the watermark of Spark begins there, so that they would be dropped as late."""
+HOURS = Windows()
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCounts:
     """What to count.
 
-    fields: DDL of the JSON fields to read, "" for none. group_by: a column to count by, None for one count per window.
-    event_time: a TIMESTAMP column. window, slide, watermark: Spark intervals ("1 hour"); slide None means tumbling.
-    where: a SQL condition over the columns, None for all rows.
+    event_time: SQL expression of a TIMESTAMP. group_by, aggregate: lists of SQL expressions, each with a name; group_by "" means one
+    row per window. watermark: how late an event may come; future: how far ahead of the clock it may be; both Spark intervals.
+    where: a SQL condition, None for all rows.
     """
 
-    fields: str
     event_time: str
-    window: str
     watermark: str
-    group_by: str | None = None
-    slide: str | None = None
+    windows: Windows = HOURS
+    group_by: str = ""
+    aggregate: str = COUNT
     where: str | None = None
+    future: str = "1 day"
+
+
+def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
+    """Rows that meet `where`, with EVENT_TIME, null where it cannot be computed; those with an impossible one have an ERROR.
+
+    Raises SettingError if `event_time` or `where` cannot be used.
+    """
+    if job.where:
+        # whether a record that is no event meets the condition is not known: it is kept
+        rows = rows.where(F.col(ERROR).isNotNull() | condition(rows, "--where", job.where))
+    made, field = expression(rows, "--event-time", job.event_time)
+    if not isinstance(field.dataType, TimestampType | TimestampNTZType | DateType):
+        kind = field.dataType.simpleString().upper()
+        raise SettingError(
+            f"--event-time {job.event_time!r} is {kind}; write a TIMESTAMP, such as timestamp_millis(at) "
+            "of milliseconds since 1970"
+        )
+    # try_add gives NULL for whatever fails within it, such as timestamp_millis of a number that is too large
+    time = F.try_add(made.cast("timestamp"), F.expr("INTERVAL '0' SECOND"))
+    ahead = F.make_dt_interval(secs=F.lit(interval_ms(job.future) / 1000))
+    latest = F.current_timestamp() + ahead
+    is_strange = (F.col(EVENT_TIME) < F.lit(f"{FIRST_TIME} 00:00:00Z").cast("timestamp")) | (
+        F.col(EVENT_TIME) > latest
+    )
+    wrong = F.lit(
+        f"the event time is before {FIRST_TIME} or more than {job.future} ahead of the clock"
+    )
+    timed = rows.withColumn(EVENT_TIME, time)
+    return timed.withColumn(ERROR, F.coalesce(ERROR, F.when(is_strange, wrong)))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """rows: one per window and group: START, END, the groups, the aggregates. groups: names of columns."""
+
+    rows: DataFrame
+    groups: tuple[str, ...]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Columns that tell one count from another."""
-        return ("window_start", "window_end", *([self.group_by] if self.group_by else []))
+        """Columns that together are different in each row."""
+        return (START, END, *self.groups)
 
 
-def counted(events: DataFrame, job: WindowCounts) -> DataFrame:
-    """One row per window and group: window_start, window_end, the group's column, count. Rows with an ERROR are passed over."""
-    rows = events.where(F.col(ERROR).isNull())
-    rows = rows.where(job.where) if job.where else rows
-    timed = rows.where(F.col(job.event_time).isNotNull()).withWatermark(
-        job.event_time, job.watermark
-    )
-    groups: list[Column] = [F.window(job.event_time, job.window, job.slide).alias("window")]
-    if job.group_by:
-        groups.append(F.col(job.group_by))
-    named = [F.col(job.group_by)] if job.group_by else []
-    return (
-        timed.groupBy(*groups)
-        .count()
-        .select(
-            F.col("window.start").alias("window_start"),
-            F.col("window.end").alias("window_end"),
-            *named,
-            F.col("count"),
+def counted(events: DataFrame, job: WindowCounts) -> Counts:
+    """What events add up to; those with an ERROR or without an event time are passed over.
+
+    events: as `dated` gives them. Raises SettingError if `group_by` or `aggregate` cannot be used.
+    """
+    groups, group_fields = expressions(events, "--group-by", job.group_by)
+    aggregates, fields = expressions(events, "--aggregate", job.aggregate, aggregates=True)
+    refuse_names("--group-by", group_fields.names, (START, END, DAY))
+    refuse_names("--aggregate", fields.names, (START, END, DAY, *group_fields.names))
+    if job.windows.session and not job.group_by:
+        raise SettingError(
+            "--session needs --group-by: Spark makes no sessions of all events at once"
         )
-    )
+    rows = events.where(F.col(ERROR).isNull() & F.col(EVENT_TIME).isNotNull())
+    timed = job.windows.timed(rows, EVENT_TIME, job.watermark)
+    # these names are of columns of the result only; the users' own may be `window` too
+    named = {f"_group{number}": field for number, field in enumerate(group_fields)}
+    keys = [expressible(groups[each.name], each.dataType).alias(own) for own, each in named.items()]
+    with naming("--group-by, --aggregate"):
+        added = timed.groupBy(job.windows.of(EVENT_TIME), *keys).agg(aggregates.alias("_added"))
+    columns = [F.col(own).alias(each.name) for own, each in named.items()]
+    columns += [
+        expressible(F.col("_added")[each.name], each.dataType).alias(each.name) for each in fields
+    ]
+    return Counts(added.select(*job.windows.bounds(), *columns), tuple(group_fields.names))
 
 
-def as_records(counts: DataFrame, group_by: str | None) -> DataFrame:
-    """Counts as records for a topic: key = window start and group, value = the row as JSON."""
-    parts = [F.date_format("window_start", "yyyy-MM-dd'T'HH:mm:ss")]
-    if group_by:
-        parts.append(F.col(group_by).cast("string"))
+def as_records(counts: DataFrame, groups: Sequence[str], windows: Windows) -> DataFrame:
+    """Counts as records for a topic: key = window start and group, value = the row as JSON.
+
+    The key of several groups ends with a JSON list of them, so that no two rows have the same.
+    """
+    form = "yyyy-MM-dd'T'HH:mm:ss" + ("" if windows.are_whole_seconds else ".SSSSSS")
+    # where clocks go back an hour, two windows start at the same time of day
+    form += "" if windows.zone == "UTC" else "XXX"
+    texts = [F.col(quoted(name)).cast("string") for name in groups]
+    parts = [
+        F.date_format(START, form),
+        *(texts if len(texts) < 2 else [F.to_json(F.array(*texts))]),
+    ]
     return counts.select(
         F.concat_ws("/", *parts).alias("key"),
-        F.to_json(F.struct(*counts.columns)).alias("value"),
+        F.to_json(F.struct(*map(quoted, counts.columns))).alias("value"),
     )
 
 
-def write_records(found: argparse.Namespace, counts: DataFrame, _batch_id: int) -> None:
+def write_records(
+    found: argparse.Namespace, made: Counts, windows: Windows, counts: DataFrame, _batch_id: int
+) -> None:
     """Write one micro-batch to a topic; a batch that Spark repeats is written again.
 
     Batch by batch: Spark gives update mode to no streaming sink that is written in Python.
     """
-    send(as_records(counts, found.group_by), found, found.output)
+    send(as_records(counts, made.groups, windows), found, found.output)
 
 
 def write_latest(root: str, keys: Sequence[str], counts: DataFrame, batch_id: int) -> None:
     """Write one micro-batch to a folder that holds one row per window and group."""
     table = LatestTable(Folders(counts.sparkSession), root, query_of(counts), keys)
-    table.write(counts.withColumn(DAY, F.to_date("window_start")), batch_id)
+    table.write(counts.withColumn(DAY, F.to_date(START)), batch_id)
 
 
 def show(counts: DataFrame, batch_id: int) -> None:
@@ -124,7 +200,7 @@ def write_upsert(database: Database, keys: Sequence[str], counts: DataFrame, bat
 
 
 def parser() -> Parser:
-    parser = Parser(NAME, "Count the events of a topic per window.")
+    parser = Parser(NAME, "Add up the events of a topic per window and group.")
     add = parser.add_argument
     add_cluster(parser)
     add("--topic", required=True, help="topic to read")
@@ -136,23 +212,43 @@ def parser() -> Parser:
     add(
         "--event-time",
         required=True,
-        help="TIMESTAMP field, or `timestamp`: the time of the record itself",
+        help="SQL expression of a TIMESTAMP: a field, timestamp_millis(at), or `timestamp`, the time of the record itself",
     )
-    add("--group-by", help="field or `key` to count by")
+    add("--aggregate", default=COUNT, help='what to add up: "sum(price) AS sum, max(price) AS max"')
+    add(
+        "--group-by",
+        default="",
+        help='fields, `key` or SQL expressions: "origin, upper(kind) AS kind"',
+    )
     add("--where", help="SQL condition that rows must meet")
-    add("--window", type=interval, default="1 hour", help="length of a window")
+    add("--window", type=interval, help="length of a window; default: 1 hour")
     add(
         "--slide",
         type=interval,
         help="from the start of one window to the next; default: the window's length",
     )
+    add(
+        "--session",
+        type=interval,
+        help="windows that end when a group has had no event for so long, instead of --window",
+    )
     add("--watermark", type=delay, default="24 hours", help="how late a row may come")
-    add("--output-mode", choices=["append", "update"], default="update")
+    add(
+        "--future",
+        type=delay,
+        default="1 day",
+        help="how far ahead of the clock an event may be; others are rejected, as they would close all windows before them",
+    )
+    add(
+        "--output-mode",
+        choices=["append", "update"],
+        help="windows once they are closed, or each change; default: update, with --session append",
+    )
     add("--sink", choices=["console", "parquet", "topic", "jdbc"], default="console")
     add("--output", help="folder of the parquet sink (path or URL), topic or database table")
     add(
         "--rejected",
-        help="folder for records that are not JSON of these fields, or `none`; default: with the parquet sink OUTPUT-rejected, "
+        help="folder for records that are no events, or `none`; default: with the parquet sink OUTPUT-rejected, "
         "else none. They are counted either way",
     )
     add_sink(parser)
@@ -165,70 +261,129 @@ def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The settings of an invocation, `rejected` a folder or None. Ends the process with a sentence if one is wrong."""
     asking = parser()
     found = asking.settings(argv)
-    if found.sink != "console" and not found.output:
-        asking.error(f"--sink {found.sink} needs --output")
+    if found.session and (found.window or found.slide):
+        asking.error("--session takes the place of --window and --slide: leave these out")
+    if found.session and not found.group_by:
+        asking.error("--session needs --group-by: Spark has no sessions of all events at once")
+    if found.session and found.output_mode == "update":
+        asking.error(
+            "--session: Spark writes sessions once they are closed: leave out --output-mode update"
+        )
+    if not found.aggregate.strip():
+        asking.error(f'--aggregate names nothing; write "{COUNT}" or leave it out')
+    found.window = found.window or "1 hour"
     if found.slide and interval_ms(found.slide) > interval_ms(found.window):
         asking.error("--slide is longer than --window: rows between two windows would be lost")
+    found.output_mode = found.output_mode or ("append" if found.session else "update")
+    if found.sink != "console" and not found.output:
+        asking.error(f"--sink {found.sink} needs --output")
     check_jdbc(asking, found)
-    if found.rejected is None and found.sink == "parquet" and found.fields:
+    if found.rejected is None and found.sink == "parquet":
         found.rejected = beside(found.output, "rejected")
     if found.rejected == NOWHERE:
         found.rejected = None
-    if found.rejected and not found.fields:
-        asking.error("--rejected needs --fields: without fields values are not read")
     refuse_same(asking, found, ("--output", "--rejected", "--checkpoint"))
     return found
 
 
-def sink_of(found: argparse.Namespace, job: WindowCounts) -> WriteBatch:
+def sink_of(found: argparse.Namespace, made: Counts, windows: Windows) -> WriteBatch:
     match found.sink:
         case "console":
             return show
         case "topic":
-            return partial(write_records, found)
+            return partial(write_records, found, made, windows)
         case "jdbc":
-            return partial(write_upsert, database_of(found), job.keys)
+            return partial(write_upsert, database_of(found), made.keys)
         case _:
-            return partial(write_latest, found.output, job.keys)
+            return partial(write_latest, found.output, made.keys)
 
 
-def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
-    """Start the queries that the settings describe: the counts and, if they are to be kept, the records that could not be read."""
-    what = WindowCounts(
-        fields=found.fields,
+def what(found: argparse.Namespace, zone: str) -> WindowCounts:
+    """What the settings mean. zone: the time zone of the session."""
+    return WindowCounts(
         event_time=found.event_time,
-        window=found.window,
         watermark=found.watermark,
+        windows=Windows(found.window, found.slide, found.session, zone),
         group_by=found.group_by,
-        slide=found.slide,
+        aggregate=found.aggregate,
         where=found.where,
+        future=found.future,
     )
-    events = read_values(stream(job.spark, found, found.topic), found.fields)
+
+
+def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
+    """What keeps the records that are no events, once there are some."""
+
+    def count(begin: Offsets, end: Offsets) -> int:
+        bounds = {"startingOffsets": json.dumps(begin), "endingOffsets": json.dumps(end)}
+        records = batch(job.spark, found, found.topic, bounds)
+        return (
+            dated(read_values(records, found.fields), wanted)
+            .where(F.col(ERROR).isNotNull())
+            .count()
+        )
+
+    def begin(offsets: str | None) -> StreamingQuery:
+        given = argparse.Namespace(**vars(found))
+        given.starting_offsets = offsets or found.starting_offsets
+        records = stream(job.spark, given, found.topic)
+        return job.start(
+            rejected(dated(read_values(records, found.fields), wanted)).writeStream,
+            appending(found.rejected),
+            name="rejected",
+            checkpoint=place,
+            trigger=found.trigger,
+        )
+
+    place = beside(found.checkpoint, "rejected")
+    return Rejected(
+        job.spark,
+        found.checkpoint,
+        place,
+        count=count,
+        start=begin,
+        is_last=found.trigger == AVAILABLE_NOW,
+    )
+
+
+def run(job: Job, found: argparse.Namespace) -> None:
+    """Count, until the trigger's end or a stop. Raises SettingError before the first batch if Spark cannot use a setting."""
+    wanted = what(found, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    events = dated(read_values(stream(job.spark, found, found.topic), found.fields), wanted)
     seen = events.observe("values", F.count(ERROR).alias("dead_letters"))
-    job.watch(QUERY)
-    counts = counted(seen, what).writeStream.outputMode(found.output_mode)
-    queries = [
-        job.start(
-            counts,
-            sink_of(found, what),
+    made = counted(seen, wanted)
+    keeping = kept(job, found, wanted) if found.rejected else None
+    write = sink_of(found, made, wanted.windows)
+    job.watch(QUERY, warn_of_late_rows)
+    with naming("--group-by, --aggregate, --output-mode"):
+        query = job.start(
+            made.rows.writeStream.outputMode(found.output_mode),
+            keeping.before(write) if keeping else write,
             name=QUERY,
             checkpoint=found.checkpoint,
             trigger=found.trigger,
         )
-    ]
-    if found.rejected:
-        queries.append(
-            job.start(
-                rejected(events).writeStream,
-                appending(found.rejected),
-                name="rejected",
-                checkpoint=beside(found.checkpoint, "rejected"),
-                trigger=found.trigger,
-            )
+    if keeping is None:
+        job.run([query])
+    else:
+        keeping.follow(query)
+        job.run([query], keeping.started)
+
+
+def warn_of_late_rows(progress: Mapping[str, Any]) -> None:
+    """Log that a batch dropped more than it counted: perhaps one event of the future has moved the watermark."""
+    states = progress["stateOperators"]
+    late = sum(state["numRowsDroppedByWatermark"] for state in states)
+    if late > sum(state["numRowsUpdated"] for state in states):
+        times = progress["eventTime"]
+        log.warning(
+            "batch %d dropped %d late rows, more than it counted: the watermark is %s; if events are this late, give a longer --watermark",
+            progress["batchId"],
+            late,
+            times.get("watermark"),
         )
-    return queries
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     found = settings(argv)
-    program(NAME, vars(found), lambda job: job.run(start(job, found)))
+    program(NAME, vars(found), lambda job: run(job, found))
