@@ -47,7 +47,7 @@ RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
     /opt/build/bin/pip wheel --no-build-isolation --require-hashes -w /tmp/wheels -r /tmp/clients.lock \
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheels/*
 
-# Spark's own Kafka connector, Delta Lake and PostgreSQL's driver, which are in no Python package.
+# Spark's own Kafka connector and Delta Lake, which are in no Python package.
 FROM base AS spark-jars
 COPY spark-on-k8s/fetch_jars.py spark-on-k8s/jars.lock spark-on-k8s/tables.lock /tmp/
 RUN --mount=type=secret,id=ca \
