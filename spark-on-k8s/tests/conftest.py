@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from logfleet_spark.jobs.topic_to_table import DELTA
+from logfleet_spark.jobs.tables import DELTA
 from pyspark.sql import SparkSession
 
 from e2e.harness.processes import Broker, Rig
@@ -33,7 +33,7 @@ def connector_jars() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def table_jars() -> list[Path]:
-    """Delta Lake and PostgreSQL's driver."""
+    """Delta Lake."""
     return jars_of(HERE / "tables.lock")
 
 

@@ -7,20 +7,19 @@ import sys
 import urllib.request
 from pathlib import Path
 
-import pandas as pd
 import pyspark
 import pytest
 from confluent_kafka import Producer
 
 from e2e.harness.program import Program
-from e2e.harness.spark_topics import NumberedTopic
+from e2e.harness.spark_topics import NumberedTopic, read_table
 
 SPARK = Path(__file__).resolve().parents[2]
 STARTED_S_MAX = 240.0
 
 
 @pytest.fixture
-def driver(tmp_path, broker):
+def driver(tmp_path, broker, table_jars):
     """A driver as on Kubernetes, but for its executors; (program, topic, port of its UI)."""
     topic = NumberedTopic(broker.bootstrap, partitions=2)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -36,7 +35,7 @@ def driver(tmp_path, broker):
                 "topic": topic.name,
                 "fields": "n INT, at TIMESTAMP",
                 "event-time": "at",
-                "sink": "parquet",
+                "sink": "delta",
                 "output": str(tmp_path / "out"),
                 "checkpoint": str(tmp_path / "checkpoint"),
                 "trigger": "1 second",
@@ -54,7 +53,8 @@ def driver(tmp_path, broker):
         "PYSPARK_PYTHON": sys.executable,
         "TMPDIR": str(tmp_path),
     }
-    conf = (f"spark.ui.port={port}", "spark.driver.host=127.0.0.1")
+    jars = ",".join(map(str, table_jars))
+    conf = (f"spark.ui.port={port}", "spark.driver.host=127.0.0.1", f"spark.jars={jars}")
     options = [word for each in conf for word in ("--conf", each)]
     job = [str(SPARK / "jobs" / "window_counts.py"), "--settings", str(settings)]
     entrypoint = str(SPARK / "entrypoint.sh")
@@ -85,5 +85,5 @@ def test_a_job_tells_its_metrics_and_ends_its_batch_when_it_is_told_to_stop(driv
     os.kill(program.pid, 15)
     assert program.wait() == 0, program.tail()
     assert "stopped at the end of a batch" in program.tail()
-    rows = pd.read_parquet(tmp_path / "out")
+    rows = read_table(tmp_path / "out")
     assert (len(rows), rows["count"].sum()) == (5, 45)

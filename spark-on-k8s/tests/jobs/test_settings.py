@@ -1,8 +1,8 @@
 import pytest
 from logfleet_spark.jobs import window_counts
-from logfleet_spark.jobs.folders import beside, joined
 from logfleet_spark.jobs.running import interval_ms
 from logfleet_spark.jobs.settings import moment
+from logfleet_spark.jobs.tables import beside
 
 BASIC = ["--bootstrap-servers", "a:1", "--topic", "t", "--checkpoint", "/c", "--event-time", "time"]
 
@@ -59,7 +59,11 @@ def test_a_file_that_is_not_there_is_named(capsys):
 @pytest.mark.parametrize(
     "wrong, said",
     [
-        (["--sink", "parquet"], "--sink parquet needs --output"),
+        (["--sink", "delta"], "--sink delta needs --output"),
+        (
+            ["--sink", "parquet", "--output", "/o"],
+            "--sink parquet is append-only: write --sink delta, or --output-mode append",
+        ),
         (["--sink", "topic"], "--sink topic needs --output"),
         (["--sink", "jdbc", "--output", "t"], "--sink jdbc needs --jdbc-url"),
         (
@@ -71,7 +75,7 @@ def test_a_file_that_is_not_there_is_named(capsys):
         (["--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger: '0' is not a positive"),
         (["--rejected", "/r"], "--rejected needs --fields"),
         (
-            ["--sink", "parquet", "--output", "/c/"],
+            ["--sink", "delta", "--output", "/c/"],
             "--checkpoint and --output are both /c; write another",
         ),
         (["--topi", "u"], "unrecognized arguments: --topi u"),
@@ -88,31 +92,17 @@ def test_a_wrong_argument_is_named_before_spark_starts(capsys, wrong, said):
     "more, rejected",
     [
         (
-            ["--sink", "parquet", "--output", "s3a://b/o/", "--fields", "a INT"],
+            ["--sink", "delta", "--output", "s3a://b/o/", "--fields", "a INT"],
             "s3a://b/o-rejected",
         ),
-        (["--sink", "parquet", "--output", "/o"], None),
+        (["--sink", "delta", "--output", "/o"], None),
         (["--fields", "a INT"], None),
         (["--fields", "a INT", "--rejected", "hdfs://n/r"], "hdfs://n/r"),
-        (["--sink", "parquet", "--output", "/o", "--fields", "a INT", "--rejected", "none"], None),
+        (["--sink", "delta", "--output", "/o", "--fields", "a INT", "--rejected", "none"], None),
     ],
 )
 def test_rejected_records_are_kept_beside_a_folder_unless_told_otherwise(more, rejected):
     assert window_counts.settings([*BASIC, *more]).rejected == rejected
-
-
-@pytest.mark.parametrize(
-    "folder, place",
-    [
-        ("hdfs://name:8020/x", "hdfs://name:8020/x/y/z"),
-        ("s3a://bucket", "s3a://bucket/y/z"),
-        ("/data/x/", "/data/x/y/z"),
-        ("/", "/y/z"),
-        ("x", "x/y/z"),
-    ],
-)
-def test_a_place_below_a_url_is_a_url(folder, place):
-    assert joined(folder, "y", "z") == place
 
 
 def test_a_folder_beside_another_is_no_folder_in_it():

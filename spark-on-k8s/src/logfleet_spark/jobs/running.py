@@ -51,6 +51,8 @@ class Stop:
     def __init__(self) -> None:
         self._asked = threading.Event()
         self.left_a_batch = False
+        self.refused: SettingError | None = None
+        """Why a batch was not written, where a setting is the reason."""
 
     @property
     def is_asked(self) -> bool:
@@ -72,7 +74,11 @@ class Stop:
             if self.is_asked:
                 self.left_a_batch = True
                 raise NotBegun(f"batch {batch_id} is left for the next start")
-            write(frame, batch_id)
+            try:
+                write(frame, batch_id)
+            except SettingError as problem:  # Spark would make a text with traces of it
+                self.refused = problem
+                raise
 
         return begin
 
@@ -132,15 +138,15 @@ class Job:
             while not self.stop.is_asked and any(query.isActive for query in queries):
                 for query in queries:
                     query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # fractions are taken
-        except StreamingQueryException:
+        except StreamingQueryException as failure:
             if not self.stop.left_a_batch:
                 self.stop.ask()
                 self._end(queries)
-                raise
+                raise self.stop.refused or failure from None
         self._end(queries)
         failed = [error for query in queries if (error := query.exception()) is not None]
         if failed and not self.stop.left_a_batch:
-            raise failed[0]
+            raise self.stop.refused or failed[0]
 
     def _end(self, queries: Sequence[StreamingQuery]) -> None:
         """No query runs afterwards; a batch that had begun has ended."""

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name that Spark's documentation uses)
 from pyspark.sql.streaming.query import StreamingQuery
 
-from logfleet_spark.jobs.folders import Folders, beside
+from logfleet_spark.jobs import tables
 from logfleet_spark.jobs.jdbc import Database, add_jdbc, check_jdbc, database_of
 from logfleet_spark.jobs.records import (
     DAY,
@@ -26,7 +26,7 @@ from logfleet_spark.jobs.records import (
 )
 from logfleet_spark.jobs.running import Job, WriteBatch, program
 from logfleet_spark.jobs.settings import Parser, add_cluster, add_sink, add_stream, refuse_same
-from logfleet_spark.jobs.tables import LatestTable, appending, query_of
+from logfleet_spark.jobs.tables import LatestTable, beside
 
 NAME = "window_counts"
 QUERY = "window_counts"
@@ -98,9 +98,10 @@ def write_records(found: argparse.Namespace, counts: DataFrame, _batch_id: int) 
     send(as_records(counts, found.group_by), found, found.output)
 
 
-def write_latest(root: str, keys: Sequence[str], counts: DataFrame, batch_id: int) -> None:
-    """Write one micro-batch to a folder that holds one row per window and group."""
-    table = LatestTable(Folders(counts.sparkSession), root, query_of(counts), keys)
+def write_table(
+    table: LatestTable | tables.ParquetExport, counts: DataFrame, batch_id: int
+) -> None:
+    """Write one micro-batch to a table by day."""
     table.write(counts.withColumn(DAY, F.to_date("window_start")), batch_id)
 
 
@@ -135,12 +136,12 @@ def parser() -> Parser:
     add("--slide", help="default: the window's length")
     add("--watermark", default="24 hours", help="how late a row may come")
     add("--output-mode", choices=["append", "update"], default="update")
-    add("--sink", choices=["console", "parquet", "topic", "jdbc"], default="console")
-    add("--output", help="folder of the parquet sink (path or URL), topic or database table")
+    add("--sink", choices=["console", "delta", "parquet", "topic", "jdbc"], default="console")
+    add("--output", help="folder of the table (path or URL), topic or database table")
     add(
         "--rejected",
-        help="folder for records that are not JSON of these fields, or `none`; default: with the parquet sink OUTPUT-rejected, "
-        "else none. They are counted either way",
+        help="folder of a table of the records that are not JSON of these fields, or `none`; default: with the delta and parquet "
+        "sinks OUTPUT-rejected, else none. They are counted either way",
     )
     add_sink(parser)
     add_stream(parser)
@@ -154,8 +155,12 @@ def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     found = asking.settings(argv)
     if found.sink != "console" and not found.output:
         asking.error(f"--sink {found.sink} needs --output")
+    if found.sink == "parquet" and found.output_mode == "update":
+        asking.error(
+            "--sink parquet is append-only: write --sink delta, or --output-mode append for closed windows"
+        )
     check_jdbc(asking, found)
-    if found.rejected is None and found.sink == "parquet" and found.fields:
+    if found.rejected is None and found.sink in tables.FORMATS and found.fields:
         found.rejected = beside(found.output, "rejected")
     if found.rejected == NOWHERE:
         found.rejected = None
@@ -173,8 +178,17 @@ def sink_of(found: argparse.Namespace, job: WindowCounts) -> WriteBatch:
             return partial(write_records, found)
         case "jdbc":
             return partial(write_upsert, database_of(found), job.keys)
+        case "parquet":
+            return partial(write_table, tables.ParquetExport(found.output, found.checkpoint))
         case _:
-            return partial(write_latest, found.output, job.keys)
+            return partial(write_table, LatestTable(found.output, job.keys, found.checkpoint))
+
+
+def format_of(found: argparse.Namespace) -> str | None:
+    """Format of the tables that the job writes; None if it writes none."""
+    if found.sink in tables.FORMATS:
+        return str(found.sink)
+    return "delta" if found.rejected else None
 
 
 def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
@@ -188,6 +202,8 @@ def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
         slide=found.slide,
         where=found.where,
     )
+    if format_of(found) == "delta":
+        tables.check_delta(job.spark, found.output or found.rejected)
     events = read_values(stream(job.spark, found, found.topic), found.fields)
     seen = events.observe("values", F.count(ERROR).alias("dead_letters"))
     job.watch(QUERY)
@@ -205,7 +221,9 @@ def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
         queries.append(
             job.start(
                 rejected(events).writeStream,
-                appending(found.rejected),
+                tables.table(
+                    format_of(found) or "", found.rejected, beside(found.checkpoint, "rejected")
+                ).write,
                 name="rejected",
                 checkpoint=beside(found.checkpoint, "rejected"),
                 trigger=found.trigger,
@@ -216,4 +234,5 @@ def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     found = settings(argv)
-    program(NAME, vars(found), lambda job: job.run(start(job, found)))
+    more = tables.session_settings(format_of(found))
+    program(NAME, vars(found), lambda job: job.run(start(job, found)), more)
