@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import pandas as pd
 from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported by name only
     AdminClient,
@@ -159,6 +161,13 @@ def rows(frame: DataFrame) -> list[Row]:
 def written(spark: SparkSession, folder: Path) -> list[Row]:
     """What queries have written to `folder/out`."""
     return rows(spark.read.parquet(str(folder / "out")))
+
+
+def read_table(folder: Path) -> pd.DataFrame:
+    """A job's table, Delta's or plain Parquet, as its readers without Spark see it. Raises what they raise if none is there."""
+    if folder.joinpath("_delta_log").exists():
+        return deltalake.DeltaTable(folder).to_pandas()
+    return pd.read_parquet(folder)
 
 
 def expected(numbers: Iterable[int]) -> list[Row]:

@@ -4,7 +4,7 @@
 #   SPARK_MASTER=k8s://https://HOST:6443 NAMESPACE=spark submit.sh window_counts -- \
 #       --bootstrap-servers fleet-bootstrap.default:9092 --topic flights \
 #       --fields "origin STRING, event_time TIMESTAMP" --event-time event_time --group-by origin \
-#       --sink parquet --output /data/counts --checkpoint /data/checkpoint
+#       --sink delta --output /data/counts --checkpoint /data/checkpoint
 #
 # The job is one of the image's (window_counts, dlq_router, topic_to_table, table_to_topic), a Python file of this machine, which
 # goes along, or a URL that the driver can read: local:///opt/my/job.py in the image, s3a://bucket/job.py.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from logfleet_spark.jobs.expressions import SESSION
-from logfleet_spark.jobs.topic_to_table import DELTA
+from logfleet_spark.jobs.tables import DELTA
 from pyspark.sql import SparkSession
 
 from e2e.harness.processes import Broker, Rig

@@ -40,13 +40,9 @@ FITS_NODE = (
     "spark.kubernetes.executor.request.cores=100m",
 )
 READ_ROWS = """
-import sys, pandas as pd
-pd.read_parquet(sys.argv[1])[sys.argv[2].split(",")].to_csv(sys.stdout, index=False)
-"""
-READ_COUNTS = """
-import sys, pandas as pd
-rows = pd.read_parquet(sys.argv[1])
-rows[["window_start", "origin", "count"]].to_csv(sys.stdout, index=False)
+import sys, deltalake
+rows = deltalake.DeltaTable(sys.argv[1]).to_pandas(columns=sys.argv[2].split(","))
+rows.to_csv(sys.stdout, index=False)
 """
 
 
@@ -135,23 +131,18 @@ class SparkJobs:
         return environment
 
     def rows(self, folder: str, columns: Sequence[str], claim: str = "spark-data") -> pd.DataFrame:
-        """Columns of the Parquet files below a folder of a claim, as pandas reads them there, by a text of CSV."""
+        """Columns of the Delta table in a folder of a claim, as a reader without Spark gives them, by a text of CSV."""
         name = f"read-{folder.strip('/').replace('/', '-')}"
-        self._read(name, claim, READ_ROWS, folder, ",".join(columns))
-        return pd.read_csv(io.StringIO(self._ended(name)))
-
-    def _read(self, name: str, claim: str, script: str, *arguments: str) -> None:
         self._kubernetes.run_pod(
             name,
             self._namespace,
-            image_name("spark"),
-            ["python", "-c", script, *arguments],
+            image_name("test"),
+            ["python", "-c", READ_ROWS, folder, ",".join(columns)],
             container={"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
             volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
         )
-
-    def _ended(self, name: str) -> str:
-        return self._kubernetes.wait_ended(name, self._namespace, within_s=120)
+        text = self._kubernetes.wait_ended(name, self._namespace, within_s=120)
+        return pd.read_csv(io.StringIO(text))
 
     def _executors(self, driver: dict[str, Any]) -> list[dict[str, Any]]:
         """The pods of a driver's executors, which it owns; their label spark-app-name is what the job calls itself."""
@@ -179,10 +170,8 @@ class SparkJobs:
 
     def counts(self, folder: str) -> pd.DataFrame:
         """What `window_counts` wrote to a folder of the volume: one row of each window and origin."""
-        name = f"read-{folder.strip('/').replace('/', '-')}"
-        self._read(name, "spark-data", READ_COUNTS, folder)
-        rows = pd.read_csv(io.StringIO(self._ended(name)), parse_dates=["window_start"])
-        rows["window_start"] = rows["window_start"].dt.tz_localize(None)
+        rows = self.rows(folder, ["window_start", "origin", "count"])
+        rows["window_start"] = pd.to_datetime(rows["window_start"], utc=True).dt.tz_localize(None)
         return rows.sort_values(["window_start", "origin"], ignore_index=True)
 
 

@@ -33,7 +33,7 @@ class Streamed:
         return [
             *("--bootstrap-servers", self._fleet.inside, "--topic", self._topic),
             *("--event-time", "timestamp", "--window", "1 minute", "--watermark", "1 day"),
-            *("--sink", "parquet", "--output", self._counts),
+            *("--sink", "delta", "--output", self._counts),
             *("--checkpoint", f"/data/{self._topic}/checkpoint"),
             *("--trigger", trigger),
         ]

@@ -102,7 +102,7 @@ def streamed(
     fleet: Fleet, rig: Rig, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Streamed]:
     """Of each file its own, by the file's name."""
-    rig.wait_for_images("spark")
+    rig.wait_for_images("spark", "test")
     name = f"streamed-{request.path.stem.removeprefix('test_')}"
     fleet.kubernetes.apply(
         topic(name, fleet.name, PARTITIONS, replicas=3), namespace=fleet.namespace

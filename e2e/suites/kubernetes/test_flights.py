@@ -45,7 +45,7 @@ def published(fleet, rig):
 
 @pytest.fixture(scope="module")
 def jobs(rig):
-    rig.wait_for_images("spark")
+    rig.wait_for_images("spark", "test")
     return SparkJobs(rig.kubernetes, JOBS)
 
 
@@ -75,7 +75,7 @@ def test_spark_counts_what_pandas_counts(published, fleet, rig, jobs, source):
                 *("--bootstrap-servers", fleet.inside, "--topic", TOPIC, "--source", source),
                 *("--fields", flights.FIELDS, "--event-time", "event_time"),
                 *("--group-by", "origin", "--window", flights.WINDOW, "--watermark", "24 hours"),
-                *("--sink", "parquet", "--output", f"/data/{source}/counts"),
+                *("--sink", "delta", "--output", f"/data/{source}/counts"),
                 *("--checkpoint", f"/data/{source}/checkpoint"),
             ],
             executors=2,

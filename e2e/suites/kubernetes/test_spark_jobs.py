@@ -80,7 +80,7 @@ def messy(fleet, rig):
 
 @pytest.fixture(scope="module")
 def jobs(rig):
-    rig.wait_for_images("spark")
+    rig.wait_for_images("spark", "test")
     return SparkJobs(rig.kubernetes, JOBS)
 
 
@@ -121,7 +121,7 @@ def held(bootstrap, name):
 
 def test_counts_by_window_are_those_of_pandas(messy, fleet, jobs, killed_once):
     arguments = ["--bootstrap-servers", fleet.inside, "--topic", messy.name, *SETTINGS]
-    arguments += ["--event-time", "event_time", "--group-by", "origin", "--sink", "parquet"]
+    arguments += ["--event-time", "event_time", "--group-by", "origin", "--sink", "delta"]
     killed_once("window_counts", [*arguments, "--output", "/data/counts"], "/data/c/counts")
     pd.testing.assert_frame_equal(
         jobs.counts("/data/counts"), flights.counts(messy.table), check_dtype=False

@@ -7,13 +7,12 @@ import sys
 import urllib.request
 from pathlib import Path
 
-import pandas as pd
 import pyspark
 import pytest
 from confluent_kafka import Producer
 
 from e2e.harness.program import Program
-from e2e.harness.spark_topics import NumberedTopic
+from e2e.harness.spark_topics import NumberedTopic, read_table
 
 SPARK = Path(__file__).resolve().parents[2]
 STARTED_S_MAX = 240.0
@@ -51,7 +50,7 @@ def start(tmp_path, broker):
                     "topic": topic,
                     "fields": "n INT, at TIMESTAMP",
                     "event-time": "at",
-                    "sink": "parquet",
+                    "sink": "delta",
                     "output": str(tmp_path / "out"),
                     "checkpoint": str(tmp_path / "checkpoint"),
                 }
@@ -108,7 +107,7 @@ def test_a_job_has_metrics_and_ends_its_batch_when_it_is_asked_to_stop(start, to
     os.kill(program.pid, 15)
     assert program.wait() == 0, program.tail()
     assert "stopped at the end of a batch: rows 50, batches " in program.tail()
-    rows = pd.read_parquet(tmp_path / "out")
+    rows = read_table(tmp_path / "out")
     assert (len(rows), rows["count"].sum()) == (5, 45)
     assert rows["window_start"].min() == MIDNIGHT, "the job has the user's time zone"
     state = tmp_path / "checkpoint" / "state" / "0"

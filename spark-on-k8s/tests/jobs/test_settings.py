@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from logfleet_spark.jobs import dlq_router, table_to_topic, topic_to_table, window_counts
-from logfleet_spark.jobs.folders import beside, joined
 from logfleet_spark.jobs.settings import interval_ms, moment
+from logfleet_spark.jobs.tables import beside
 
 JOBS = (dlq_router, table_to_topic, topic_to_table, window_counts)
 FILES = Path(__file__).resolve().parents[2] / "jobs"
@@ -69,7 +69,11 @@ def test_a_file_that_is_not_there_is_named(capsys):
 @pytest.mark.parametrize(
     "wrong, said",
     [
-        (["--sink", "parquet"], "--sink parquet needs --output"),
+        (["--sink", "delta"], "--sink delta needs --output"),
+        (
+            ["--sink", "parquet", "--output", "/o"],
+            "--sink parquet is append-only: write --sink delta, or --output-mode append",
+        ),
         (["--sink", "topic"], "--sink topic needs --output"),
         (["--sink", "jdbc", "--output", "t"], "--sink jdbc needs --jdbc-url"),
         (
@@ -80,7 +84,7 @@ def test_a_file_that_is_not_there_is_named(capsys):
         (["--output-mode", "complete"], "--output-mode"),
         (["--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger: '0' is not a positive"),
         (
-            ["--sink", "parquet", "--output", "/c/"],
+            ["--sink", "delta", "--output", "/c/"],
             "--checkpoint and --output are both /c; write another",
         ),
         (["--topi", "u"], "unrecognized arguments: --topi u"),
@@ -96,7 +100,7 @@ def test_a_file_that_is_not_there_is_named(capsys):
         (["--starting-offsets", "soon"], "startingOffsets: write earliest, latest or {"),
         (["--sink-option", "kafka.acks=5x", "--sink-option", "topics=a"], "topics: no such option"),
         (
-            ["--sink", "parquet", "--output", "c/../c", "--checkpoint", "./c/../c/"],
+            ["--sink", "delta", "--output", "c/../c", "--checkpoint", "./c/../c/"],
             "--checkpoint and --output are both c/../c; write another",
         ),
     ],
@@ -147,31 +151,17 @@ def test_help_shows_the_default_of_each_option_that_has_one(job, capsys):
     "more, rejected",
     [
         (
-            ["--sink", "parquet", "--output", "s3a://b/o/", "--fields", "a INT"],
+            ["--sink", "delta", "--output", "s3a://b/o/", "--fields", "a INT"],
             "s3a://b/o-rejected",
         ),
-        (["--sink", "parquet", "--output", "/o"], "/o-rejected"),
+        (["--sink", "delta", "--output", "/o"], "/o-rejected"),
         (["--fields", "a INT"], None),
         (["--fields", "a INT", "--rejected", "hdfs://n/r"], "hdfs://n/r"),
-        (["--sink", "parquet", "--output", "/o", "--fields", "a INT", "--rejected", "none"], None),
+        (["--sink", "delta", "--output", "/o", "--fields", "a INT", "--rejected", "none"], None),
     ],
 )
 def test_rejected_records_are_kept_beside_a_folder_unless_told_otherwise(more, rejected):
     assert window_counts.settings([*BASIC, *more]).rejected == rejected
-
-
-@pytest.mark.parametrize(
-    "folder, place",
-    [
-        ("hdfs://name:8020/x", "hdfs://name:8020/x/y/z"),
-        ("s3a://bucket", "s3a://bucket/y/z"),
-        ("/data/x/", "/data/x/y/z"),
-        ("/", "/y/z"),
-        ("x", "x/y/z"),
-    ],
-)
-def test_a_place_below_a_url_is_a_url(folder, place):
-    assert joined(folder, "y", "z") == place
 
 
 def test_a_folder_beside_another_is_no_folder_in_it():

@@ -2,20 +2,22 @@
 
 import json
 
+import deltalake
 import pandas as pd
 import pytest
 from logfleet_spark.jobs import table_to_topic
+from logfleet_spark.jobs.records import SettingError
 
 from e2e.harness.spark_topics import NumberedTopic
 
-ROWS = pd.DataFrame({"name": ["a", "b", "b", None], "n": [1, 2, 2, 3]})
-"""Two of them are the same."""
+ROWS = pd.DataFrame({"name": ["a", "b", "b", None], "n": [1, 2, 2, 3], "_id": 7, "a.b": 8})
+"""Two of them are the same; no name is in the way of the job's own."""
 
 
 @pytest.fixture
 def table(tmp_path):
-    ROWS.to_parquet(tmp_path / "rows.parquet")
-    return tmp_path / "rows.parquet"
+    deltalake.write_deltalake(tmp_path / "rows", ROWS)
+    return tmp_path / "rows"
 
 
 @pytest.fixture
@@ -42,11 +44,32 @@ def values(spark, topic):
 @pytest.mark.parametrize("source", ["logfleet", "kafka"])
 def test_every_row_is_sent_once_however_often_the_job_is_run(spark, run, topic, source):
     """Of rows that are the same each is sent; rows that come later are sent then."""
-    want = [{"n": 3}, {"name": "a", "n": 1}, {"name": "b", "n": 2}, {"name": "b", "n": 2}]
+    plain: list[dict[str, object]] = [{"n": 3}, {"name": "a", "n": 1}, *2 * [{"name": "b", "n": 2}]]
+    want = [row | {"_id": 7, "a.b": 8} for row in plain]
     run("--source", source, "--where", "n < 3")
     run("--source", source)
     run("--source", source)
     assert values(spark, topic) == sorted(map(json.dumps, want))
+
+
+def test_a_table_may_be_plain_parquet(spark, run, topic, tmp_path):
+    ROWS.to_parquet(tmp_path / "rows.parquet")
+    run("--input", str(tmp_path / "rows.parquet"), "--format", "parquet", "--value", "name")
+    sent = [row["value"] and bytes(row["value"]) for row in topic.batch(spark).collect()]
+    assert sorted(sent, key=str) == sorted([b"a", b"b", b"b", None], key=str)
+
+
+@pytest.mark.parametrize(
+    "arguments, problem",
+    [
+        (["--input", "/nowhere"], r"--input /nowhere: no delta table is there"),
+        (["--key", "nam"], r"--key nam: .*`nam` cannot be resolved"),
+        (["--where", "n >"], r"--where n >: .*PARSE_SYNTAX_ERROR"),
+    ],
+)
+def test_a_setting_that_does_not_suit_the_table_is_named(run, arguments, problem):
+    with pytest.raises(SettingError, match=problem):
+        run(*arguments)
 
 
 def test_keys_values_and_ids_are_expressions(spark, run, topic):

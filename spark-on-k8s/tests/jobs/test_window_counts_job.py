@@ -3,7 +3,6 @@
 import json
 import threading
 
-import pandas as pd
 import pytest
 from confluent_kafka import Producer
 from logfleet_spark.jobs import window_counts
@@ -11,7 +10,7 @@ from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.running import Job, Stop
 from pyspark.errors import StreamingQueryException
 
-from e2e.harness.spark_topics import NumberedTopic, wait_until
+from e2e.harness.spark_topics import NumberedTopic, read_table, wait_until
 
 FIELDS = "origin STRING, event_time TIMESTAMP, delay DOUBLE"
 EVENTS = [("A", 1, 0.0), ("A", 59, 20.0), ("B", 30, 0.0), ("A", 60, 30.0), ("A", 300, 0.0)]
@@ -53,23 +52,24 @@ def run(job, events, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source, mode, want", [("logfleet", "append", CLOSED), ("kafka", "update", COUNTS)]
+    "source, sink, mode, want",
+    [("logfleet", "parquet", "append", CLOSED), ("kafka", "delta", "update", COUNTS)],
 )
-def test_counts_by_a_json_field_reach_a_folder(run, job, tmp_path, source, mode, want):
+def test_counts_by_a_json_field_reach_a_table(run, job, tmp_path, source, sink, mode, want):
     """What is no JSON is counted, and kept as it came; run again, the job finds nothing new."""
     out = tmp_path / "out"
     by_field = ["--event-time", "event_time", "--group-by", "origin", "--output-mode", mode]
     before = job.metrics.value("dead_letters")
     for _ in range(2):
-        run("--source", source, *by_field, "--sink", "parquet", "--output", str(out))
-        rows = pd.read_parquet(out)
+        run("--source", source, *by_field, "--sink", sink, "--output", str(out))
+        rows = read_table(out)
         assert {
             (f"{row.window_start:%H:%M}", row.origin): row.count
             for row in rows.itertuples(index=False, name="Row")
         } == want
         assert len(rows) == len(want)
     assert set(rows["day"].astype(str)) == {"2013-01-01"}
-    kept = pd.read_parquet(tmp_path / "out-rejected")
+    kept = read_table(tmp_path / "out-rejected")
     assert list(kept["value"]) == [NO_JSON]
     assert list(kept["error"]) == ["the value is not JSON"]
     wait_until(lambda: job.metrics.value("dead_letters") == before + 1)

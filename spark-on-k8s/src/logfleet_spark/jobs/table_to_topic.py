@@ -9,13 +9,14 @@ import argparse
 import logging
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from logfleet_spark.jobs.records import batch, send
+from logfleet_spark.jobs import tables
+from logfleet_spark.jobs.records import SettingError, batch, send
 from logfleet_spark.jobs.running import Job, program
 from logfleet_spark.jobs.settings import Parser, add_cluster, add_sink, moment
-from logfleet_spark.jobs.topic_to_table import DELTA
 
 log = logging.getLogger(__name__)
 
@@ -24,28 +25,35 @@ ID = "__table.row"
 """Header with the id of the row that a record was made of."""
 
 
-def with_ids(rows: DataFrame, id_of: str | None) -> DataFrame:
-    """Rows with the column `_id`, text. id_of: a SQL expression that is another for every row."""
-    if id_of:
-        return rows.withColumn("_id", F.expr(id_of).cast("string"))
-    content = F.sha2(F.to_json(F.struct(*rows.columns), {"ignoreNullFields": "false"}), 256)
-    same = Window.partitionBy("_hash").orderBy(F.lit(0))
-    hashed = rows.withColumn("_hash", content).withColumn("_same", F.row_number().over(same))
-    return hashed.withColumn("_id", F.concat_ws("-", "_hash", "_same")).drop("_hash", "_same")
+def as_records(
+    rows: DataFrame, key: str | None, value: str | None, id_of: str | None = None
+) -> DataFrame:
+    """Records of rows, with the row's id in the column `_id` and in a header. The arguments are SQL expressions.
 
-
-def as_records(rows: DataFrame, key: str | None, value: str | None) -> DataFrame:
-    """Records of rows with ids: key and value by SQL expressions; a value of None is the whole row as JSON, a key of None is none."""
-    columns = [column for column in rows.columns if column != "_id"]
-    made: Column = F.expr(value) if value else F.to_json(F.struct(*columns))
-    named: Column = F.expr(key) if key else F.lit(None)
-    row = F.struct(F.lit(ID).alias("key"), F.col("_id").cast("binary").alias("value"))
-    return rows.select(
-        named.cast("string").cast("binary").alias("key"),
-        made.cast("string").cast("binary").alias("value"),
-        F.array(row).alias("headers"),
-        "_id",
+    None means for a key none, for a value the whole row as JSON, for the id a hash of the columns and, of rows that are the same, a number.
+    """
+    whole = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
+    made = rows.select(
+        _expression("--key", rows, key, F.lit(None)).cast("binary").alias("key"),
+        _expression("--value", rows, value, F.to_json(F.struct("*"))).cast("binary").alias("value"),
+        _expression("--id", rows, id_of, F.sha2(whole, 256)).alias("_id"),
     )
+    if not id_of:
+        same = F.row_number().over(Window.partitionBy("_id").orderBy(F.lit(0)))
+        made = made.withColumn("_id", F.concat_ws("-", "_id", same))
+    row = F.struct(F.lit(ID).alias("key"), F.col("_id").cast("binary").alias("value"))
+    return made.select("key", "value", F.array(row).alias("headers"), "_id")
+
+
+def _expression(flag: str, rows: DataFrame, given: str | None, otherwise: Column) -> Column:
+    """The expression as text. Raises SettingError with the option's name if it does not suit the rows."""
+    if given is None:
+        return otherwise.cast("string")
+    try:
+        rows.select(F.expr(given))
+    except AnalysisException as problem:
+        raise SettingError(f"{flag} {given}: {tables.first_line(problem)}") from None
+    return F.expr(given).cast("string")
 
 
 def ids_in(records: DataFrame) -> DataFrame:
@@ -55,9 +63,19 @@ def ids_in(records: DataFrame) -> DataFrame:
     return ids.where("_id IS NOT NULL").distinct()
 
 
-def read_table(spark: SparkSession, found: argparse.Namespace) -> DataFrame:
-    rows = spark.read.format(found.format).load(found.input)
-    return rows.where(found.where) if found.where else rows
+def read_table(job: Job, found: argparse.Namespace) -> DataFrame:
+    if found.format == "delta":
+        tables.check_delta(job.spark, found.input)
+    try:
+        rows = job.spark.read.format(found.format).load(found.input)
+    except AnalysisException as problem:
+        raise SettingError(
+            f"--input {found.input}: no {found.format} table is there ({tables.first_line(problem)}); "
+            "write its path, and --format parquet if it is plain Parquet"
+        ) from None
+    if not found.where:
+        return rows
+    return rows.where(_expression("--where", rows, found.where, F.lit(True)).cast("boolean"))
 
 
 def run(job: Job, found: argparse.Namespace) -> None:
@@ -67,9 +85,9 @@ def run(job: Job, found: argparse.Namespace) -> None:
     if found.sent_since:
         bounds["startingTimestamp"] = str(int(found.sent_since.timestamp() * 1000))
         bounds["startingOffsetsByTimestampStrategy"] = "latest"
-    rows = with_ids(read_table(job.spark, found), found.id)
     there = ids_in(batch(job.spark, found, found.topic, bounds))
-    missing = as_records(rows, found.key, found.value).join(there, "_id", "left_anti").persist()
+    records = as_records(read_table(job, found), found.key, found.value, found.id)
+    missing = records.join(there, "_id", "left_anti").persist()
     try:
         count = missing.count()
         send(missing.drop("_id"), found, found.topic)
@@ -84,7 +102,7 @@ def parser() -> Parser:
     add = parser.add_argument
     add_cluster(parser)
     add("--input", required=True, help="folder of the table (path or URL)")
-    add("--format", choices=["parquet", "delta"], default="parquet")
+    add("--format", choices=tables.FORMATS, default="delta", help="default: delta")
     add("--where", help="SQL condition that rows must meet")
     add("--topic", required=True, help="topic to write")
     add("--key", help="SQL expression of the record's key; left out: none")
@@ -107,5 +125,5 @@ def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     found = settings(argv)
-    more = DELTA if found.format == "delta" else {}
+    more = tables.session_settings(found.format)
     program(NAME, vars(found), lambda job: run(job, found), more)

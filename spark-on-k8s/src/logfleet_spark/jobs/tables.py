@@ -1,160 +1,393 @@
-"""Folders of Parquet files, partitioned by day, into which micro-batches are written once each, whatever was killed when.
+"""Tables that a query's micro-batches go to, each batch once: Delta Lake, and plain Parquet as an append-only export.
 
-Spark's file sink keeps a list of its files, which only Spark reads: others see files of tries that failed. Here a batch is written
-aside and then moved to names that say whose batch it is, so that a repeated one finds what an earlier try left: any reader of Parquet sees
-each row once, but for the moments in which files are moved. Names that begin with `_` are passed over by readers.
+A batch is a query's id, its number and the offsets up to which the query reads with it. The table keeps them: Delta in the commit (its
+txnAppId and txnVersion exclude a second commit of one number, its userMetadata holds the offsets), Parquet in the folder `_manifest`. So a
+batch that is repeated is recognised, and one of the same number with other offsets, of a checkpoint that was taken back, is refused.
+
+Source: Delta Lake's documentation, "Idempotent table writes in foreachBatch"; its PROTOCOL.md, "Transaction Identifiers".
 """
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
-from logfleet_spark.jobs.folders import Folders, joined
-from logfleet_spark.jobs.records import DAY
+from logfleet_spark.jobs.records import DAY, SettingError
 
-STAGING = "_staging"
-OWNER = "_owner"
+log = logging.getLogger(__name__)
 
-
-class NotOurs(Exception):
-    """A folder was written by something else; the text says what to do."""
-
-
-@dataclass
-class BatchTable:
-    """Rows of batches, appended. owner: whose batches they are (a query's id, a backfill's name); batch ids are counted per owner.
-
-    Not for two writers of one owner at once.
-    """
-
-    folders: Folders
-    root: str
-    owner: str
-    _is_first: bool = True
-
-    def write(self, rows: DataFrame, batch_id: int) -> None:
-        """The rows of this batch are in the table once. rows: with the column DAY; a null one is written as Hive's default partition."""
-        name = f"{self.owner}-{batch_id:010}"
-        staging = joined(self.root, STAGING, name)
-        self.folders.delete(staging)
-        # one task per day, but days of many rows are split and those of few share one
-        (
-            rows.hint("rebalance", F.col(DAY))
-            .write.partitionBy(DAY)
-            .option("compression", "zstd")
-            .parquet(staging)
-        )
-        if self._is_first:  # only the first batch after a start can be one that was begun before
-            for leftover in self.folders.matching(joined(self.root, f"{DAY}=*", f"{name}-*")):
-                self.folders.delete(leftover)
-            self._is_first = False
-        for number, (file, day) in enumerate(self.folders.moves(staging, self.root)):
-            self.folders.make(joined(self.root, day))
-            self.folders.move(file, joined(self.root, day, f"{name}-{number:05}.parquet"))
-        self.folders.delete(staging)
+FORMATS = ("delta", "parquet")
+PLACE = ("topic", "partition", "offset", "timestamp")
+"""Columns that tell one record's row from another's; the timestamp tells those of a topic that was created again."""
+BATCH = "batch"
+"""Column of a Parquet export: the batch's number, so that a repeated batch takes the place of its own files."""
+OWNER = "logfleet.query"
+ENTRY = "batch STRING, columns STRING"
+"""A batch in the manifest of a Parquet export, and the schema of its rows; both JSON."""
+MANIFEST_SLOTS = 256
+"""Batches that a manifest keeps. A checkpoint keeps 100 (spark.sql.streaming.minBatchesToRetain) and cannot go back by more."""
+COMMITS_MAX = 1_000
+"""Newest commits among which a query's last one is searched. If it is not there, the rows are compared, which costs a scan."""
+MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UPGRADE PROTOCOL"}
+"""Operations of Delta that add no rows."""
+FILES: Mapping[str, str] = {
+    "spark.sql.parquet.compression.codec": "zstd",
+    # INT96, Spark's own form, is deprecated, and readers differ about it
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+DELTA: Mapping[str, str] = {
+    **FILES,
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # tasks that read a table's log; 50, its default, are for logs of millions of files
+    "spark.databricks.delta.snapshotPartitions": "4",
+}
+NO_DELTA = (
+    "Delta's jars are not there; `make setup` and the image have them, elsewhere give spark-submit "
+    "--packages io.delta:delta-spark_4.2_2.13:4.4.0, or use --format parquet, which is append-only"
+)
+TABLE_AGAIN = "start with a new --checkpoint: it adds only what the table lacks"
+OUTPUT_AGAIN = "start with a new --checkpoint and a new --output"
 
 
-def appending(root: str) -> Callable[[DataFrame, int], None]:
-    """Writes the micro-batches of one query to a table."""
-    table: BatchTable | None = None
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch. offsets: by source, as in the checkpoint; those up to which the query reads with it. is_passing: see DeltaTable."""
 
-    def write(rows: DataFrame, batch_id: int) -> None:
-        nonlocal table
-        table = table or BatchTable(Folders(rows.sparkSession), root, query_of(rows))
-        table.write(rows, batch_id)
+    query: str
+    number: int
+    offsets: list[Any]
+    is_passing: bool = field(default=False, compare=False)
 
-    return write
+    @classmethod
+    def of(cls, rows: DataFrame, checkpoint: str, number: int) -> "Batch":
+        """The batch that a query with this checkpoint writes, called in the query's thread."""
+        query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        assert query, "a micro-batch is written in the thread of its query"
+        lines = rows.sparkSession.read.text(f"{checkpoint.rstrip('/')}/offsets/{number}").collect()
+        # a version and the batch's own settings come first; "-" is a source without an offset
+        return cls(query, number, [json.loads(row[0]) for row in lines[2:] if row[0] != "-"])
 
-
-@dataclass
-class LatestTable:
-    """The newest row of each key: a batch's rows take the place of those with the same key.
-
-    Each day has one file, a whole copy as of the batch in its name. It is written aside, moved in, and then older ones are removed: a
-    repeated batch takes a day that has its file as done. keys: columns; DAY must follow from them. owner: as for BatchTable, and the only one.
-    """
-
-    folders: Folders
-    root: str
-    owner: str
-    keys: Sequence[str]
-    _is_ours: bool = False
-
-    def write(self, rows: DataFrame, batch_id: int) -> None:
-        """Rows with the column DAY. Raises NotOurs if another owner has written to the folder."""
-        self._claim()
-        fresh = rows.persist()
+    @classmethod
+    def read(cls, text: str | None) -> "Batch | None":
+        """The batch of which json() made a text; None if the text is something else."""
         try:
-            days = [row[DAY] for row in fresh.select(DAY).distinct().collect()]
-            files = {str(day): self._files(f"{DAY}={day}") for day in days}
-            done = {day for day, have in files.items() if batch_id in have}
-            todo = [day for day in files if day not in done]
-            if todo:
-                self._merge(fresh.where(F.col(DAY).cast("string").isin(todo)), files, batch_id)
-            for day, have in files.items():
-                for each, path in have.items():
-                    if each < batch_id:
-                        self.folders.delete(joined(self.root, f"{DAY}={day}", path))
+            return cls(**json.loads(text or "null"))
+        except (ValueError, TypeError):
+            return None
+
+    def json(self) -> str:
+        return json.dumps(asdict(self))
+
+    def is_beyond(self, ends: Mapping[tuple[str, int], int]) -> bool:
+        """Whether the query has read up to these ends, in the topics that it reads."""
+        return not any(
+            source[topic].get(str(partition), 0) < end
+            for (topic, partition), end in ends.items()
+            for source in self.offsets
+            if topic in source
+        )
+
+
+def is_repeated(root: str, known: Iterable[Batch], this: Batch, way_out: str) -> bool:
+    """Whether the table has this batch. known: batches of its history. Raises SettingError if another one has its number."""
+    numbers = {batch.number: batch for batch in known if batch.query == this.query}
+    newest = max(numbers, default=-1)
+    if newest < this.number:
+        return False
+    if numbers.get(this.number) == this:
+        return True
+    raise SettingError(
+        f"{root} holds batch {newest} of this query, and its batch {this.number} has other offsets than "
+        f"the checkpoint's: the checkpoint was taken back; {way_out}"
+    )
+
+
+def check_types(root: str, there: StructType, fresh: StructType) -> None:
+    """Log the columns that the table gets. Raises SettingError if one has another type there."""
+    types = {column.name.lower(): column.dataType.simpleString() for column in there}
+    for column in fresh:
+        have, wanted = types.get(column.name.lower()), column.dataType.simpleString()
+        if have not in {None, wanted}:
+            raise SettingError(
+                f"{root}: the field {column.name} is {have} there and {wanted} in --fields; write the "
+                f"old type, or give it another name, or {OUTPUT_AGAIN}"
+            )
+    added = [column.name for column in fresh if column.name.lower() not in types]
+    if added:
+        log.info("%s gets the new columns %s", root, ", ".join(added))
+
+
+def not_ours(root: str, owner: str | None, query: str, what: str) -> SettingError:
+    whose = f"query {owner}" if owner else "something else"
+    return SettingError(
+        f"{root} was written by {whose}, this is query {query}: {what}, or the --checkpoint that it was "
+        "started with"
+    )
+
+
+def first_line(problem: Exception) -> str:
+    return str(problem).partition("\n")[0]
+
+
+def check_delta(spark: SparkSession, root: str) -> None:
+    """Raises SettingError if this Spark has no Delta."""
+    try:
+        spark.read.format("delta").load(root)
+    except AnalysisException:
+        return  # it knows the format, and there is no table yet
+    except Py4JJavaError as problem:
+        if "DATA_SOURCE_NOT_FOUND" not in str(problem):
+            raise
+        raise SettingError(NO_DELTA) from None
+
+
+def quoted(name: str) -> str:
+    """A column's name in SQL; it may hold dots."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def named(root: str) -> str:
+    """A Delta table by its path, as SQL names it."""
+    return f"delta.{quoted(root)}"
+
+
+def commits(spark: SparkSession, root: str) -> list[tuple[str, Batch | None]]:
+    """(operation, the query's batch) of the newest commits, newest first; none if no table is there."""
+    try:
+        history = spark.sql(f"DESCRIBE HISTORY {named(root)} LIMIT {COMMITS_MAX}").collect()
+    except AnalysisException as problem:
+        if problem.getCondition() in {"DELTA_TABLE_ONLY_OPERATION", "DELTA_MISSING_DELTA_TABLE"}:
+            return []
+        raise
+    return [(row["operation"], Batch.read(row["userMetadata"])) for row in history]
+
+
+def opened(rows: DataFrame, root: str, *, is_there: bool, owner: str | None = None) -> DataFrame:
+    """The table, which takes these rows; made if it was not there, with `owner` as the one query that may write to it."""
+    if not is_there:
+        writer = rows.limit(0).writeTo(named(root)).using("delta").partitionedBy(F.col(DAY))
+        try:
+            (writer.tableProperty(OWNER, owner) if owner else writer).create()
+        except AnalysisException as problem:
+            why = first_line(problem)
+            if problem.getCondition() == "TABLE_OR_VIEW_ALREADY_EXISTS":
+                why = "files of something else are there"
+            raise SettingError(
+                f"no table can be made at {root}: {why}; give another --output"
+            ) from None
+    there = rows.sparkSession.read.format("delta").load(root)
+    check_types(root, there.schema, rows.schema)
+    return there
+
+
+@contextmanager
+def committing_as(spark: SparkSession, batch: Batch) -> Iterator[None]:
+    """What the session commits to a Delta table meanwhile is this batch. Delta passes over one that it has committed before."""
+    settings = {
+        "spark.databricks.delta.write.txnAppId": batch.query,
+        "spark.databricks.delta.write.txnVersion": str(batch.number),
+        "spark.databricks.delta.commitInfo.userMetadata": batch.json(),
+    }
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
+
+
+@dataclass
+class DeltaTable:
+    """Rows of records, appended. Other queries and backfills may append to the same table, one at a time.
+
+    Where others have added rows since this query's last batch, this query adds only rows that are not there until it is
+    past them (is_passing). That costs a scan of the columns PLACE at each start and for each such batch.
+    """
+
+    root: str
+    checkpoint: str
+    way_out: str = TABLE_AGAIN
+    _known: list[Batch] | None = None
+    _ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+    def write(self, rows: DataFrame, batch_id: int) -> None:
+        """The rows of this batch, with the column DAY, are there once. Raises SettingError if the table has another history."""
+        spark, this = rows.sparkSession, Batch.of(rows, self.checkpoint, batch_id)
+        if self._known is None:
+            history = commits(spark, self.root)
+            self._known = [batch for _, batch in history if batch and batch.query == this.query]
+            self._open(rows, this, history)
+        if is_repeated(self.root, self._known, this, self.way_out):
+            return
+        self._put(rows, this)
+        # Delta goes by the number of a query's last commit, also where that commit has left the history
+        if not self._known and this not in [batch for _, batch in commits(spark, self.root)]:
+            raise SettingError(
+                f"{self.root} holds batch {batch_id} or a later one of this query, from before its "
+                f"history begins: the checkpoint was taken back; {self.way_out}"
+            )
+        self._known = self._known or [this]
+
+    def _open(
+        self, rows: DataFrame, this: Batch, history: Sequence[tuple[str, Batch | None]]
+    ) -> None:
+        """Before the first batch of a run."""
+        there = opened(rows, self.root, is_there=bool(history))
+        last = next((batch for what, batch in history if batch or what not in MAINTENANCE), None)
+        if history and (last is None or last.is_passing or last.query != this.query):
+            ends = there.groupBy("topic", "partition").agg(F.max("offset") + 1).collect()
+            self._ends = {(topic, partition): end for topic, partition, end in ends}
+
+    def _put(self, rows: DataFrame, this: Batch) -> None:
+        fresh = lacking(rows, self.root) if self._ends else rows
+        if this.is_beyond(self._ends):
+            self._ends = {}
+        with committing_as(rows.sparkSession, replace(this, is_passing=bool(self._ends))):
+            append(fresh, self.root)
+
+
+def lacking(rows: DataFrame, root: str) -> DataFrame:
+    """Those of the rows that are not in the table."""
+    there = rows.sparkSession.read.format("delta").load(root).select(*PLACE)
+    return rows.join(there, list(PLACE), "left_anti")
+
+
+def append(rows: DataFrame, root: str) -> None:
+    # one task per day, but days of many rows are split and those of few share one
+    files = rows.hint("rebalance", F.col(DAY)).write.format("delta").mode("append")
+    files.option("mergeSchema", "true").save(root)
+
+
+def backfill(rows: DataFrame, root: str) -> int:
+    """Rows of records that the table lacks are in it afterwards; how many these were. Not for two writers at once."""
+    opened(rows, root, is_there=bool(commits(rows.sparkSession, root)))
+    fresh = lacking(rows, root).persist()
+    try:
+        if added := fresh.count():
+            append(fresh, root)
+        return added
+    finally:
+        fresh.unpersist()
+
+
+class LatestTable(DeltaTable):
+    """The newest row of each key in a Delta table: a batch's rows take the place of those with the same key.
+
+    keys: columns, in which null is a key as well; DAY must follow from them. The table belongs to the query that made it: another one counts
+    from zero. Of two drivers of the query at once, Delta lets one commit a batch, and the other one fails with its ConcurrentModificationException.
+    """
+
+    def __init__(self, root: str, keys: Sequence[str], checkpoint: str) -> None:
+        super().__init__(root, checkpoint, OUTPUT_AGAIN)
+        self._keys = (DAY, *keys)
+
+    def _open(
+        self, rows: DataFrame, this: Batch, history: Sequence[tuple[str, Batch | None]]
+    ) -> None:
+        opened(rows, self.root, is_there=bool(history), owner=this.query)
+        properties = rows.sparkSession.sql(f"SHOW TBLPROPERTIES {named(self.root)}").collect()
+        owner = {row["key"]: row["value"] for row in properties}.get(OWNER)
+        if owner != this.query:
+            raise not_ours(self.root, owner, this.query, "give the job an --output of its own")
+
+    def _put(self, rows: DataFrame, this: Batch) -> None:
+        spark, fresh = rows.sparkSession, rows.persist()
+        try:
+            # text, as Python's dates end with the year 9999
+            days = [row[0] for row in fresh.select(F.col(DAY).cast("string")).distinct().collect()]
+            same = [f"there.{quoted(key)} <=> fresh.{quoted(key)}" for key in self._keys]
+            if days:  # only these partitions are read
+                same.append(f"there.{DAY} IN ({', '.join(f'DATE{day!r}' for day in days)})")
+            fresh.createOrReplaceTempView("fresh")
+            with committing_as(spark, this):
+                spark.sql(
+                    f"MERGE WITH SCHEMA EVOLUTION INTO {named(self.root)} AS there USING fresh "
+                    f"ON {' AND '.join(same)} "
+                    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                )
         finally:
             fresh.unpersist()
 
-    def _merge(self, fresh: DataFrame, files: dict[str, dict[int, str]], batch_id: int) -> None:
-        staging = joined(self.root, STAGING, f"{batch_id:010}")
-        self.folders.delete(staging)
-        newest = [
-            joined(self.root, f"{DAY}={day}", have[max(have)])
-            for day, have in files.items()
-            if have and batch_id not in have
-        ]
-        merged = fresh
-        if newest:
-            reader = fresh.sparkSession.read.option("basePath", self.root)
-            kept = reader.schema(fresh.schema).parquet(*newest)
-            # null keys are keys too: a group may have no name
-            same = [kept[key].eqNullSafe(fresh[key]) for key in self.keys]
-            merged = kept.join(fresh, same, "left_anti").unionByName(fresh)
-        merged.repartition(DAY).write.partitionBy(DAY).option("compression", "zstd").parquet(
-            staging
-        )
-        for file, day in self.folders.moves(staging, self.root):
-            self.folders.make(joined(self.root, day))
-            self.folders.move(file, joined(self.root, day, f"{batch_id:010}.parquet"))
-        self.folders.delete(staging)
 
-    def _files(self, day: str) -> dict[int, str]:
-        """Name of a day's file by batch."""
-        names = self.folders.names(joined(self.root, day))
-        return {int(name.partition(".")[0]): name for name in names if _is_of_a_batch(name)}
+@dataclass
+class ParquetExport:
+    """Plain Parquet files by day and batch, appended by one query from its first batch on.
 
-    def _claim(self) -> None:
-        if self._is_ours:
-            return
-        mark = joined(self.root, OWNER)
-        owner = self.folders.read_text(mark)
-        if owner is None:
-            if self.folders.matching(joined(self.root, f"{DAY}=*")):
-                owner = "something else"
-            else:
-                self.folders.write_text(mark, self.owner)
-                owner = self.owner
-        if owner != self.owner:
-            raise NotOurs(
-                f"{self.root} was written by {owner}, this is {self.owner}: give the job an --output "
-                "of its own, or the --checkpoint that it was started with"
-            )
-        self._is_ours = True
+    A batch is entered in the manifest before its files are written; a repeated one takes the place of its own files. Not for two
+    drivers at once. Readers may see part of a batch while it is written.
+    """
 
+    root: str
+    checkpoint: str
+    _known: list[Batch] | None = None
 
-def _is_of_a_batch(name: str) -> bool:
-    return re.fullmatch(r"\d{10}\.parquet", name) is not None
+    def write(self, rows: DataFrame, batch_id: int) -> None:
+        """As DeltaTable.write."""
+        this = Batch.of(rows, self.checkpoint, batch_id)
+        if self._known is None:
+            self._known = self._open(rows, this)
+        is_repeated(self.root, self._known, this, OUTPUT_AGAIN)
+        entry = (this.json(), rows.schema.json())
+        entries = rows.sparkSession.createDataFrame([entry], ENTRY).coalesce(1)
+        entries.write.mode("overwrite").json(self._manifest(str(batch_id % MANIFEST_SLOTS)))
+        if not self._known:  # readers find the columns also while no day has rows
+            empty = f"{self.root.rstrip('/')}/{DAY}=1970-01-01/{BATCH}=0"
+            rows.limit(0).drop(DAY).write.mode("overwrite").parquet(empty)
+            self._known = [this]
+        files = rows.hint("rebalance", F.col(DAY)).withColumn(BATCH, F.lit(batch_id)).write
+        files = files.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        files.partitionBy(DAY, BATCH).parquet(self.root)
+
+    def _manifest(self, slot: str) -> str:
+        return f"{self.root.rstrip('/')}/_manifest/slot={slot}"
+
+    def _open(self, rows: DataFrame, this: Batch) -> list[Batch]:
+        """The batches of the manifest."""
+        entries = _read_if_there(rows.sparkSession, "json", self._manifest("*"), ENTRY)
+        found = [(Batch.read(row[0]), row[1]) for row in entries.collect()] if entries else []
+        known = [batch for batch, _ in found if batch is not None]
+        owner = next((batch.query for batch in known if batch.query != this.query), None)
+        if owner or (not known and _read_if_there(rows.sparkSession, "parquet", self.root)):
+            what = f"Parquet files are an export of one query; {OUTPUT_AGAIN}, use --format delta"
+            raise not_ours(self.root, owner, this.query, what)
+        for _, columns in found:
+            check_types(self.root, StructType.fromJson(json.loads(columns)), rows.schema)
+        return known
 
 
-def query_of(frame: DataFrame) -> str:
-    """Id of the streaming query that a micro-batch is of: it is in the checkpoint, and the same after a restart."""
-    spark: SparkSession = frame.sparkSession
-    found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    assert found, "a micro-batch runs in the thread of its query"
-    return str(found)
+def _read_if_there(
+    spark: SparkSession, form: str, place: str, schema: str | None = None
+) -> DataFrame | None:
+    reader = spark.read.format(form)
+    try:
+        return (reader.schema(schema) if schema else reader).load(place)
+    except AnalysisException as problem:
+        if problem.getCondition() in {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}:
+            return None
+        raise
+
+
+def table(form: str, root: str, checkpoint: str) -> DeltaTable | ParquetExport:
+    """Where a query with this checkpoint appends rows of records. form: one of FORMATS."""
+    return DeltaTable(root, checkpoint) if form == "delta" else ParquetExport(root, checkpoint)
+
+
+def session_settings(form: str | None) -> Mapping[str, str]:
+    """What a session needs for tables of a format."""
+    return DELTA if form == "delta" else FILES
+
+
+def beside(folder: str, word: str) -> str:
+    """A folder next to another one: its name with a word behind it."""
+    return f"{folder.rstrip('/')}-{word}"

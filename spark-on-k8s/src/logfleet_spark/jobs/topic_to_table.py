@@ -1,35 +1,32 @@
 """The job `topic_to_table`: a topic as a table partitioned by day; as a stream, up to now, or a backfill between two bounds.
 
-Each record is one row, with its topic, partition and offset: these tell rows apart. A stream writes each micro-batch once, whatever was
-killed when (tables.py; Delta's txnAppId and txnVersion). A backfill adds only rows that the table has not: run again, or over what a stream has
-written, it adds nothing twice. Two writers at once would not see each other's rows: stop the stream while a backfill runs.
+Each record is one row, with its topic, partition, offset and timestamp: these tell rows apart. A stream writes each micro-batch once,
+whatever was killed when (see tables.py). A backfill adds only rows that the table lacks. Two writers at once would not see each
+other's rows: stop the stream while a backfill runs.
 """
 
 import argparse
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any
+from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from logfleet_spark.jobs.expressions import SettingError, expression, quoted
-from logfleet_spark.jobs.folders import Folders, beside
+from logfleet_spark.jobs import tables
 from logfleet_spark.jobs.records import (
     DAY,
     ERROR,
     RECORD,
+    SettingError,
     batch,
     fields_of,
     read_values,
     rejected,
     stream,
 )
-from logfleet_spark.jobs.running import Job, program
+from logfleet_spark.jobs.running import Job, WriteBatch, program
 from logfleet_spark.jobs.settings import (
     Parser,
     add_cluster,
@@ -38,88 +35,73 @@ from logfleet_spark.jobs.settings import (
     names,
     refuse_same,
 )
-from logfleet_spark.jobs.tables import BatchTable, query_of
+from logfleet_spark.jobs.tables import PLACE, beside, quoted
 
 log = logging.getLogger(__name__)
 
 NAME = "topic_to_table"
-PLACE = ("topic", "partition", "offset")
-"""Columns that tell one row from another."""
-DELTA: Mapping[str, str] = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # tasks that read a table's log; 50, its default, are for logs of millions of files
-    "spark.databricks.delta.snapshotPartitions": "4",
-}
 
 
-def table_rows(events: DataFrame, fields: str, day_of: str) -> DataFrame:
+def columns_of(fields: str, form: str) -> dict[str, str]:
+    """Name of each field -> its column, which is `value_NAME` where NAME is a column of ours. Raises SettingError if that is a field, too."""
+    named = [column.name for column in fields_of(fields)] if fields else []
+    own = {*PLACE, "key", DAY, *([tables.BATCH] if form == "parquet" else [])}
+    columns = {name: f"value_{name}" if name.lower() in own else name for name in named}
+    for name, column in columns.items():
+        if column != name and column.lower() in {each.lower() for each in named}:
+            raise SettingError(
+                f"--fields: {name} would be the column {column}, which is a field as well; leave one out"
+            )
+        if column != name:
+            log.info("the field %s is the column %s: the table has one of that name", name, column)
+    return columns
+
+
+def table_rows(events: DataFrame, columns: dict[str, str], day_of: str | None) -> DataFrame:
     """Rows of the table: topic, partition, offset, timestamp, key, then the fields, or the value if there are none, and DAY.
 
-    day_of: expression of the time whose day it is; where that is null, the day of the record's own timestamp.
+    columns: as of columns_of. day_of: a field, or a SQL expression, whose day it is; where that is null or beyond the years 1 to 9999,
+    and if None, the day of the record's own timestamp.
     """
-    own = [F.col(f"{RECORD}.{name}").alias(name) for name in (*PLACE, "timestamp")]
-    columns = [*own, F.col(f"{RECORD}.key").cast("string").alias("key")]
-    columns += [F.col(quoted(field.name)) for field in fields_of(fields)]
-    columns += [] if fields else [F.col(f"{RECORD}.value")]
-    day, _ = expression(events, "--day-of", day_of)
-    when = F.coalesce(day.cast("timestamp"), F.col(f"{RECORD}.timestamp"))
-    return events.where(F.col(ERROR).isNull()).select(*columns, F.to_date(when).alias(DAY))
+    own = [F.col(f"{RECORD}.{name}").alias(name) for name in PLACE]
+    key = F.col(f"{RECORD}.key").cast("string").alias("key")
+    values = [F.col(quoted(name)).alias(column) for name, column in columns.items()]
+    values = values or [F.col(f"{RECORD}.value")]
+    sound = events.where(F.col(ERROR).isNull())
+    try:
+        return sound.select(*own, key, *values, _day(columns, day_of).alias(DAY))
+    except AnalysisException as problem:
+        raise SettingError(f"--day-of {day_of}: {tables.first_line(problem)}") from None
 
 
-@dataclass
-class Table:
-    """Where rows go. format: parquet or delta. owner: whose batches they are, None for the micro-batches of a query."""
-
-    root: str
-    format: str
-    owner: str | None = None
-    _parquet: BatchTable | None = None
-
-    def append(self, rows: DataFrame, batch_id: int) -> None:
-        """The rows of this batch are in the table once."""
-        owner = self.owner or query_of(rows)
-        if self.format == "parquet":
-            self._parquet = self._parquet or BatchTable(
-                Folders(rows.sparkSession), self.root, owner
-            )
-            self._parquet.write(rows, batch_id)
-            return
-        writer = rows.write.format("delta").mode("append").partitionBy(DAY)
-        writer.option("txnAppId", owner).option("txnVersion", batch_id).save(self.root)
-
-    def lacking(self, rows: DataFrame) -> DataFrame:
-        """Those of the rows that are not in the table."""
-        spark = rows.sparkSession
-        folders = Folders(spark)
-        if not folders.matching(f"{self.root.rstrip('/')}/{DAY}=*"):
-            return rows
-        there = spark.read.format(self.format).load(self.root).select(*PLACE)
-        return rows.join(there, list(PLACE), "left_anti").select(*rows.columns)
+def _day(columns: dict[str, str], day_of: str | None) -> Column:
+    records_own = F.to_date(f"{RECORD}.timestamp")
+    if day_of is None:
+        return records_own
+    meant = F.col(quoted(day_of)) if day_of in columns else F.expr(day_of)
+    day = F.to_date(meant.try_cast("timestamp"))
+    return F.coalesce(F.when(day.between("0001-01-01", "9999-12-31"), day), records_own)
 
 
-def write_batch(job: Job, found: argparse.Namespace) -> Callable[[DataFrame, int], None]:
-    """Writes micro-batches: rows to the table, what cannot be read to the folder beside it."""
-    table = Table(found.output, found.format)
-    aside = Table(found.rejected, "parquet") if found.rejected else None
+def write_batch(job: Job, found: argparse.Namespace) -> WriteBatch:
+    """Writes micro-batches: rows to the table, what cannot be read to a table of the same format beside it."""
+    table = tables.table(found.format, found.output, found.checkpoint)
+    keeps = bool(found.fields and found.rejected)
+    aside = tables.table(found.format, found.rejected, found.checkpoint) if keeps else None
+    columns = columns_of(found.fields, found.format)
 
     def write(records: DataFrame, batch_id: int) -> None:
         events = read_values(records, found.fields).persist()
         try:
-            table.append(table_rows(events, found.fields, found.day_of), batch_id)
-            if found.fields:
-                _keep(job, events, aside, batch_id)
+            table.write(table_rows(events, columns, found.day_of), batch_id)
+            wrong = events.where(F.col(ERROR).isNotNull()).count() if found.fields else 0
+            job.metrics.count("dead_letters", wrong)
+            if wrong and aside:
+                aside.write(rejected(events), batch_id)
         finally:
             events.unpersist()
 
     return write
-
-
-def _keep(job: Job, events: DataFrame, aside: Table | None, batch_id: int) -> None:
-    wrong = events.where(F.col(ERROR).isNotNull()).count()
-    job.metrics.count("dead_letters", wrong)
-    if wrong and aside is not None:
-        aside.append(rejected(events), batch_id)
 
 
 def bounds_of(found: argparse.Namespace) -> dict[str, str]:
@@ -138,47 +120,21 @@ def bounds_of(found: argparse.Namespace) -> dict[str, str]:
 
 
 def backfill(job: Job, found: argparse.Namespace) -> None:
-    """Add the records between the bounds that the table has not."""
-    spark: SparkSession = job.spark
-    bounds = bounds_of(found)
-    records = batch(spark, found, ",".join(found.topic), bounds)
+    """Add the records between the bounds that the table lacks."""
+    records = batch(job.spark, found, ",".join(found.topic), bounds_of(found))
     events = read_values(records, found.fields).persist()
     try:
-        said = json.dumps([found.topic, bounds], sort_keys=True)
-        owner = f"backfill-{sha256(said.encode()).hexdigest()[:12]}"
-        table = Table(found.output, found.format, owner)
-        fresh = table.lacking(table_rows(events, found.fields, found.day_of)).persist()
         rows = events.count()
-        added = fresh.count()
-        if added:
-            _added(table, fresh)
         wrong = events.where(F.col(ERROR).isNotNull()).count()
+        columns = columns_of(found.fields, found.format)
+        added = tables.backfill(table_rows(events, columns, found.day_of), found.output)
         if wrong and found.rejected:
-            aside = Table(found.rejected, "parquet", owner)
-            _added(aside, aside.lacking(rejected(events)))
+            tables.backfill(rejected(events), found.rejected)
         job.metrics.count("rows", rows)
         job.metrics.count("dead_letters", wrong)
         log.info("%d records read, %d rows added, %d could not be read", rows, added, wrong)
     finally:
         events.unpersist()
-
-
-def _added(table: Table, rows: DataFrame) -> None:
-    """Write what a backfill lacks, under a number of its own: what an earlier run of it wrote stays."""
-    numbers = _used(table, rows.sparkSession)
-    table.append(rows, max(numbers, default=-1) + 1)
-
-
-def _used(table: Table, spark: SparkSession) -> list[int]:
-    if table.format == "delta":
-        import time
-
-        return [
-            int(time.time()) - 1
-        ]  # Delta keeps the greatest version by application; time only grows
-    pattern = f"{table.root.rstrip('/')}/{DAY}=*/{table.owner}-*"
-    files = (place.rpartition("/")[2] for place in Folders(spark).matching(pattern))
-    return [int(name.removeprefix(f"{table.owner}-").partition("-")[0]) for name in files]
 
 
 def parser() -> Parser:
@@ -193,11 +149,15 @@ def parser() -> Parser:
     )
     add(
         "--day-of",
-        default="timestamp",
-        help="column whose day partitions the table; default: the record's time",
+        help="field or SQL expression whose day partitions the table; default: the record's time",
     )
     add("--output", required=True, help="folder of the table (path or URL)")
-    add("--format", choices=["parquet", "delta"], default="parquet")
+    add(
+        "--format",
+        choices=tables.FORMATS,
+        default="delta",
+        help="delta (the default), or parquet: plain files, only appended by one query",
+    )
     add(
         "--rejected",
         help="folder for records that are not JSON of the fields, or `none`; default OUTPUT-rejected",
@@ -229,6 +189,8 @@ def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
         asking.error("a bound is a time or offsets: leave one out")
     if found.since and found.until and found.since >= found.until:
         asking.error("--since lies at or after --until; correct one")
+    if found.backfill and found.format != "delta":
+        asking.error("--backfill adds rows to Delta tables only: leave out --format parquet")
     if not found.backfill and not found.checkpoint:
         asking.error("write --checkpoint, or --backfill")
     if found.rejected is None and found.fields:
@@ -252,25 +214,15 @@ def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
 
 
 def run(job: Job, found: argparse.Namespace) -> None:
-    if found.format == "delta" and not _has_delta(job.spark):
-        raise SettingError(
-            "--format delta: Delta's jars are not there; the image has them, elsewhere give spark-submit "
-            "--packages io.delta:delta-spark_4.2_2.13:4.4.0"
-        )
+    if found.format == "delta":
+        tables.check_delta(job.spark, found.output)
     if found.backfill:
         backfill(job, found)
     else:
         job.run(start(job, found))
 
 
-def _has_delta(spark: SparkSession) -> bool:
-    jvm: Any = spark._jvm  # noqa: SLF001  (pyspark has no way to ask for a class)
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    found = loader.getResource(DELTA["spark.sql.extensions"].replace(".", "/") + ".class")
-    return found is not None
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     found = settings(argv)
-    more = DELTA if found.format == "delta" else {}
+    more = tables.session_settings(found.format)
     program(NAME, vars(found), lambda job: run(job, found), more)

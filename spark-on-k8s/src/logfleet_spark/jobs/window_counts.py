@@ -18,6 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the name that Spark's doc
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
+from logfleet_spark.jobs import tables
+from logfleet_spark.jobs.database import Database, add_database, check_database, database_of
 from logfleet_spark.jobs.expressions import (
     SettingError,
     condition,
@@ -27,8 +29,6 @@ from logfleet_spark.jobs.expressions import (
     quoted,
     refuse_names,
 )
-from logfleet_spark.jobs.folders import Folders, beside
-from logfleet_spark.jobs.jdbc import Database, add_jdbc, check_jdbc, database_of
 from logfleet_spark.jobs.records import (
     DAY,
     ERROR,
@@ -53,7 +53,7 @@ from logfleet_spark.jobs.settings import (
     interval_ms,
     refuse_same,
 )
-from logfleet_spark.jobs.tables import LatestTable, appending, query_of
+from logfleet_spark.jobs.tables import LatestTable, beside
 from logfleet_spark.jobs.windows import END, START, Windows
 
 log = logging.getLogger(__name__)
@@ -183,9 +183,10 @@ def write_records(
     send(as_records(counts, made.groups, windows), found, found.output)
 
 
-def write_latest(root: str, keys: Sequence[str], counts: DataFrame, batch_id: int) -> None:
-    """Write one micro-batch to a folder that holds one row per window and group."""
-    table = LatestTable(Folders(counts.sparkSession), root, query_of(counts), keys)
+def write_table(
+    table: LatestTable | tables.ParquetExport, counts: DataFrame, batch_id: int
+) -> None:
+    """Write one micro-batch to a table by day."""
     table.write(counts.withColumn(DAY, F.to_date(START)), batch_id)
 
 
@@ -195,8 +196,10 @@ def show(counts: DataFrame, batch_id: int) -> None:
     counts.show(truncate=False)
 
 
-def write_upsert(database: Database, keys: Sequence[str], counts: DataFrame, batch_id: int) -> None:
-    database.upsert(counts, keys, batch_id)
+def write_upsert(
+    database: Database, keys: Sequence[str], counts: DataFrame, _batch_id: int
+) -> None:
+    database.upsert(counts, keys)
 
 
 def parser() -> Parser:
@@ -244,16 +247,16 @@ def parser() -> Parser:
         choices=["append", "update"],
         help="windows once they are closed, or each change; default: update, with --session append",
     )
-    add("--sink", choices=["console", "parquet", "topic", "jdbc"], default="console")
-    add("--output", help="folder of the parquet sink (path or URL), topic or database table")
+    add("--sink", choices=["console", *tables.FORMATS, "topic", "database"], default="console")
+    add("--output", help="folder of the table (path or URL), topic or database table")
     add(
         "--rejected",
-        help="folder for records that are no events, or `none`; default: with the parquet sink OUTPUT-rejected, "
-        "else none. They are counted either way",
+        help="folder of a table of the records that are no events, or `none`; default: with the sinks "
+        "delta and parquet OUTPUT-rejected, else none. They are counted either way",
     )
     add_sink(parser)
     add_stream(parser)
-    add_jdbc(parser)
+    add_database(parser)
     return parser
 
 
@@ -277,8 +280,13 @@ def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     found.output_mode = found.output_mode or ("append" if found.session else "update")
     if found.sink != "console" and not found.output:
         asking.error(f"--sink {found.sink} needs --output")
-    check_jdbc(asking, found)
-    if found.rejected is None and found.sink == "parquet":
+    if found.sink == "parquet" and found.output_mode == "update":
+        asking.error(
+            "--sink parquet is append-only: write --sink delta, or --output-mode append for closed "
+            "windows"
+        )
+    check_database(asking, found)
+    if found.rejected is None and found.sink in tables.FORMATS:
         found.rejected = beside(found.output, "rejected")
     if found.rejected == NOWHERE:
         found.rejected = None
@@ -292,10 +300,19 @@ def sink_of(found: argparse.Namespace, made: Counts, windows: Windows) -> WriteB
             return show
         case "topic":
             return partial(write_records, found, made, windows)
-        case "jdbc":
+        case "database":
             return partial(write_upsert, database_of(found), made.keys)
+        case "parquet":
+            return partial(write_table, tables.ParquetExport(found.output, found.checkpoint))
         case _:
-            return partial(write_latest, found.output, made.keys)
+            return partial(write_table, LatestTable(found.output, made.keys, found.checkpoint))
+
+
+def format_of(found: argparse.Namespace) -> str | None:
+    """Format of the tables that the job writes; None if it writes none."""
+    if found.sink in tables.FORMATS:
+        return str(found.sink)
+    return "delta" if found.rejected else None
 
 
 def what(found: argparse.Namespace, zone: str) -> WindowCounts:
@@ -329,7 +346,7 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
         records = stream(job.spark, given, found.topic)
         return job.start(
             rejected(dated(read_values(records, found.fields), wanted)).writeStream,
-            appending(found.rejected),
+            tables.table(format_of(found) or "", found.rejected, place).write,
             name="rejected",
             checkpoint=place,
             trigger=found.trigger,
@@ -348,6 +365,8 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
 
 def run(job: Job, found: argparse.Namespace) -> None:
     """Count, until the trigger's end or a stop. Raises SettingError before the first batch if Spark cannot use a setting."""
+    if format_of(found) == "delta":
+        tables.check_delta(job.spark, found.output or found.rejected)
     wanted = what(found, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
     events = dated(read_values(stream(job.spark, found, found.topic), found.fields), wanted)
     seen = events.observe("values", F.count(ERROR).alias("dead_letters"))
@@ -386,4 +405,5 @@ def warn_of_late_rows(progress: Mapping[str, Any]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     found = settings(argv)
-    program(NAME, vars(found), lambda job: run(job, found))
+    more = tables.session_settings(format_of(found))
+    program(NAME, vars(found), lambda job: run(job, found), more)
