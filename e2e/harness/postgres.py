@@ -1,17 +1,21 @@
 """A PostgreSQL of Debian's packages for one test run, on loopback. Its programs refuse to be root, so root lends them its user `postgres`."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.harness.debian import install
-from e2e.harness.program import Program
+from e2e.harness.program import Program, children_of
 
 SUPERUSER = "tests"
 """Needs no password."""
+GUARDED = "guarded"
+"""A role that the tests may create; it needs a password."""
 OF_ROOT = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
 
 
@@ -36,7 +40,7 @@ class Postgres(Program):
         )
         self.port = self.ports.reserve()
         self.command += ["-h", "127.0.0.1", "-p", str(self.port), "-k", "", "-F"]
-        self.jdbc_url = f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
+        self.url = f"postgresql://{SUPERUSER}@127.0.0.1:{self.port}/postgres"
         if os.geteuid() == 0:
             self.prefix = list(OF_ROOT)
 
@@ -47,6 +51,22 @@ class Postgres(Program):
         initdb = [str(self._bin / "initdb"), "-D", str(self._data), "-U", SUPERUSER]
         command = [*self.prefix, *initdb, "-A", "trust", "--no-sync"]
         subprocess.run(command, check=True, capture_output=True, cwd="/")
+        rules = self._data / "pg_hba.conf"  # the first that fits counts
+        guarded = f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n"
+        rules.write_text(guarded + rules.read_text())
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes, as where its machine is lost."""
+        children = children_of(self.pid) if self.running else []
+        super().kill()
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def start(self) -> None:
+        """Started, and ready; after `kill` on the same port with the same data."""
+        self.launch()
+        self.wait_until(self.is_ready)
 
     def is_ready(self) -> bool:
         asking = [str(self._bin / "pg_isready"), "-h", "127.0.0.1", "-p", str(self.port)]
@@ -69,9 +89,8 @@ def running(directory: Path) -> Iterator[Postgres]:
     """A new server. directory: an empty one outside others' private folders."""
     server = Postgres(directory)
     server.make()
-    server.launch()
     try:
-        server.wait_until(server.is_ready)
+        server.start()
         yield server
     finally:
         server.close()

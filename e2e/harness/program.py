@@ -200,6 +200,18 @@ def session_members(leader: int) -> Iterator[tuple[int, int]]:
                     yield int(process.name), int(parent)
 
 
+def children_of(parent: int) -> list[int]:
+    """Pids of its children that are not zombies, in whatever session."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            with contextlib.suppress(OSError):
+                state, its_parent = _stat(process)[:2]
+                if int(its_parent) == parent and state not in "ZX":
+                    found.append(int(process.name))
+    return found
+
+
 def _stat(process: Path) -> list[str]:
     """The fields of proc_pid_stat(5) from the third, the state, on."""
     return (process / "stat").read_text().rpartition(")")[2].split()

@@ -75,10 +75,18 @@ def test_a_file_that_is_not_there_is_named(capsys):
             "--sink parquet is append-only: write --sink delta, or --output-mode append",
         ),
         (["--sink", "topic"], "--sink topic needs --output"),
-        (["--sink", "jdbc", "--output", "t"], "--sink jdbc needs --jdbc-url"),
+        (["--sink", "database", "--output", "t"], "needs --database-url postgresql://USER@HOST/"),
         (
-            ["--sink", "jdbc", "--jdbc-url", "jdbc:x", "--output", "a; DROP"],
+            ["--sink", "database", "--output", "t", "--database-url", "jdbc:postgresql://h/d"],
+            "needs --database-url postgresql://USER@HOST/",
+        ),
+        (
+            ["--sink", "database", "--database-url", "postgresql://h/d", "--output", "a; DROP"],
             "--output 'a; DROP' is no table",
+        ),
+        (
+            ["--sink", "database", "--database-url", "postgresql://h/d", "--output", "a.b.c"],
+            "--output 'a.b.c' is no table",
         ),
         (["--option", "minPartitions"], "--option: 'minPartitions' is not KEY=VALUE"),
         (["--output-mode", "complete"], "--output-mode"),
@@ -145,6 +153,24 @@ def test_help_shows_the_default_of_each_option_that_has_one(job, capsys):
         assert help_.endswith(f"(default: {option.default})")
         assert help_ in shown
     assert "(default: None)" not in shown
+
+
+def test_a_password_in_a_url_that_is_wrong_is_not_repeated(capsys):
+    url = "postgresql://u:hid den@h/d"
+    with pytest.raises(SystemExit):
+        window_counts.settings(
+            [*BASIC, "--sink", "database", "--output", "t", "--database-url", url]
+        )
+    said = capsys.readouterr().err
+    assert "--database-url postgresql://" in said
+    assert "hid" not in said
+
+
+@pytest.mark.parametrize("table", ["t", "s.t", 'S."a.b"', '"a""b"', "größe"])
+def test_a_table_is_named_as_in_sql(table):
+    url = ["--database-url", "postgres://u@h/d"]
+    found = window_counts.settings([*BASIC, "--sink", "database", "--output", table, *url])
+    assert found.output == table
 
 
 @pytest.mark.parametrize(
