@@ -1,0 +1,141 @@
+"""What a job has written, as others see it while it runs and afterwards."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pandas as pd
+import psycopg
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from e2e.harness.numbers import ends
+from e2e.harness.postgres import Postgres
+
+PATIENCE_S = 60.0
+HIDDEN = re.compile(r"(^|/)[_.]")
+"""Files that readers of Parquet pass over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A table in a folder: of Delta Lake, if it has a log, else plain Parquet."""
+
+    root: Path
+
+    def begun(self) -> object:
+        """How many files there are, also of a batch that is not committed."""
+        return len(self._files())
+
+    def committed(self) -> object:
+        if log := self._log():
+            return sum("add" in actions for actions in log)
+        return frozenset(path for path in self._files() if not HIDDEN.search(path))
+
+    def _files(self) -> list[str]:
+        """Below the root; some may vanish meanwhile."""
+        return [
+            os.path.relpath(os.path.join(folder, name), self.root)  # noqa: PTH118
+            for folder, _, names in os.walk(self.root)
+            for name in names
+            if name.endswith(".parquet")
+        ]
+
+    def _log(self) -> list[dict[str, dict[str, Any]]]:
+        """The actions of each commit to a Delta table, by file; of a new file `add`, of one that is no more `remove`.
+
+        Source: Delta Lake's PROTOCOL.md, "Actions".
+        """
+        commits = []
+        for commit in sorted((self.root / "_delta_log").glob("*.json")):
+            actions: dict[str, dict[str, Any]] = {}
+            for line in commit.read_text().splitlines():
+                for what, action in json.loads(line).items():
+                    actions.setdefault(what, {})[action.get("path", "")] = action
+            commits.append(actions)
+        return commits
+
+    def rows(self) -> pd.DataFrame:
+        """Without the columns that folders are named after."""
+        if not (log := self._log()):
+            return pd.read_parquet(self.root)
+        files: set[str] = set()
+        for actions in log:
+            files -= actions.get("remove", {}).keys()
+            files |= actions.get("add", {}).keys()
+        return pd.concat([pd.read_parquet(self.root / unquote(file)) for file in files])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a PostgreSQL that a job fills."""
+
+    server: Postgres
+    name: str
+
+    def begun(self) -> object:
+        """Whether a batch is in its transaction."""
+        return (
+            self._all(
+                "SELECT FROM pg_stat_activity WHERE application_name = 'logfleet' AND xact_start IS NOT NULL"
+            )
+            != []
+        )
+
+    def committed(self) -> object:
+        return self._all(f"SELECT count(*), max(xmin::text::bigint) FROM {self.name}")
+
+    def rows(self) -> pd.DataFrame:
+        with psycopg.connect(self.server.url) as connection:
+            cursor = connection.execute(f"SELECT * FROM {self.name}")
+            names = [column.name for column in cursor.description or ()]
+            return pd.DataFrame(cursor.fetchall(), columns=names)
+
+    def _all(self, query: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.server.url) as connection:
+            return connection.execute(query.encode()).fetchall()
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics that a job writes to. They have no commits: a batch is in them record by record."""
+
+    bootstrap: str
+    names: tuple[str, ...]
+
+    def begun(self) -> object:
+        return sum(end for name in self.names for _, end in ends(self.bootstrap, name))
+
+    def committed(self) -> object:
+        return None
+
+    def rows(self) -> pd.DataFrame:
+        """key, value, headers (by name); in order of each partition."""
+        found = []
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "kills", "log_level": 3}
+        )
+        try:
+            for name in self.names:
+                for partition, (first, end) in enumerate(ends(self.bootstrap, name)):
+                    consumer.assign([TopicPartition(name, partition, first)])
+                    for record in _taken(consumer, end - first):
+                        assert record.error() is None, record.error()
+                        headers = dict(record.headers() or ())
+                        found.append((record.key(), record.value(), headers))
+        finally:
+            consumer.close()
+        return pd.DataFrame(found, columns=["key", "value", "headers"])
+
+
+def _taken(consumer: Consumer, count: int) -> Iterator[Message]:
+    """Records until as many have come. Raises AssertionError if they do not."""
+    while count > 0:
+        some = consumer.consume(min(count, 10_000), PATIENCE_S)
+        assert some, f"{count} records did not come"
+        count -= len(some)
+        yield from some
