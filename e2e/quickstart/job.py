@@ -77,7 +77,8 @@ def checkpoint(work: Path) -> Path:
 def counts(out: Path) -> pd.DataFrame:
     """The job's result, as readers without Spark give it: one row per window and origin."""
     rows = read_table(out)
-    rows["window_start"] = rows["window_start"].dt.tz_localize(None)
+    # tables hold microseconds, pandas' own times nanoseconds: without this the same times differ
+    rows["window_start"] = rows["window_start"].dt.tz_localize(None).dt.as_unit("ns")
     wanted = rows[["window_start", "origin", "count"]]
     return wanted.sort_values(["window_start", "origin"], ignore_index=True)
 
