@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from logfleet_spark.jobs import database, window_counts
 from logfleet_spark.jobs.database import Database, DatabaseAway, upsert_statement
-from logfleet_spark.jobs.records import SettingError
+from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.running import Job, Stop
 
 from e2e.harness import postgres
@@ -70,7 +70,7 @@ def run(spark, metrics, broker, server, tmp_path):
             *("--sink", "database", "--output", "counts", "--database-url", server.url, *more),
         ]
         job = Job(spark.newSession(), metrics, Stop())
-        job.run(window_counts.start(job, window_counts.settings(arguments)))
+        window_counts.run(job, window_counts.settings(arguments))
 
     return run
 

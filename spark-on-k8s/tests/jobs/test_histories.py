@@ -9,7 +9,7 @@ import deltalake
 import pytest
 from confluent_kafka import Producer
 from logfleet_spark.jobs import topic_to_table, window_counts
-from logfleet_spark.jobs.records import SettingError
+from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.running import Job, Stop
 
 from e2e.harness.spark_topics import NumberedTopic
@@ -71,7 +71,7 @@ def counts(fresh, topic, tmp_path):
         arguments += ["--output", str(tmp_path / output)]
         arguments += ["--checkpoint", str(tmp_path / checkpoint)]
         found = window_counts.settings([*arguments, *more])
-        fresh(lambda job: job.run(window_counts.start(job, found)))
+        fresh(lambda job: window_counts.run(job, found))
 
     return run
 

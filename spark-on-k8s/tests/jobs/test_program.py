@@ -7,6 +7,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pandas as pd
 import pyspark
 import pytest
 from confluent_kafka import Producer

@@ -6,7 +6,7 @@ import deltalake
 import pandas as pd
 import pytest
 from logfleet_spark.jobs import table_to_topic
-from logfleet_spark.jobs.records import SettingError
+from logfleet_spark.jobs.expressions import SettingError
 
 from e2e.harness.spark_topics import NumberedTopic
 

@@ -7,7 +7,7 @@ from threading import Barrier
 
 import pytest
 from logfleet_spark.jobs import tables
-from logfleet_spark.jobs.records import SettingError
+from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.tables import (
     BATCH,
     Batch,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Producer
 from logfleet_spark.jobs import topic_to_table
-from logfleet_spark.jobs.records import SettingError
+from logfleet_spark.jobs.expressions import SettingError
 
 from e2e.harness.spark_topics import NumberedTopic
 from e2e.harness.spark_topics import read_table as read

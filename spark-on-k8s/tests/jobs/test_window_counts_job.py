@@ -115,7 +115,7 @@ def test_records_are_kept_from_the_first_rejected_one_on_by_a_second_query_that_
         assert producer.flush(20) == 0
         arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name]
         arguments += ["--fields", FIELDS, "--event-time", "event_time", "--source", source]
-        arguments += ["--sink", "parquet", "--output", str(out), "--checkpoint", str(checkpoint)]
+        arguments += ["--sink", "delta", "--output", str(out), "--checkpoint", str(checkpoint)]
         window_counts.run(job, window_counts.settings([*arguments, "--rejected", rejected]))
 
     good = json.dumps({"event_time": "2013-01-01T00:10:00"})
@@ -124,8 +124,8 @@ def test_records_are_kept_from_the_first_rejected_one_on_by_a_second_query_that_
     run(good, milliseconds, rejected="none")
     run(good)
     run(good, NO_JSON, good + good)
-    assert pd.read_parquet(out)["count"].sum() == 5
-    kept = pd.read_parquet(tmp_path / "out-rejected").sort_values("offset")
+    assert read_table(out)["count"].sum() == 5
+    kept = read_table(tmp_path / "out-rejected").sort_values("offset")
     assert dict(zip(kept["offset"], kept["error"], strict=True)) == {
         3: "a time in event_time is not of the years 1 to 9999",
         6: "the value is not JSON",
@@ -145,11 +145,11 @@ def test_one_clock_that_is_wrong_closes_no_windows(job, broker, tmp_path):
     assert producer.flush(20) == 0
     out = tmp_path / "out"
     arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--fields", FIELDS]
-    arguments += ["--event-time", "event_time", "--sink", "parquet", "--output", str(out)]
+    arguments += ["--event-time", "event_time", "--sink", "delta", "--output", str(out)]
     arguments += ["--checkpoint", str(tmp_path / "c"), "--max-offsets-per-trigger", "1"]
     window_counts.run(job, window_counts.settings(arguments))
-    assert list(pd.read_parquet(out)["count"]) == [2]
-    assert list(pd.read_parquet(tmp_path / "out-rejected")["offset"]) == [1]
+    assert list(read_table(out)["count"]) == [2]
+    assert list(read_table(tmp_path / "out-rejected")["offset"]) == [1]
 
 
 def test_a_job_that_goes_on_keeps_a_rejected_record_while_it_runs(job, broker, tmp_path):
@@ -163,7 +163,7 @@ def test_a_job_that_goes_on_keeps_a_rejected_record_while_it_runs(job, broker, t
         "--event-time",
         "event_time",
         "--sink",
-        "parquet",
+        "delta",
         "--output",
         str(tmp_path / "out"),
     ]
@@ -177,7 +177,7 @@ def test_a_job_that_goes_on_keeps_a_rejected_record_while_it_runs(job, broker, t
     finally:
         job.stop.ask()
         running.join()
-    assert list(pd.read_parquet(kept)["value"]) == [NO_JSON]
+    assert list(read_table(kept)["value"]) == [NO_JSON]
 
 
 def test_sums_by_several_groups_and_sessions_reach_a_folder(run, tmp_path):
@@ -195,7 +195,7 @@ def test_sums_by_several_groups_and_sessions_reach_a_folder(run, tmp_path):
         "--output",
         str(tmp_path / "out"),
     )
-    rows = pd.read_parquet(tmp_path / "out")
+    rows = read_table(tmp_path / "out")
     got = {
         (r.origin, f"{r.window_start:%H:%M}", f"{r.window_end:%H:%M}", r.late, r.n)
         for r in rows.itertuples()

@@ -25,7 +25,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from logfleet_spark.jobs.records import SettingError
+from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.settings import Parser
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Database:
         self, cursor: Cursor, lines: DataFrame | None, schema: StructType, keys: Sequence[str]
     ) -> None:
         self._check_columns(cursor, schema)
-        names = ", ".join(quoted(name) for name in schema.names)
+        names = ", ".join(identifier(name) for name in schema.names)
         cursor.execute(
             f"CREATE TEMPORARY TABLE {STAGED} ON COMMIT DROP AS "  # noqa: S608  (names are checked or quoted)
             f"SELECT {names} FROM {self.table} WITH NO DATA"
@@ -163,7 +163,7 @@ class Database:
 
         Each batch would add such rows again.
         """
-        names = ", ".join(quoted(key) for key in keys)
+        names = ", ".join(identifier(key) for key in keys)
         cursor.execute(
             f"SELECT EXISTS (SELECT FROM {STAGED} WHERE num_nulls({names}) > 0) AND NOT EXISTS ("  # noqa: S608
             "SELECT FROM pg_index i WHERE indrelid = %s::regclass AND indisunique "
@@ -182,7 +182,7 @@ class Database:
             )
 
     def _unique(self, keys: Sequence[str]) -> str:
-        names = ", ".join(quoted(key) for key in keys)
+        names = ", ".join(identifier(key) for key in keys)
         return f"ALTER TABLE {self.table} ADD UNIQUE NULLS NOT DISTINCT ({names})"
 
     def _sentence(self, problem: Error, schema: StructType, keys: Sequence[str]) -> str:
@@ -192,7 +192,7 @@ class Database:
         match problem:
             case psycopg.errors.UndefinedTable():
                 columns = ", ".join(_declared(field) for field in schema)
-                unique = ", ".join(quoted(key) for key in keys)
+                unique = ", ".join(identifier(key) for key in keys)
                 return (
                     f"--output {self.table}: there is no such table: CREATE TABLE {self.table} "
                     f"({columns}, UNIQUE NULLS NOT DISTINCT ({unique}))"
@@ -263,10 +263,10 @@ def _escaped(text: Column) -> Column:
 
 
 def _declared(field: StructField) -> str:
-    return f"{quoted(field.name)} {TYPES[field.dataType.typeName()]}"
+    return f"{identifier(field.name)} {TYPES[field.dataType.typeName()]}"
 
 
-def quoted(name: str) -> str:
+def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -275,10 +275,10 @@ def upsert_statement(table: str, columns: Sequence[str], keys: Sequence[str]) ->
 
     Source: PostgreSQL, INSERT, ON CONFLICT Clause.
     """
-    names = ", ".join(quoted(column) for column in columns)
-    others = [quoted(column) for column in columns if column not in keys]
+    names = ", ".join(identifier(column) for column in columns)
+    others = [identifier(column) for column in columns if column not in keys]
     change = ", ".join(f"{column} = EXCLUDED.{column}" for column in others)
-    on = ", ".join(quoted(key) for key in keys)
+    on = ", ".join(identifier(key) for key in keys)
     then = f"UPDATE SET {change}" if others else "NOTHING"
     return (
         f"INSERT INTO {table} ({names}) SELECT {names} FROM {STAGED} ORDER BY {on} "  # noqa: S608  (names are checked or quoted)

@@ -14,7 +14,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from logfleet_spark.jobs import tables
-from logfleet_spark.jobs.records import SettingError, batch, send
+from logfleet_spark.jobs.expressions import SettingError
+from logfleet_spark.jobs.records import batch, send
 from logfleet_spark.jobs.running import Job, program
 from logfleet_spark.jobs.settings import Parser, add_cluster, add_sink, moment
 

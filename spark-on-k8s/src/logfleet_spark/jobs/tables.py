@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from logfleet_spark.jobs.records import DAY, SettingError
+from logfleet_spark.jobs.expressions import SettingError, quoted
+from logfleet_spark.jobs.records import DAY
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +41,6 @@ MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "U
 """Operations of Delta that add no rows."""
 FILES: Mapping[str, str] = {
     "spark.sql.parquet.compression.codec": "zstd",
-    # INT96, Spark's own form, is deprecated, and readers differ about it
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 DELTA: Mapping[str, str] = {
     **FILES,
@@ -148,12 +147,6 @@ def check_delta(spark: SparkSession, root: str) -> None:
         if "DATA_SOURCE_NOT_FOUND" not in str(problem):
             raise
         raise SettingError(NO_DELTA) from None
-
-
-def quoted(name: str) -> str:
-    """A column's name in SQL; it may hold dots."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
 
 
 def named(root: str) -> str:

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from logfleet_spark.jobs import tables
+from logfleet_spark.jobs.expressions import SettingError, quoted
 from logfleet_spark.jobs.records import (
     DAY,
     ERROR,
     RECORD,
-    SettingError,
     batch,
     fields_of,
     read_values,
@@ -35,7 +35,7 @@ from logfleet_spark.jobs.settings import (
     names,
     refuse_same,
 )
-from logfleet_spark.jobs.tables import PLACE, beside, quoted
+from logfleet_spark.jobs.tables import PLACE, beside
 
 log = logging.getLogger(__name__)
 
