@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from logfleet_spark.jobs import database, window_counts
 from logfleet_spark.jobs.database import Database, DatabaseAway, upsert_statement
 from logfleet_spark.jobs.expressions import SettingError
+from logfleet_spark.jobs.metrics import Metrics
 from logfleet_spark.jobs.running import Job, Stop
 
 from e2e.harness import postgres
@@ -51,7 +52,7 @@ def counted(server):
 
 
 @pytest.fixture
-def run(spark, metrics, broker, server, tmp_path):
+def run(spark, broker, server, tmp_path):
     """Produces events of these origins to a topic, by its name, and counts what it holds."""
     server.execute(f"CREATE TABLE counts ({COLUMNS}, {UNIQUE})")
     topics: dict[str, NumberedTopic] = {}
@@ -69,7 +70,7 @@ def run(spark, metrics, broker, server, tmp_path):
             *("--group-by", "origin", "--checkpoint", str(tmp_path / name)),
             *("--sink", "database", "--output", "counts", "--database-url", server.url, *more),
         ]
-        job = Job(spark.newSession(), metrics, Stop())
+        job = Job(spark.newSession(), Metrics(), Stop())
         window_counts.run(job, window_counts.settings(arguments))
 
     return run

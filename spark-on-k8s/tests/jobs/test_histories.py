@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from logfleet_spark.jobs import topic_to_table, window_counts
 from logfleet_spark.jobs.expressions import SettingError
+from logfleet_spark.jobs.metrics import Metrics
 from logfleet_spark.jobs.running import Job, Stop
 
 from e2e.harness.spark_topics import NumberedTopic
@@ -33,11 +34,11 @@ def topic(broker):
 
 
 @pytest.fixture
-def fresh(spark, metrics):
+def fresh(spark):
     """Runs something with an application of its own: one that has failed begins no batch any more."""
 
     def run(start):
-        running = Job(spark, metrics, Stop())
+        running = Job(spark, Metrics(), Stop())
         try:
             start(running)
         finally:
