@@ -12,6 +12,7 @@ from logfleet_spark.jobs import topic_to_table, window_counts
 from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.metrics import Metrics
 from logfleet_spark.jobs.running import Job, Stop
+from pyspark.errors import StreamingQueryException
 
 from e2e.harness.spark_topics import NumberedTopic
 from e2e.harness.spark_topics import read_table as read
@@ -41,6 +42,9 @@ def fresh(spark):
         running = Job(spark, Metrics(), Stop())
         try:
             start(running)
+        except StreamingQueryException:
+            assert running.stop.failed is not None
+            raise running.stop.failed[1] from None
         finally:
             running.close()
 
