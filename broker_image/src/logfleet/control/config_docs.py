@@ -1,4 +1,4 @@
-"""docs/configs.md, made from the table of configuration keys: what each key means and whether this version acts on it."""
+"""Makes docs/configs.md from the table of configuration keys: their meanings and their effect."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final

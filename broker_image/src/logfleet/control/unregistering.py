@@ -1,7 +1,8 @@
 """UnregisterBroker (KIP-631): the controller forgets a broker that will not come back.
 
-Kafka forgets any broker, also one that runs or is named as a replica, and leaves the rest to the operator. Here it is
-refused until the broker has stopped and holds nothing, so that no partition waits for a broker nobody knows.
+Kafka forgets any broker, even one that runs or has replicas, and leaves the rest to the operator.
+Here it is refused until the broker has stopped and has no replicas, so that no partition waits for
+an unknown broker.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from logfleet.wire.errors import ErrorCode
 
 
 def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusal:
-    """What has to be written, or why not: BROKER_ID_NOT_REGISTERED as Kafka has it, INVALID_REQUEST by our own rule."""
+    """The writes, or BROKER_ID_NOT_REGISTERED as in Kafka, or INVALID_REQUEST by our own rule."""
     fence = image.fences.get(broker_id)
     if broker_id in image.brokers:
         message = f"Broker {broker_id} is running: stop it first."
@@ -44,7 +45,7 @@ def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusa
 
 
 def _uncordoned(image: ClusterImage, broker_id: int) -> Iterator[Step]:
-    """A cordon was about the broker that has gone: one that comes under its id is to be given replicas."""
+    """Remove the cordon: it was meant for the broker that left, not for the next one with its id."""
     stored, key = image.configs_of_broker(broker_id), keys.broker_config(broker_id)
     if CORDONED in stored.values:
         left = {name: value for name, value in stored.values.items() if name != CORDONED}
