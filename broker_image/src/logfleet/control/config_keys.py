@@ -49,7 +49,7 @@ class AskedInVain(ConfigError):
 class ConfigType(enum.IntEnum):
     """Types of values, numbered as in DescribeConfigs responses.
 
-    Source: Kafka: DescribeConfigsResponse.ConfigType.
+    Kafka: DescribeConfigsResponse.ConfigType.
     """
 
     UNKNOWN = 0

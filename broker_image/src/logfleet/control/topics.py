@@ -41,16 +41,10 @@ from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 
 NAME_LENGTH_MAX: Final = 249
+# Partitions that one request may create (Kafka: MAX_PARTITIONS_PER_BATCH).
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""Partitions that one request may create.
-
-Source: Kafka: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH.
-"""
+# Of names and values of one resource's configs. A topic's are written with its first partitions.
 CONFIG_BYTES_MAX: Final = 256 * 1024
-"""Most bytes of names and values of one resource's configs.
-
-A topic's are written in one transaction with the first partitions.
-"""
 UNLIMITED: Final = -1
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -87,10 +81,7 @@ class TopicCreation(msgspec.Struct, frozen=True):
 def create_topic(
     image: ClusterImage, epoch: int, new: NewTopic, layers: BrokerLayers
 ) -> TopicCreation | Refusal:
-    """Create a topic.
-
-    epoch: the controller's. layers: the defaults, as on the controller's broker.
-    """
+    """epoch: the controller's. layers: the defaults, as on the controller's broker."""
     refusal = _refuse_name(image, new.name) or _refuse_configs(new.configs)
     if refusal is not None:
         return refusal
@@ -199,10 +190,7 @@ def delete_topic(epoch: int, topic: Topic) -> Txn:
 
 
 def remove_unfinished(epoch: int, topic: Topic) -> Txn:
-    """Remove what a failed controller left unfinished: a topic, or new partitions.
-
-    Nobody has seen them.
-    """
+    """Remove a topic or new partitions that a failed controller left unfinished, seen by nobody."""
     if not topic.is_ready:
         return _one(epoch, _removal(topic), absent(keys.ready(uuids.to_text(topic.id))))
     uuid = uuids.to_text(topic.id)
@@ -211,10 +199,7 @@ def remove_unfinished(epoch: int, topic: Topic) -> Txn:
 
 
 def confirm_deleted(deleted: DeletedTopic, broker_id: int) -> Txn:
-    """A broker's own transaction: it has removed its logs of the topic.
-
-    If it fails, repeat from a newer image.
-    """
+    """A broker's own write: it has removed its logs. If it fails, repeat from a newer image."""
     step = without_broker(deleted, broker_id)
     return Txn(step.compares, (step.write,))
 
@@ -236,10 +221,7 @@ def unknown_topic() -> Refusal:
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with a topic name, None if nothing (Kafka: Topic.validate.
-
-    INVALID_TOPIC_EXCEPTION).
-    """
+    """Why a topic name is INVALID_TOPIC_EXCEPTION, None if it is valid (Kafka: Topic.validate)."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in {".", ".."}:
@@ -460,10 +442,7 @@ def _checked_assignment(
 
 
 def refuse_assignment(image: ClusterImage, replicas: Sequence[int]) -> Refusal | None:
-    """Why these brokers cannot be chosen for a partition.
-
-    Each must be registered, and named once.
-    """
+    """Why a partition cannot have these brokers: each must be registered, and named once."""
     problem = _assignment_problem(image, replicas)
     if problem is None:
         return None

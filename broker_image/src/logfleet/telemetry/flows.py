@@ -1,7 +1,8 @@
-"""How much goes through partitions, and who it is that writes and reads most of it. PURE.
+"""Traffic of partitions, and the clients that write and read most of it. PURE.
 
-Counters are looked at now and then; what they grew by over the last looks is a rate. Clients are not counted: at each look it is noted who wrote and read last, and whoever is
-noted most often is named, as a sample of requests is enough to tell who fills a hot partition.
+Counters are sampled regularly; their growth over the last samples is a rate. Requests are not
+counted by client: each sample has the last writer and reader, and the one seen most often is named.
+That is enough to find who fills a hot partition.
 """
 
 from collections import Counter, deque
@@ -11,11 +12,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 LOOKS: Final = 7
-"""That are remembered of a partition: six spans."""
+"""Samples kept of a partition: six spans."""
 
 
 class FlowSample(NamedTuple):
-    """bytes_in, bytes_out: counters that only grow while the partition is led in that epoch. writer, reader: client ids of the last ones, None if nobody yet."""
+    """bytes_in, bytes_out: counters that grow while the partition is led in that leader epoch.
+
+    writer, reader: client ids of the last ones, None if there was none yet.
+    """
 
     topic: str
     partition: int
@@ -27,7 +31,10 @@ class FlowSample(NamedTuple):
 
 
 class Flow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Bytes per second into and out of a partition that is led here; writer, reader: client ids that most requests came from."""
+    """Bytes per second into and out of a partition that this broker leads.
+
+    writer, reader: client ids seen most often.
+    """
 
     topic: str
     partition: int
@@ -42,25 +49,25 @@ class Flow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Flows:
-    """Of all partitions that a broker leads."""
+    """The traffic of all partitions that a broker leads."""
 
     def __init__(self) -> None:
         self._looks: dict[Hashable, deque[tuple[int, FlowSample]]] = {}
 
     def look(self, key: Hashable, now_ms: int, look: FlowSample) -> None:
-        """What a partition's counters say now. Another leader epoch begins anew."""
+        """Add a sample of a partition's counters. Another leader epoch starts again."""
         looks = self._looks.get(key)
         if looks is None or looks[-1][1].leader_epoch != look.leader_epoch:
             looks = self._looks[key] = deque(maxlen=LOOKS)
         looks.append((now_ms, look))
 
     def keep(self, keys: Iterable[Hashable]) -> None:
-        """Only these are led any more."""
+        """Keep only these partitions: this broker leads no others any more."""
         led = set(keys)
         self._looks = {key: looks for key, looks in self._looks.items() if key in led}
 
     def told(self) -> list[Flow]:
-        """Of partitions through which anything went, the busiest first."""
+        """Partitions with traffic, the busiest first."""
         found = [flow for looks in self._looks.values() if (flow := _flow(looks)) is not None]
         return sorted(found, key=lambda flow: (-flow.rate, flow.topic, flow.partition))
 

@@ -1,4 +1,7 @@
-"""The metrics of a broker, in the order in which docs/metrics.md tells them; their meaning is Kafka's where an MBean is named."""
+"""The metrics of a broker, in the order of docs/metrics.md.
+
+Where an MBean is named, the metric has its meaning.
+"""
 
 from typing import Final, NamedTuple
 
@@ -21,13 +24,13 @@ _PURGATORY = (
 
 REQUESTS = counter(
     "logfleet_requests_total",
-    "Requests answered, and those that want no answer",
+    "Requests answered, and those that need no response",
     f"{_REQUEST}RequestsPerSec",
     labels="api",
 )
 REQUEST_ERRORS = counter(
     "logfleet_request_errors_total",
-    "Errors in answers by their name, one for each partition, topic or other row that has one; "
+    "Errors in responses by their name, one for each partition, topic or other row that has one; "
     "Kafka counts NONE too",
     f"{_REQUEST}ErrorsPerSec,error=NAME",
     labels="api error",
@@ -39,7 +42,7 @@ REQUEST_FAILURES = counter(
 )
 REQUEST_SECONDS = histogram(
     "logfleet_request_seconds",
-    "Time from the beginning of the work on a request until its answer is there to be sent: local and remote",
+    "Time from the beginning of the work on a request until its response is ready to be sent: local and remote",
     f"{_REQUEST}TotalTimeMs",
     labels="api",
 )
@@ -64,13 +67,13 @@ REQUEST_REMOTE_SECONDS = histogram(
 )
 REQUEST_THROTTLE_SECONDS = histogram(
     "logfleet_request_throttle_seconds",
-    "Time for which the answer tells the client to be still",
+    "Time for which the response throttles the client",
     f"{_REQUEST}ThrottleTimeMs",
     labels="api",
 )
 RESPONSE_SEND_SECONDS = histogram(
     "logfleet_response_send_seconds",
-    "Time of sending an answer with parts of files that is longer than 96 KiB, until the kernel has its last byte; "
+    "Time of sending a response with parts of files that is longer than 96 KiB, until the kernel has its last byte; "
     "all others are handed over in one call",
     f"{_REQUEST}ResponseSendTimeMs",
     labels="listener",
@@ -91,7 +94,7 @@ BYTES_IN = counter(
 )
 BYTES_OUT = counter(
     "logfleet_bytes_out_total",
-    "Bytes of record batches in answers to consumers",
+    "Bytes of record batches in responses to consumers",
     f"{_TOPIC}BytesOutPerSec",
 )
 MESSAGES_IN = counter(
@@ -107,7 +110,7 @@ TOPIC_BYTES_IN = counter(
 )
 TOPIC_BYTES_OUT = counter(
     "logfleet_topic_bytes_out_total",
-    "Bytes of its record batches in answers to consumers",
+    "Bytes of its record batches in responses to consumers",
     f"{_TOPIC}BytesOutPerSec,topic=TOPIC",
     labels="topic",
 )
@@ -163,7 +166,7 @@ PARTITION_SEGMENTS = gauge(
 )
 LEFT_OUT = gauge(
     "logfleet_metrics_left_out",
-    "Topics, partitions or offsets of groups that are not told one by one, as there are more than "
+    "Topics, partitions or offsets of groups that are not listed one by one, as there are more than "
     "logfleet.metrics.series.max; 0 if all are",
     labels="kind",
 )
@@ -207,7 +210,7 @@ REPLICA_LAG_MAX = gauge(
 )
 FOLLOWER_LAG = gauge(
     "logfleet_follower_lag",
-    "Records of a partition led here that a follower does not have yet; Kafka's followers tell it",
+    "Records of a partition led here that a follower does not have yet; in Kafka the followers report it",
     "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=ID,topic=TOPIC,partition=P",
     labels="topic partition follower",
 )
@@ -218,7 +221,7 @@ REPLICATION_BYTES_IN = counter(
 )
 REPLICATION_BYTES_OUT = counter(
     "logfleet_replication_bytes_out_total",
-    "Bytes of record batches in answers to followers",
+    "Bytes of record batches in responses to followers",
     f"{_TOPIC}ReplicationBytesOutPerSec",
 )
 REPLICATION_THROTTLE_RATE = gauge(
@@ -312,7 +315,7 @@ FETCH_SESSION_EVICTIONS = counter(
     f"{_SESSIONS}IncrementalFetchSessionEvictionsPerSec",
 )
 QUOTA_THROTTLES = counter(
-    "logfleet_quota_throttles_total", "Answers that throttled their client", labels="quota"
+    "logfleet_quota_throttles_total", "Responses that throttled their client", labels="quota"
 )
 QUOTA_THROTTLE_SECONDS = counter(
     "logfleet_quota_throttle_seconds_total",
@@ -324,7 +327,7 @@ QUOTA_CLIENTS = gauge("logfleet_quota_clients", "Clients that are measured", lab
 
 # The cluster
 
-READY = gauge("logfleet_ready", "1 while /readyz says that clients may be sent here, else 0")
+READY = gauge("logfleet_ready", "1 while /readyz reports that the broker may serve clients, else 0")
 STORE_WRITES_REFUSED = counter(
     "logfleet_metadata_writes_refused_total",
     "Attempts of this broker to write to the metadata store that were refused, as for want of a permission: metadata_write_refused in its log; "
@@ -341,17 +344,17 @@ PARTITIONS_SUSPENDED = gauge(
 )
 ACTIVE_CONTROLLER = gauge(
     "logfleet_active_controller",
-    "1 on the broker that is the controller, else 0: their sum is 1 in a cluster that is well",
+    "1 on the broker that is the controller, else 0: their sum is 1 in a healthy cluster",
     "kafka.controller:type=KafkaController,name=ActiveControllerCount",
 )
 FAILED_TERMS = counter(
     "logfleet_controller_failed_terms_total",
-    "Terms as controller that this broker gave up because it failed at what is stored: controller_term_failed in its log",
+    "Terms as controller that this broker gave up because it could not handle the stored metadata: controller_term_failed in its log",
     "kafka.controller:type=KafkaController,name=MetadataErrorCount",
 )
 ELECTIONS = counter(
     "logfleet_leader_elections_total",
-    "Leaders that this broker as controller elected, of partitions that were there before",
+    "Leaders that this broker as controller elected, of partitions that existed before",
     "kafka.controller:type=ControllerStats,name=LeaderElectionRateAndTimeMs",
 )
 UNCLEAN_ELECTIONS = counter(
@@ -361,17 +364,17 @@ UNCLEAN_ELECTIONS = counter(
 )
 ACTIVE_BROKERS = gauge(
     "logfleet_active_brokers",
-    "Brokers that are there and not fenced, as the controller sees it; 0 on others",
+    "Registered brokers that are not fenced, as the controller sees it; 0 on others",
     "kafka.controller:type=KafkaController,name=ActiveBrokerCount",
 )
 FENCED_BROKERS = gauge(
     "logfleet_fenced_brokers",
-    "Brokers that have stopped, died or are not let in yet, and were not unregistered, as the controller sees it; 0 on others",
+    "Brokers that have stopped, died or are not active yet, and were not unregistered, as the controller sees it; 0 on others",
     "kafka.controller:type=KafkaController,name=FencedBrokerCount",
 )
 DRAINING_BROKERS = gauge(
     "logfleet_draining_brokers",
-    "Active brokers that are on their way out, as the controller sees it; 0 on others",
+    "Brokers that are leaving, as the controller sees it; 0 on others",
     "kafka.controller:type=KafkaController,name=ControlledShutdownBrokerCount",
 )
 TOPICS = gauge(
@@ -388,7 +391,9 @@ OFFLINE_PARTITIONS = gauge(
 # Disks
 
 DISK_BYTES = gauge("logfleet_disk_bytes", "Size of the disk", labels="path")
-DISK_FREE = gauge("logfleet_disk_free_bytes", "What may still be written to it", labels="path")
+DISK_FREE = gauge(
+    "logfleet_disk_free_bytes", "Bytes that may still be written to it", labels="path"
+)
 DISK_FULL = gauge("logfleet_disk_full", "1 while its directory takes no records", labels="path")
 DISK_USED_OVER = gauge(
     "logfleet_disk_used_over",
@@ -408,7 +413,7 @@ CLEANINGS = counter(
 )
 CLEANER_FAILURES = counter(
     "logfleet_log_cleaner_failures_total",
-    "Rounds that ended early, not counting those of logs that went",
+    "Rounds that ended early, without those of logs that were deleted",
 )
 CLEANER_READ_BYTES = counter(
     "logfleet_log_cleaner_read_bytes_total", "Bytes of log that were compacted"
@@ -452,7 +457,7 @@ CLEANER_MAP = gauge(
 )
 CLEANER_LOOKED = gauge(
     "logfleet_log_cleaner_seconds_since_last_look",
-    "Time since logs were last looked at",
+    "Time since logs were last checked",
     f"{_CLEANER_MANAGER}time-since-last-run-ms",
 )
 CLEANER_UNCLEANABLE = gauge(
@@ -478,7 +483,7 @@ LOOP_LAG = histogram(
 LOOP_LAG_MAX = gauge("logfleet_event_loop_lag_max_seconds", "The longest such lag since the start")
 DECISIONS_DROPPED = counter(
     "logfleet_decisions_dropped_total",
-    "Decisions of `logfleet events` that a restart will not know of: their disk is full, slow or has failed",
+    "Decisions of `logfleet events` that are lost at a restart: their disk is full, slow or has failed",
 )
 PROCESS_CPU = counter("process_cpu_seconds_total", "Processor time of the process, user and system")
 PROCESS_RSS = gauge("process_resident_memory_bytes", "Memory of the process that is resident")
@@ -489,14 +494,14 @@ PROCESS_MAX_FDS = gauge("process_max_fds", "How many it may have")
 
 
 class Section(NamedTuple):
-    """Metrics that belong together, for people."""
+    """Metrics that belong together, with a title for readers."""
 
     title: str
     metrics: tuple[Metric, ...]
 
 
 METRICS: Final = {each.name: each for each in tuple(globals().values()) if isinstance(each, Metric)}
-"""All by name, as they stand above."""
+"""All metrics by name, in the order above."""
 
 _BEGIN: Final = {
     REQUESTS.name: "Requests",
@@ -509,7 +514,7 @@ _BEGIN: Final = {
     CLEANINGS.name: "Compaction",
     LOOP_LAG.name: "The process",
 }
-"""First metric of each section."""
+"""The first metric of each section."""
 
 
 def sections() -> list[Section]:

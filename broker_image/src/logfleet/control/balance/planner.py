@@ -107,7 +107,7 @@ def _evacuate(board: Board) -> Iterator[str]:
                 continue
             new = _best(board, number, old)
             if new is None:
-                yield f"{board.partitions[number]} stays on broker {old}: no other broker can take it"
+                yield f"{board.partitions[number]} stays on broker {old}: no other broker may take it"
             else:
                 board.replace(number, old, new, f"broker {old} leaves")
 
@@ -137,7 +137,7 @@ def _spread(board: Board) -> Iterator[str]:
                 if len(
                     {board.brokers[each].rack for each in replicas if each in board.brokers}
                 ) < min(len(replicas), len(racks)):
-                    yield f"{board.partitions[number]} is not on as many racks as it could be: no broker there can take it"
+                    yield f"{board.partitions[number]} is not on as many racks as it could be: no broker there may take it"
                 break
             *_, new, old = best
             board.replace(number, old, new, "its replicas are to be on different racks")
@@ -209,7 +209,7 @@ def _byte_step(
 ) -> tuple[int, int, int] | None:
     """The largest partition that brings two brokers nearer to the mean.
 
-    (number, old, new), None if none does.
+    Returns (number, old, new), None if none does.
 
     The fullest and the emptiest brokers come first. vain: pairs of brokers without such a
     partition, which are skipped.
