@@ -52,7 +52,7 @@ PRODUCER_ID_GAP: Final = 1 << 40
 
 
 class FoundLog(msgspec.Struct, frozen=True):
-    """A partition's directory.
+    """A partition's directory as found on disk.
 
     topic_id: text form, None if the file is missing. latest_epoch: NO_EPOCH if none is stored.
     has_aborted: it holds aborted transactions. has_open: it holds a transaction that has not ended.
@@ -136,7 +136,8 @@ def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -
     notes += _strays(by_partition, kraft)
     if kraft.acls:
         problems.append(
-            f"Kafka keeps {len(kraft.acls)} ACLs, and this version checks none, so everybody could do everything: "
+            f"Kafka keeps {len(kraft.acls)} ACLs, and this version checks none, so everybody "
+            "could do everything: "
             "if that is meant, remove them with kafka-acls --remove first"
         )
     problems += _unavailable_protection(kraft)
@@ -144,7 +145,8 @@ def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -
         each.was_clean for each in directories
     ):
         problems.append(
-            "Kafka was not stopped in order and its clients used transactions, so nobody knows whether all have ended: "
+            "Kafka was not stopped in order and its clients used transactions, so nobody "
+            "knows whether all have ended: "
             "start it once more and stop it in order"
         )
     brokers, groups, more_notes = _configs(kraft)
@@ -168,29 +170,37 @@ def _identity_problems(directories: Sequence[FoundDirectory]) -> Iterator[str]:
     for other in directories[1:]:
         if (other.cluster_id, other.node_id) != (first.cluster_id, first.node_id):
             yield (
-                f"{other.path} belongs to node {other.node_id} of cluster {other.cluster_id}, {first.path} of node "
+                f"{other.path} belongs to node {other.node_id} of cluster {other.cluster_id}, "
+                f"{first.path} of node "
                 f"{first.node_id} of cluster {first.cluster_id}: give the log.dirs of one node"
             )
         if other.directory_id == first.directory_id:
-            yield f"{other.path} and {first.path} have the same directory.id: give each directory once"
+            yield (
+                f"{other.path} and {first.path} have the same directory.id: give each directory "
+                "once"
+            )
     for directory in directories:
         for log in directory.logs:
             if log.has_aborted:
                 yield (
-                    f"{directory.path}/{log.partition} holds aborted transactions, which this version could not hide from "
+                    f"{directory.path}/{log.partition} holds aborted transactions, which this "
+                    "version could not hide from "
                     "consumers: wait until retention has removed them, or delete the topic"
                 )
             if log.has_open:
                 yield (
-                    f"{directory.path}/{log.partition} holds a transaction that has not ended: start Kafka, "
-                    "let it end (or use kafka-transactions abort), stop Kafka in order and try again"
+                    f"{directory.path}/{log.partition} holds a transaction that has not "
+                    "ended: start Kafka, "
+                    "let it end (or use kafka-transactions abort), stop Kafka in order and "
+                    "try again"
                 )
 
 
 def _directory_notes(directory: FoundDirectory) -> Iterator[str]:
     if not directory.was_clean:
         yield (
-            f"Kafka was not stopped in order: the logs in {directory.path} are checked from their recovery points on, "
+            f"Kafka was not stopped in order: the logs in {directory.path} are checked from "
+            "their recovery points on, "
             "as by its own next start, before they are adopted"
         )
     for name in directory.others:
@@ -210,7 +220,8 @@ def _topic_problems(topic: KraftTopic, configs: Mapping[str, str], node_id: int)
     for index, partition in sorted(topic.partitions.items()):
         if partition.replicas != (node_id,):
             yield (
-                f"{topic.name}-{index} has its replicas on {list(partition.replicas)}, not on {node_id} alone: "
+                f"{topic.name}-{index} has its replicas on {list(partition.replicas)}, not on "
+                f"{node_id} alone: "
                 "move it there with kafka-reassign-partitions first"
             )
 
@@ -257,7 +268,10 @@ def _strays(
                 reason = f"it belongs to topic id {log.topic_id}"
             else:
                 continue
-            yield f"{log.directory}/{name} will be set aside as a -stray directory, as Kafka would: {reason}"
+            yield (
+                f"{log.directory}/{name} will be set aside as a -stray directory, as Kafka would: "
+                f"{reason}"
+            )
 
 
 def _configs(
@@ -295,13 +309,16 @@ def _broker_configs(values: Mapping[str, str]) -> tuple[dict[str, str], list[str
 
 
 def _unavailable_protection(kraft: KraftMetadata) -> Iterator[str]:
-    """A sentence for each dynamic config that asks for protection that this version does not have."""
+    """A sentence for each dynamic config that asks for protection that this version lacks."""
     for (kind, name), values in kraft.configs.items():
         for key, value in values.items():
             problem = problem_of(key, value) if kind == BROKER_CONFIG else None
             if isinstance(problem, AskedInVain):
                 where = f"broker {name}" if name else "all brokers"
-                yield f"Kafka keeps a config of {where}: {problem.message}; kafka-configs --delete-config removes it"
+                yield (
+                    f"Kafka keeps a config of {where}: {problem.message}; kafka-configs "
+                    "--delete-config removes it"
+                )
 
 
 def _quotas(kraft: KraftMetadata) -> tuple[dict[QuotaEntity, dict[str, float]], list[str]]:

@@ -72,7 +72,8 @@ def refuse_broker_configs(values: Mapping[str, str], *, is_default: bool) -> Ref
             ),
         )
         or _refuse(
-            "These security configs can be dynamically updated only per-listener using the listener prefix",
+            "These security configs can be dynamically updated only per-listener using the "
+            "listener prefix",
             (name for name in values if name in _BY_LISTENER_ONLY),
         )
         or _refuse_values(values)
@@ -163,7 +164,8 @@ def _check_meaning(values: Mapping[str, str]) -> None:
         prefix = "" if source == finest else f"{source}: "
         raise ConfigError(
             source,
-            f"{prefix}requirement failed: {finest} must be unlimited (-1) or, greater than or equal to 1",
+            f"{prefix}requirement failed: {finest} must be unlimited (-1) or, greater than or "
+            "equal to 1",
         )
     for name, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
         if name in values and int(values[name]) < low:

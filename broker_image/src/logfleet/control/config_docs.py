@@ -37,12 +37,14 @@ def config_docs() -> str:
         ),
         (
             "Brokers",
-            "Set in server.properties; `changed` says what may also be set while a broker runs, which outlives it.",
+            ("Set in server.properties; `changed` says what may also be set while a broker "
+            "runs, which outlives it."),
             BROKER_KEYS,
         ),
         (
             "Groups",
-            "Set with IncrementalAlterConfigs for a resource of type GROUP (KIP-848, KIP-932, KIP-1071).",
+            ("Set with IncrementalAlterConfigs for a resource of type GROUP (KIP-848, "
+            "KIP-932, KIP-1071)."),
             GROUP_KEYS,
         ),
     )
@@ -78,7 +80,10 @@ def _facts(key: ConfigKey) -> str:
     default = "" if key.default is None else f"`{key.default}`" if key.default else "empty"
     valid = str(key.valid).replace("|", "\\|")
     changed = _CHANGED_BY.get(key.mode, "any time")
-    return f"| `{key.name}` | {key.type.name.lower()} | {default} | {valid} | {key.importance.value} | {changed}"
+    return (
+        f"| `{key.name}` | {key.type.name.lower()} | {default} | {valid} | {key.importance.value} "
+        f"| {changed}"
+    )
 
 
 def _meaning(key: ConfigKey) -> str:

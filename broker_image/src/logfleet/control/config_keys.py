@@ -210,8 +210,10 @@ class ConfigKey(msgspec.Struct, frozen=True):
             return
         raise AskedInVain(
             self.name,
-            f"{self.name} asks for protection that this version does not have, and clients could do more than it lets them: "
-            f"take it out of the configuration if that is meant (on the command line: --override {self.name}=)",
+            f"{self.name} asks for protection that this version does not have, and clients "
+            "could do more than it lets them: "
+            "take it out of the configuration if that is meant (on the command line: "
+            f"--override {self.name}=)",
         )
 
     def canonical(self, text: str) -> str:
@@ -311,7 +313,8 @@ def _check_offset_reset(key: str, value: ConfigValue) -> None:
     text = str(value)
     if text not in {"earliest", "latest"} and not _DURATION.fullmatch(text):
         rule = (
-            f"Invalid value `{text}` for configuration {key}. The value must be either 'earliest', 'latest' or of the "
+            f"Invalid value `{text}` for configuration {key}. The value must be either "
+            "'earliest', 'latest' or of the "
             "format 'by_duration:<PnDTnHnMn.nS>'."
         )
         raise invalid(key, text, rule)
@@ -393,7 +396,7 @@ def _parse_table(text: str, mode: UpdateMode | None) -> dict[str, ConfigKey]:
 def _with_topic_docs(
     brokers: dict[str, ConfigKey], topics: Mapping[str, ConfigKey]
 ) -> dict[str, ConfigKey]:
-    """The broker keys.
+    """Return the broker keys with documentation from topic keys.
 
     One without a sentence takes it, and its effect, from the topic key it defaults.
     """

@@ -238,8 +238,8 @@ def _protocols(given: _Given) -> dict[str, str]:
         if not colon or protocol.upper() not in _PROTOCOLS:
             raise ConfigError(
                 "listener.security.protocol.map",
-                f"listener.security.protocol.map: {entry.strip()!r} is not NAME:PROTOCOL with one of "
-                + ", ".join(_PROTOCOLS),
+                f"listener.security.protocol.map: {entry.strip()!r} is not NAME:PROTOCOL with "
+                "one of " + ", ".join(_PROTOCOLS),
             )
         protocols[name.strip().upper()] = protocol.upper()
     return protocols
@@ -270,7 +270,8 @@ def _listeners(given: _Given, key: str) -> tuple[Endpoint, ...]:
         if protocols[name] != _SERVED_PROTOCOL:
             raise ConfigError(
                 key,
-                f"{key}: listener {name} asks for {protocols[name]}; this version serves PLAINTEXT only",
+                f"{key}: listener {name} asks for {protocols[name]}; this version serves "
+                "PLAINTEXT only",
             )
         listeners.append(Endpoint(name, host, port))
     _check_distinct(key, listeners)
@@ -367,7 +368,8 @@ def _check_together(given: _Given, config: BrokerConfig) -> None:
     if config.replica_selector_class not in {None, RACK_AWARE, LEADER_ONLY}:
         raise ConfigError(
             "replica.selector.class",
-            f"replica.selector.class={config.replica_selector_class}: allowed are {RACK_AWARE} and {LEADER_ONLY}",
+            f"replica.selector.class={config.replica_selector_class}: allowed are "
+            f"{RACK_AWARE} and {LEADER_ONLY}",
         )
     if "broker" not in given.items("process.roles"):
         raise ConfigError("process.roles", "process.roles must contain broker")

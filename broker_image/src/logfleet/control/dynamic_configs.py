@@ -55,7 +55,7 @@ def in_force(layers: BrokerLayers) -> tuple[BrokerLayers, tuple[ConfigError, ...
 
 
 def pieces_to_notify(old: BrokerLayers, new: BrokerLayers) -> frozenset[Piece]:
-    """The pieces for which the value in force differs between `old` and `new`, in whichever layer."""
+    """The pieces for which `old` and `new` differ in a value in force."""
     names = {name for layers in (old, new) for name in (*layers.cluster, *layers.dynamic)}
     if old.static != new.static:
         names |= {*old.static, *new.static}

@@ -56,7 +56,8 @@ def _refuse(change: ConfigChange, loggers: Container[str]) -> Refusal | None:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     if change.operation == ConfigOperation.SET and change.value not in LEVELS:
         message = (
-            f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "
+            f"Cannot set the log level of {change.name} to {change.value} as it is not a "
+            "supported log level. "
             f"Valid log levels are {', '.join(sorted(LEVELS))}"
         )
         return Refusal(ErrorCode.INVALID_CONFIG, message)

@@ -140,7 +140,10 @@ def entity_problem(entity: QuotaEntity) -> str | None:
     if IP not in names:
         return None
     if len(names) > 1:
-        return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+        return (
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or "
+            "ClientId"
+        )
     if names[IP] is not None and address_of(names[IP]) is None:
         return f"{names[IP]} is not an IP address; names of hosts are not looked up."
     return None
@@ -231,7 +234,8 @@ def _refuse_filter(components: Sequence[FilterComponent]) -> Refusal | None:
         seen.add(kind)
     if IP in seen and len(seen) > 1:
         return _refusal(
-            "Invalid entity filter component combination. IP filter component should not be used with "
+            "Invalid entity filter component combination. IP filter component should not be "
+            "used with "
             "user or clientId filter component."
         )
     return None

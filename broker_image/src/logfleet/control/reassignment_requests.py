@@ -74,7 +74,8 @@ def _step(image: ClusterImage, topic: Topic, index: int, wanted: Sequence[int]) 
     if removed_at_once and len(after.isr) < needed:
         return Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Partition {topic.name}-{index}  would have only the in-sync replicas {[each for each, _ in after.isr]}, {needed} are needed: "
+            f"Partition {topic.name}-{index}  would have only the in-sync replicas "
+            f"{[each for each, _ in after.isr]}, {needed} are needed: "
             f"wait until more of {list(wanted)} are in sync.",
         )
     key = keys.partition(uuids.to_text(topic.id), index)

@@ -22,7 +22,7 @@ _RETENTION: Final = "retention.ms"
 
 
 class BrokerLayers(msgspec.Struct, frozen=True):
-    """A broker's values, as text: server.properties, dynamic of the cluster, dynamic of the broker."""
+    """A broker's values as text: server.properties, dynamic of cluster, dynamic of broker."""
 
     static: Mapping[str, str] = _NOTHING
     cluster: Mapping[str, str] = _NOTHING
@@ -56,7 +56,8 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> None:
     if values.get("remote.storage.enable"):
         raise ConfigError(
             "remote.storage.enable",
-            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be "
+            "configured with remote log storage.",
         )
 
 
@@ -74,7 +75,7 @@ def _check_compaction_lags(values: Mapping[str, ConfigValue]) -> None:
 
 
 def topic_default(name: str, layers: BrokerLayers) -> str | None:
-    """The text in force on this broker for topics that do not set `name`, in the topic key's unit."""
+    """The text in force on this broker for topics that do not set `name`, in that key's unit."""
     return source_and_default(name, layers)[1]
 
 

@@ -342,7 +342,8 @@ def _refuse_growth(
 def _over(what: str, key: str, limit: int) -> Refusal:
     return Refusal(
         ErrorCode.POLICY_VIOLATION,
-        f"The cluster would have more {what} than {key}={limit} allows: delete some, or raise the limit.",
+        f"The cluster would have more {what} than {key}={limit} allows: delete some, or raise "
+        "the limit.",
     )
 
 
@@ -359,7 +360,8 @@ def _or_default(value: int, key: str, layers: BrokerLayers) -> int:
 def _too_many() -> Refusal:
     return Refusal(
         ErrorCode.POLICY_VIOLATION,
-        f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+        "Excessively large number of partitions per request: at most "
+        f"{PARTITIONS_PER_REQUEST_MAX}.",
     )
 
 

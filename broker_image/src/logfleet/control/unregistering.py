@@ -28,7 +28,10 @@ def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusa
         return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     held = next(_held(image, broker_id), None)
     if held is not None:
-        message = f"Broker {broker_id} holds a replica of {held}: delete the topic first, or bring the broker back."
+        message = (
+            f"Broker {broker_id} holds a replica of {held}: delete the topic first, or bring the "
+            "broker back."
+        )
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     unchanged = absent(keys.broker(broker_id)), modified_at(keys.fence(broker_id), fence.revision)
     forgotten = (
@@ -45,7 +48,7 @@ def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusa
 
 
 def _uncordoned(image: ClusterImage, broker_id: int) -> Iterator[Step]:
-    """Remove the cordon: it was meant for the broker that left, not for the next one with its id."""
+    """Remove the cordon: it was meant for this broker, not for the next one with its id."""
     stored, key = image.configs_of_broker(broker_id), keys.broker_config(broker_id)
     if CORDONED in stored.values:
         left = {name: value for name, value in stored.values.items() if name != CORDONED}

@@ -378,7 +378,8 @@ def _listener_problems(listeners: list[ListenerSpec]) -> list[Problem]:
             problems.append(
                 Problem(
                     f"{path}.name",
-                    f"{listener.name!r}: use up to 15 lower case letters and digits, a letter first",
+                    f"{listener.name!r}: use up to 15 lower case letters and digits, a letter "
+                    "first",
                 )
             )
         elif listener.name == ADMIN_PORT_NAME:
@@ -389,7 +390,8 @@ def _listener_problems(listeners: list[ListenerSpec]) -> list[Problem]:
             problems.append(
                 Problem(
                     f"{path}.port",
-                    f"is {listener.port}, write 1024 to 65535 but not {ADMIN_PORT} (health, metrics)",
+                    f"is {listener.port}, write 1024 to 65535 but not {ADMIN_PORT} (health, "
+                    "metrics)",
                 )
             )
         if listener.advertised_host is not None:

@@ -41,7 +41,7 @@ class ReaderSession:
         return bool(self._unnamed) and not self._is_refused
 
     def want(self, key: Key) -> None:
-        """Name the partition in the next request: it is new, or is to be read from another offset."""
+        """Name the partition in the next request: it is new, or to be read from elsewhere."""
         self._unnamed[key] = None
         self._forgotten.pop(key, None)
 

@@ -54,7 +54,7 @@ class Kind(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One record.
+    """One recorded decision.
 
     by: the broker that recorded it. number: its running number on that broker, so that gaps show.
     cause: one sentence, in the present tense. topic, partition, broker: what it concerns. facts:

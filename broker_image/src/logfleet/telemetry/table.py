@@ -42,13 +42,15 @@ REQUEST_FAILURES = counter(
 )
 REQUEST_SECONDS = histogram(
     "logfleet_request_seconds",
-    "Time from the beginning of the work on a request until its response is ready to be sent: local and remote",
+    "Time from the beginning of the work on a request until its response is ready to be "
+    "sent: local and remote",
     f"{_REQUEST}TotalTimeMs",
     labels="api",
 )
 REQUEST_QUEUE_SECONDS = histogram(
     "logfleet_request_queue_seconds",
-    "Time for which a request that came with many others of its connection waited while other connections had their turn; "
+    "Time for which a request that came with many others of its connection waited while "
+    "other connections had their turn; "
     "0 for nearly all, as a request is worked on when it is read",
     f"{_REQUEST}RequestQueueTimeMs",
     labels="api",
@@ -61,7 +63,8 @@ REQUEST_LOCAL_SECONDS = histogram(
 )
 REQUEST_REMOTE_SECONDS = histogram(
     "logfleet_request_remote_seconds",
-    "Time of waiting for records, other members, the disk, a thread or the controller; 0 if nothing was waited for",
+    "Time of waiting for records, other members, the disk, a thread or the controller; 0 if "
+    "nothing was waited for",
     f"{_REQUEST}RemoteTimeMs",
     labels="api",
 )
@@ -73,14 +76,16 @@ REQUEST_THROTTLE_SECONDS = histogram(
 )
 RESPONSE_SEND_SECONDS = histogram(
     "logfleet_response_send_seconds",
-    "Time of sending a response with parts of files that is longer than 96 KiB, until the kernel has its last byte; "
+    "Time of sending a response with parts of files that is longer than 96 KiB, until the "
+    "kernel has its last byte; "
     "all others are handed over in one call",
     f"{_REQUEST}ResponseSendTimeMs",
     labels="listener",
 )
 PURGATORY_SIZE = gauge(
     "logfleet_purgatory_size",
-    "Requests that wait: Fetch for records, Produce for the disk, Rebalance (JoinGroup) for the other members",
+    "Requests that wait: Fetch for records, Produce for the disk, Rebalance (JoinGroup) for "
+    "the other members",
     _PURGATORY,
     labels="operation",
 )
@@ -166,7 +171,8 @@ PARTITION_SEGMENTS = gauge(
 )
 LEFT_OUT = gauge(
     "logfleet_metrics_left_out",
-    "Topics, partitions or offsets of groups that are not listed one by one, as there are more than "
+    "Topics, partitions or offsets of groups that are not listed one by one, as there are "
+    "more than "
     "logfleet.metrics.series.max; 0 if all are",
     labels="kind",
 )
@@ -185,7 +191,8 @@ UNDER_MIN_ISR = gauge(
 )
 AT_MIN_ISR = gauge(
     "logfleet_at_min_isr_partitions",
-    "Partitions led here with as many in-sync replicas as min.insync.replicas asks for, and none to spare; those of one replica too",
+    "Partitions led here with as many in-sync replicas as min.insync.replicas asks for, and "
+    "none to spare; those of one replica too",
     f"{_REPLICAS}AtMinIsrPartitionCount",
 )
 ISR_SHRINKS = counter(
@@ -205,12 +212,14 @@ ISR_UPDATES_FAILED = counter(
 )
 REPLICA_LAG_MAX = gauge(
     "logfleet_replica_lag_max",
-    "Committed records that this broker lacks as a follower, of the partition in which it lacks most",
+    "Committed records that this broker lacks as a follower, of the partition in which it "
+    "lacks most",
     "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
 )
 FOLLOWER_LAG = gauge(
     "logfleet_follower_lag",
-    "Records of a partition led here that a follower does not have yet; in Kafka the followers report it",
+    "Records of a partition led here that a follower does not have yet; in Kafka the "
+    "followers report it",
     "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=ID,topic=TOPIC,partition=P",
     labels="topic partition follower",
 )
@@ -226,12 +235,14 @@ REPLICATION_BYTES_OUT = counter(
 )
 REPLICATION_THROTTLE_RATE = gauge(
     "logfleet_replication_throttle_bytes_per_second",
-    "Rate of this side (leader, follower; added: for replicas that reassignments add) that is in force: less than was set while producers are slow; 0 without a throttle",
+    "Rate of this side (leader, follower; added: for replicas that reassignments add) that "
+    "is in force: less than was set while producers are slow; 0 without a throttle",
     labels="side",
 )
 REPLICATION_THROTTLED_BYTES = counter(
     "logfleet_replication_throttled_bytes_total",
-    "Bytes of throttled replicas, which count against the rate of this side (leader, follower, added)",
+    "Bytes of throttled replicas, which count against the rate of this side (leader, "
+    "follower, added)",
     "kafka.server:type=LeaderReplication, type=FollowerReplication: byte-rate",
     labels="side",
 )
@@ -252,7 +263,8 @@ GROUP_COMMITTED_OFFSET = gauge(
 )
 GROUP_PARTITION_LAG = gauge(
     "logfleet_group_partition_lag",
-    "Offsets from the committed one to the high watermark, of partitions that this broker leads too",
+    "Offsets from the committed one to the high watermark, of partitions that this broker "
+    "leads too",
     labels="group topic partition",
 )
 GROUP_LAG = gauge(
@@ -278,14 +290,17 @@ CONNECTIONS_ACCEPTED = counter(
 )
 CONNECTIONS_CLOSED = counter(
     "logfleet_connections_closed_total",
-    "Connections closed: by the peer (or an error of it), idle for connections.max.idle.ms, invalid (a request that cannot be "
-    "answered), evicted for max.connections, throttled for connecting too often, stop of the broker",
+    "Connections closed: by the peer (or an error of it), idle for connections.max.idle.ms, "
+    "invalid (a request that cannot be "
+    "answered), evicted for max.connections, throttled for connecting too often, stop of the "
+    "broker",
     f"{_NETWORK},networkProcessor=N: connection-close-total, expired-connections-killed-count",
     labels="listener reason",
 )
 CONNECTIONS_REFUSED = counter(
     "logfleet_connections_refused_total",
-    "Connections closed at once because their address had as many as max.connections.per.ip, or no file descriptors were left for more",
+    "Connections closed at once because their address had as many as max.connections.per.ip, "
+    "or no file descriptors were left for more",
     labels="listener",
 )
 CONNECTIONS_WAIT = counter(
@@ -330,17 +345,20 @@ QUOTA_CLIENTS = gauge("logfleet_quota_clients", "Clients that are measured", lab
 READY = gauge("logfleet_ready", "1 while /readyz reports that the broker may serve clients, else 0")
 STORE_WRITES_REFUSED = counter(
     "logfleet_metadata_writes_refused_total",
-    "Attempts of this broker to write to the metadata store that were refused, as for want of a permission: metadata_write_refused in its log; "
+    "Attempts of this broker to write to the metadata store that were refused, as for want "
+    "of a permission: metadata_write_refused in its log; "
     "it goes on without, and tries again",
 )
 STORE_SILENT_SECONDS = gauge(
     "logfleet_metadata_store_silent_seconds",
-    "For how long the metadata store has not answered this broker's keepalives, 0 while it does: meanwhile nobody is elected, no ISR changes, "
+    "For how long the metadata store has not answered this broker's keepalives, 0 while it "
+    "does: meanwhile nobody is elected, no ISR changes, "
     "and this broker leads what its followers or most brokers vouch for",
 )
 PARTITIONS_SUSPENDED = gauge(
     "logfleet_partitions_suspended",
-    "Partitions that this broker leads and does not serve, as the metadata store does not answer and nobody vouches for it",
+    "Partitions that this broker leads and does not serve, as the metadata store does not "
+    "answer and nobody vouches for it",
 )
 ACTIVE_CONTROLLER = gauge(
     "logfleet_active_controller",
@@ -349,7 +367,8 @@ ACTIVE_CONTROLLER = gauge(
 )
 FAILED_TERMS = counter(
     "logfleet_controller_failed_terms_total",
-    "Terms as controller that this broker gave up because it could not handle the stored metadata: controller_term_failed in its log",
+    "Terms as controller that this broker gave up because it could not handle the stored "
+    "metadata: controller_term_failed in its log",
     "kafka.controller:type=KafkaController,name=MetadataErrorCount",
 )
 ELECTIONS = counter(
@@ -369,7 +388,8 @@ ACTIVE_BROKERS = gauge(
 )
 FENCED_BROKERS = gauge(
     "logfleet_fenced_brokers",
-    "Brokers that have stopped, died or are not active yet, and were not unregistered, as the controller sees it; 0 on others",
+    "Brokers that have stopped, died or are not active yet, and were not unregistered, as "
+    "the controller sees it; 0 on others",
     "kafka.controller:type=KafkaController,name=FencedBrokerCount",
 )
 DRAINING_BROKERS = gauge(
@@ -483,7 +503,8 @@ LOOP_LAG = histogram(
 LOOP_LAG_MAX = gauge("logfleet_event_loop_lag_max_seconds", "The longest such lag since the start")
 DECISIONS_DROPPED = counter(
     "logfleet_decisions_dropped_total",
-    "Decisions of `logfleet events` that are lost at a restart: their disk is full, slow or has failed",
+    "Decisions of `logfleet events` that are lost at a restart: their disk is full, slow or "
+    "has failed",
 )
 PROCESS_CPU = counter("process_cpu_seconds_total", "Processor time of the process, user and system")
 PROCESS_RSS = gauge("process_resident_memory_bytes", "Memory of the process that is resident")

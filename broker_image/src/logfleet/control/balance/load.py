@@ -16,7 +16,7 @@ FULL: Final = 0.85
 
 
 class BrokerLoad(msgspec.Struct, frozen=True):
-    """One broker.
+    """One broker that a plan may use.
 
     capacity: bytes of its disks, None if unknown. takes_new: False while it is cordoned. leaving:
     all its replicas must move.
@@ -30,7 +30,7 @@ class BrokerLoad(msgspec.Struct, frozen=True):
 
 
 class PartitionLoad(msgspec.Struct, frozen=True):
-    """One partition.
+    """One partition of a plan's input.
 
     replicas: broker ids, the preferred leader first. bytes: of one replica. rate: bytes per second
     in and out of its leader. writer, reader: client ids that cause most of that, None if unknown.

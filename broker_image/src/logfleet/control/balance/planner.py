@@ -99,7 +99,7 @@ def least_bytes(load: Load) -> int:
 
 
 def _evacuate(board: Board) -> Iterator[str]:
-    """Move replicas off brokers that leave, the largest first, so that the rest fits around them."""
+    """Move replicas off brokers that leave, the largest first, so that the others fit around."""
     for number in _largest_first(board):
         for old in list(board.replicas[number]):
             broker = board.brokers.get(old)
@@ -107,7 +107,9 @@ def _evacuate(board: Board) -> Iterator[str]:
                 continue
             new = _best(board, number, old)
             if new is None:
-                yield f"{board.partitions[number]} stays on broker {old}: no other broker may take it"
+                yield (
+                    f"{board.partitions[number]} stays on broker {old}: no other broker may take it"
+                )
             else:
                 board.replace(number, old, new, f"broker {old} leaves")
 
@@ -137,7 +139,10 @@ def _spread(board: Board) -> Iterator[str]:
                 if len(
                     {board.brokers[each].rack for each in replicas if each in board.brokers}
                 ) < min(len(replicas), len(racks)):
-                    yield f"{board.partitions[number]} is not on as many racks as it could be: no broker there may take it"
+                    yield (
+                        f"{board.partitions[number]} is not on as many racks as it could be: no "
+                        "broker there may take it"
+                    )
                 break
             *_, new, old = best
             board.replace(number, old, new, "its replicas are to be on different racks")
@@ -165,7 +170,10 @@ def _empty_full_disks(board: Board) -> Iterator[str]:
                 None,
             )
             if moved is None:
-                yield f"the disks of broker {broker.id} stay over {FULL:.0%} full: nothing on it fits elsewhere"
+                yield (
+                    f"the disks of broker {broker.id} stay over {FULL:.0%} full: nothing on it "
+                    "fits elsewhere"
+                )
                 break
             board.replace(moved[0], broker.id, moved[1], f"the disks of broker {broker.id} fill up")
 
@@ -231,7 +239,7 @@ def _byte_step(
 
 
 def _fitting(board: Board, old: int, new: int, wanted: float, gap: float) -> int | None:
-    """The largest partition of up to `wanted` bytes, else the next one if it still narrows the gap."""
+    """The largest partition up to `wanted` bytes, else the next one if it narrows the gap."""
     sizes = board.sizes(old)
     at = bisect_right(sizes, (int(wanted) + 1, -1))
     for size, number in reversed(sizes[:at]):

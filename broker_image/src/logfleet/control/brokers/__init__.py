@@ -1,1 +1,1 @@
-"""What the controller decides about brokers: which are active, which are fenced, which may leave."""
+"""What the controller decides about brokers: which are active, fenced, or may leave."""

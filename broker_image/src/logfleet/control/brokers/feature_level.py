@@ -66,7 +66,8 @@ def cannot_join(features: FeaturesValue, level_max: int) -> str:
     if level_max >= features.level:
         return ""
     return (
-        f"the cluster is at level {features.level} of {FEATURE}, and this broker supports up to {level_max}: "
+        f"the cluster is at level {features.level} of {FEATURE}, and this broker supports up "
+        f"to {level_max}: "
         f"run the version that raised it ({features.by or 'unknown'}) or a later one"
     )
 
@@ -76,8 +77,10 @@ def needs(image: ClusterImage, level: int, what: str) -> str:
     if image.features.level >= level:
         return ""
     return (
-        f"{what} needs level {level} of {FEATURE}, the cluster is at {image.features.level}: raise it by "
-        f"`logfleet features upgrade {level}` or `kafka-features upgrade --feature {FEATURE}={level}`"
+        f"{what} needs level {level} of {FEATURE}, the cluster is at {image.features.level}: "
+        "raise it by "
+        f"`logfleet features upgrade {level}` or `kafka-features upgrade --feature "
+        f"{FEATURE}={level}`"
     )
 
 
@@ -115,7 +118,10 @@ def _reason(image: ClusterImage, controller_id: int, update: Update) -> str:
         return f"Local controller {controller_id} only supports versions {LEVEL_MIN}-{LEVEL_MAX}"
     level = image.features.level
     if update.level < level:
-        return f"It is at {level}, and is never lowered: versions that do not support {level} may not read what is written by now."
+        return (
+            f"It is at {level}, and is never lowered: versions that do not support {level} may "
+            "not read what is written by now."
+        )
     if update.level == level:
         return ""
     if update.upgrade_type != UPGRADE:
@@ -129,6 +135,9 @@ def _unable(image: ClusterImage, level: int) -> Iterator[str]:
     for broker_id in sorted({*image.brokers, *image.fences}):
         broker = image.brokers.get(broker_id)
         if broker is None:
-            yield f"Broker {broker_id} is not running: start it, or `kafka-cluster unregister --id {broker_id}`"
+            yield (
+                f"Broker {broker_id} is not running: start it, or `kafka-cluster unregister --id "
+                f"{broker_id}`"
+            )
         elif broker.value.level < level:
             yield f"Broker {broker_id} only supports versions {LEVEL_MIN}-{broker.value.level}"

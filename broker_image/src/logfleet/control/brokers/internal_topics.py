@@ -31,7 +31,7 @@ _FACTORS: Final[Mapping[str, str]] = {
 
 
 def factor_at_creation(name: str, image: ClusterImage, layers: BrokerLayers) -> int:
-    """Replicas of an internal topic created now; more than there are brokers only if so configured."""
+    """Replicas of an internal topic created now; more than brokers only if configured."""
     text = layers.set_value(_FACTORS[name])
     return int(text) if text is not None else max(1, min(REPLICAS, len(_active(image))))
 

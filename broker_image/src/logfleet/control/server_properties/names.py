@@ -67,7 +67,8 @@ def sentences(unknown: Iterable[str]) -> Iterator[str]:
     names = list(unknown)
     if former := [name for name in names if is_former(name)]:
         yield (
-            f"{', '.join(former)}: made for Kafka before 4.0 and ignored; ZooKeeper is not used. Take "
+            f"{', '.join(former)}: made for Kafka before 4.0 and ignored; ZooKeeper is not "
+            "used. Take "
             f"{'it' if len(former) == 1 else 'them'} out"
         )
     for name in names:

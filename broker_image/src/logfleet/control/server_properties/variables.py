@@ -86,4 +86,7 @@ def refuse_variables(values: Mapping[str, str]) -> None:
             raise ConfigError(name, f"{name}: {match[0]}: {_NOT_HERE}")
 
 
-_NOT_HERE: Final = "variables such as ${env:NAME} are looked up in server.properties only, when a broker starts; write the value itself here"
+_NOT_HERE: Final = (
+    "variables such as ${env:NAME} are looked up in server.properties only, when a broker "
+    "starts; write the value itself here"
+)
