@@ -1,6 +1,8 @@
-"""Whoever of several answers first: a broker that is gone for good, or whose address leads nowhere, must not keep those waiting who can be served by another one.
+"""Connects to the first of several brokers that responds.
 
-After STAGGER_S without an answer, or at once after a failure, the next one is asked as well (RFC 8305, Happy Eyeballs, does it for the addresses of one name).
+A broker that is gone for good, or a wrong address, must not delay a client that another broker can
+serve. After STAGGER_S without a response, or at once after a failure, the next one is tried as well
+(RFC 8305, Happy Eyeballs, does it for the addresses of one name).
 """
 
 import asyncio
@@ -14,7 +16,10 @@ STAGGER_S: Final = 0.25
 
 
 async def first_connection(attempts: Sequence[Callable[[], Awaitable[Connection]]]) -> Connection:
-    """The first connection that comes about; what else comes about is closed. Raises ConnectionLost, with all reasons, if none does."""
+    """The first connection that succeeds; later ones are closed.
+
+    Raises ConnectionLost, with all reasons, if none does.
+    """
     failures: list[str] = []
     running: set[asyncio.Future[Connection]] = set()
     left = list(attempts)

@@ -37,14 +37,18 @@ def config_docs() -> str:
         ),
         (
             "Brokers",
-            ("Set in server.properties; `changed` says what may also be set while a broker "
-            "runs, which outlives it."),
+            (
+                "Set in server.properties; `changed` says what may also be set while a broker "
+                "runs, which outlives it."
+            ),
             BROKER_KEYS,
         ),
         (
             "Groups",
-            ("Set with IncrementalAlterConfigs for a resource of type GROUP (KIP-848, "
-            "KIP-932, KIP-1071)."),
+            (
+                "Set with IncrementalAlterConfigs for a resource of type GROUP (KIP-848, "
+                "KIP-932, KIP-1071)."
+            ),
             GROUP_KEYS,
         ),
     )

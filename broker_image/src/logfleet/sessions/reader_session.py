@@ -77,12 +77,12 @@ class ReaderSession:
         """Accept the leader's session; NO_SESSION: it has no room, and each request names all."""
         self._is_refused = session_id == NO_SESSION
         if self._is_refused:
-            self.begin_anew()
+            self.restart()
             return
         self.id = session_id
         self.epoch = next_epoch(self.epoch)
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Start a new session: first the partitions that were not named, then those that were."""
         self.id, self.epoch = NO_SESSION, INITIAL_EPOCH
         for key in self._held:

@@ -63,7 +63,7 @@ def test_a_session_that_is_lost_begins_anew_with_everything() -> None:
     session = begun(A, B)
     session.unwant(A)
     session.want(C)
-    session.begin_anew()
+    session.restart()
     assert (session.id, session.epoch) == (0, 0)
     assert session.take() == ([C, B], [])
 
@@ -128,6 +128,6 @@ def test_what_was_taken_alone_is_named_again_in_the_next_session() -> None:
     session = begun(A)
     session.want(B)
     assert session.take_only() == B
-    session.begin_anew()
+    session.restart()
     named, forgotten = session.take()
     assert (sorted(named), forgotten) == ([A, B], [])

@@ -104,7 +104,7 @@ class ReplicaFetcher:
                     self._wanted.clear()
                 await self._wanted.wait()
                 await self._connect_and_follow()
-                self._session.begin_anew()
+                self._session.restart()
                 await asyncio.sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, RECONNECT_S_MAX)
         finally:
@@ -206,7 +206,7 @@ class ReplicaFetcher:
     # --- answers
 
     async def _session_failed(self, error: ErrorCode) -> None:
-        self._session.begin_anew()
+        self._session.restart()
         if error not in _SESSION_LOST:
             log.warning("fetch_refused", leader=self.leader_id, error=error.name)
             await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
