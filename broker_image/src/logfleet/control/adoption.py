@@ -14,7 +14,7 @@ import msgspec
 from logfleet import __version__
 from logfleet.control.broker_configs import base_key, problem_of
 from logfleet.control.brokers.feature_level import LEVEL_MAX
-from logfleet.control.config_keys import AskedInVain, ConfigError
+from logfleet.control.config_keys import ConfigError, UnavailableProtection
 from logfleet.control.quotas import entity_problem, entity_text
 from logfleet.control.topic_configs import validate_topic_configs
 from logfleet.control.topics import name_problem
@@ -313,7 +313,7 @@ def _unavailable_protection(kraft: KraftMetadata) -> Iterator[str]:
     for (kind, name), values in kraft.configs.items():
         for key, value in values.items():
             problem = problem_of(key, value) if kind == BROKER_CONFIG else None
-            if isinstance(problem, AskedInVain):
+            if isinstance(problem, UnavailableProtection):
                 where = f"broker {name}" if name else "all brokers"
                 yield (
                     f"Kafka keeps a config of {where}: {problem.message}; kafka-configs "

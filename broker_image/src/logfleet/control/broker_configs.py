@@ -11,9 +11,9 @@ from typing import Final
 
 from logfleet.control.config_keys import (
     BROKER_KEYS,
-    AskedInVain,
     ConfigError,
     ConfigKey,
+    UnavailableProtection,
     UpdateMode,
 )
 from logfleet.control.connection_limits import OF_ONE_LISTENER, parse_ip_overrides
@@ -121,14 +121,14 @@ def _refuse_values(values: Mapping[str, str]) -> Refusal | None:
 def check_value(name: str, text: str) -> None:
     """Check the value of a key that exists, apart from all other keys.
 
-    Raises ConfigError, AskedInVain.
+    Raises ConfigError, UnavailableProtection.
     """
     key = base_key(name)
     assert key is not None, f"{name} is not a key"
     try:
         key.parse(text)
-    except AskedInVain as error:
-        raise AskedInVain(name, error.message.replace(key.name, name)) from error
+    except UnavailableProtection as error:
+        raise UnavailableProtection(name, error.message.replace(key.name, name)) from error
 
 
 def problem_of(name: str, text: str) -> ConfigError | None:

@@ -42,7 +42,7 @@ class ConfigError(ValueError):
         self.message = message
 
 
-class AskedInVain(ConfigError):
+class UnavailableProtection(ConfigError):
     """A value asks for protection that this version does not have."""
 
 
@@ -191,7 +191,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
     def parse(self, text: str | None) -> ConfigValue:
         """The value that `text` stands for; None (no value) stays None.
 
-        Raises ConfigError, AskedInVain.
+        Raises ConfigError, UnavailableProtection.
         """
         if self.harmless is not None and not (text or "").strip():
             text = self.default
@@ -208,7 +208,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
             str(self.default).lower(),
         }:
             return
-        raise AskedInVain(
+        raise UnavailableProtection(
             self.name,
             f"{self.name} asks for protection that this version does not have, and clients "
             "could do more than it lets them: "

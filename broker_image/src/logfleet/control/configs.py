@@ -12,7 +12,12 @@ from typing import Final
 import msgspec
 
 from logfleet.control.broker_configs import base_key, check_together, check_value
-from logfleet.control.config_keys import BROKER_KEYS, AskedInVain, ConfigError, ConfigValue
+from logfleet.control.config_keys import (
+    BROKER_KEYS,
+    ConfigError,
+    ConfigValue,
+    UnavailableProtection,
+)
 from logfleet.control.connection_limits import OF_ONE_LISTENER
 from logfleet.control.server_properties.variables import refuse_providers
 from logfleet.metadata.keys import Endpoint
@@ -153,7 +158,7 @@ def _check_each(properties: Mapping[str, str]) -> None:
             continue
         try:
             check_value(name, text)
-        except AskedInVain:
+        except UnavailableProtection:
             raise
         except ConfigError as error:
             allowed = str(key.valid)

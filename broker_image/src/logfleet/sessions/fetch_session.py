@@ -99,7 +99,7 @@ class SessionPartition:
 
         A follower has them already and needs the new high watermark.
         """
-        self._session.is_due(self)
+        self._session.mark_due(self)
         if not self._session.privileged:
             self._more(size)
         elif self._session.parked is not None:
@@ -107,7 +107,7 @@ class SessionPartition:
 
     def appended(self, size: int) -> None:
         """Records of `size` bytes were written: a follower waits for them."""
-        self._session.is_due(self)
+        self._session.mark_due(self)
         self._more(size)
 
     def _more(self, size: int) -> None:
@@ -116,10 +116,10 @@ class SessionPartition:
             parked.appended(size)
 
     def log_start_moved(self) -> None:
-        self._session.is_due(self)
+        self._session.mark_due(self)
 
     def leadership_lost(self) -> None:
-        self._session.is_due(self)
+        self._session.mark_due(self)
         self._session.end_parked()
 
 
@@ -174,11 +174,11 @@ class FetchSession:
         self._due.add(partition)
         return partition
 
-    def is_due(self, partition: SessionPartition) -> None:
+    def mark_due(self, partition: SessionPartition) -> None:
         """Mark the partition: it may have changed."""
         self._due.add(partition)
 
-    def is_no_other_due(self, partition: SessionPartition) -> bool:
+    def has_no_other_due(self, partition: SessionPartition) -> bool:
         """Whether no other partition may have changed."""
         due = self._due
         return not due or (len(due) == 1 and partition in due)
@@ -187,7 +187,7 @@ class FetchSession:
         """The partitions to read for the next response, in the session's order."""
         return sorted(self._due, key=_place)
 
-    def tell(
+    def store_sent(
         self,
         partition: SessionPartition,
         row: FetchResponse.PartitionData,

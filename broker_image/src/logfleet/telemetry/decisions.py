@@ -139,7 +139,7 @@ class Decisions:
         self._unwritten_bytes = 0
         self._rates = {kind: _Rate() for kind in Kind}
 
-    def note(
+    def record(
         self,
         kind: Kind,
         cause: str,
@@ -162,7 +162,7 @@ class Decisions:
         number = self._next()
         self._add(Decision(now_ms, self._by, number, kind, cause, topic, partition, broker, facts))
 
-    def settle(self) -> None:
+    def record_left_out(self) -> None:
         """Record what a storm left out, once its second is over. Call this regularly."""
         now_ms = self._now_ms()
         for kind, rate in self._rates.items():
@@ -171,7 +171,7 @@ class Decisions:
 
     def select(self, query: Query) -> list[bytes]:
         """The selected decisions as lines of JSON, oldest first."""
-        self.settle()
+        self.record_left_out()
         self._forget_old()
         return [line for decision, line in self._kept if query.matches(decision)]
 
@@ -181,7 +181,7 @@ class Decisions:
         self._unwritten_bytes = 0
         return b"".join(lines)
 
-    def take_back(self, former: Iterable[tuple[Decision, bytes]]) -> None:
+    def insert_earlier(self, former: Iterable[tuple[Decision, bytes]]) -> None:
         """Insert the decisions from before this start; those recorded since get higher numbers."""
         early = [decision for decision, _ in self._kept]
         self._kept.clear()

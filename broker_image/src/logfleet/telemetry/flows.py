@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-LOOKS: Final = 7
+SAMPLES_MAX: Final = 7
 """Samples kept of a partition: six spans."""
 
 
@@ -52,40 +52,40 @@ class Flows:
     """The traffic of all partitions that a broker leads."""
 
     def __init__(self) -> None:
-        self._looks: dict[Hashable, deque[tuple[int, FlowSample]]] = {}
+        self._samples: dict[Hashable, deque[tuple[int, FlowSample]]] = {}
 
-    def look(self, key: Hashable, now_ms: int, look: FlowSample) -> None:
+    def add_sample(self, key: Hashable, now_ms: int, sample: FlowSample) -> None:
         """Add a sample of a partition's counters. Another leader epoch starts again."""
-        looks = self._looks.get(key)
-        if looks is None or looks[-1][1].leader_epoch != look.leader_epoch:
-            looks = self._looks[key] = deque(maxlen=LOOKS)
-        looks.append((now_ms, look))
+        samples = self._samples.get(key)
+        if samples is None or samples[-1][1].leader_epoch != sample.leader_epoch:
+            samples = self._samples[key] = deque(maxlen=SAMPLES_MAX)
+        samples.append((now_ms, sample))
 
     def keep(self, keys: Iterable[Hashable]) -> None:
         """Keep only these partitions: this broker leads no others any more."""
         led = set(keys)
-        self._looks = {key: looks for key, looks in self._looks.items() if key in led}
+        self._samples = {key: samples for key, samples in self._samples.items() if key in led}
 
-    def told(self) -> list[Flow]:
+    def by_traffic(self) -> list[Flow]:
         """Partitions with traffic, the busiest first."""
-        found = [flow for looks in self._looks.values() if (flow := _flow(looks)) is not None]
+        found = [flow for samples in self._samples.values() if (flow := _flow(samples)) is not None]
         return sorted(found, key=lambda flow: (-flow.rate, flow.topic, flow.partition))
 
 
-def _flow(looks: deque[tuple[int, FlowSample]]) -> Flow | None:
-    (first_ms, first), (last_ms, last) = looks[0], looks[-1]
+def _flow(samples: deque[tuple[int, FlowSample]]) -> Flow | None:
+    (first_ms, first), (last_ms, last) = samples[0], samples[-1]
     written, read = last.bytes_in - first.bytes_in, last.bytes_out - first.bytes_out
     if last_ms <= first_ms or not (written or read):
         return None
     seconds = (last_ms - first_ms) / 1000
-    seen = [look for _, look in looks]
+    seen = [sample for _, sample in samples]
     return Flow(
         last.topic,
         last.partition,
         round(written / seconds, 1),
         round(read / seconds, 1),
-        _most(look.writer for look in seen) if written else None,
-        _most(look.reader for look in seen) if read else None,
+        _most(sample.writer for sample in seen) if written else None,
+        _most(sample.reader for sample in seen) if read else None,
     )
 
 

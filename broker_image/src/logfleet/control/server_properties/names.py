@@ -50,7 +50,7 @@ def is_former(name: str) -> bool:
     return name in FORMER or name.startswith(FORMER_PREFIXES)
 
 
-def meant(name: str) -> str | None:
+def likely_key(name: str) -> str | None:
     """The broker key that an unknown key probably means; None if there is none like it."""
     if name in RENAMED:
         return RENAMED[name]
@@ -73,6 +73,6 @@ def sentences(unknown: Iterable[str]) -> Iterator[str]:
         )
     for name in names:
         if not is_former(name):
-            likely = meant(name)
+            likely = likely_key(name)
             hint = f"did you mean {likely}?" if likely else "correct the name, or take it out"
             yield f"no broker knows {name}: {hint}"

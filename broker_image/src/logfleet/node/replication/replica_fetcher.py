@@ -447,7 +447,7 @@ class ReplicaFetcher:
             cause = f"the log of {leader}, does not have the end of this one, which begins anew"
         else:
             cause = f"{leader}, does not have what was behind it"
-        self._host.decisions.note(
+        self._host.decisions.record(
             Kind.TRUNCATION,
             cause,
             topic=partition.topic,
