@@ -29,11 +29,11 @@ from logfleet.wire.errors import ErrorCode
 
 PartitionId = tuple[bytes, int]
 """Topic id and index."""
-Asked = Mapping[PartitionId, Sequence[Broker]]
+ReplicasToAsk = Mapping[PartitionId, Sequence[Broker]]
 """By partition, the replicas that must report how far their logs reach."""
-Answered = Mapping[PartitionId, LogEnds]
+LogEndsByPartition = Mapping[PartitionId, LogEnds]
 """By partition, how far they reach."""
-NOTHING_ANSWERED: Final[Answered] = {}
+NO_LOG_ENDS: Final[LogEndsByPartition] = {}
 
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
@@ -87,12 +87,12 @@ def election_steps(
     indexes: Iterable[int] | None = None,
     may_be_unclean: bool = True,
     preferred: Preferences = NO_PREFERENCES,
-    answered: Answered = NOTHING_ANSWERED,
+    answered: LogEndsByPartition = NO_LOG_ENDS,
 ) -> Iterator[Step]:
     """Writes for the partitions of a topic whose leader or ISR must change.
 
     indexes: the partitions to check, None for all. preferred: from `preferences`. answered: the log
-    ends that `to_ask` asks for. may_be_unclean: False while there are newcomers: one of them may be
+    ends that `replicas_to_ask` asks for. may_be_unclean: False while there are newcomers: one of them may be
     the missing leader, or have the longest log.
     """
     wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
@@ -112,7 +112,7 @@ def election_steps(
             yield _election(image, topic, index, value)
 
 
-def to_ask(
+def replicas_to_ask(
     image: ClusterImage, topic: Topic, layers: BrokerLayers, *, unclean: bool = False
 ) -> dict[PartitionId, Sequence[Broker]]:
     """The replicas whose log ends `election_steps`, or `elect` with `unclean`, needs."""
@@ -138,13 +138,13 @@ def elect(
     index: int,
     *,
     unclean: bool,
-    answered: Answered = NOTHING_ANSWERED,
+    answered: LogEndsByPartition = NO_LOG_ENDS,
 ) -> Step | Refusal:
     """The write of an election that a user requests, or why there is none.
 
     unclean: any replica may lead, else only the first one. If no replica has the partition any
     more, it is given up (`is_lost`): it begins empty as soon as one of its brokers reports that it
-    can. answered: the log ends that `to_ask` asks for. Source:
+    can. answered: the log ends that `replicas_to_ask` asks for. Source:
     ReplicationControlManager.electLeader, which does not give up partitions.
     """
     partition, offline = topic.partitions[index], _offline(image, topic, index)

@@ -73,7 +73,7 @@ class ReaderSession:
         self._held.add(key)
         return key
 
-    def answered(self, session_id: int) -> None:
+    def accept(self, session_id: int) -> None:
         """Accept the leader's session; NO_SESSION: it has no room, and each request names all."""
         self._is_refused = session_id == NO_SESSION
         if self._is_refused:

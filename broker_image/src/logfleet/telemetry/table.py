@@ -417,7 +417,7 @@ DISK_FREE = gauge(
 DISK_FULL = gauge("logfleet_disk_full", "1 while its directory takes no records", labels="path")
 DISK_USED_OVER = gauge(
     "logfleet_disk_used_over",
-    "1 while so many percent of it or more are used",
+    "1 while at least this percentage of it is used",
     labels="path percent",
 )
 OFFLINE_LOG_DIRS = gauge(
@@ -482,7 +482,7 @@ CLEANER_LOOKED = gauge(
 )
 CLEANER_UNCLEANABLE = gauge(
     "logfleet_log_cleaner_uncleanable_partitions",
-    "Logs that cannot be compacted; the broker's log says why",
+    "Logs that cannot be compacted; the reason is in the log of the broker",
     f"{_CLEANER_MANAGER}uncleanable-partitions-count,logDirectory=PATH",
     labels="directory",
 )
@@ -497,7 +497,7 @@ CLEANER_UNCLEANABLE_BYTES = gauge(
 
 LOOP_LAG = histogram(
     "logfleet_event_loop_lag_seconds",
-    "How late the event loop serves a timer, looked at ten times a second",
+    "How late the event loop serves a timer, measured ten times a second",
     "instead of kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
 )
 LOOP_LAG_MAX = gauge("logfleet_event_loop_lag_max_seconds", "The longest such lag since the start")

@@ -165,7 +165,7 @@ class ReplicaFetcher:
             if answer.error_code:
                 await self._session_failed(ErrorCode(answer.error_code))
                 continue
-            self._session.answered(answer.session_id)
+            self._session.accept(answer.session_id)
             for topic in answer.responses:
                 for row in topic.partitions:
                     await self._apply((topic.topic_id, row.partition_index), row, connection)
