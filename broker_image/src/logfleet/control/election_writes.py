@@ -92,8 +92,8 @@ def election_steps(
     """Writes for the partitions of a topic whose leader or ISR must change.
 
     indexes: the partitions to check, None for all. preferred: from `preferences`. answered: the log
-    ends that `replicas_to_ask` asks for. may_be_unclean: False while there are newcomers: one of them may be
-    the missing leader, or have the longest log.
+    ends that `replicas_to_ask` asks for. may_be_unclean: False while there are newcomers: one of
+    them may be the missing leader, or have the longest log.
     """
     wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
     unclean = _is_unclean_allowed(topic, layers)
