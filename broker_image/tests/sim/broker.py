@@ -94,7 +94,7 @@ class SimBroker(Node):
         """All logs are gone, and the disk that takes their place is another one."""
         self.disk = Disk(self.disk.directory + "'")
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Nobody knows it any more; its next process has an empty disk, and nothing was lost with the old one."""
         self.disk = Disk(self.disk.directory + "+")
 

@@ -248,16 +248,16 @@ class Controlling:
         while self._controls(epoch):
             image = self._image
             topic = image.topic(naming.TOPIC)
-            asked: election_writes.Asked = {}
+            asked: election_writes.ReplicasToAsk = {}
             if topic is not None and not fencing.newcomers(image):
-                asked = election_writes.to_ask(image, topic, BrokerLayers({}, {}))
+                asked = election_writes.replicas_to_ask(image, topic, BrokerLayers({}, {}))
             if asked:
                 fleet.kernel.sometimes("brokers were asked how far their logs reach")
                 answered = yield from self._ask_log_ends(asked)
                 self._ask(partial(self._elect_longest, answered=answered))
             yield self._news(ASK_AGAIN_MS if asked else None)
 
-    def _ask_log_ends(self, asked: election_writes.Asked) -> Process:
+    def _ask_log_ends(self, asked: election_writes.ReplicasToAsk) -> Process:
         """The answers, SILENT for who gave none in time."""
         fleet, host = self._node.fleet, self._node.host
         found = {
@@ -283,11 +283,13 @@ class Controlling:
                         found[naming.topic_of(each), naming.index_of(each)][member] = end
             yield PAUSE_MS
 
-    def _elect_longest(self, epoch: int, *, answered: election_writes.Answered) -> Process:
+    def _elect_longest(
+        self, epoch: int, *, answered: election_writes.LogEndsByPartition
+    ) -> Process:
         yield from self._write(epoch, self._elections(epoch, answered))
 
     def _elections(
-        self, epoch: int, answered: election_writes.Answered = election_writes.NOTHING_ANSWERED
+        self, epoch: int, answered: election_writes.LogEndsByPartition = election_writes.NO_LOG_ENDS
     ) -> list[Step]:
         image, fleet = self._image, self._node.fleet
         topic = image.topic(naming.TOPIC)

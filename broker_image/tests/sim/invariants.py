@@ -7,7 +7,7 @@ leader from before such an election takes for committed is judged below what the
 
 from collections.abc import Mapping
 
-from logfleet.control.election_writes import Answered
+from logfleet.control.election_writes import LogEndsByPartition
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Partition
 from logfleet.metadata.store import WatchBatch
@@ -33,7 +33,7 @@ class Checker:
 
     def __init__(self, kernel: Kernel, *, is_unclean_enabled: bool) -> None:
         self.brokers: Mapping[int, Watched] = {}
-        self.answered: dict[int, Answered] = {}
+        self.answered: dict[int, LogEndsByPartition] = {}
         self.renumbered: set[str] = set()
         self._kernel = kernel
         self._is_unclean_enabled = is_unclean_enabled

@@ -304,7 +304,7 @@ class Operating:
         unknown = ErrorCode.BROKER_ID_NOT_REGISTERED
         if refusal is None or (isinstance(refusal, Refusal) and refusal.error is unknown):
             self._kernel.sometimes("a broker was forgotten, and began anew")
-            broker.begin_anew()
+            broker.restart()
         elif any(
             broker.id in each.replicas for each in self._fleet.partitions_in(controller.image)
         ):

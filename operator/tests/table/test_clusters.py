@@ -134,7 +134,7 @@ async def test_without_zones_there_is_one_set_and_no_rack() -> None:
         (
             {"scaling": {"throttle": "much"}},
             "Invalid",
-            "spec.scaling.throttle: 'much' is no number",
+            "spec.scaling.throttle: 'much' is not a number",
         ),
         (pool(storage={"size": "1Gi"}), "NotSupported", "they only grow"),
         ({"config": {"num.partitions": "many"}}, "Invalid", "spec.config.num.partitions"),

@@ -39,7 +39,7 @@ async def test_a_cluster_tells_what_its_partitions_lack_while_they_do() -> None:
     assert told["partitions"] == {"offline": 1, "underMinIsr": 2, "underReplicated": 3}
     assert told["message"] in why(world)
     assert told["message"] == (
-        "1 partition without a leader (nobody can use them), 2 partitions with too few in-sync "
+        "1 partition without a leader (they cannot be used), 2 partitions with too few in-sync "
         "replicas for acks=all, 3 partitions short of an in-sync replica"
     )
     assert world.ready("Cluster", "fleet") == ("False", "OfflinePartitions")

@@ -63,7 +63,7 @@ def explain(error: ClientError, *, with_subject: bool = True) -> str:
     """One line: subject, the broker's words (else what its code means), advice for this command."""
     if not isinstance(error, KafkaError):
         return _one_line(str(error))
-    words = error.words or MEANINGS.get(error.code, error.code.name)
+    words = error.broker_message or MEANINGS.get(error.code, error.code.name)
     if (advice := ADVICE.get((_command(), error.code))) is not None:
         words = f"{words.rstrip().removesuffix('.')}; {advice}"
     if with_subject and error.subject:

@@ -1,8 +1,9 @@
-"""Topics, their configuration, and what the cluster says of itself.
+"""Topics, configuration, and the description of the cluster.
 
-Each call is for one thing and raises KafkaError if a broker refuses it; what may succeed later (a leader is being
-elected, a connection broke) is tried again until the client's `timeout_ms`. A change whose answer was lost is sent again,
-so creating a topic may say TOPIC_ALREADY_EXISTS of its own success, and deleting by name UNKNOWN_TOPIC_OR_PARTITION.
+Each call is about one thing and raises KafkaError if a broker refuses it. Errors that may pass (a
+leader is being elected, a connection broke) are retried until the client's `timeout_ms`. A change
+whose response was lost is sent again, so creating a topic that succeeded may raise
+TOPIC_ALREADY_EXISTS, and deleting by name UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +37,8 @@ from logfleet.wire.schema import ZERO_UUID
 
 A = TypeVar("A", bound=msgspec.Struct)
 
-# A broker that forwards a request waits for the controller as long as the request allows; then it still has to answer.
+# A broker that forwards a request waits for the controller as long as the request allows, and only
+# then responds.
 FORWARDING_MS = 5_000
 BROKER_DEFAULT = -1  # partitions or replicas as the brokers' configuration says (KIP-464)
 
@@ -50,7 +52,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, the strongest first (Kafka: ConfigEntry.ConfigSource)."""
+    """Where a value comes from, in order of precedence (Kafka: ConfigEntry.ConfigSource)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -68,7 +70,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigEntry(msgspec.Struct, frozen=True):
-    """One key of a resource; value is None if it has none or may not be told (sensitive)."""
+    """One key of a resource; value is None if it has none or is sensitive."""
 
     name: str
     value: str | None
@@ -78,7 +80,10 @@ class ConfigEntry(msgspec.Struct, frozen=True):
 
 
 class ClusterDescription(msgspec.Struct, frozen=True):
-    """controller_id: the broker to which changes are forwarded, or -1. fenced: ids of those of the brokers that may not lead."""
+    """controller_id: the broker to which changes are forwarded, or -1.
+
+    fenced: ids of the fenced ones among the brokers.
+    """
 
     cluster_id: str
     controller_id: int
@@ -87,7 +92,7 @@ class ClusterDescription(msgspec.Struct, frozen=True):
 
 
 class NewTopic(msgspec.Struct, frozen=True):
-    """assignments: partition -> broker ids, instead of numbers; then partitions and replicas must stay -1."""
+    """assignments: partition -> broker ids; with them partitions and replicas must stay -1."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -97,7 +102,7 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 class Admin:
-    """Calls through `client`, which stays the caller's to close."""
+    """Admin calls through `client`, which the caller closes."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -105,7 +110,7 @@ class Admin:
     # --- topics
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> bytes:
-        """Create a topic; returns its id. Some brokers may hear of it a moment later."""
+        """Create a topic; returns its id. Some brokers may learn of it a moment later."""
         wanted = CreateTopicsRequest.CreatableTopic(
             name=topic.name,
             num_partitions=topic.partitions,
@@ -128,18 +133,18 @@ class Admin:
                 timeout_ms=self.client.request_timeout_ms,
                 validate_only=validate_only,
             )
-            answer = await self._send(request, CreateTopicsResponse)
-            row = answer.topics[0]
+            response = await self._send(request, CreateTopicsResponse)
+            row = response.topics[0]
             raise_for(row.error_code, row.error_message, subject=f"topic {topic.name}")
             return row.topic_id
 
         return await self.client.retrying(call)
 
     async def delete_topic(self, name: str, *, topic_id: bytes | None = None) -> None:
-        """Delete a topic with all its records; with `topic_id` only that one, not a later one of the same name.
+        """Delete a topic with all its records; with `topic_id` not a later one of the same name.
 
-        Without it, the one that has the name now: after a lost answer only that one is deleted, by its id (KIP-516), unless
-        the brokers have no ids.
+        Without it, the topic that has the name now: its id is looked up first, so that a retry does
+        not delete a later one (KIP-516), unless the brokers have no ids.
         """
         wanted = topic_id
         sent = False
@@ -154,12 +159,15 @@ class Admin:
                 state = DeleteTopicsRequest.DeleteTopicState(topic_id=wanted)
             request = DeleteTopicsRequest(topics=[state], timeout_ms=self.client.request_timeout_ms)
             again, sent = sent, True
-            answer = await self._send(request, DeleteTopicsResponse)
-            row = answer.responses[0]
+            response = await self._send(request, DeleteTopicsResponse)
+            row = response.responses[0]
             if row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and again:
-                return  # an attempt whose answer was lost has deleted it
+                return  # an attempt whose response was lost has deleted it
             if row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and topic_id is None:
-                wanted, sent = None, False  # who told us the id was behind the controller: ask anew
+                wanted, sent = (
+                    None,
+                    False,
+                )  # the broker that gave the id was behind the controller: ask again
                 raise KafkaError(row.error_code, row.error_message, subject=f"topic {name}")
             _fail_at_once_if_unknown(row.error_code, row.error_message, f"topic {name}")
 
@@ -169,9 +177,9 @@ class Admin:
     async def create_partitions(
         self, name: str, total: int, *, validate_only: bool = False
     ) -> None:
-        """Make the topic have `total` partitions, which must be more than it has.
+        """Grow the topic to `total` partitions, which must be more than it has.
 
-        A refusal after a lost answer is its own success if the topic has `total` by then.
+        If a response was lost, a refusal counts as success if the topic has `total` by then.
         """
         wanted = CreatePartitionsRequest.CreatePartitionsTopic(
             name=name, count=total, assignments=None
@@ -186,12 +194,12 @@ class Admin:
                 validate_only=validate_only,
             )
             again, sent = sent, True
-            answer = await self._send(request, CreatePartitionsResponse)
-            row = answer.results[0]
+            response = await self._send(request, CreatePartitionsResponse)
+            row = response.results[0]
             if row.error_code == ErrorCode.INVALID_PARTITIONS and again and not validate_only:
                 found = await self._find(name)
                 if found is not None and len(found.partitions) == total:
-                    return  # an attempt whose answer was lost has made them
+                    return  # an attempt whose response was lost has made them
             _fail_at_once_if_unknown(row.error_code, row.error_message, f"topic {name}")
 
         await self.client.retrying(call)
@@ -203,7 +211,7 @@ class Admin:
         return sorted(topics, key=lambda topic: topic.name)
 
     async def find_topic(self, name: str) -> Topic | None:
-        """The topic as a broker knows it now; None if there is none."""
+        """The topic as a broker reports it now; None if there is none."""
         return await self.client.retrying(lambda: self._find(name))
 
     async def _find(self, name: str) -> Topic | None:
@@ -215,7 +223,10 @@ class Admin:
             raise
 
     async def eligible_leaders(self, name: str) -> dict[int, tuple[int, ...]]:
-        """Eligible leader replicas (KIP-966) by partition, those alone that have some; none if the brokers do not know of them."""
+        """Eligible leader replicas (KIP-966) by partition, only of partitions that have some.
+
+        Empty if the brokers do not support them.
+        """
         found: dict[int, tuple[int, ...]] = {}
         cursor: DescribeTopicPartitionsRequest.Cursor | None = None
 
@@ -226,14 +237,14 @@ class Admin:
 
         while True:
             try:
-                answer = await self.client.retrying(call)
+                response = await self.client.retrying(call)
             except NotSupported:
                 return {}
-            for row in answer.topics:
+            for row in response.topics:
                 for each in row.partitions:
                     if each.eligible_leader_replicas:
                         found[each.partition_index] = tuple(each.eligible_leader_replicas)
-            if (next_cursor := answer.next_cursor) is None:
+            if (next_cursor := response.next_cursor) is None:
                 return found
             cursor = DescribeTopicPartitionsRequest.Cursor(
                 topic_name=next_cursor.topic_name, partition_index=next_cursor.partition_index
@@ -246,7 +257,7 @@ class Admin:
         return await self.config(ResourceType.TOPIC, name)
 
     async def topic_values(self, names: Iterable[str], key: str) -> dict[str, str]:
-        """One key of many topics by name, in one request; without topics that are gone by now."""
+        """One key of many topics, by topic name, in one request, without deleted topics."""
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsRequest.DescribeConfigsResource(
@@ -255,16 +266,19 @@ class Admin:
                 for name in names
             ]
         )
-        answer = await self.client.retrying(lambda: self._send(request, DescribeConfigsResponse))
+        response = await self.client.retrying(lambda: self._send(request, DescribeConfigsResponse))
         return {
             result.resource_name: row.value
-            for result in answer.results
+            for result in response.results
             for row in result.configs
             if row.value is not None
         }
 
     async def config(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
-        """All keys of a resource. A broker's name is its id; "" is what all brokers share."""
+        """All keys of a resource.
+
+        A broker's name is its id; "" is the configuration of all brokers.
+        """
 
         async def call() -> dict[str, ConfigEntry]:
             return await self._config(await self._owner(kind, name), kind, name)
@@ -280,7 +294,7 @@ class Admin:
         delete_keys: Iterable[str] = (),
         validate_only: bool = False,
     ) -> None:
-        """Set some keys and take others back to their default; all others stay (KIP-339)."""
+        """Set some keys and reset others to their defaults; all others stay (KIP-339)."""
         configs = [
             IncrementalAlterConfigsRequest.AlterableConfig(
                 name=key, config_operation=0, value=value
@@ -297,12 +311,12 @@ class Admin:
 
         async def call() -> None:
             connection = await self._owner(kind, name)
-            answer = await connection.request(
+            response = await connection.request(
                 IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only),
                 IncrementalAlterConfigsResponse,
                 timeout_ms=self.client.request_timeout_ms,
             )
-            row = answer.responses[0]
+            row = response.responses[0]
             subject = f"{kind.name.lower()} {name}"
             _fail_at_once_if_unknown(row.error_code, row.error_message, subject)
 
@@ -311,27 +325,33 @@ class Admin:
     # --- cluster
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
-        """Id, controller and registered brokers, as some broker knows them now. include_fenced: also those that may not lead (KIP-1073)."""
+        """Id, controller and registered brokers, as one broker reports them now.
+
+        include_fenced: also brokers that are fenced (KIP-1073).
+        """
         request = DescribeClusterRequest(include_fenced_brokers=include_fenced)
 
         async def call() -> ClusterDescription:
-            answer = await self._send(request, DescribeClusterResponse)
-            raise_for(answer.error_code, answer.error_message, subject="cluster")
-            brokers = [Node(row.broker_id, row.host, row.port, row.rack) for row in answer.brokers]
+            response = await self._send(request, DescribeClusterResponse)
+            raise_for(response.error_code, response.error_message, subject="cluster")
+            brokers = [
+                Node(row.broker_id, row.host, row.port, row.rack) for row in response.brokers
+            ]
             brokers.sort(key=lambda broker: broker.id)
             return ClusterDescription(
-                answer.cluster_id,
-                answer.controller_id,
+                response.cluster_id,
+                response.controller_id,
                 tuple(brokers),
-                frozenset(row.broker_id for row in answer.brokers if row.is_fenced),
+                frozenset(row.broker_id for row in response.brokers if row.is_fenced),
             )
 
         return await self.client.retrying(call)
 
     async def is_broker(self, broker_id: int) -> bool:
-        """Whether who answers at the bootstrap address is this broker.
+        """Whether the broker at the bootstrap address is this one.
 
-        No broker says its own id; but each describes its own configuration alone (Kafka: ConfigHelper.describeConfigs).
+        No broker reports its own id, but each describes only its own configuration (Kafka:
+        ConfigHelper.describeConfigs).
         """
         try:
             await self.own_config(broker_id)
@@ -342,7 +362,10 @@ class Admin:
         return True
 
     async def own_config(self, broker_id: int) -> dict[str, ConfigEntry]:
-        """All keys of the broker at the bootstrap address, which must be this one, fenced or not; else KafkaError INVALID_REQUEST."""
+        """All keys of the broker at the bootstrap address, fenced or not.
+
+        Raises KafkaError INVALID_REQUEST if it is not this broker.
+        """
 
         async def call() -> dict[str, ConfigEntry]:
             return await self._config(await self.client.any(), ResourceType.BROKER, str(broker_id))
@@ -355,25 +378,25 @@ class Admin:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=kind, resource_name=name, configuration_keys=None
         )
-        answer = await connection.request(
+        response = await connection.request(
             DescribeConfigsRequest(resources=[resource]),
             DescribeConfigsResponse,
             timeout_ms=self.client.request_timeout_ms,
         )
-        result = answer.results[0]
+        result = response.results[0]
         subject = f"{kind.name.lower()} {name}"
         _fail_at_once_if_unknown(result.error_code, result.error_message, subject)
         return {row.name: _entry(row) for row in result.configs}
 
-    async def _send(self, request: msgspec.Struct, answer: type[A]) -> A:
-        # any broker carries out what reads, and forwards to the controller what changes (KIP-590)
+    async def _send(self, request: msgspec.Struct, response: type[A]) -> A:
+        # any broker handles reads, and forwards changes to the controller (KIP-590)
         connection = await self.client.any()
         return await connection.request(
-            request, answer, timeout_ms=self.client.request_timeout_ms + FORWARDING_MS
+            request, response, timeout_ms=self.client.request_timeout_ms + FORWARDING_MS
         )
 
     async def _owner(self, kind: ResourceType, name: str) -> Connection:
-        """A broker's own configuration is known to itself alone."""
+        """Connect to the broker itself for its configuration, which no other describes."""
         if kind is not ResourceType.BROKER or not name:
             return await self.client.any()
         return await self.client.broker(int(name))
@@ -386,7 +409,7 @@ def _entry(row: DescribeConfigsResponse.DescribeConfigsResourceResult) -> Config
 
 
 def _fail_at_once_if_unknown(code: int, message: str | None, subject: str) -> None:
-    """Raise for any error; that a topic is unknown is no reason to wait here: nobody is creating it."""
+    """Raise for any error; an unknown topic is not retried, because nobody is creating it."""
     error = KafkaError(code, message, subject=subject)
     if error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
         error.retriable = False

@@ -1,4 +1,4 @@
-"""How the leader of a classic group divides partitions."""
+"""How the leader of a classic group divides partitions among members."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,10 +10,10 @@ RANGE = "range"
 def assign_ranges(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> dict[str, Assignment]:
-    """Member -> partitions by topic: each topic apart, in ranges, the first members get one more (Kafka: RangeAssignor).
+    """Member -> partitions by topic: ranges of each topic, one more for the first (RangeAssignor).
 
-    subscriptions: member -> topics; the order of its keys decides who is first. partitions: topic -> their number;
-    topics that are not there are left out.
+    subscriptions: member -> topics, in the order in which members get partitions. partitions: topic
+    -> their number; topics that are missing are left out.
     """
     assigned: dict[str, Assignment] = {member: {} for member in subscriptions}
     for topic, count in sorted(partitions.items()):

@@ -1,4 +1,4 @@
-"""Records on their way to a broker: the batches of a partition, and what the senders of their records await."""
+"""Records on their way to a broker: batches of a partition, and results for their senders."""
 
 import asyncio
 from collections import deque
@@ -13,7 +13,11 @@ RECORD_OVERHEAD_BYTES = 16  # lengths, deltas and attributes of a small record, 
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Where a record is. offset: -1 if the broker did not say (acks=0, or a duplicate it had forgotten)."""
+    """Where a record was written.
+
+    offset: -1 if the broker did not report it (acks=0, or a duplicate whose offset it no longer
+    has).
+    """
 
     topic: str
     partition: int
@@ -22,7 +26,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Delivery:
-    """Await it for `Written`, or for the ClientError that kept the record from being written."""
+    """Await it for `Written`, or for the ClientError that prevented the write."""
 
     __slots__ = ("_batch", "_index")
 
@@ -32,7 +36,7 @@ class Delivery:
     def __await__(self) -> Generator[object, None, Written]:
         batch, index = self._batch, self._index
         while True:
-            # shielded: giving up on one record must not cancel those that share its batch
+            # shielded: cancelling the wait for one record must not cancel the others of its batch
             base_offset, append_time_ms = yield from asyncio.shield(batch.written).__await__()
             if batch.halves is None:
                 break
@@ -50,8 +54,8 @@ class Delivery:
 class Batch:
     """Records of one partition that are sent together; deadline in the loop's time.
 
-    full: takes no more records. halves: set before `written` is, if the batch was cut in two, which are written or fail
-    for themselves.
+    full: takes no more records. halves: set before `written` is, if the batch was split into two
+    that are written or fail separately.
     """
 
     __slots__ = (
@@ -75,26 +79,29 @@ class Batch:
         self.written: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
 
     def add(self, record: Record, size: int) -> None:
-        """size: the record's, in bytes."""
+        """Add a record of `size` bytes."""
         self.records.append(record)
         self.timestamps.append(record.timestamp)
         self.size += size
 
     @property
     def count(self) -> int:
-        """Records in it."""
+        """The number of records."""
         return len(self.records)
 
     def build(self, codec: Codec, level: int | None) -> bytes:
-        """It as it goes to the broker, with its stamp."""
+        """The encoded batch, with its producer stamp."""
         return bytes(build_batch(self.records, codec=codec, level=level, producer=self.stamp))
 
     def release(self) -> None:
-        """Give up the records: deliveries that somebody keeps hold nothing but the times of theirs."""
+        """Drop the records: deliveries that are still referenced keep only the timestamps."""
         self.records, self.encoded = [], b""
 
-    def cut(self) -> tuple["Batch", "Batch"]:
-        """Two batches, as if never sent, that hold the records instead of this one, which has at least two."""
+    def split(self) -> tuple["Batch", "Batch"]:
+        """Split the records into two batches that count as never sent.
+
+        There must be at least two.
+        """
         first = Batch(self.topic, self.partition, self.created)
         second = Batch(self.topic, self.partition, self.created)
         middle = len(self.records) // 2
@@ -106,7 +113,10 @@ class Batch:
 
 
 class BatchQueue:
-    """The batches of a partition in order; the last one still takes records. identity and sequence: of the next batch that is encoded."""
+    """The batches of a partition in order; the last one still takes records.
+
+    identity and sequence: of the next batch that is encoded.
+    """
 
     __slots__ = ("batches", "identity", "in_flight", "sequence")
 
@@ -118,12 +128,12 @@ class BatchQueue:
 
     @property
     def fails(self) -> bool:
-        """True if the first batch has failed and is to be tried again: whatever comes after it waits for that."""
+        """Whether the first batch has failed and is retried: all later ones wait for it."""
         return bool(self.batches) and self.batches[0].attempts > 0
 
 
 def record_bytes(record: Record) -> int:
-    """Bytes of a record in a batch, about."""
+    """Approximate bytes of a record in a batch."""
     size = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += len(name) + len(value or b"") + 4

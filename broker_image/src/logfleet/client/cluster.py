@@ -1,7 +1,7 @@
 """The client of a fleet: connections to its brokers, their metadata, retries.
 
-Everything else in this package stands on `Client`. Making one costs nothing and needs no running loop; it connects when
-it is first used, and belongs to the loop it was first used in.
+All of this package uses `Client`. Making one costs nothing and needs no running loop; it connects
+at its first use, and belongs to the loop of that use.
 """
 
 import asyncio
@@ -31,10 +31,12 @@ T = TypeVar("T")
 
 
 class Client:
-    """bootstrap: "host:port,..."; brokers found there may be elsewhere. Use as `async with`, or call `close`.
+    """bootstrap: "host:port,..."; they are only for finding brokers.
 
-    request_timeout_ms: for one answer (longer where a request says how long it may wait).
-    timeout_ms: for a call with all its retries (Kafka: default.api.timeout.ms). on_outage: see `Outage`.
+    Use as `async with`, or call `close`.
+
+    request_timeout_ms: for one response (longer if a request sets its own wait). timeout_ms: for a
+    call with all its retries (Kafka: default.api.timeout.ms). on_outage: see `Outage`.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Client:
         self._connections: dict[tuple[int, str], Connection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Lock] = {}
         self._coordinators: dict[str, int] = {}
-        self._unreachable: dict[int, Node] = {}  # the address at which each of them was not
+        self._unreachable: dict[int, Node] = {}  # by broker id, the address that failed
         self._outage = Outage(bootstrap, on_outage)
 
     async def __aenter__(self) -> Self:
@@ -72,14 +74,18 @@ class Client:
     # --- connections
 
     async def any(self) -> Connection:
-        """A connection to some broker, by the bootstrap addresses. Raises ConnectionLost if none answers, as `Outage` has it."""
+        """A connection to some broker, by the bootstrap addresses.
+
+        Raises ConnectionLost if none responds, as `Outage` describes.
+        """
         return await self._connected((-1, ""), self._bootstrap)
 
     async def broker(self, broker_id: int, purpose: str = "") -> Connection:
         """The connection to one broker; each `purpose` has its own (see connection.py).
 
-        The metadata is asked for anew if it does not know the broker, or if the address that it knows led nowhere: a broker
-        may come back at another one. Raises ConnectionLost, also if there is no such broker.
+        The metadata is fetched again if it lacks the broker, or if the broker was not reachable at
+        its address: it may come back at another one. Raises ConnectionLost, also if there is no
+        such broker.
         """
 
         async def connect() -> Connection:
@@ -88,7 +94,7 @@ class Client:
                 await self.fetch_topics([])
                 node = self.metadata.nodes.get(broker_id)
             if node is None:
-                raise ConnectionLost(f"broker {broker_id} is not there")
+                raise ConnectionLost(f"broker {broker_id} is not in the metadata")
             try:
                 connection = await Connection.connect(node.host, node.port, self.client_id)
             except ConnectionLost:
@@ -112,7 +118,10 @@ class Client:
         return connection
 
     async def _bootstrap(self) -> Connection:
-        """By an address at which somebody has answered before, if there is one (Kafka: NetworkClient.leastLoadedNode)."""
+        """Connect to a connected broker's address if there is one, else to the others.
+
+        Kafka: NetworkClient.leastLoadedNode.
+        """
         live = [(each.host, each.port) for each in self._connections.values() if not each.lost]
         nodes = [(node.host, node.port) for node in self.metadata.nodes.values()]
         addresses = dict.fromkeys([*live, *self.addresses, *nodes])
@@ -129,34 +138,37 @@ class Client:
     # --- metadata
 
     async def topic(self, name: str, *, auto_create: bool = False) -> Topic:
-        """The topic as it was known not more than five minutes ago; see `fetch_topics` for errors."""
-        known = self.metadata.topic(name, asyncio.get_running_loop().time())
-        if known is not None:
-            return known
+        """The topic from metadata at most five minutes old; see `fetch_topics` for errors."""
+        cached = self.metadata.topic(name, asyncio.get_running_loop().time())
+        if cached is not None:
+            return cached
         return (await self.fetch_topics([name], auto_create=auto_create))[0]
 
     async def fetch_topics(
         self, names: Sequence[str] | None, *, auto_create: bool = False
     ) -> list[Topic]:
-        """Ask a broker about these topics; None: all. Raises KafkaError for the first one that cannot be told of."""
+        """Fetch the metadata of these topics; None: all.
+
+        Raises KafkaError for the first one with an error.
+        """
         wanted = None
         if names is not None:
             wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=auto_create)
         connection = await self.any()
-        answer = await connection.request(
+        response = await connection.request(
             request, MetadataResponse, timeout_ms=self.request_timeout_ms
         )
-        raise_for(answer.error_code, subject="metadata")
-        topics = self.metadata.update(answer, asyncio.get_running_loop().time())
-        for row in answer.topics:
+        raise_for(response.error_code, subject="metadata")
+        topics = self.metadata.update(response, asyncio.get_running_loop().time())
+        for row in response.topics:
             if names is not None and row.error_code:
                 self.metadata.forget([row.name or ""])
                 raise KafkaError(row.error_code, subject=f"topic {row.name}")
         return topics
 
     async def leader_of(self, topic_name: str, index: int) -> int:
-        """Broker id of a partition's leader. Raises KafkaError if it has none now or the partition is not there."""
+        """Broker id of a partition's leader. Raises KafkaError if it has none or does not exist."""
         subject = f"{topic_name}-{index}"
         partition = (await self.topic(topic_name)).partition(index)
         if partition is None:
@@ -168,7 +180,7 @@ class Client:
         return partition.leader
 
     async def coordinator(self, group: str, purpose: str = "") -> Connection:
-        """The connection to a group's coordinator; asked for once, and again after `forget_coordinator`."""
+        """The connection to a group's coordinator, which is cached until `forget_coordinator`."""
         broker_id = self._coordinators.get(group)
         if broker_id is None:
             broker_id = await self._find_coordinator(group)
@@ -179,17 +191,17 @@ class Client:
             raise
 
     def forget_coordinator(self, group: str) -> None:
-        """The group has moved, or its broker is gone."""
+        """Look up the coordinator again next time: it has moved, or its broker is gone."""
         self._coordinators.pop(group, None)
 
     async def _find_coordinator(self, group: str) -> int:
         connection = await self.any()
-        answer = await connection.request(
+        response = await connection.request(
             FindCoordinatorRequest(coordinator_keys=[group]),
             FindCoordinatorResponse,
             timeout_ms=self.request_timeout_ms,
         )
-        found = answer.coordinators[0]
+        found = response.coordinators[0]
         raise_for(found.error_code, found.error_message, subject=f"coordinator of {group}")
         self.metadata.learn(Node(found.node_id, found.host, found.port))
         self._coordinators[group] = found.node_id
@@ -204,9 +216,9 @@ class Client:
         topics: Iterable[str] = (),
         timeout_ms: int | None = None,
     ) -> T:
-        """Call until it succeeds, fails for good, or the time is up: then its last error is raised.
+        """Call until it succeeds, fails for good, or the time is up; then raise the last error.
 
-        topics: asked for anew after an error that says the metadata is old.
+        topics: their metadata is fetched again after an error that means it is outdated.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self.timeout_ms if timeout_ms is None else timeout_ms) / 1000
@@ -225,6 +237,9 @@ class Client:
 
 
 def backoff_seconds(attempt: int) -> float:
-    """Pause before the next attempt, the first being 0: doubled each time up to a second, give or take a fifth."""
+    """Seconds before the next attempt, of which the first is 0.
+
+    They double up to a second, give or take a fifth.
+    """
     pause_ms = min(BACKOFF_MS_MIN << min(attempt, 10), BACKOFF_MS_MAX)
     return pause_ms * random.uniform(0.8, 1.2) / 1000

@@ -1,7 +1,7 @@
-"""One connection to one broker: requests out in order, answers in the same order.
+"""One connection to one broker: requests out in order, responses in the same order.
 
-A broker answers the requests of one connection strictly in their order, so a request that waits there (a long poll, a
-JoinGroup) keeps all later ones waiting: whoever sends such requests uses a connection of its own.
+A broker answers the requests of one connection strictly in order, so a request that waits there (a
+long poll, a JoinGroup) delays all later ones: send such requests on a connection of their own.
 """
 
 import asyncio
@@ -28,9 +28,12 @@ from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE = ("logfleet", "0.1.0")  # KIP-511: what the broker's metrics and logs call us
 CONNECT_TIMEOUT_SECONDS = 4.0
-"""Long enough for two SYNs that are lost (they are sent again after 1 and 3 s). Kafka's clients take 10 s (socket.connection.setup.timeout.ms); an address
-that leads nowhere, as that of a pod that was just replaced, keeps its partitions waiting for so long."""
-# A Fetch answer may exceed its limits by one batch; nothing a broker sends comes near this.
+"""Long enough for two lost SYNs (they are sent again after 1 and 3 s).
+
+Kafka's clients take 10 s (socket.connection.setup.timeout.ms). A wrong address, such as that of a
+pod that was just replaced, keeps its partitions waiting this long.
+"""
+# A Fetch response may exceed its limits by one batch; no response of a broker comes near this.
 RESPONSE_BYTES_MAX = 512 * 1024 * 1024
 SCRATCH_BYTES = 64 * 1024
 
@@ -38,19 +41,24 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 
 class _Awaited(Generic[M]):
-    """A request whose answer is awaited; deadline in the loop's time. answer: None for the frame as it comes."""
+    """A request that awaits its response; deadline in the loop's time.
 
-    __slots__ = ("answer", "api", "correlation_id", "deadline", "future", "version")
+    response: None for the raw frame.
+    """
 
-    def __init__(self, api: Api, version: int, answer: type[M] | None, correlation_id: int) -> None:
-        self.api, self.version, self.answer = api, version, answer
+    __slots__ = ("api", "correlation_id", "deadline", "future", "response", "version")
+
+    def __init__(
+        self, api: Api, version: int, response: type[M] | None, correlation_id: int
+    ) -> None:
+        self.api, self.version, self.response = api, version, response
         self.correlation_id = correlation_id
         self.deadline = 0.0
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by `connect`. host, port: where to; lost: why it ended, None while it lives."""
+    """Made by `connect`. host, port: of the broker; lost: why it ended, None while it is open."""
 
     def __init__(self, host: str, port: int, client_id: str) -> None:
         self.host, self.port, self.client_id = host, port, client_id
@@ -72,7 +80,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(cls, host: str, port: int, client_id: str) -> Self:
-        """A connection whose versions are negotiated. Raises ConnectionLost, UnknownHost, RequestTimedOut, NotSupported."""
+        """A connection with negotiated versions.
+
+        Raises ConnectionLost, UnknownHost, RequestTimedOut, NotSupported.
+        """
         loop = asyncio.get_running_loop()
 
         async def opened(address: str) -> Self:
@@ -91,31 +102,33 @@ class Connection(asyncio.BufferedProtocol):
                     raise
         except TimeoutError:
             raise ConnectionLost(
-                f"{host}:{port}: no answer in {CONNECT_TIMEOUT_SECONDS:.0f} s"
+                f"{host}:{port}: no response in {CONNECT_TIMEOUT_SECONDS:.0f} s"
             ) from None
         except OSError as error:
             kind = UnknownHost if isinstance(error, socket.gaierror) else ConnectionLost
             raise kind(f"cannot connect to {host}:{port}: {_reason(error)}") from error
         except UnicodeError as error:  # from IDNA, which getaddrinfo writes names in
-            raise UnknownHost(f"cannot connect to {host}:{port}: not a name of a host") from error
+            raise UnknownHost(f"cannot connect to {host}:{port}: not a host name") from error
         return connection
 
     async def negotiate(self) -> None:
-        """Learn the broker's versions (KIP-511): ask in our newest, and again in the one it names if that is too new."""
+        """Get the broker's API versions (KIP-511), in our newest version or the one it names."""
         api = API_BY_NAME["ApiVersions"]
         request = ApiVersionsRequest(
             client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1]
         )
         self.versions = {api.key: (0, api.max_version)}
-        answer = await self.request(request, ApiVersionsResponse)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            rows = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        response = await self.request(request, ApiVersionsResponse)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            rows = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
             self.versions = {api.key: rows.get(api.key, (0, 0))}
-            answer = await self.request(request, ApiVersionsResponse)
-        if answer.error_code:
+            response = await self.request(request, ApiVersionsResponse)
+        if response.error_code:
             self.close()
-            raise NotSupported(f"{self}: ApiVersions: {ErrorCode(answer.error_code).name}")
-        self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+            raise NotSupported(f"{self}: ApiVersions: {ErrorCode(response.error_code).name}")
+        self.versions = {
+            row.api_key: (row.min_version, row.max_version) for row in response.api_keys
+        }
 
     def version(self, api: Api, version_max: int | None = None) -> int:
         """The newest version that both sides speak, at most `version_max`. Raises NotSupported."""
@@ -128,31 +141,32 @@ class Connection(asyncio.BufferedProtocol):
     async def request(
         self,
         request: msgspec.Struct,
-        answer: type[M],
+        response: type[M],
         *,
         timeout_ms: int = 30_000,
         version_max: int | None = None,
     ) -> M:
-        """Send and await the answer. If this is cancelled the request is not taken back."""
+        """Send and await the response. Cancelling this does not cancel the request."""
         await self.writable()
         await self.unthrottled()
-        return await self.submit(request, answer, timeout_ms=timeout_ms, version_max=version_max)
+        return await self.submit(request, response, timeout_ms=timeout_ms, version_max=version_max)
 
     def submit(
         self,
         request: msgspec.Struct,
-        answer: type[M],
+        response: type[M],
         *,
         timeout_ms: int = 30_000,
         version_max: int | None = None,
     ) -> asyncio.Future[M]:
-        """Send; the future gets an `answer`, or ConnectionLost or RequestTimedOut.
+        """Send; the future gets a `response`, or ConnectionLost or RequestTimedOut.
 
-        timeout_ms: after that the connection is given up, since all later answers wait behind this one.
-        Raises ConnectionLost if it is lost already, NotSupported if the broker is too old for the request.
+        timeout_ms: after that the connection is closed, because all later responses wait behind
+        this one. Raises ConnectionLost if it is lost already, NotSupported if the broker is too old
+        for the request.
         """
         api = api_of(type(request))
-        awaited = _Awaited(api, self.version(api, version_max), answer, self._next_correlation_id)
+        awaited = _Awaited(api, self.version(api, version_max), response, self._next_correlation_id)
         self._write(request, awaited.version)
         self._await(cast("_Awaited[msgspec.Struct]", awaited), timeout_ms)
         return awaited.future
@@ -160,9 +174,9 @@ class Connection(asyncio.BufferedProtocol):
     async def exchange(
         self, api: Api, version: int, encode: Callable[[int], bytes], *, timeout_ms: int = 30_000
     ) -> memoryview:
-        """Send the frame that `encode` makes of a correlation id, and await the answer's frame.
+        """Send the frame that `encode` makes of a correlation id, and await the response's frame.
 
-        `decode` tells what is in it, if the caller cannot. Raises as `request`.
+        `decode` decodes it if the caller cannot. Raises as `request`.
         """
         if not self._resumed.is_set():
             await self.writable()
@@ -175,13 +189,13 @@ class Connection(asyncio.BufferedProtocol):
         return frame
 
     def decode(self, api: Api, version: int, frame: memoryview) -> msgspec.Struct:
-        """The answer in a frame that `exchange` got. Raises ConnectionLost if it is none."""
+        """The response in a frame from `exchange`. Raises ConnectionLost if it is malformed."""
         try:
             _, body = decode_response(api, version, frame)
         except (MalformedMessage, UnsupportedVersion) as error:
             self._end(ConnectionLost(f"{self}: {error}"))
             raise ConnectionLost(str(self.lost)) from error
-        self._heed_throttle(body)
+        self._obey_throttle(body)
         return body
 
     def _await(self, awaited: _Awaited[msgspec.Struct], timeout_ms: int) -> None:
@@ -192,28 +206,28 @@ class Connection(asyncio.BufferedProtocol):
             self._arm(loop, awaited.deadline)
 
     def post(self, request: msgspec.Struct, *, version_max: int | None = None) -> None:
-        """Send a request that gets no answer (Produce with acks=0)."""
+        """Send a request that gets no response (Produce with acks=0)."""
         self._write(request, self.version(api_of(type(request)), version_max))
 
     async def writable(self) -> None:
-        """Wait until what was sent before is in the kernel's hands."""
+        """Wait until the kernel has taken everything sent before."""
         await self._resumed.wait()
 
     @property
     def throttled_until(self) -> float:
-        """Until when answers ask us to send nothing (KIP-219), in the loop's time; 0 if they do not."""
+        """Loop time until which responses ask us to send nothing (KIP-219); 0 if none does."""
         if self._throttle_timer is None or self._unthrottled.is_set():
             return 0.0
         return self._throttle_timer.when()
 
     async def unthrottled(self) -> None:
-        """Wait for as long as answers ask us to."""
+        """Wait as long as the broker throttles us."""
         await self._unthrottled.wait()
 
     async def drained(self, *, timeout_ms: float) -> None:
-        """Wait until all that was sent is in the kernel's hands, so that `close` takes nothing back.
+        """Wait until the kernel has taken everything, so that `close` discards nothing.
 
-        timeout_ms: after that the connection is given up. Raises RequestTimedOut, ConnectionLost.
+        timeout_ms: after that the connection is closed. Raises RequestTimedOut, ConnectionLost.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -224,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
             raise self.lost
 
     def close(self) -> None:
-        """End the connection; whoever awaits an answer gets ConnectionLost."""
+        """End the connection; requests without a response get ConnectionLost."""
         self._end(ConnectionLost(f"{self}: closed"))
 
     def _write(self, request: msgspec.Struct, version: int) -> None:
@@ -234,7 +248,8 @@ class Connection(asyncio.BufferedProtocol):
             buffers = encode_request(request, version, self._next_correlation_id, self.client_id)
         except UnencodableMessage as error:
             raise NotSupported(f"{self}: {error}") from error
-        # in one piece: `writelines` of Python 3.12.0 to 3.13.1 never pauses us (python/cpython#127655)
+        # in one piece: `writelines` of Python 3.12.0 to 3.13.1 never pauses us
+        # (python/cpython#127655)
         self._send(b"".join(cast("list[bytes]", buffers)))
 
     def _send(self, frame: bytes) -> None:
@@ -242,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionLost(str(self.lost)) from self.lost
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         self._transport.write(frame)
-        if self._transport.is_closing():  # it is told of as lost in the loop's next step only
+        if self._transport.is_closing():  # `connection_lost` is called in the loop's next step only
             self._end(ConnectionLost(f"{self}: the connection broke"))
             raise ConnectionLost(str(self.lost))
 
@@ -258,12 +273,15 @@ class Connection(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         earliest = min(self._awaited, key=lambda awaited: awaited.deadline)
         if earliest.deadline <= loop.time():
-            self._end(RequestTimedOut(f"{self}: no answer to {earliest.api.name} in time"))
+            self._end(RequestTimedOut(f"{self}: no response to {earliest.api.name} in time"))
         else:
             self._arm(loop, earliest.deadline)
 
     def _throttle(self, throttle_ms: int) -> None:
-        """Send nothing for that long, or for longer if that was asked before (ClusterConnectionStates.throttle)."""
+        """Send nothing for this long, or longer if throttled before.
+
+        Kafka: ClusterConnectionStates.throttle.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + throttle_ms / 1000
         if self._throttle_timer is not None:
@@ -290,11 +308,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- what the loop calls
+    # --- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        # the next request goes when the one before is in the kernel's hands (Kafka: InFlightRequests.canSendMore)
+        # send the next request when the kernel has taken the one before (Kafka:
+        # InFlightRequests.canSendMore)
         self._transport.set_write_buffer_limits(0)
         raw = transport.get_extra_info("socket")
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -325,13 +344,13 @@ class Connection(asyncio.BufferedProtocol):
             self._received(frame)
 
     def _cut(self, end: int) -> None:
-        """Take the frames out of the first `end` bytes of the scratch buffer."""
+        """Take the complete frames from the first `end` bytes of the scratch buffer."""
         position = 0
         while end - position >= SIZE_BYTES and self.lost is None:
             start = position + SIZE_BYTES
             size = int.from_bytes(self._scratch[position:start], "big", signed=True)
             if not SIZE_BYTES <= size <= RESPONSE_BYTES_MAX:
-                self._end(ConnectionLost(f"{self}: an answer of {size} bytes; is this a broker?"))
+                self._end(ConnectionLost(f"{self}: a response of {size} bytes; is this a broker?"))
                 return
             if end - start < size:
                 self._frame = memoryview(bytearray(size))
@@ -346,12 +365,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _received(self, frame: memoryview) -> None:
         if not self._awaited:
-            self._end(ConnectionLost(f"{self}: an answer that nobody asked for"))
+            self._end(ConnectionLost(f"{self}: a response without a request"))
             return
         awaited = self._awaited.popleft()
-        if awaited.answer is None:
+        if awaited.response is None:
             if int.from_bytes(frame[:4], "big") != awaited.correlation_id:
-                self._mistaken(awaited)
+                self._end_mismatched(awaited)
             elif not awaited.future.done():
                 awaited.future.set_result(frame)
             return
@@ -361,19 +380,21 @@ class Connection(asyncio.BufferedProtocol):
             self._awaited.appendleft(awaited)
             self._end(ConnectionLost(f"{self}: {error}"))
             return
-        if correlation_id != awaited.correlation_id or not isinstance(body, awaited.answer):
-            self._mistaken(awaited)
+        if correlation_id != awaited.correlation_id or not isinstance(body, awaited.response):
+            self._end_mismatched(awaited)
             return
-        self._heed_throttle(body)
+        self._obey_throttle(body)
         if not awaited.future.done():
             awaited.future.set_result(body)
 
-    def _mistaken(self, awaited: _Awaited[msgspec.Struct]) -> None:
-        """What came is not the answer to the oldest request."""
+    def _end_mismatched(self, awaited: _Awaited[msgspec.Struct]) -> None:
+        """End the connection: the response is not for the oldest request."""
         self._awaited.appendleft(awaited)
-        self._end(ConnectionLost(f"{self}: the answer to another request than {awaited.api.name}"))
+        self._end(
+            ConnectionLost(f"{self}: the response to another request than {awaited.api.name}")
+        )
 
-    def _heed_throttle(self, body: msgspec.Struct) -> None:
+    def _obey_throttle(self, body: msgspec.Struct) -> None:
         throttle_ms = getattr(body, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._throttle(throttle_ms)

@@ -1,7 +1,8 @@
 """A member of a classic consumer group (KIP-62, eager rebalances, range assignor).
 
-There is no background task: joining, heartbeats and fetches all happen inside `poll`, so a consumer that is not polled for
-its session timeout is out of the group. What `poll` returned is committed by `commit`, and before every rebalance.
+There is no background task: joining, heartbeats and fetches all happen inside `poll`, so the group
+drops a consumer that is not polled for its session timeout. What `poll` returned is committed by
+`commit`, and before every rebalance.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ from logfleet.wire.messages import (
 NO_GENERATION = -1
 RECOUNT_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
-# The group goes on without us as we were: join again, with the member id if that is still known.
+# The group has dropped this member: join again, with the member id if it is still valid.
 _MEMBERSHIP_LOST = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
 GROUP_MOVED_ON = _MEMBERSHIP_LOST | {ErrorCode.REBALANCE_IN_PROGRESS}
 
@@ -46,8 +47,9 @@ GROUP_MOVED_ON = _MEMBERSHIP_LOST | {ErrorCode.REBALANCE_IN_PROGRESS}
 class GroupConsumer:
     """Use as `async with`; leaving it leaves the group, without a last commit.
 
-    reset: where to begin where nothing is committed. session_timeout_ms: after how long without a heartbeat the member is
-    given up; rebalance_timeout_ms: how long the group waits for this member to join again, so poll at least that often.
+    reset: where to begin without a committed offset. session_timeout_ms: after this long without a
+    heartbeat the group drops the member. rebalance_timeout_ms: how long the group waits for this
+    member to join again, so poll at least that often.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class GroupConsumer:
         self.groups = Groups(client)
         self.member_id = ""
         self.generation = NO_GENERATION
-        # what this member divided as the group's leader: topic -> number of partitions
+        # as the group's leader, what this member divided: topic -> number of partitions
         self._divided: dict[str, int] | None = None
         self._recount_at = 0.0
         self._committed: dict[TopicPartition, int] = {}
@@ -96,7 +98,10 @@ class GroupConsumer:
         return sorted(self.fetcher.positions())
 
     async def poll(self, timeout_ms: int = 1_000) -> list[Fetched]:
-        """As `Fetcher.poll`, after joining the group if that is needed. Raises KafkaError if the group refuses us."""
+        """As `Fetcher.poll`, after joining the group if needed.
+
+        Raises KafkaError if the group refuses us.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while True:
@@ -112,8 +117,8 @@ class GroupConsumer:
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit all that `poll` has returned, or just these offsets of assigned partitions.
 
-        Commits take effect in the order of the calls, also when one is tried again.
-        Raises KafkaError; one of GROUP_MOVED_ON if the group has gone on without this member, which `poll` mends.
+        Commits take effect in the order of the calls, also when one is retried. Raises KafkaError;
+        one of GROUP_MOVED_ON if the group has dropped this member: `poll` joins again.
         """
         positions = self.fetcher.positions()
         wanted = positions if offsets is None else offsets
@@ -132,11 +137,13 @@ class GroupConsumer:
                 self._committed.update(changed)
 
     async def leave(self) -> None:
-        """Leave the group, so that it need not wait for the session timeout; a static member stays (KIP-345).
+        """Leave the group, so that it need not wait for the session timeout.
 
-        A coordinator that does not answer is given up after LEAVE_SECONDS.
+        A static member stays (KIP-345).
+
+        Gives up after LEAVE_SECONDS if the coordinator does not respond.
         """
-        # also in the middle of a join: the others would wait for a member that is gone
+        # also while joining: the others would wait for this member
         if self.member_id and self.instance_id is None:
             member = LeaveGroupRequest.MemberIdentity(member_id=self.member_id)
             try:
@@ -148,15 +155,16 @@ class GroupConsumer:
                         timeout_ms=self.client.request_timeout_ms,
                     )
             except (ClientError, TimeoutError):
-                pass  # the group will find out by itself
+                pass  # the session timeout removes the member
         self._lose_membership(keep_id=False)
 
     # --- joining
 
     async def _join_until_stable(self) -> None:
-        """Join, and again for as long as the group moves on: it waits for its members, which is no failure of any broker.
+        """Join; repeat while the group rebalances: it waits for members, no broker has failed.
 
-        What else may pass is tried again for the client's `timeout_ms`, anew each time the group has moved on.
+        Other errors that may pass are retried for the client's `timeout_ms`, which starts again
+        after each rebalance.
         """
         while self.generation == NO_GENERATION:
             try:
@@ -167,12 +175,12 @@ class GroupConsumer:
                 await asyncio.sleep(backoff_seconds(0))
 
     async def _join(self) -> None:
-        """Join, learn the partitions, begin where the group left off."""
+        """Join, get the partitions, begin at the committed offsets."""
         joined = await self._join_group()
         self._divided = None
         assignments = await self._divide(joined) if joined.leader == joined.member_id else []
         connection = await self.client.coordinator(self.group, "group")
-        answer = await connection.request(
+        response = await connection.request(
             SyncGroupRequest(
                 group_id=self.group,
                 generation_id=joined.generation_id,
@@ -185,11 +193,11 @@ class GroupConsumer:
             SyncGroupResponse,
             timeout_ms=self.rebalance_timeout_ms + self.client.request_timeout_ms,
         )
-        self._check(answer.error_code)
+        self._check(response.error_code)
         await self._begin(
             [
                 TopicPartition(topic, index)
-                for topic, indexes in read_assignment(answer.assignment).items()
+                for topic, indexes in read_assignment(response.assignment).items()
                 for index in indexes
             ]
         )
@@ -203,7 +211,7 @@ class GroupConsumer:
         )
         while True:
             connection = await self.client.coordinator(self.group, "group")
-            answer = await connection.request(
+            response = await connection.request(
                 JoinGroupRequest(
                     group_id=self.group,
                     session_timeout_ms=self.session_timeout_ms,
@@ -216,16 +224,16 @@ class GroupConsumer:
                 JoinGroupResponse,
                 timeout_ms=self.rebalance_timeout_ms + self.client.request_timeout_ms,
             )
-            if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
-                self._check(answer.error_code)
-                self.member_id = answer.member_id
-                return answer
-            self.member_id = answer.member_id  # KIP-394: ask again under the name that was given
+            if response.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                self._check(response.error_code)
+                self.member_id = response.member_id
+                return response
+            self.member_id = response.member_id  # KIP-394: join again with the id that was assigned
 
     async def _divide(
         self, joined: JoinGroupResponse
     ) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
-        """The leader's work: who reads what."""
+        """Assign partitions to members, as the leader."""
         members = sorted(
             joined.members, key=lambda row: (row.group_instance_id or "", row.member_id)
         )
@@ -242,7 +250,7 @@ class GroupConsumer:
         ]
 
     async def _count(self, topics: set[str]) -> dict[str, int]:
-        """Topic -> number of partitions; 0 for those that do not exist (yet)."""
+        """Topic -> number of partitions; 0 for topics that do not exist (yet)."""
         found = await self.client.fetch_topics(None)
         counts = dict.fromkeys(sorted(topics), 0)
         counts |= {topic.name: len(topic.partitions) for topic in found if topic.name in topics}
@@ -261,26 +269,26 @@ class GroupConsumer:
     # --- staying
 
     async def _check_heartbeat(self) -> None:
-        """Take the answer of the last heartbeat, and send the next if it is time; look again at `_heartbeat_at`."""
+        """Handle the response to the last heartbeat, and send the next one at `_heartbeat_at`."""
         if self.generation == NO_GENERATION:
             return
         if self._heartbeat is not None and self._heartbeat.done():
             heartbeat, self._heartbeat = self._heartbeat, None
             try:
-                await self._heard(heartbeat.result().error_code)
+                await self._handle_heartbeat(heartbeat.result().error_code)
             except ClientError as error:
                 if not error.retriable:
                     raise
                 self.client.forget_coordinator(self.group)
         now = asyncio.get_running_loop().time()
         if now >= self._heartbeat_at:
-            # also if the last one is not answered yet: `poll` waits until then
+            # even if the last one has no response yet: `poll` waits until then
             self._heartbeat_at = now + self.heartbeat_seconds
             if self._heartbeat is None:
                 await self._send_heartbeat()
 
     async def _check_partitions(self) -> None:
-        """The leader watches for new partitions and topics, and has the group divide them."""
+        """As the leader, start a rebalance if partitions or topics were added."""
         now = asyncio.get_running_loop().time()
         if self.generation == NO_GENERATION or self._divided is None or now < self._recount_at:
             return
@@ -292,13 +300,13 @@ class GroupConsumer:
             await self._rejoin()
 
     async def _rejoin(self) -> None:
-        """Give all partitions back, as one does before an eager rebalance."""
+        """Commit and give up all partitions, as before any eager rebalance."""
         try:
             await self.commit()
         except KafkaError as error:
             if error.code not in GROUP_MOVED_ON:
                 raise
-            # what was not committed is read again by whoever gets the partition
+            # the partition's next reader reads again what was not committed
         self._lose_membership(keep_id=True)
 
     async def _send_heartbeat(self) -> None:
@@ -319,7 +327,7 @@ class GroupConsumer:
                 raise
             self.client.forget_coordinator(self.group)
 
-    async def _heard(self, code: int) -> None:
+    async def _handle_heartbeat(self, code: int) -> None:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             await self._rejoin()
         elif code in _MEMBERSHIP_LOST:
@@ -328,7 +336,7 @@ class GroupConsumer:
             self._check(code)
 
     def _check(self, code: int) -> None:
-        """Raise for an error of the group; one after which joining again may succeed is raised as retriable."""
+        """Raise for an error of the group; as retriable if joining again may succeed."""
         if code in COORDINATOR_MOVED:
             self.client.forget_coordinator(self.group)
         error = KafkaError(code, subject=f"group {self.group}")

@@ -1,4 +1,7 @@
-"""Brokers that are given no new replicas, as it is set and seen from outside (KIP-1066; `logfleet.control.brokers.cordons`)."""
+"""Cordoning brokers through the admin API: they get no new replicas.
+
+KIP-1066; `logfleet.control.brokers.cordons`.
+"""
 
 from collections.abc import Collection
 
@@ -7,7 +10,10 @@ from logfleet.control.brokers.cordons import ALL, CORDONED, is_whole
 
 
 async def set_cordons(admin: Admin, broker_ids: Collection[int], *, cordoned: bool) -> None:
-    """Have these brokers, which have to run, given no new replicas, or again. Raises ClientError; those before it are done."""
+    """Cordon or uncordon these brokers, which must run.
+
+    Raises ClientError; brokers before the failing one are done.
+    """
     are_cordoned = await cordoned_brokers(admin, broker_ids)
     for broker_id in broker_ids:
         if (broker_id in are_cordoned) == cordoned:
@@ -21,7 +27,7 @@ async def set_cordons(admin: Admin, broker_ids: Collection[int], *, cordoned: bo
 
 
 async def cordoned_brokers(admin: Admin, broker_ids: Collection[int]) -> set[int]:
-    """Those of them that are cordoned as a whole. They have to run. Raises ClientError."""
+    """Those of these brokers that are cordoned as a whole. They must run. Raises ClientError."""
     found = set()
     for broker_id in broker_ids:
         entry = (await admin.config(ResourceType.BROKER, str(broker_id))).get(CORDONED)

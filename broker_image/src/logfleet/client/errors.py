@@ -1,34 +1,33 @@
-"""What can go wrong between a client and a fleet.
+"""Errors between a client and a fleet.
 
 ClientError
  +-- KafkaError         a broker answered with an error code
- +-- ConnectionLost     no connection to a broker, or it ended while an answer was awaited
- |    +-- UnknownHost   the broker's name has no address now
- +-- RequestTimedOut    no answer in time; the connection was given up
- +-- NotSupported       the broker is too old (or not built yet) for what was asked
+  +-- ConnectionLost     no connection to a broker, or it ended before the response
+  |    +-- UnknownHost   the broker's name has no address now
+  +-- RequestTimedOut    no response in time; the connection was closed
+  +-- NotSupported       the broker is too old (or not built yet) for the request
 """
 
 from logfleet.wire.errors import ErrorCode
 
 
 class ClientError(Exception):
-    """retriable: the same call may succeed later. stale_metadata: refresh the metadata before."""
+    """retriable: the same call may succeed later. stale_metadata: refresh the metadata first."""
 
     retriable = False
     stale_metadata = False
 
 
 class KafkaError(ClientError):
-    """code: what the broker answered. words: its own, "" if it gave none.
+    """code: from the broker. broker_message: the broker's text, or "". subject: what it is about.
 
-    subject: what it is about.
-    message: the words, else the code's name.
+    message: the broker's text, else the code's name.
     """
 
     def __init__(self, code: int, message: str | None = None, *, subject: str = "") -> None:
         self.code = ErrorCode(code)
-        self.words = message or ""
-        self.message = self.words or self.code.name
+        self.broker_message = message or ""
+        self.message = self.broker_message or self.code.name
         self.subject = subject
         super().__init__(f"{subject}: {self.message}" if subject else self.message)
         self.retriable = self.code.retriable
@@ -36,7 +35,7 @@ class KafkaError(ClientError):
 
 
 class ConnectionLost(ClientError):
-    """Nothing is known about requests that were on their way."""
+    """Whether requests under way were handled is unknown."""
 
     retriable = True
     stale_metadata = True
@@ -50,7 +49,7 @@ class UnknownHost(ConnectionLost):
 
 
 class RequestTimedOut(ClientError):
-    """As ConnectionLost: the request may have been carried out."""
+    """As with ConnectionLost, the request may have been handled."""
 
     retriable = True
     stale_metadata = True

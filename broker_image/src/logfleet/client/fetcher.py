@@ -1,7 +1,7 @@
-"""Reads partitions from given offsets on, one long poll per leader at a time.
+"""Reads partitions from given offsets, one long poll per leader at a time.
 
-No fetch sessions and no background task: requests are sent by `poll`, and what a leader answers between two calls is
-taken by the next one.
+No fetch sessions and no background task: `poll` sends the requests; responses that arrive between
+two calls are handled by the next one.
 """
 
 import asyncio
@@ -23,9 +23,10 @@ NAMES_UP_TO_VERSION = 12  # later versions name topics by their id alone (KIP-51
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """Whole batches of one partition, from the one that holds `offset` on, as the broker sent them.
+    """Whole batches of one partition, from the one that holds `offset`, as the broker sent them.
 
-    high_watermark: end of what is committed there; log_start_offset: of what is still there; end_offset: of these batches.
+    high_watermark: records below it are committed. log_start_offset: the first that still exists.
+    end_offset: the end of these batches.
     """
 
     partition: TopicPartition
@@ -36,7 +37,7 @@ class Fetched(msgspec.Struct, frozen=True):
     batches: memoryview
 
     def records(self) -> Iterator[Record]:
-        """Records from `offset` on; those that only brokers read (control batches) are left out.
+        """Records from `offset`, without control batches, which only brokers read.
 
         Raises CorruptRecords if a checksum or a count is wrong, DecompressedTooLarge.
         """
@@ -51,10 +52,11 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 class _Position:
-    """Where a partition is read next, and since when that fails.
+    """The next offset of a partition, and since when reading it fails.
 
-    topic_id: of the topic that a broker has answered for at this position; None before, or if it has no ids.
-    replica: the broker to ask instead of the leader, as it said (KIP-392).
+    topic_id: of the topic for which a broker has responded at this position; None before,
+    or without ids. replica: the broker to fetch from instead of the leader, if the leader named one
+    (KIP-392).
     """
 
     __slots__ = ("attempts", "failing_since", "offset", "replica", "retry_at", "topic_id")
@@ -69,7 +71,7 @@ class _Position:
 
 
 class _InFlight(msgspec.Struct):
-    """A Fetch on its way; asked: what was asked for by partition."""
+    """A Fetch under way; asked: the offset requested of each partition."""
 
     future: asyncio.Future[FetchResponse]
     asked: dict[TopicPartition, int]
@@ -79,10 +81,11 @@ class _InFlight(msgspec.Struct):
 class Fetcher:
     """Assign partitions, then poll.
 
-    max_wait_ms: how long a leader holds an answer back until it has min_bytes (Kafka: fetch.max.wait.ms).
-    max_bytes, partition_bytes: of one answer, and of one partition in it; one batch always gets through.
-    rack: where this client is; a leader may send it to a replica there (Kafka: client.rack).
-    reset: where to go on if an offset is out of range, as all are of a topic that was made anew; None: raise.
+    max_wait_ms: how long a leader waits for min_bytes (Kafka: fetch.max.wait.ms). max_bytes,
+    partition_bytes: of one response, and of one partition in it; one batch is always returned.
+    rack: of this client; a leader may refer it to a replica there (Kafka: client.rack). reset:
+    where to continue if an offset is out of range, as after a topic was deleted and created again;
+    None: raise.
     """
 
     def __init__(
@@ -108,15 +111,15 @@ class Fetcher:
         self._failure: ClientError | None = None
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets on, and no others."""
+        """Read these partitions from these offsets, and no others."""
         self._positions = {key: _Position(offset) for key, offset in offsets.items()}
 
     def add(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read these, too, from these offsets on."""
+        """Read these partitions, too, from these offsets."""
         self._positions |= {key: _Position(offset) for key, offset in offsets.items()}
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at another offset of an assigned partition."""
+        """Continue at another offset of an assigned partition."""
         assert partition in self._positions, f"{partition} is not assigned"
         self._positions[partition] = _Position(offset)
 
@@ -125,7 +128,7 @@ class Fetcher:
         return {key: position.offset for key, position in self._positions.items()}
 
     def topic_ids(self) -> dict[str, bytes]:
-        """The topic that each name stands for: where the id is another than before, the topic was made anew."""
+        """Topic ids by name: if one differs from before, the topic was deleted and recreated."""
         return {
             key.topic: position.topic_id
             for key, position in self._positions.items()
@@ -133,10 +136,11 @@ class Fetcher:
         }
 
     async def poll(self, timeout_ms: int = 1_000) -> list[Fetched]:
-        """What has arrived; waits until something has or the time is up, then the list is empty.
+        """The batches that arrived; waits for some until the time is up, then the list is empty.
 
-        What may pass (a leader moves, a connection breaks) is tried again for the client's `timeout_ms`. Raises KafkaError
-        with OFFSET_OUT_OF_RANGE if there is no `reset`, and any ClientError that does not pass.
+        Errors that may pass (a leader moves, a connection breaks) are retried for the client's
+        `timeout_ms`. Raises KafkaError with OFFSET_OUT_OF_RANGE if there is no `reset`, and any
+        ClientError that does not pass.
         """
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -156,7 +160,7 @@ class Fetcher:
             except ClientError as error:
                 if not fetched:
                     raise
-                self._failure = error  # first what is there
+                self._failure = error  # raised by the next call; first return the batches
             if fetched or loop.time() >= deadline:
                 return fetched
 
@@ -170,7 +174,7 @@ class Fetcher:
     # --- sending
 
     async def _send(self, now: float) -> float:
-        """Ask every leader that has nothing to do; returns when the next partition may be tried again (loop time)."""
+        """Send to leaders without a request under way; returns the loop time of the next retry."""
         by_leader: dict[int, list[TopicPartition]] = {}
         retry_at = float("inf")
         for key, position in self._positions.items():
@@ -190,7 +194,7 @@ class Fetcher:
             try:
                 connection = await self.client.broker(leader, "fetch")
                 if connection.throttled_until:
-                    # asked again then, while the other leaders go on (Kafka: NetworkClient.ready)
+                    # send again then; other leaders go on (Kafka: NetworkClient.ready)
                     retry_at = min(retry_at, connection.throttled_until)
                     continue
                 request, flight_names, version_max = await self._request(keys)
@@ -238,32 +242,33 @@ class Fetcher:
     # --- receiving
 
     async def _receive(self, flight: _InFlight, fetched: list[Fetched]) -> None:
-        """Add what came to `fetched`, also where it raises the error of a partition."""
+        """Add a response's batches to `fetched`, even if it raises the error of a partition."""
         try:
-            answer = flight.future.result()
-            raise_for(answer.error_code, subject="fetch")
+            response = flight.future.result()
+            raise_for(response.error_code, subject="fetch")
         except ClientError as error:
             for key in flight.asked:
                 if key in self._positions:
                     self._failed(key, error)
             return
         ids = {name: topic_id for topic_id, name in flight.names.items() if topic_id != ZERO_UUID}
-        for topic in answer.responses:
+        for topic in response.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
             for row in topic.partitions:
                 key = TopicPartition(name, row.partition_index)
                 position = self._positions.get(key)
                 if position is None or position.offset != flight.asked.get(key):
-                    continue  # no longer assigned, or sought elsewhere meanwhile
+                    continue  # no longer assigned, or `seek` was called meanwhile
                 if row.error_code:
                     await self._refused(key, KafkaError(row.error_code, subject=str(key)))
                     continue
                 topic_id = ids.get(name)
                 if topic_id is not None and position.topic_id not in (None, topic_id):
-                    # the offset belongs to a topic that is gone; this is a later one of the same name (KIP-516)
-                    words = "the topic was made anew"
-                    made_anew = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, words, subject=str(key))
-                    await self._refused(key, made_anew)
+                    # the offset is for a deleted topic; this is a later one of the same name
+                    # (KIP-516)
+                    reason = "the topic was deleted and created again"
+                    recreated = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, reason, subject=str(key))
+                    await self._refused(key, recreated)
                     continue
                 position.attempts = 0
                 position.topic_id = position.topic_id or topic_id
@@ -291,7 +296,7 @@ class Fetcher:
             row.log_start_offset,
             row.records[:end_position],
         )
-        # who got something goes to the end of the line, so that a full answer starves nobody
+        # a partition with records moves to the end, so that a full response starves none
         self._positions.pop(key)
         position.offset = fetched.end_offset
         self._positions[key] = position
@@ -309,7 +314,7 @@ class Fetcher:
         self._failed(key, error)
 
     def _failed(self, key: TopicPartition, error: ClientError) -> float:
-        """Try the partition again later, at the loop time that is returned; raises `error` if that is of no use."""
+        """Retry the partition at the returned loop time; raises `error` if that is useless."""
         now = asyncio.get_running_loop().time()
         position = self._positions[key]
         if position.attempts == 0:

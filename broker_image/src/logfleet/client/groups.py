@@ -1,4 +1,4 @@
-"""Consumer groups from outside: which there are, who is in them, what they have committed."""
+"""Consumer groups: listing, describing, deleting, and their committed offsets."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,9 +24,9 @@ from logfleet.wire.messages import (
     OffsetFetchResponse,
 )
 
-# Later versions of OffsetFetch and OffsetCommit name topics by id, and so know nothing of deleted ones.
+# Later versions of OffsetFetch and OffsetCommit use topic ids, which deleted topics no longer have.
 NAMES_UP_TO_VERSION = 9
-# The coordinator has moved, is not there yet, or is reading its log.
+# The coordinator has moved, does not exist yet, or is loading its log.
 COORDINATOR_MOVED = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -35,7 +35,7 @@ COORDINATOR_MOVED = {
 
 
 class GroupListing(msgspec.Struct, frozen=True):
-    """kind: "classic", "consumer" ...; state: "Stable", "Empty" ... as Kafka names them."""
+    """kind: "classic", "consumer" ...; state: "Stable", "Empty" ... in Kafka's spelling."""
 
     group: str
     state: str
@@ -71,7 +71,10 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class Groups:
-    """Calls through `client`, which stays the caller's to close. A group that is not there is an error only where said."""
+    """Group calls through `client`, which the caller closes.
+
+    A missing group is an error only where noted.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -84,33 +87,36 @@ class Groups:
             found = []
             for broker_id in self.client.metadata.nodes:
                 connection = await self.client.broker(broker_id)
-                answer = await connection.request(
+                response = await connection.request(
                     ListGroupsRequest(),
                     ListGroupsResponse,
                     timeout_ms=self.client.request_timeout_ms,
                 )
-                raise_for(answer.error_code, subject=f"broker {broker_id}")
+                raise_for(response.error_code, subject=f"broker {broker_id}")
                 found += [
                     GroupListing(row.group_id, row.group_state, row.group_type, row.protocol_type)
-                    for row in answer.groups
+                    for row in response.groups
                 ]
             return sorted(found, key=lambda listing: listing.group)
 
         return await self.client.retrying(call)
 
     async def describe(self, group: str) -> GroupDescription:
-        """State and members of a classic group. Raises KafkaError with GROUP_ID_NOT_FOUND if there is none."""
+        """State and members of a classic group.
+
+        Raises KafkaError with GROUP_ID_NOT_FOUND if there is none.
+        """
 
         async def call() -> GroupDescription:
             connection = await self.client.coordinator(group)
-            answer = await connection.request(
+            response = await connection.request(
                 DescribeGroupsRequest(groups=[group]),
                 DescribeGroupsResponse,
                 timeout_ms=self.client.request_timeout_ms,
             )
-            row = answer.groups[0]
+            row = response.groups[0]
             self._check(group, row.error_code, row.error_message)
-            if row.group_state == "Dead":  # how versions before 6 say that there is none
+            if row.group_state == "Dead":  # versions before 6: there is no such group
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, subject=f"group {group}")
             consumer = row.protocol_type == PROTOCOL_TYPE
             members = [
@@ -128,23 +134,26 @@ class Groups:
         return await self.client.retrying(call)
 
     async def delete(self, group: str) -> None:
-        """Delete a group without members, with its offsets. Raises KafkaError (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
+        """Delete a group without members, with its offsets.
+
+        Raises KafkaError (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND).
+        """
 
         async def call() -> None:
             connection = await self.client.coordinator(group)
-            answer = await connection.request(
+            response = await connection.request(
                 DeleteGroupsRequest(groups_names=[group]),
                 DeleteGroupsResponse,
                 timeout_ms=self.client.request_timeout_ms,
             )
-            self._check(group, answer.results[0].error_code, answer.results[0].error_message)
+            self._check(group, response.results[0].error_code, response.results[0].error_message)
 
         await self.client.retrying(call)
 
     async def committed(
         self, group: str, partitions: Sequence[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """Committed offsets of these partitions (None: of all that have one); those without one are left out."""
+        """Committed offsets of these partitions (None: of all); those without one are left out."""
         topics: dict[str, list[int]] = {}
         for key in partitions or ():
             topics.setdefault(key.topic, []).append(key.partition)
@@ -158,15 +167,15 @@ class Groups:
 
         async def call() -> dict[TopicPartition, Committed]:
             connection = await self.client.coordinator(group)
-            answer = await connection.request(
+            response = await connection.request(
                 OffsetFetchRequest(groups=[wanted], require_stable=True),
                 OffsetFetchResponse,
                 timeout_ms=self.client.request_timeout_ms,
                 version_max=NAMES_UP_TO_VERSION,
             )
-            self._check(group, answer.groups[0].error_code)
+            self._check(group, response.groups[0].error_code)
             found = {}
-            for topic in answer.groups[0].topics:
+            for topic in response.groups[0].topics:
                 for row in topic.partitions:
                     self._check(group, row.error_code)
                     if row.committed_offset >= 0:
@@ -178,9 +187,10 @@ class Groups:
         return await self.client.retrying(call)
 
     async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> None:
-        """Forget what the group has committed for these; there may be nothing. Raises KafkaError for the first that is kept.
+        """Delete the group's committed offsets of these partitions, if there are any.
 
-        GROUP_SUBSCRIBED_TO_TOPIC: its members read the topic. NON_EMPTY_GROUP: its members are no consumers (KIP-496).
+        Raises KafkaError for the first that is kept. GROUP_SUBSCRIBED_TO_TOPIC: members read the
+        topic. NON_EMPTY_GROUP: its members are not consumers (KIP-496).
         """
         topics: dict[str, OffsetDeleteRequest.OffsetDeleteRequestTopic] = {}
         for key in partitions:
@@ -194,11 +204,11 @@ class Groups:
 
         async def call() -> None:
             connection = await self.client.coordinator(group)
-            answer = await connection.request(
+            response = await connection.request(
                 request, OffsetDeleteResponse, timeout_ms=self.client.request_timeout_ms
             )
-            self._check(group, answer.error_code)
-            for result in answer.topics:
+            self._check(group, response.error_code)
+            for result in response.topics:
                 for row in result.partitions:
                     subject = f"group {group}, {result.name}-{row.partition_index}"
                     raise_for(row.error_code, subject=subject)
@@ -214,7 +224,7 @@ class Groups:
         member_id: str = "",
         instance_id: str | None = None,
     ) -> None:
-        """Commit; without a generation only for a group that has no members. Raises KafkaError."""
+        """Commit; without a generation only for a group without members. Raises KafkaError."""
         topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
         for key, offset in offsets.items():
             topic = topics.setdefault(
@@ -235,13 +245,13 @@ class Groups:
 
         async def call() -> None:
             connection = await self.client.coordinator(group)
-            answer = await connection.request(
+            response = await connection.request(
                 request,
                 OffsetCommitResponse,
                 timeout_ms=self.client.request_timeout_ms,
                 version_max=NAMES_UP_TO_VERSION,
             )
-            for topic in answer.topics:
+            for topic in response.topics:
                 for row in topic.partitions:
                     self._check(group, row.error_code)
 

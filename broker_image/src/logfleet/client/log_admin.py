@@ -1,4 +1,4 @@
-"""What brokers keep on their disks: deleting records before an offset, and the directories with their sizes."""
+"""Logs on brokers' disks: deleting records before an offset, and sizes of log directories."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,7 +24,10 @@ class LogSize(msgspec.Struct, frozen=True):
 
 
 class LogDirDescription(msgspec.Struct, frozen=True):
-    """error: None, or the name of why nothing more is known. Room in bytes, -1 if the broker does not tell."""
+    """error: None, or the name of the error if nothing else is known.
+
+    Space in bytes, -1 if the broker does not report it.
+    """
 
     broker: int
     path: str
@@ -37,9 +40,10 @@ class LogDirDescription(msgspec.Struct, frozen=True):
 async def delete_records(
     client: Client, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Delete what lies before each offset, for good; where each log begins then.
+    """Delete the records before each offset; returns the log start offsets afterwards.
 
-    One request per leader. Raises KafkaError for the first partition that fails; those before it are done.
+    One request per leader. Raises KafkaError for the first partition that fails; those before it
+    are done.
     """
     begins: dict[TopicPartition, int] = {}
 
@@ -73,12 +77,12 @@ async def _delete(
             )
         )
     connection = await client.broker(leader)
-    answer = await connection.request(
+    response = await connection.request(
         DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=client.request_timeout_ms),
         DeleteRecordsResponse,
         timeout_ms=client.request_timeout_ms,
     )
-    for result in answer.topics:
+    for result in response.topics:
         for row in result.partitions:
             key = TopicPartition(result.name, row.partition_index)
             raise_for(row.error_code, subject=str(key))
@@ -88,7 +92,7 @@ async def _delete(
 async def describe_log_dirs(
     client: Client, broker_id: int, partitions: Sequence[TopicPartition] | None = None
 ) -> list[LogDirDescription]:
-    """The directories of one broker, with these partitions or all."""
+    """The log directories of one broker, with these partitions or all."""
     topics: dict[str, list[int]] = {}
     for key in partitions or ():
         topics.setdefault(key.topic, []).append(key.partition)
@@ -98,11 +102,11 @@ async def describe_log_dirs(
 
     async def call() -> list[LogDirDescription]:
         connection = await client.broker(broker_id)
-        answer = await connection.request(
+        response = await connection.request(
             request, DescribeLogDirsResponse, timeout_ms=client.request_timeout_ms
         )
-        raise_for(answer.error_code, subject=f"broker {broker_id}")
-        return [_described(broker_id, result) for result in answer.results]
+        raise_for(response.error_code, subject=f"broker {broker_id}")
+        return [_described(broker_id, result) for result in response.results]
 
     return await client.retrying(call)
 

@@ -1,4 +1,7 @@
-"""Partitions that nobody leads though all their brokers run: what was on their disks is gone, unless somebody puts one in again."""
+"""Lost partitions: without a leader though all their brokers run.
+
+Their records are gone, unless somebody puts a missing disk back.
+"""
 
 from collections.abc import Iterable
 
@@ -10,7 +13,7 @@ from logfleet.client.offsets import TopicPartition
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """replicas: ids of the brokers that had it, and do not any more."""
+    """replicas: ids of the brokers that had it."""
 
     topic: str
     partition: int
@@ -22,7 +25,10 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 async def find_lost(admin: Admin, topics: Iterable[Topic]) -> list[Lost]:
-    """Of these topics, as they were just read, by name and number. Raises ClientError."""
+    """The lost ones of these topics' partitions, sorted.
+
+    topics: just fetched. Raises ClientError.
+    """
     found = await admin.describe_cluster(include_fenced=True)
     active = {node.id for node in found.brokers} - set(found.fenced)
     return sorted(

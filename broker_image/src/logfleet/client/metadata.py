@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: brokers, topics, who leads which partition."""
+"""A client's cache of the cluster: brokers, topics, partition leaders."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ DOUBTED_AGE_MS_MAX = 80
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A broker's address on the listener that we came in by."""
+    """A broker's address on the listener that we connected to."""
 
     id: int
     host: str
@@ -30,12 +30,12 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def bracketed(host: str) -> str:
-    """As it stands before a port."""
+    """The host as it is written before a port."""
     return f"[{host}]" if ":" in host else host
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
-    """leader: broker id or NO_LEADER. isr and replicas are broker ids."""
+    """leader: broker id or NO_LEADER. isr, replicas: broker ids."""
 
     index: int
     leader: int
@@ -45,9 +45,9 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     error: ErrorCode = ErrorCode.NONE
 
     def remarks(self, min_isr: int) -> list[str]:
-        """What it lacks, if anything: offline, under_min_isr, under_replicated, as Kafka's metrics have it. min_isr: min.insync.replicas.
+        """Its shortages as Kafka's metrics name them: offline, under_min_isr, under_replicated.
 
-        Replicas that a reassignment is adding count as lacking.
+        min_isr: min.insync.replicas. Replicas that a reassignment is adding count as missing.
         """
         lacks = {
             "offline": self.leader == NO_LEADER,
@@ -58,7 +58,10 @@ class PartitionInfo(msgspec.Struct, frozen=True):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """partitions in the order of their index. topic_id: zero if the broker has none (before KIP-516)."""
+    """partitions: in the order of their indexes.
+
+    topic_id: zero if the broker has none (before KIP-516).
+    """
 
     name: str
     topic_id: bytes
@@ -66,12 +69,15 @@ class Topic(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionInfo, ...]
 
     def partition(self, index: int) -> PartitionInfo | None:
-        """The partition of that index; None if there is none."""
+        """The partition with that index; None if there is none."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
 class Metadata:
-    """A cache; `now` is the loop's time in seconds. Only `update`, `learn`, `forget` and `doubt` change it."""
+    """A cache; `now` is the loop's time in seconds.
+
+    Only `update`, `learn`, `forget` and `doubt` change it.
+    """
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -81,44 +87,44 @@ class Metadata:
         self._doubted: set[str] = set()
 
     def topic(self, name: str, now: float) -> Topic | None:
-        """The topic, if it was learnt AGE_MS_MAX ago at most; one that is doubted, DOUBTED_AGE_MS_MAX."""
+        """The topic, if cached for at most AGE_MS_MAX; a doubted one, DOUBTED_AGE_MS_MAX."""
         topic, learnt = self._topics.get(name, (None, float("-inf")))
         age_ms_max = DOUBTED_AGE_MS_MAX if name in self._doubted else AGE_MS_MAX
         return topic if (now - learnt) * 1000 < age_ms_max else None
 
     def last_known(self, name: str) -> Topic | None:
-        """The topic as it was when we last heard of it, however long ago."""
+        """The topic as last fetched, however long ago."""
         topic, _ = self._topics.get(name, (None, 0.0))
         return topic
 
     def forget(self, names: Iterable[str]) -> None:
-        """What is known of these topics is old: they are asked for anew when they are next needed."""
+        """Mark these topics as outdated: they are fetched again at the next use."""
         for name in names:
             if name in self._topics:
                 self._topics[name] = (self._topics[name][0], float("-inf"))
 
     def doubt(self, names: Iterable[str]) -> None:
-        """An error says that what is known of these topics may be old: it is asked for anew by the next attempt.
+        """Mark these topics as doubtful after an error: the next attempt fetches them again.
 
-        Not before: the partitions of a topic fail one by one, and what the first of them asks for serves them all.
+        Not earlier: the partitions of a topic fail one by one, and one fetch serves them all.
         """
         self._doubted.update(name for name in names if name in self._topics)
 
     def learn(self, node: Node) -> None:
-        """A broker's address as another answer than Metadata tells it, and later; that says nothing of racks."""
-        known = self.nodes.get(node.id)
-        rack = None if known is None else known.rack
+        """Add a broker's address from another, newer response than Metadata, without a rack."""
+        cached = self.nodes.get(node.id)
+        rack = None if cached is None else cached.rack
         self.nodes = {**self.nodes, node.id: replace(node, rack=rack)}
 
-    def update(self, answer: MetadataResponse, now: float) -> list[Topic]:
-        """Take over an answer; returns its topics without error."""
-        self.cluster_id = answer.cluster_id
-        self.controller_id = answer.controller_id
+    def update(self, response: MetadataResponse, now: float) -> list[Topic]:
+        """Store a Metadata response; returns its topics without error."""
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
         self.nodes = {
             broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
-            for broker in answer.brokers
+            for broker in response.brokers
         }
-        topics = [_topic(row) for row in answer.topics if row.error_code == 0]
+        topics = [_topic(row) for row in response.topics if row.error_code == 0]
         for topic in topics:
             self._topics[topic.name] = (topic, now)
             self._doubted.discard(topic.name)

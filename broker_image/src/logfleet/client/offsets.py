@@ -1,4 +1,4 @@
-"""Offsets of partitions by time: where they begin, where they end, where a moment is."""
+"""Offsets of partitions by time: their start, their end, or the offset of a timestamp."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -11,7 +11,7 @@ from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
-    """Names a partition."""
+    """A topic's name and a partition's index."""
 
     topic: str
     partition: int
@@ -21,7 +21,7 @@ class TopicPartition(msgspec.Struct, frozen=True, order=True):
 
 
 class OffsetSpec(IntEnum):
-    """What may stand instead of a time in milliseconds since 1970 (Kafka: ListOffsetsRequest, KIP-734)."""
+    """Special values for a time in milliseconds since 1970 (Kafka: ListOffsetsRequest, KIP-734)."""
 
     LATEST = -1
     EARLIEST = -2
@@ -36,7 +36,7 @@ class IsolationLevel(IntEnum):
 
 
 class OffsetAt(msgspec.Struct, frozen=True):
-    """offset: -1 if no record is that young; timestamp: that record's, -1 for LATEST and EARLIEST."""
+    """offset: -1 if no record is that new; timestamp: that record's, -1 for LATEST and EARLIEST."""
 
     offset: int
     timestamp: int
@@ -49,10 +49,10 @@ async def list_offsets(
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, OffsetAt]:
-    """The first offset at or after each partition's time (milliseconds), or what an OffsetSpec names.
+    """The first offset at or after each partition's time (milliseconds), or of an OffsetSpec.
 
-    One request per leader. Raises KafkaError, for the first partition that fails for good or longer than the client's
-    `timeout_ms`.
+    One request per leader. Raises KafkaError for the first partition that fails for good or longer
+    than the client's `timeout_ms`.
     """
     found: dict[TopicPartition, OffsetAt] = {}
 
@@ -89,11 +89,11 @@ async def _ask(
         timeout_ms=client.request_timeout_ms,
     )
     connection = await client.broker(leader)
-    answer = await connection.request(
+    response = await connection.request(
         request, ListOffsetsResponse, timeout_ms=client.request_timeout_ms
     )
     found = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         for partition in topic.partitions:
             key = TopicPartition(topic.name, partition.partition_index)
             raise_for(partition.error_code, subject=str(key))

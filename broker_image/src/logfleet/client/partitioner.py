@@ -1,4 +1,4 @@
-"""Which partition a record with a key goes to: as Kafka's Java clients decide, so that all agree on a key's place."""
+"""The partition of a record with a key, as Kafka's Java clients choose it, so that all agree."""
 
 _SEED = 0x9747B28C
 _FACTOR = 0x5BD1E995
@@ -21,5 +21,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """Index of the key's partition (BuiltInPartitioner.partitionForKey)."""
+    """Index of the key's partition (Kafka: BuiltInPartitioner.partitionForKey)."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,8 +1,8 @@
 """Writes records: batches per partition, one request per leader, each record once and in order.
 
-One batch of a partition is on its way at a time. While it is, the next one fills, so batches grow with the broker's
-latency; and with the producer id and sequence numbers of KIP-98, which a batch keeps through all its retries, the broker
-takes each batch once, whatever happened to the answers.
+One batch of a partition is in flight at a time. Meanwhile the next one fills, so batches grow with
+the broker's latency. A batch keeps its producer id and sequence numbers (KIP-98) through all
+retries, so the broker appends it once even if responses are lost.
 """
 
 import asyncio
@@ -30,10 +30,11 @@ from logfleet.wire.messages import (
 )
 from logfleet.wire.schema import ZERO_UUID
 
-# A topic that was created a moment ago may not be known to all brokers yet; one that nobody creates never will be.
+# Brokers may not know a topic yet that was just created; after this it counts as missing.
 NEW_TOPIC_MS = 5_000
 NAMES_UP_TO_VERSION = 12  # later versions name topics by their id alone (KIP-516)
-# The broker no longer knows what came before, or knows better: a new producer id starts a new numbering.
+# The broker lacks the producer's state, or has a newer one: a new producer id starts a new
+# sequence.
 _LOST_SEQUENCE = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -42,11 +43,12 @@ _LOST_SEQUENCE = {
 
 
 class Producer:
-    """Use as `async with`; leaving it writes what is left, and raises if something could not be written.
+    """Use as `async with`; leaving it writes what is left, and raises if that failed.
 
-    acks: -1 all in-sync replicas, 1 the leader, 0 nobody says anything. idempotent: needs acks=-1.
-    linger_ms: how long a batch waits for more records; batch_bytes: when it does not.
-    delivery_timeout_ms: after that a record counts as failed; buffer_bytes: when `send` waits.
+    acks: -1 all in-sync replicas, 1 the leader, 0 no response. idempotent: needs acks=-1.
+    linger_ms: how long a batch waits for more records. batch_bytes: from this size it does not
+    wait. delivery_timeout_ms: after that a record counts as failed. buffer_bytes: from then on
+    `send` waits.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class Producer:
                 await self._tasks.__aexit__(kind, error, trace)
             except BaseExceptionGroup as group:
                 if group.exceptions != (error,):
-                    raise  # else it is the block's own exception, which goes on by itself
+                    raise  # else it is the block's own exception, which propagates anyway
 
     async def send(
         self,
@@ -118,36 +120,38 @@ class Producer:
         headers: Sequence[Header] = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Put a record into a batch; await what is returned to know that it is written.
+        """Add a record to a batch; await the result to know that it is written.
 
-        partition: None means by the key's hash, or wherever a batch is open and may go.
+        partition: None means by the key's hash, or without a key a partition that has a leader.
         timestamp_ms: None means now.
+
         Waits while the buffer is full, and until the topic's metadata is there. However long each
         call waits, a partition gets its records in the order of the calls. Raises KafkaError if
-        there is no such topic or partition, ConnectionLost if no broker answers in time; calls
+        there is no such topic or partition, ConnectionLost if no broker responds in time; calls
         that wait for the metadata of one topic fail together.
         """
         async with self._turn(topic) as turn:
-            await self._roomy()
-            known = await self._looked_up(topic, partition or 0, turn)
+            await self._wait_for_room()
+            found = await self._look_up(topic, partition or 0, turn)
             now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
             record = Record(key, value, now_ms, tuple(headers))
             size = record_bytes(record)
             if partition is None:
-                partition = self._choose(known, key, size)
+                partition = self._choose(found, key, size)
             batch = self._open_batch(topic, partition, size) or self._new_batch(topic, partition)
             batch.add(record, size)
             self._buffered += size
             return Delivery(batch, len(batch.records) - 1)
 
     async def put(self, batch: Batch) -> None:
-        """Send a batch that the caller has filled, after those of its partition. Waits while the buffer is full.
+        """Send a batch that the caller has filled, after those of its partition.
 
-        It keeps its place among calls of `send`, as they do among one another.
-        The caller has looked up topic and partition (`topic`); `raise_failure` and `flush` raise failures.
+        Waits while the buffer is full. Calls of `put` and `send` take effect in their order. The
+        caller has looked up topic and partition (`topic`); `raise_failure` and `flush` raise
+        failures.
         """
         async with self._turn(batch.topic):
-            await self._roomy()
+            await self._wait_for_room()
             batch.full = True
             self._queue(batch)
             self._buffered += batch.size
@@ -158,8 +162,8 @@ class Producer:
             turn = self._turns[topic] = Turn()
         return turn
 
-    async def _looked_up(self, topic: str, partition: int, turn: Turn) -> Topic:
-        """As `topic`. If nothing is learned of the topic, calls that have waited for their turn fail too."""
+    async def _look_up(self, topic: str, partition: int, turn: Turn) -> Topic:
+        """As `topic`; if fetching it fails, calls waiting for their turn fail too."""
         try:
             return await self.topic(topic, partition)
         except ClientError as error:
@@ -168,13 +172,13 @@ class Producer:
                 del self._turns[topic]  # the next call asks again
             raise
 
-    async def _roomy(self) -> None:
+    async def _wait_for_room(self) -> None:
         while self._buffered >= self.buffer_bytes:
             self._room.clear()
             await self._room.wait()
 
     async def flush(self) -> None:
-        """Wait until everything sent so far is written or failed; raises the first failure since one was last raised."""
+        """Wait until all records so far are written or failed; raises the first new failure."""
         self._flush_until = asyncio.get_running_loop().time()
         self._wake.set()
         pending = [batch for state in self._partitions.values() for batch in state.batches]
@@ -184,37 +188,37 @@ class Producer:
         self.raise_failure()
 
     def raise_failure(self) -> None:
-        """Raise the first failure of a record since one was last raised here, if there is any."""
+        """Raise the first failure of a record that was not raised yet, if any."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
 
     async def partition_count(self, topic: str) -> int:
-        """How many the topic has, as far as is known. Raises KafkaError if there is no such topic."""
+        """The cached number of partitions. Raises KafkaError if there is no such topic."""
         return len((await self._topic(topic)).partitions)
 
     async def topic(self, name: str, partition: int = 0) -> Topic:
-        """The topic, which has that partition. Raises KafkaError if there is no such topic or partition."""
-        known = await self._topic(name)
-        if partition >= len(known.partitions):
+        """The topic. Raises KafkaError if there is no such topic or partition."""
+        found = await self._topic(name)
+        if partition >= len(found.partitions):
             self.client.metadata.forget([name])  # it may be older than a CreatePartitions
-            known = await self._ask_for(name)
-        if known.partition(partition) is None:
+            found = await self._fetch(name)
+        if found.partition(partition) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"{name}-{partition}")
-        return known
+        return found
 
     def healthy(self, topic: Topic) -> list[int]:
-        """Partitions that have a leader, as far as is known, and take what was sent last; if there are none, the next best."""
+        """Partitions with a leader and no failed batch; else those with a leader; else all."""
         led = [each.index for each in topic.partitions if each.leader != NO_LEADER]
-        # metadata may be older than the end of a leader
-        well = [index for index in led if not self._fails(topic.name, index)]
-        return well or led or list(range(len(topic.partitions)))
+        # cached metadata may still name a leader that is gone
+        working = [index for index in led if not self._fails(topic.name, index)]
+        return working or led or list(range(len(topic.partitions)))
 
     async def _topic(self, name: str) -> Topic:
-        return self.client.metadata.last_known(name) or await self._ask_for(name)
+        return self.client.metadata.last_known(name) or await self._fetch(name)
 
-    async def _ask_for(self, name: str) -> Topic:
-        """Waits for brokers as long as a record may, for a topic that they do not know and nobody makes NEW_TOPIC_MS."""
+    async def _fetch(self, name: str) -> Topic:
+        """Wait for brokers as long as a record may, for an unknown topic NEW_TOPIC_MS."""
         unknown_until = float("inf")
 
         async def ask() -> Topic:
@@ -232,10 +236,10 @@ class Producer:
     # --- batches
 
     def _choose(self, topic: Topic, key: bytes | None, size: int) -> int:
-        """Of a record of that size: by its key, else one partition for as long as its batch takes records and has not failed.
+        """The record's partition: by its key, else the same until its batch is full or failed.
 
-        That makes batches large, and partitions even in the long run (KIP-480, KIP-794). While some partitions have a leader
-        the others get nothing (Kafka: BuiltInPartitioner.nextPartition).
+        That makes batches large, and partitions even in the long run (KIP-480, KIP-794). While any
+        partition has a leader, those without get nothing (Kafka: BuiltInPartitioner.nextPartition).
         """
         if key is not None:
             return partition_of_key(key, len(topic.partitions))
@@ -255,7 +259,7 @@ class Producer:
         return state is not None and state.fails
 
     def _open_batch(self, topic: str, partition: int, size: int) -> Batch | None:
-        """The partition's batch that takes a record of that size; one that has no room for it takes no more at all."""
+        """The partition's batch if it can take `size` more bytes; otherwise it is closed."""
         state = self._partitions.get((topic, partition))
         if state is None or not state.batches:
             return None
@@ -279,7 +283,7 @@ class Producer:
     # --- sending
 
     async def _run(self) -> None:
-        """Send what is ready until closed; batches that are left then fail."""
+        """Send ready batches until closed; the remaining ones then fail."""
         try:
             while not self._closing:
                 self._wake.clear()
@@ -295,7 +299,7 @@ class Producer:
                     self._finish(state, batch, ConnectionLost("the producer was closed"))
 
     async def _send_ready(self) -> float | None:
-        """Send to each leader what is ready for it; returns the seconds until more will be, None: unknown."""
+        """Send ready batches to each leader; returns the seconds until more are ready, or None."""
         now = asyncio.get_running_loop().time()
         next_at = float("inf")
         by_leader: dict[int, list[Batch]] = {}
@@ -320,7 +324,7 @@ class Producer:
         return None if next_at == float("inf") else max(next_at - now, 0)
 
     def _ready_at(self, state: BatchQueue, batch: Batch) -> float:
-        """Loop time at which the partition's first batch should go."""
+        """Loop time at which the partition's first batch should be sent."""
         if batch.attempts:
             return batch.retry_at
         full = batch.full or len(state.batches) > 1 or batch.size >= self.batch_bytes
@@ -338,18 +342,19 @@ class Producer:
             if self.acks == 0:
                 await connection.unthrottled()
                 connection.post(request, version_max=version_max)
-                # no answer tells of it, but until the kernel has it the end of the connection would take it back
+                # there is no response; closing the connection would discard it until the kernel has
+                # taken it
                 await connection.drained(timeout_ms=min(self._left_ms(batches), timeout_ms))
                 for batch in batches:
                     self._written(batch, -1, -1)
                 return
-            answer = await connection.request(
+            response = await connection.request(
                 request,
                 ProduceResponse,
                 timeout_ms=timeout_ms,
                 version_max=version_max,
             )
-            self._answered(batches, answer, names)
+            self._answered(batches, response, names)
         except ClientError as error:
             for batch in batches:
                 self._failed(batch, error)
@@ -359,12 +364,12 @@ class Producer:
             self._wake.set()
 
     def _left_ms(self, batches: list[Batch]) -> float:
-        """How long until the first of them has not been delivered in time; negative: it is late already."""
+        """Milliseconds until the delivery timeout of the first of them; negative: it is over."""
         deadline = min(batch.created for batch in batches) + self.delivery_timeout_seconds
         return 1000 * (deadline - asyncio.get_running_loop().time())
 
     async def _encode(self, batches: list[Batch]) -> None:
-        """Give each batch its bytes, once: a retry sends the same ones, sequence included."""
+        """Encode each batch once: a retry sends the same bytes, with the same sequence."""
         fresh = [batch for batch in batches if not batch.encoded]
         identity = await self._identify() if self.idempotent and fresh else (-1, -1)
         for batch in fresh:
@@ -381,13 +386,13 @@ class Producer:
         async with self._identifying:
             if self._identity is None:
                 connection = await self.client.any()
-                answer = await connection.request(
+                response = await connection.request(
                     InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1),
                     InitProducerIdResponse,
                     timeout_ms=self.client.request_timeout_ms,
                 )
-                raise_for(answer.error_code, subject="producer id")
-                self._identity = (answer.producer_id, answer.producer_epoch)
+                raise_for(response.error_code, subject="producer id")
+                self._identity = (response.producer_id, response.producer_epoch)
             return self._identity
 
     async def _request(self, batches: list[Batch]) -> tuple[ProduceRequest, dict[bytes, str]]:
@@ -413,10 +418,10 @@ class Producer:
     # --- outcomes
 
     def _answered(
-        self, batches: list[Batch], answer: ProduceResponse, names: dict[bytes, str]
+        self, batches: list[Batch], response: ProduceResponse, names: dict[bytes, str]
     ) -> None:
         waiting = {(batch.topic, batch.partition): batch for batch in batches}
-        for topic in answer.responses:
+        for topic in response.responses:
             name = topic.name or names.get(topic.topic_id, "")
             for row in topic.partition_responses:
                 batch = waiting.pop((name, row.index), None)
@@ -429,7 +434,7 @@ class Producer:
                     error = KafkaError(row.error_code, row.error_message, subject=subject)
                     self._failed(batch, error)
         for batch in waiting.values():
-            self._failed(batch, ConnectionLost("the answer lacks a partition that was written"))
+            self._failed(batch, ConnectionLost("the response lacks a partition that was written"))
 
     def _written(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         state = self._partitions[batch.topic, batch.partition]
@@ -437,13 +442,13 @@ class Producer:
         batch.written.set_result((base_offset, append_time_ms))
 
     def _failed(self, batch: Batch, error: ClientError) -> None:
-        """Try the batch again later, cut it in two, or give it up."""
+        """Retry the batch later, split it, or give it up."""
         if (
             isinstance(error, KafkaError)
             and error.code == ErrorCode.MESSAGE_TOO_LARGE
             and batch.count > 1
         ):
-            self._cut(batch)
+            self._split(batch)
             return
         now = asyncio.get_running_loop().time()
         if error.stale_metadata:
@@ -455,18 +460,19 @@ class Producer:
         if error.retriable and batch.retry_at < batch.created + self.delivery_timeout_seconds:
             return
         if batch.encoded and self.idempotent:
-            # its sequence may or may not be taken: nothing may follow it under the same id
+            # its sequence may or may not be used: nothing may follow it under the same id
             self._identity = None
         self._finish(self._partitions[batch.topic, batch.partition], batch, error)
 
-    def _cut(self, batch: Batch) -> None:
-        """Put halves in the place of a batch that is too large (KIP-126; Kafka: Sender.completeBatch)."""
+    def _split(self, batch: Batch) -> None:
+        """Replace a batch that is too large by its halves (KIP-126, Sender.completeBatch)."""
         state = self._partitions[batch.topic, batch.partition]
         assert state.batches[0] is batch, "batches of a partition are written in order"
         if batch.stamp is not None:
-            # nothing of it was taken and nothing after it has numbers yet: the halves have its own
+            # nothing of it was appended and no later batch has numbers yet: the halves reuse its
+            # own
             state.sequence = batch.stamp.base_sequence
-        first, second = batch.cut()
+        first, second = batch.split()
         state.batches.popleft()
         state.batches.extendleft((second, first))
         batch.written.set_result((-1, -1))

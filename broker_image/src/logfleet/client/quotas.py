@@ -1,6 +1,6 @@
-"""Quotas of clients, asked for and changed (KIP-546).
+"""Describing and altering client quotas (KIP-546).
 
-Raises the errors of `client.errors`; a refused change is a KafkaError whose message says why.
+Raises the errors of `client.errors`; the message of a refused change's KafkaError has the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from logfleet.wire.messages import (
 )
 
 Entity = Mapping[str, str | None]
-"""Whom a quota is for: `user`, `client-id` or `ip` with a name, None for the default of that type."""
+"""Whose quota it is: `user`, `client-id` or `ip` with a name, None for the default of that type."""
 
 _EXACT, _DEFAULT = 0, 1
 
@@ -30,7 +30,10 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 async def describe_quotas(client: Client, entity: Entity, *, strict: bool = False) -> list[Quota]:
-    """Quotas of all entities that have what `entity` names; if `strict`, nothing but that. All for an empty one."""
+    """Quotas of entities that match `entity` (all for an empty one).
+
+    strict: only entities without other types.
+    """
     components = [
         DescribeClientQuotasRequest.ComponentData(
             entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name
@@ -41,14 +44,14 @@ async def describe_quotas(client: Client, entity: Entity, *, strict: bool = Fals
 
     async def call() -> list[Quota]:
         connection = await client.any()
-        answer = await connection.request(request, DescribeClientQuotasResponse)
-        raise_for(answer.error_code, answer.error_message, subject="quotas")
+        response = await connection.request(request, DescribeClientQuotasResponse)
+        raise_for(response.error_code, response.error_message, subject="quotas")
         return [
             Quota(
                 {each.entity_type: each.entity_name for each in entry.entity},
                 {value.key: value.value for value in entry.values},
             )
-            for entry in answer.entries or ()
+            for entry in response.entries or ()
         ]
 
     return await client.retrying(call)
@@ -70,8 +73,8 @@ async def alter_quota(
 
     async def call() -> None:
         connection = await client.any()
-        answer = await connection.request(request, AlterClientQuotasResponse)
-        for entry in answer.entries:
+        response = await connection.request(request, AlterClientQuotasResponse)
+        for entry in response.entries:
             raise_for(entry.error_code, entry.error_message, subject="quota")
 
     await client.retrying(call)

@@ -1,10 +1,8 @@
-"""The first of several brokers that replies.
+"""Connects to the first of several brokers that responds.
 
-A broker that is gone for good, or whose address leads nowhere, must not hold up a client that
-another one can serve.
-
-After STAGGER_S without an answer, or at once after a failure, the next one is asked as well (RFC
-8305, Happy Eyeballs, does it for the addresses of one name).
+A broker that is gone for good, or a wrong address, must not delay a client that another broker can
+serve. After STAGGER_S without a response, or at once after a failure, the next one is tried as well
+(RFC 8305, Happy Eyeballs, does it for the addresses of one name).
 """
 
 import asyncio
@@ -18,10 +16,9 @@ STAGGER_S: Final = 0.25
 
 
 async def first_connection(attempts: Sequence[Callable[[], Awaitable[Connection]]]) -> Connection:
-    """The first connection that comes about; what else comes about is closed.
+    """The first connection that succeeds; later ones are closed.
 
-    If none does it raises ConnectionLost with all reasons: UnknownHost if none of the names has an
-    address.
+    Raises ConnectionLost, with all reasons, if none does: UnknownHost if no name has an address.
     """
     failures: list[ClientError] = []
     running: set[asyncio.Future[Connection]] = set()

@@ -1,4 +1,4 @@
-"""Partitions that move: asking for it, calling it back, and what is under way (KIP-455); and who leads once they are there (KIP-460)."""
+"""Reassignments: starting, cancelling and listing them (KIP-455); leader elections (KIP-460)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -19,13 +19,13 @@ from logfleet.wire.messages import (
 )
 
 UNCLEAN: Final = 1
-"""ElectLeaders' election_type."""
+"""The election_type of ElectLeaders."""
 PARTITIONS_MAX = 1_000
-"""Of one request: the controller decides on it as a whole."""
+"""Partitions per request: the controller decides on a request as a whole."""
 
 
 class Reassignment(msgspec.Struct, frozen=True):
-    """replicas: all there are now; adding and removing: those of them that are new, and that will go."""
+    """replicas: all current ones; adding, removing: those of them that are new or will go."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -41,11 +41,11 @@ class Reassignment(msgspec.Struct, frozen=True):
 
 
 Moving = Mapping[TopicPartition, Reassignment]
-"""What is under way, by partition."""
+"""Reassignments under way, by partition."""
 
 
 def target_of(moving: Moving, topic: str, index: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """Where a partition's replicas will be, of which metadata tells `replicas`."""
+    """A partition's replicas after its reassignment. replicas: from metadata."""
     move = moving.get(TopicPartition(topic, index))
     return replicas if move is None else move.target
 
@@ -53,9 +53,10 @@ def target_of(moving: Moving, topic: str, index: int, replicas: tuple[int, ...])
 async def alter_reassignments(
     client: Client, wanted: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, str]:
-    """Have each partition moved to these brokers, the preferred leader first; None calls back what is under way. Why not, of those that are refused.
+    """Move each partition to these brokers, the preferred leader first; None cancels its move.
 
-    The number of replicas may change (KIP-860). Answered when they are on their way, not when they are there.
+    Returns the reasons by refused partition. The number of replicas may change (KIP-860). Returns
+    when the moves have begun, not when they are done.
     """
     refused: dict[TopicPartition, str] = {}
     keys = list(wanted)
@@ -81,14 +82,14 @@ async def _alter(
 
     async def call() -> dict[TopicPartition, str]:
         connection = await client.any()
-        answer = await connection.request(
+        response = await connection.request(
             request, AlterPartitionReassignmentsResponse, timeout_ms=client.request_timeout_ms
         )
-        raise_for(answer.error_code, answer.error_message, subject="reassignments")
+        raise_for(response.error_code, response.error_message, subject="reassignments")
         return {
             TopicPartition(topic.name, row.partition_index): row.error_message
             or ErrorCode(row.error_code).name
-            for topic in answer.responses
+            for topic in response.responses
             for row in topic.partitions
             if row.error_code != ErrorCode.NONE
         }
@@ -97,20 +98,20 @@ async def _alter(
 
 
 async def list_reassignments(client: Client) -> dict[TopicPartition, Reassignment]:
-    """All that are under way."""
+    """All reassignments under way."""
     request = ListPartitionReassignmentsRequest(topics=None, timeout_ms=client.request_timeout_ms)
 
     async def call() -> dict[TopicPartition, Reassignment]:
         connection = await client.any()
-        answer = await connection.request(
+        response = await connection.request(
             request, ListPartitionReassignmentsResponse, timeout_ms=client.request_timeout_ms
         )
-        raise_for(answer.error_code, answer.error_message, subject="reassignments")
+        raise_for(response.error_code, response.error_message, subject="reassignments")
         return {
             TopicPartition(topic.name, row.partition_index): Reassignment(
                 tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
             )
-            for topic in answer.topics
+            for topic in response.topics
             for row in topic.partitions
         }
 
@@ -120,7 +121,10 @@ async def list_reassignments(client: Client) -> dict[TopicPartition, Reassignmen
 async def elect_unclean(
     client: Client, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, str]:
-    """Have these led by whoever there is, whatever is lost by it (KIP-460); why not, of those that are not. Raises ClientError."""
+    """Let any available replica lead these partitions, even if records are lost (KIP-460).
+
+    Returns the reasons by partition that has no leader still. Raises ClientError.
+    """
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
@@ -135,14 +139,14 @@ async def elect_unclean(
 
     async def call() -> dict[TopicPartition, str]:
         connection = await client.any()
-        answer = await connection.request(
+        response = await connection.request(
             request, ElectLeadersResponse, timeout_ms=client.request_timeout_ms
         )
-        raise_for(answer.error_code, subject="unclean election")
+        raise_for(response.error_code, subject="unclean election")
         return {
             TopicPartition(each.topic, row.partition_id): row.error_message
             or ErrorCode(row.error_code).name
-            for each in answer.replica_election_results
+            for each in response.replica_election_results
             for row in each.partition_result
             if row.error_code not in {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
         }
@@ -151,16 +155,16 @@ async def elect_unclean(
 
 
 async def elect_preferred_leaders(client: Client) -> None:
-    """Let every partition be led by its first replica, where that is in sync; where it is not, somebody else goes on."""
+    """Make the first replica of every partition its leader, where that is in sync."""
     request = ElectLeadersRequest(
         election_type=0, topic_partitions=None, timeout_ms=client.request_timeout_ms
     )
 
     async def call() -> None:
         connection = await client.any()
-        answer = await connection.request(
+        response = await connection.request(
             request, ElectLeadersResponse, timeout_ms=client.request_timeout_ms
         )
-        raise_for(answer.error_code, subject="preferred leaders")
+        raise_for(response.error_code, subject="preferred leaders")
 
     await client.retrying(call)

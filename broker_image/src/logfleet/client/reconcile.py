@@ -1,6 +1,6 @@
-"""What a fleet has, in the terms of `logfleet.resources`, and the actions that its plans ask for.
+"""Observes a fleet in the terms of `logfleet.resources`, and performs the actions of its plans.
 
-Operator and command line both stand on this, so that a resource does the same on both ways.
+Operator and command line both use it, so that a resource has the same effect either way.
 """
 
 from collections import Counter
@@ -69,24 +69,27 @@ _KEYS: Final[Mapping[ResourceType, Callable[[str], ConfigKey | None]]] = {
 
 
 def config_as_shown(kind: ResourceType, config: Mapping[str, str]) -> dict[str, str]:
-    """The configuration spelled as brokers show it, so that only other values are a difference."""
+    """The configuration as brokers show it, so that different spellings are no difference."""
     return canonical_values(config, _KEYS[kind])
 
 
 def topic_as_shown(desired: TopicResource) -> TopicResource:
-    """The Topic with its configuration spelled as brokers show it."""
+    """The Topic with its configuration as brokers show it."""
     config = config_as_shown(ResourceType.TOPIC, desired.config)
     return replace(desired, spec=replace(desired.spec, config=config))
 
 
 def cluster_as_shown(desired: ClusterResource) -> ClusterResource:
-    """The Cluster with its configuration spelled as brokers show it."""
+    """The Cluster with its configuration as brokers show it."""
     config = config_as_shown(ResourceType.BROKER, desired.config)
     return replace(desired, spec=replace(desired.spec, config=config))
 
 
 async def observe_topic(admin: Admin, topic: Topic, moving: Moving) -> ObservedTopic | None:
-    """The topic with its configuration; None if it is gone meanwhile. moving: what is under way (`list_reassignments`). Raises ClientError."""
+    """The topic with its configuration; None if it was deleted meanwhile.
+
+    moving: what is under way (`list_reassignments`). Raises ClientError.
+    """
     try:
         entries = await admin.topic_config(topic.name)
     except KafkaError as error:
@@ -108,12 +111,12 @@ async def observe_topic(admin: Admin, topic: Topic, moving: Moving) -> ObservedT
 
 
 def targets(topic: Topic, moving: Moving) -> list[tuple[int, ...]]:
-    """Replicas of each partition, where they will be."""
+    """Replicas of each partition after the moves under way."""
     return [target_of(moving, topic.name, each.index, each.replicas) for each in topic.partitions]
 
 
 async def observe_shortages(admin: Admin) -> Shortages:
-    """Of all topics, those of the brokers included. Raises ClientError."""
+    """Shortages of all topics, internal ones included. Raises ClientError."""
     topics = [topic for topic in await admin.list_topics() if shortages([topic], {}) != Shortages()]
     is_offline = any(shortages([topic], {}).offline for topic in topics)
     lost = len(await find_lost(admin, topics)) if is_offline else 0
@@ -124,7 +127,7 @@ async def observe_shortages(admin: Admin) -> Shortages:
 
 
 def shortages(topics: Iterable[Topic], min_isr: Mapping[str, int]) -> Shortages:
-    """min_isr: min.insync.replicas by topic; 1 where it is missing."""
+    """Shortages of these topics. min_isr: min.insync.replicas by topic; 1 where it is missing."""
     remarks = Counter(
         remark
         for topic in topics
@@ -135,7 +138,7 @@ def shortages(topics: Iterable[Topic], min_isr: Mapping[str, int]) -> Shortages:
 
 
 def own_config(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
-    """What is set on the topic itself, of all its keys."""
+    """The keys that are set on the topic itself."""
     return {
         entry.name: entry.value
         for entry in entries.values()
@@ -174,7 +177,7 @@ async def perform_all(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Do them in order, or nothing: a change of several parts begins only if the brokers accept them all (no DeleteTopic)."""
+    """Perform actions in order; several only if brokers accept all of them (no DeleteTopic)."""
     if validate_only or len(actions) > 1:
         for action in actions:
             await perform(admin, action, validate_only=True)
@@ -185,7 +188,10 @@ async def perform_all(
 async def perform(
     admin: Admin, action: TopicAction | AlterClusterConfig, *, validate_only: bool = False
 ) -> None:
-    """Do it; validate_only: have the brokers judge it and change nothing (not for DeleteTopic). Raises ClientError."""
+    """Perform one action.
+
+    validate_only: let brokers check it (not for DeleteTopic). Raises ClientError.
+    """
     match action:
         case CreateTopic(name, partitions, replicas, config):
             count = BROKER_DEFAULT if replicas is None else replicas
@@ -213,8 +219,8 @@ async def perform(
             )
         case DeleteTopic(name, topic_id):
             assert not validate_only, "DeleteTopics has no such field"
-            known = from_text(topic_id) if topic_id else None
-            await admin.delete_topic(name, topic_id=known)
+            expected = from_text(topic_id) if topic_id else None
+            await admin.delete_topic(name, topic_id=expected)
         case _:
             assert_never(action)
 
@@ -229,7 +235,10 @@ def _refuse_few(name: str, replicas: int, brokers: Collection[int], are_what: st
 
 
 async def _replicate(admin: Admin, name: str, replicas: int, *, validate_only: bool) -> None:
-    """Every partition gets as many replicas as are wanted, over racks and brokers evenly; what it has enough of stays."""
+    """Give every partition this many replicas, spread over racks and brokers.
+
+    Those that have as many stay as they are.
+    """
     racks = {node.id: node.rack for node in (await admin.describe_cluster()).brokers}
     _refuse_few(name, replicas, racks, "are registered")
     if validate_only:
@@ -246,16 +255,18 @@ async def _replicate(admin: Admin, name: str, replicas: int, *, validate_only: b
     for each, there in zip(topic.partitions, targets(topic, moving), strict=True):
         lacking = replicas - len(there)
         if lacking > 0:
-            known = {one: racks.get(one) for one in there} | open_racks
+            candidates = {one: racks.get(one) for one in there} | open_racks
             closed = ", ".join(map(str, sorted(cordoned - set(there))))
             are = "take new ones or have one already"
-            _refuse_few(name, replicas, known, f"{are}; cordoned are {closed}" if closed else are)
-            after = (*there, *add_replicas(known, there, lacking, held, each.index))
+            _refuse_few(
+                name, replicas, candidates, f"{are}; cordoned are {closed}" if closed else are
+            )
+            after = (*there, *add_replicas(candidates, there, lacking, held, each.index))
             held.update(after[len(there) :])
         else:
             after = drop_replicas(racks, there, -lacking, each.leader, each.isr)
         if after != there:
             wanted[TopicPartition(name, each.index)] = after
     refused = await alter_reassignments(admin.client, wanted)
-    for key, why in refused.items():
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why, subject=str(key))
+    for key, reason in refused.items():
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason, subject=str(key))

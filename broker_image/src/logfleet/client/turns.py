@@ -36,5 +36,5 @@ class Turn:
         self._lock.release()
 
     def fail(self, error: ClientError) -> None:
-        """All who wait for their turn get this error instead of it."""
+        """Let all callers that wait for their turn raise this error instead."""
         self._failure = error

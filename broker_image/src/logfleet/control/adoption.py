@@ -1,8 +1,9 @@
-"""What `logfleet adopt` makes of a node that Apache Kafka left behind: what speaks against it, and the keys that say the same to us.
+"""What `logfleet adopt` writes for a node that Apache Kafka left, and the problems that prevent it.
 
-Kafka's files stay as they are, so until a broker of ours has run Kafka can be started on them again. `cluster/id` is written last: a
-broker refuses data of a cluster that the store does not know, so an adoption that was cut off is simply repeated, and its first
-transaction takes away what the former attempt left.
+Kafka's files stay as they are, so Kafka can be started on them again until one of our brokers has
+run. `cluster/id` is written last: a broker refuses data of a cluster that the store does not know.
+So an interrupted adoption is simply repeated; its first transaction deletes what the earlier
+attempt left.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ import msgspec
 from logfleet import __version__
 from logfleet.control.broker_configs import base_key, problem_of
 from logfleet.control.brokers.feature_level import LEVEL_MAX
-from logfleet.control.config_keys import AskedInVain, ConfigError
+from logfleet.control.config_keys import ConfigError, UnavailableProtection
 from logfleet.control.quotas import entity_problem, entity_text
 from logfleet.control.topic_configs import validate_topic_configs
 from logfleet.control.topics import name_problem
@@ -41,19 +42,20 @@ from logfleet.wire import uuids
 
 PUTS_PER_TXN: Final = 100
 PUT_BYTES_PER_TXN: Final = TXN_BYTES_MAX // 2
-"""A topic's configuration may take a quarter of what a transaction may."""
+"""A topic's configuration may take a quarter of a transaction."""
 TRANSACTIONS: Final = "__transaction_state"
 NO_EPOCH: Final = -1
 NO_BROKER_EPOCH: Final = 0
-"""Of no registration: the first start of the broker elects it anew, under its own."""
+"""The epoch of no registration: the broker's first start elects it again, under its own epoch."""
 PRODUCER_ID_GAP: Final = 1 << 40
-"""Our ids begin so far behind Kafka's, that neither gives away the other's should Kafka be started again."""
+"""Our ids begin this far after Kafka's, so neither reuses the other's if Kafka is started again."""
 
 
 class FoundLog(msgspec.Struct, frozen=True):
-    """A partition's directory. topic_id: text form, None if the file is not there. latest_epoch: NO_EPOCH if none is noted.
+    """A partition's directory as found on disk.
 
-    has_aborted: it holds aborted transactions. has_open: it holds one that has not ended.
+    topic_id: text form, None if the file is missing. latest_epoch: NO_EPOCH if none is stored.
+    has_aborted: it holds aborted transactions. has_open: it holds a transaction that has not ended.
     """
 
     directory: str
@@ -66,7 +68,11 @@ class FoundLog(msgspec.Struct, frozen=True):
 
 
 class FoundDirectory(msgspec.Struct, frozen=True):
-    """An entry of log.dirs. ids of its meta.properties, as text. others: directories in it that are no partition's."""
+    """An entry of log.dirs.
+
+    The ids are those of its meta.properties, as text. others: directories in it that belong to no
+    partition.
+    """
 
     path: str
     cluster_id: str
@@ -78,7 +84,10 @@ class FoundDirectory(msgspec.Struct, frozen=True):
 
 
 class AdoptedTopic(msgspec.Struct, frozen=True):
-    """leader_epochs: of each partition, from index 0; the newest that the metadata or the log knows."""
+    """A topic to adopt.
+
+    leader_epochs: one per partition, from index 0: the newer of the metadata's and the log's.
+    """
 
     name: str
     id: str
@@ -88,9 +97,10 @@ class AdoptedTopic(msgspec.Struct, frozen=True):
 
 
 class Adoption(msgspec.Struct, frozen=True):
-    """What would be adopted, and in sentences: what speaks against it (nothing is done then), what a person should know.
+    """What would be adopted.
 
-    directories: `directory.id` of each log directory.
+    problems: sentences, each a reason why nothing is done. notes: sentences that a person should
+    read. directories: `directory.id` of each log directory.
     """
 
     cluster_id: str
@@ -106,7 +116,10 @@ class Adoption(msgspec.Struct, frozen=True):
 
 
 def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -> Adoption:
-    """directories: all of log.dirs, at least one. kraft: what Kafka's metadata log there says."""
+    """The adoption of a node, with its problems.
+
+    directories: all of log.dirs, at least one. kraft: the content of Kafka's metadata log there.
+    """
     problems = list(_identity_problems(directories))
     notes: list[str] = []
     first = directories[0]
@@ -123,15 +136,17 @@ def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -
     notes += _strays(by_partition, kraft)
     if kraft.acls:
         problems.append(
-            f"Kafka keeps {len(kraft.acls)} ACLs, and this version checks none, so everybody could do everything: "
+            f"Kafka keeps {len(kraft.acls)} ACLs, and this version checks none, so everybody "
+            "could do everything: "
             "if that is meant, remove them with kafka-acls --remove first"
         )
-    problems += _asked_in_vain(kraft)
+    problems += _unavailable_protection(kraft)
     if TRANSACTIONS in (each.name for each in topics) and not all(
         each.was_clean for each in directories
     ):
         problems.append(
-            "Kafka was not stopped in order and its clients used transactions, so nobody knows whether all have ended: "
+            "Kafka was not stopped in order and its clients used transactions, so nobody "
+            "knows whether all have ended: "
             "start it once more and stop it in order"
         )
     brokers, groups, more_notes = _configs(kraft)
@@ -155,33 +170,41 @@ def _identity_problems(directories: Sequence[FoundDirectory]) -> Iterator[str]:
     for other in directories[1:]:
         if (other.cluster_id, other.node_id) != (first.cluster_id, first.node_id):
             yield (
-                f"{other.path} is of node {other.node_id} of cluster {other.cluster_id}, {first.path} of node "
+                f"{other.path} belongs to node {other.node_id} of cluster {other.cluster_id}, "
+                f"{first.path} of node "
                 f"{first.node_id} of cluster {first.cluster_id}: give the log.dirs of one node"
             )
         if other.directory_id == first.directory_id:
-            yield f"{other.path} and {first.path} have the same directory.id: give each directory once"
+            yield (
+                f"{other.path} and {first.path} have the same directory.id: give each directory "
+                "once"
+            )
     for directory in directories:
         for log in directory.logs:
             if log.has_aborted:
                 yield (
-                    f"{directory.path}/{log.partition} holds aborted transactions, which this version could not hide from "
+                    f"{directory.path}/{log.partition} holds aborted transactions, which this "
+                    "version could not hide from "
                     "consumers: wait until retention has removed them, or delete the topic"
                 )
             if log.has_open:
                 yield (
-                    f"{directory.path}/{log.partition} holds a transaction that has not ended: start Kafka, "
-                    "let it end (or use kafka-transactions abort), stop Kafka in order and try again"
+                    f"{directory.path}/{log.partition} holds a transaction that has not "
+                    "ended: start Kafka, "
+                    "let it end (or use kafka-transactions abort), stop Kafka in order and "
+                    "try again"
                 )
 
 
 def _directory_notes(directory: FoundDirectory) -> Iterator[str]:
     if not directory.was_clean:
         yield (
-            f"Kafka was not stopped in order: the logs in {directory.path} are checked from their recovery points on, "
+            f"Kafka was not stopped in order: the logs in {directory.path} are checked from "
+            "their recovery points on, "
             "as by its own next start, before they are adopted"
         )
     for name in directory.others:
-        yield f"{directory.path}/{name} is left as it is: it is no partition in use"
+        yield f"{directory.path}/{name} is left as it is: it belongs to no partition"
 
 
 def _topic_problems(topic: KraftTopic, configs: Mapping[str, str], node_id: int) -> Iterator[str]:
@@ -197,7 +220,8 @@ def _topic_problems(topic: KraftTopic, configs: Mapping[str, str], node_id: int)
     for index, partition in sorted(topic.partitions.items()):
         if partition.replicas != (node_id,):
             yield (
-                f"{topic.name}-{index} has its replicas on {list(partition.replicas)}, not on {node_id} alone: "
+                f"{topic.name}-{index} has its replicas on {list(partition.replicas)}, not on "
+                f"{node_id} alone: "
                 "move it there with kafka-reassign-partitions first"
             )
 
@@ -208,7 +232,7 @@ def _adopted(
     found: Mapping[TopicPartition, Sequence[FoundLog]],
     problems: list[str],
 ) -> AdoptedTopic:
-    """The topic; what is wrong with its directories is added to `problems`."""
+    """The topic; problems with its directories are appended to `problems`."""
     text_id, size, epochs = uuids.to_text(topic.id), 0, []
     for index, partition in sorted(topic.partitions.items()):
         name = TopicPartition(topic.name, index)
@@ -244,7 +268,10 @@ def _strays(
                 reason = f"it belongs to topic id {log.topic_id}"
             else:
                 continue
-            yield f"{log.directory}/{name} will be set aside as a -stray directory, as Kafka would: {reason}"
+            yield (
+                f"{log.directory}/{name} will be set aside as a -stray directory, as Kafka would: "
+                f"{reason}"
+            )
 
 
 def _configs(
@@ -255,9 +282,9 @@ def _configs(
     notes = []
     for (kind, name), values in kraft.configs.items():
         if kind == BROKER_CONFIG:
-            known, left_out = _broker_configs(values)
+            taken, left_out = _broker_configs(values)
             notes += left_out
-            brokers[int(name) if name else None] = known
+            brokers[int(name) if name else None] = taken
         elif kind == GROUP_CONFIG:
             groups[name] = dict(values)
         elif kind != TOPIC_CONFIG:
@@ -268,43 +295,52 @@ def _configs(
 
 
 def _broker_configs(values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """What a broker of ours takes over, and a note on each of the others."""
-    known, notes = {}, []
+    """The configs that our brokers take over, and a note on each of the others."""
+    taken, notes = {}, []
     for key, value in values.items():
         if base_key(key) is None:
             notes.append(f"broker config {key} is left out: no broker knows it")
         elif (problem := problem_of(key, value)) is not None:
-            # Kafka stores it too, logs that it could not be applied, and goes on without it.
+            # Kafka stores it too, logs that it could not be applied, and ignores it.
             notes.append(f"broker config {key} is left out: {problem.message}")
         else:
-            known[key] = value
-    return known, notes
+            taken[key] = value
+    return taken, notes
 
 
-def _asked_in_vain(kraft: KraftMetadata) -> Iterator[str]:
-    """A sentence for each dynamic config that asks for protection that would no longer be there."""
+def _unavailable_protection(kraft: KraftMetadata) -> Iterator[str]:
+    """A sentence for each dynamic config that asks for protection that this version lacks."""
     for (kind, name), values in kraft.configs.items():
         for key, value in values.items():
             problem = problem_of(key, value) if kind == BROKER_CONFIG else None
-            if isinstance(problem, AskedInVain):
+            if isinstance(problem, UnavailableProtection):
                 where = f"broker {name}" if name else "all brokers"
-                yield f"Kafka keeps a config of {where}: {problem.message}; kafka-configs --delete-config removes it"
+                yield (
+                    f"Kafka keeps a config of {where}: {problem.message}; kafka-configs "
+                    "--delete-config removes it"
+                )
 
 
 def _quotas(kraft: KraftMetadata) -> tuple[dict[QuotaEntity, dict[str, float]], list[str]]:
-    """What is taken over, and a note on each of the others: Kafka looks up an ip that is a host's name, we do not."""
-    known, notes = {}, []
+    """The quotas that are taken over, and a note on each of the others.
+
+    Kafka resolves the host name of an ip entity; we do not.
+    """
+    taken, notes = {}, []
     for entity, limits in kraft.quotas.items():
         problem = entity_problem(entity)
         if problem is None:
-            known[entity] = limits
+            taken[entity] = limits
         else:
             notes.append(f"the quotas of {entity_text(entity)} are left out: {problem}")
-    return known, notes
+    return taken, notes
 
 
 def adoption_txns(adoption: Adoption) -> Iterator[Txn]:
-    """What to commit, in this order; all but the last may be done twice. If one does not succeed, the store has a cluster by now."""
+    """The transactions to commit, in this order; all but the last may be done twice.
+
+    If one does not succeed, the store has got a cluster meanwhile.
+    """
     assert not adoption.problems, "what cannot be adopted is not written"
     condition = (absent(keys.CLUSTER_ID),)
     emptied = tuple(DeletePrefix(prefix) for prefix in _PREFIXES)

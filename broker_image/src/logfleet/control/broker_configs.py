@@ -1,8 +1,8 @@
 """Which configuration of a broker may change while it runs, and to what.
 
-Rules, their order and texts are those of Kafka's DynamicBrokerConfig (validateConfigs, DynamicListenerConfig, DynamicLogConfig) and
-ConfigurationControlManager (min.insync.replicas, KAFKA-16540). Unlike Kafka, a key that nobody knows is refused: no plugin could
-want it.
+Rules, their order and texts are those of Kafka's DynamicBrokerConfig (validateConfigs,
+DynamicListenerConfig, DynamicLogConfig) and ConfigurationControlManager (min.insync.replicas,
+KAFKA-16540). Unlike Kafka, unknown keys are refused: no plugin could read them.
 """
 
 import re
@@ -11,9 +11,9 @@ from typing import Final
 
 from logfleet.control.config_keys import (
     BROKER_KEYS,
-    AskedInVain,
     ConfigError,
     ConfigKey,
+    UnavailableProtection,
     UpdateMode,
 )
 from logfleet.control.connection_limits import OF_ONE_LISTENER, parse_ip_overrides
@@ -24,7 +24,8 @@ from logfleet.wire.errors import ErrorCode
 
 MIN_ISR: Final = "min.insync.replicas"
 _LISTENER_KEY = re.compile(r"listener\.name\.([^.]+)\.(.+)")
-# Keys that a listener's prefix may stand before also in the configuration of all brokers (Kafka: CLUSTER_LEVEL_LISTENER_CONFIGS).
+# Keys that may have a listener's prefix in the configuration of all brokers too (Kafka:
+# CLUSTER_LEVEL_LISTENER_CONFIGS).
 _CLUSTER_LEVEL_LISTENER: Final = {*OF_ONE_LISTENER, "num.network.threads"}
 # Kafka: SslConfigs.RECONFIGURABLE_CONFIGS
 _BY_LISTENER_ONLY: Final = {
@@ -42,7 +43,10 @@ _BY_LISTENER_ONLY: Final = {
 
 
 def base_key(name: str) -> ConfigKey | None:
-    """The broker key that a name means, itself or behind a listener's prefix; None if there is no such key."""
+    """The broker key that a name stands for, with or without a listener's prefix.
+
+    None if there is none.
+    """
     key = BROKER_KEYS.get(name)
     if key is None and (match := _LISTENER_KEY.fullmatch(name)):
         key = BROKER_KEYS.get(match[2])
@@ -50,7 +54,10 @@ def base_key(name: str) -> ConfigKey | None:
 
 
 def refuse_broker_configs(values: Mapping[str, str], *, is_default: bool) -> Refusal | None:
-    """Why these cannot be all the dynamic values of a broker or, if is_default, of all brokers; None if they can."""
+    """Why these cannot be all the dynamic values of a broker; None if they can be.
+
+    is_default: they are the values of all brokers.
+    """
     unknown = [name for name in values if base_key(name) is None]
     if unknown:
         message = f"Unknown broker config name: {', '.join(unknown)}"
@@ -65,7 +72,8 @@ def refuse_broker_configs(values: Mapping[str, str], *, is_default: bool) -> Ref
             ),
         )
         or _refuse(
-            "These security configs can be dynamically updated only per-listener using the listener prefix",
+            "These security configs can be dynamically updated only per-listener using the "
+            "listener prefix",
             (name for name in values if name in _BY_LISTENER_ONLY),
         )
         or _refuse_values(values)
@@ -111,17 +119,20 @@ def _refuse_values(values: Mapping[str, str]) -> Refusal | None:
 
 
 def check_value(name: str, text: str) -> None:
-    """Whether a key that is known can have this value, whatever the others have. Raises ConfigError, AskedInVain."""
+    """Check the value of a key that exists, apart from all other keys.
+
+    Raises ConfigError, UnavailableProtection.
+    """
     key = base_key(name)
-    assert key is not None, f"{name} is no key"
+    assert key is not None, f"{name} is not a key"
     try:
         key.parse(text)
-    except AskedInVain as error:
-        raise AskedInVain(name, error.message.replace(key.name, name)) from error
+    except UnavailableProtection as error:
+        raise UnavailableProtection(name, error.message.replace(key.name, name)) from error
 
 
 def problem_of(name: str, text: str) -> ConfigError | None:
-    """Why a key cannot have this value, whatever the others have; None if it can, or if nobody knows the key."""
+    """Why a key cannot have this value, apart from all other keys; None if it can or is unknown."""
     try:
         if base_key(name) is not None:
             refuse_variables({name: text})
@@ -133,7 +144,7 @@ def problem_of(name: str, text: str) -> ConfigError | None:
 
 
 def check_together(values: Mapping[str, str]) -> None:
-    """Rules beyond the type and range of one key. Raises ConfigError."""
+    """Check rules beyond the type and range of one key. Raises ConfigError."""
     _check_meaning(values)
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     if per_ip in values and int(values[per_ip]) == 0 and not values.get(overrides, "").strip():
@@ -144,15 +155,17 @@ def check_together(values: Mapping[str, str]) -> None:
 
 
 def _check_meaning(values: Mapping[str, str]) -> None:
-    """The part of `check_together` that a value does not need others for."""
-    # of three units the one in force (Kafka: validateLogConfig, logRetentionTimeMillis); as a topic's own value 0 is valid
+    """The part of `check_together` that looks at one value alone."""
+    # the finest of three units that is set (Kafka: validateLogConfig, logRetentionTimeMillis); a
+    # topic itself may set 0
     source, retention_ms = source_and_default("retention.ms", BrokerLayers(values))
     if retention_ms == "0":
         finest = "log.retention.ms"
         prefix = "" if source == finest else f"{source}: "
         raise ConfigError(
             source,
-            f"{prefix}requirement failed: {finest} must be unlimited (-1) or, greater than or equal to 1",
+            f"{prefix}requirement failed: {finest} must be unlimited (-1) or, greater than or "
+            "equal to 1",
         )
     for name, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
         if name in values and int(values[name]) < low:

@@ -1,4 +1,7 @@
-"""What the log.cleaner.* keys mean for the broker's cleaner at this moment; topics' own keys are in their LogConfig."""
+"""What the log.cleaner.* keys mean for the broker's cleaner now.
+
+A topic's keys are in its LogConfig.
+"""
 
 from collections.abc import Mapping
 
@@ -11,7 +14,10 @@ from logfleet.metadata.image import ClusterImage
 
 
 class CleanerSettings(msgspec.Struct, frozen=True):
-    """threads: logs cleaned at a time, each in a process of its own. map_bytes and bytes_per_second: for one of them."""
+    """threads: logs cleaned at a time, each in its own process.
+
+    map_bytes, bytes_per_second: of one of them.
+    """
 
     threads: int
     backoff_s: float
@@ -21,12 +27,12 @@ class CleanerSettings(msgspec.Struct, frozen=True):
 
 
 def settings_of(static: Mapping[str, str], image: ClusterImage, node_id: int) -> CleanerSettings:
-    """As `cleaner_settings`, of the broker with this id by an image. static: its server.properties."""
+    """`cleaner_settings` of the broker with this id in an image. static: its server.properties."""
     return cleaner_settings(in_force(layers_of(static, image, node_id))[0])
 
 
 def cleaner_settings(layers: BrokerLayers) -> CleanerSettings:
-    """The keys as they are in force; what is for all threads together is shared out evenly, as Kafka does."""
+    """The values in force; a total over all threads is divided evenly among them, as Kafka does."""
 
     def number(key: str) -> float:
         value = BROKER_KEYS[key].parse(layers.effective(key))

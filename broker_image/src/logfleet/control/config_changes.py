@@ -1,7 +1,9 @@
-"""IncrementalAlterConfigs and AlterConfigs for topics, brokers and groups: what the values become, Kafka's checks, the transaction.
+"""IncrementalAlterConfigs and AlterConfigs for topics, brokers and groups.
 
-Sources: KIP-339, KIP-1043; Kafka's ConfigAdminManager (null values, duplicates, lists of brokers), ConfigurationControlManager
-(lists of topics); what may be set for a broker and for a group say `broker_configs` and `group_configs`.
+Computes the new values, makes Kafka's checks and builds the transaction. Sources: KIP-339,
+KIP-1043; Kafka's ConfigAdminManager (null values, duplicates, lists of brokers),
+ConfigurationControlManager (lists of topics). `broker_configs` and `group_configs` hold the rules
+for values of a broker and of a group.
 """
 
 import enum
@@ -39,7 +41,7 @@ class ConfigOperation(enum.IntEnum):
 
 
 class ConfigChange(msgspec.Struct, frozen=True):
-    """operation: the number in the request. value: ignored by DELETE."""
+    """One change. operation: the number in the request. value: ignored by DELETE."""
 
     name: str
     operation: int
@@ -54,10 +56,12 @@ def alter_topic_configs(
     *,
     replaces: bool = False,
 ) -> tuple[Txn, ...] | Refusal:
-    """The transaction that makes a topic's configs what `changes` say; none if that changes nothing.
+    """The transaction that applies `changes` to a topic's configs; none if that changes nothing.
 
-    replaces: keys that are not named go back to their defaults (AlterConfigs), instead of staying as they are.
-    As in Kafka what is wrong with a change is told before what is wrong with the name, and that the topic is missing comes last
+    replaces: keys that are not named go back to their defaults (AlterConfigs) instead of staying as
+    they are.
+
+    As in Kafka, a bad change is reported before a bad name, and a missing topic last
     (ConfigurationControlManager.validateAlterConfig).
     """
     topic = image.topic(name)
@@ -77,7 +81,7 @@ def alter_topic_configs(
 
 
 def _refuse_resource(name: str) -> Refusal | None:
-    """What is wrong with the name of a topic whose configs are to be changed."""
+    """Why configs of a topic with this name cannot be changed; None if they can."""
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     problem = name_problem(name)
@@ -92,7 +96,7 @@ def alter_broker_configs(
     *,
     replaces: bool = False,
 ) -> tuple[Txn, ...] | Refusal:
-    """As `alter_topic_configs`, for one registered broker, or for all where broker_id is None."""
+    """As `alter_topic_configs`, for one registered broker, or for all if broker_id is None."""
     if broker_id is not None and broker_id not in image.brokers:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is not registered.")
     present = image.configs_of_broker(broker_id)
@@ -115,7 +119,10 @@ def alter_group_configs(
     layers: BrokerLayers,
     replaces: bool = False,
 ) -> tuple[Txn, ...] | Refusal:
-    """As `alter_topic_configs`, for a group, whether it exists or not (KIP-1043). layers: what bounds its values."""
+    """As `alter_topic_configs`, for a group, whether it exists or not (KIP-1043).
+
+    layers: the brokers' values, which bound the group's.
+    """
     if not group:
         return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     present = image.configs_of_group(group)
@@ -138,7 +145,7 @@ def _store(epoch: int, key: str, present: StoredConfigs, values: dict[str, str])
 
 
 def refuse_form(changes: Sequence[ConfigChange]) -> Refusal | None:
-    """What is refused whatever is changed (Kafka: ConfigAdminManager.preprocess)."""
+    """Why these changes are refused for any resource (Kafka: ConfigAdminManager.preprocess)."""
     names = [change.name for change in changes]
     if len(set(names)) < len(names):
         return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -193,13 +200,13 @@ def _topic_list(name: str, operation: ConfigOperation) -> ConfigKey | Refusal:
 
 
 def _group_list(name: str, operation: ConfigOperation) -> ConfigKey | Refusal:
-    """No key of a group can be edited: Kafka's controller does not know their types."""
+    """Always a refusal: Kafka's controller does not know the types of group keys."""
     message = f"Can't {operation.name} to key {name} because its type is not LIST."
     return Refusal(ErrorCode.INVALID_CONFIG, message)
 
 
 def _broker_list(name: str, operation: ConfigOperation) -> ConfigKey | Refusal:
-    """As `_topic_list`; brokers have sentences of their own for it (Kafka: ConfigAdminManager)."""
+    """As `_topic_list`, with the messages that Kafka has for brokers (ConfigAdminManager)."""
     key = base_key(name)
     if key is None:
         return Refusal(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
@@ -210,7 +217,10 @@ def _broker_list(name: str, operation: ConfigOperation) -> ConfigKey | Refusal:
 
 
 def _edited(old: str, text: str, operation: int) -> str:
-    """An item that is nothing is added too, and then refused as in Kafka; blanks around items do not count."""
+    """The list with the items of `text` appended or subtracted.
+
+    An empty item is appended too and then refused, as in Kafka. Blanks around items are ignored.
+    """
     items = [item.strip() for item in old.split(",") if item.strip()]
     named = [item.strip() for item in text.rstrip(",").split(",")]
     if operation == ConfigOperation.APPEND:

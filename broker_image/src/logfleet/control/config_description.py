@@ -1,8 +1,8 @@
-"""DescribeConfigs: every key of a topic, broker or group with its value, where that comes from, and what else was set for it.
+"""DescribeConfigs: every key of a topic, broker or group with value, source and synonyms.
 
-Which synonyms are listed, and in which order, follows Kafka's ConfigHelper: per layer from the most specific, in each layer
-the finer unit first, beginning with the first that has the key's own name. A value is shown in its plain form, a synonym of a
-broker as it was set. Keys without effect say so in their documentation.
+Synonyms and their order follow Kafka's ConfigHelper: the most specific layer first, within a layer
+the finer unit first, starting at the first that has the key's own name. A value is shown in its
+canonical form, a broker's synonym as it was set. The documentation of a key without effect says so.
 """
 
 import enum
@@ -45,7 +45,11 @@ class ConfigSynonym(msgspec.Struct, frozen=True):
 
 
 class DescribedConfig(msgspec.Struct, frozen=True):
-    """value: None if there is none, or if it is sensitive. synonyms: the most specific first, the one in force."""
+    """One described key.
+
+    value: None if there is none, or if it is sensitive. synonyms: the one in force first, then the
+    less specific.
+    """
 
     name: str
     value: str | None
@@ -73,9 +77,9 @@ def describe_topic(overrides: Mapping[str, str], layers: BrokerLayers) -> Iterat
 def describe_new_topic(
     overrides: Mapping[str, str], layers: BrokerLayers
 ) -> Iterator[DescribedConfig]:
-    """As `describe_topic`, but a coarser unit counts as the source of a value, and what is set is told as it was set.
+    """As `describe_topic`, but as Kafka's KafkaConfigSchema shows a new topic.
 
-    Source: Kafka's KafkaConfigSchema.
+    A coarser unit counts as the source of a value, and a value that was set is shown as it was set.
     """
     for described in describe_topic(overrides, layers):
         if described.name in overrides:
@@ -96,7 +100,7 @@ def describe_group(overrides: Mapping[str, str], layers: BrokerLayers) -> Iterat
             synonym for source, _ in key.sources for synonym in _every_synonym([source], layers)
         ]
         if not key.sources:
-            assert key.default is not None, "what no broker key stands in for has a default"
+            assert key.default is not None, "a key without broker keys has a default"
             synonyms = [ConfigSynonym(name, key.default, ConfigSource.DEFAULT)]
         value = key.canonical(overrides[name]) if name in overrides else _inherited(key, layers)
         if name in overrides:
@@ -116,7 +120,7 @@ def _inherited(key: ConfigKey, layers: BrokerLayers) -> str | None:
 
 
 def describe_broker(layers: BrokerLayers) -> Iterator[DescribedConfig]:
-    """Every broker key, those of single listeners that are set, and keys that nobody knows: their values are never shown."""
+    """Every broker key, listeners' keys that are set, and unknown keys without their values."""
     for name, key in BROKER_KEYS.items():
         value = layers.effective(name)
         if key.is_shown_while_set and layers.set_value(name) is None:
@@ -143,7 +147,7 @@ def _described_other(name: str, layers: BrokerLayers) -> DescribedConfig:
 
 
 def describe_cluster(values: Mapping[str, str]) -> Iterator[DescribedConfig]:
-    """The dynamic values that were set for all brokers, as they were set."""
+    """The dynamic values of all brokers, as they were set."""
     layers = BrokerLayers(cluster=values)
     for name in values:
         key = base_key(name)
@@ -159,7 +163,7 @@ def describe_cluster(values: Mapping[str, str]) -> Iterator[DescribedConfig]:
 
 
 def documentation(key: ConfigKey) -> str:
-    """What people are told about a key; nothing about one that nobody knows."""
+    """The documentation that DescribeConfigs shows for a key; empty for an unknown key."""
     return key.doc if key.has_effect or not key.doc else f"{key.doc} {NO_EFFECT}"
 
 
@@ -186,7 +190,7 @@ _FINER_UNITS: Final[Mapping[str, Sequence[str]]] = {
 
 
 def _names(broker_key: str) -> Sequence[str]:
-    """The key and those that stand in for it when it is not set, as log.retention.minutes for log.retention.ms."""
+    """The key and those used when it is not set, as log.retention.minutes for log.retention.ms."""
     return _FINER_UNITS.get(broker_key, (broker_key,))
 
 

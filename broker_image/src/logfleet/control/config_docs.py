@@ -1,4 +1,4 @@
-"""docs/configs.md, made from the table of configuration keys: what each key means and whether this version acts on it."""
+"""Makes docs/configs.md from the table of configuration keys: their meanings and their effect."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -15,9 +15,9 @@ _HEAD: Final = """\
 # Configuration keys
 
 Made by `python broker_image/tools/config_docs.py` from `logfleet.control.config_table`; do not edit. All keys of Apache Kafka
-4.4.0 for topics, brokers and groups are known, with Kafka's names, types and rules. A key either has an effect, then the module
-that acts on it is named, or it is stored and described only, then it stands in the list at the end of its section and
-DescribeConfigs says so too.
+4.4.0 for topics, brokers and groups are known, with Kafka's names, types and rules. A key that has an effect is listed with
+the module that acts on it. Others are only stored and described: they are listed at the end of their section, and DescribeConfigs
+marks them too.
 """
 
 _CHANGED_BY: Final[Mapping[UpdateMode, str]] = {
@@ -37,12 +37,18 @@ def config_docs() -> str:
         ),
         (
             "Brokers",
-            "Set in server.properties; `changed` says what may also be set while a broker runs, which outlives it.",
+            (
+                "Set in server.properties; `changed` tells what may also be set while a broker "
+                "runs, which outlives it."
+            ),
             BROKER_KEYS,
         ),
         (
             "Groups",
-            "Set with IncrementalAlterConfigs for a resource of type GROUP (KIP-848, KIP-932, KIP-1071).",
+            (
+                "Set with IncrementalAlterConfigs for a resource of type GROUP (KIP-848, "
+                "KIP-932, KIP-1071)."
+            ),
             GROUP_KEYS,
         ),
     )
@@ -78,7 +84,10 @@ def _facts(key: ConfigKey) -> str:
     default = "" if key.default is None else f"`{key.default}`" if key.default else "empty"
     valid = str(key.valid).replace("|", "\\|")
     changed = _CHANGED_BY.get(key.mode, "any time")
-    return f"| `{key.name}` | {key.type.name.lower()} | {default} | {valid} | {key.importance.value} | {changed}"
+    return (
+        f"| `{key.name}` | {key.type.name.lower()} | {default} | {valid} | {key.importance.value} "
+        f"| {changed}"
+    )
 
 
 def _meaning(key: ConfigKey) -> str:

@@ -1,7 +1,10 @@
-"""Meaning of Kafka's configuration keys: type, default, valid values, how they may change, what they stand in for.
+"""Meaning of Kafka's configuration keys.
 
-The keys themselves are the lines of `config_table`. A value is kept and stored as the text the user gave; `ConfigKey.parse`
-turns it into a Python value and is the only judge of what is valid (Kafka: ConfigDef.parseType and its validators).
+Type, default, valid values, when they may change, sources.
+
+The keys themselves are the lines of `config_table`. A value is kept and stored as the text the user
+gave; `ConfigKey.parse` turns it into a Python value and alone decides whether it is valid (Kafka:
+ConfigDef.parseType and its validators).
 """
 
 import enum
@@ -28,7 +31,10 @@ _DURATION = re.compile(
 
 
 class ConfigError(ValueError):
-    """A configuration value cannot be used. `key` names it; the text is one line for a person and names it too."""
+    """A configuration value cannot be used.
+
+    `key` names the key; the message is one line and names it too.
+    """
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -36,12 +42,15 @@ class ConfigError(ValueError):
         self.message = message
 
 
-class AskedInVain(ConfigError):
-    """A value asks for protection that this version does not have: who set it would be without."""
+class UnavailableProtection(ConfigError):
+    """A value asks for protection that this version does not have."""
 
 
 class ConfigType(enum.IntEnum):
-    """Types of values, numbered as in DescribeConfigs responses (Kafka: DescribeConfigsResponse.ConfigType)."""
+    """Types of values, numbered as in DescribeConfigs responses.
+
+    Kafka: DescribeConfigsResponse.ConfigType.
+    """
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -56,7 +65,7 @@ class ConfigType(enum.IntEnum):
 
 
 class UpdateMode(enum.Enum):
-    """When a key may change: at start only, per broker while it runs, or (also) for all brokers at once."""
+    """When a key may change: at start only, per broker while it runs, or for all brokers too."""
 
     READ_ONLY = "ro"
     PER_BROKER = "per-broker"
@@ -66,7 +75,7 @@ class UpdateMode(enum.Enum):
 
 
 class Importance(enum.Enum):
-    """How likely it is that somebody has to think about a key (Kafka: ConfigDef.Importance)."""
+    """How likely it is that a user has to set a key (Kafka: ConfigDef.Importance)."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -77,9 +86,11 @@ _INTEGER_BITS: Final = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LON
 
 
 class Valid(msgspec.Struct, frozen=True):
-    """Which values of a type are allowed. Bounds are inclusive and None when open; `also` is one value outside them.
+    """Which values of a type are allowed.
 
-    rule: name of a rule of its own, see `_RULES`; else empty. drops_repeated: what a list says twice counts once, else it is refused.
+    Bounds are inclusive, None if open; `also` is one value allowed outside them. rule: name of a
+    special rule in `_RULES`, else empty. drops_repeated: a repeated item of a list is dropped
+    instead of refused.
     """
 
     low: float | None = None
@@ -101,7 +112,7 @@ class Valid(msgspec.Struct, frozen=True):
             self._check_range(key, value)
 
     def __str__(self) -> str:
-        """As a person reads it in the documentation; empty if every value of the type is valid."""
+        """The text for the documentation; empty if every value of the type is valid."""
         if self.rule:
             return {"replicas": "partition:broker, ... or *", "nonempty": "not empty"}.get(
                 self.rule, "earliest, latest, by_duration:PnDTnHnMn.nS"
@@ -147,12 +158,13 @@ class Valid(msgspec.Struct, frozen=True):
 class ConfigKey(msgspec.Struct, frozen=True):
     """One configuration key.
 
-    default: the text form, None for no value. doc: a sentence for people. acts_in: the module of logfleet that acts on it, empty
-    if the key has no effect in this version. sources: broker keys that stand in while it is not set, most specific first, each
-    with the factor from its unit to this key's (Kafka: ServerTopicConfigSynonyms, GroupConfig); empty for a broker key.
-    is_shown_while_set: DescribeConfigs leaves it out as long as nobody has set it (Kafka: DynamicConfig.Broker).
-    harmless: values that ask for no protection, beside the default and the empty text, of a key that may ask for some that this
-    version does not have; None for any other key.
+    default: the text form, None for no value. doc: a sentence for users. acts_in: the module of
+    logfleet that acts on it, empty if the key has no effect in this version. sources: the broker
+    keys used while it is not set, most specific first, each with the factor from its unit to this
+    key's (Kafka: ServerTopicConfigSynonyms, GroupConfig); empty for a broker key.
+    is_shown_while_set: DescribeConfigs shows it only while it is set (Kafka: DynamicConfig.Broker).
+    harmless: None, but for a key that can ask for protection that this version does not have: then
+    the values that ask for none, beside the default and the empty text.
     """
 
     name: str
@@ -177,30 +189,38 @@ class ConfigKey(msgspec.Struct, frozen=True):
         return bool(self.acts_in)
 
     def parse(self, text: str | None) -> ConfigValue:
-        """The value that `text` stands for; None (no value) stays None. Raises ConfigError, AskedInVain."""
+        """The value that `text` stands for; None (no value) stays None.
+
+        Raises ConfigError, UnavailableProtection.
+        """
         if self.harmless is not None and not (text or "").strip():
             text = self.default
         if text is None:
             return None
         value = self._typed(text.strip())
         self.valid.check(self.name, value)
-        self._refuse_in_vain(value)
+        self._refuse_unavailable(value)
         return value
 
-    def _refuse_in_vain(self, value: ConfigValue) -> None:
+    def _refuse_unavailable(self, value: ConfigValue) -> None:
         if self.harmless is None or str(value).lower() in {
             *self.harmless,
             str(self.default).lower(),
         }:
             return
-        raise AskedInVain(
+        raise UnavailableProtection(
             self.name,
-            f"{self.name} asks for protection that this version does not have, and clients could do more than it lets them: "
-            f"take it out of the configuration if that is meant (on the command line: --override {self.name}=)",
+            f"{self.name} asks for protection that this version does not have, and clients "
+            "could do more than it lets them: "
+            "take it out of the configuration if that is meant (on the command line: "
+            f"--override {self.name}=)",
         )
 
     def canonical(self, text: str) -> str:
-        """The text as Kafka shows it: `TRUE` as `true`, `.5` as `0.5`, lists without blanks. Raises ConfigError."""
+        """The text as Kafka shows it: `TRUE` as `true`, `.5` as `0.5`, lists without blanks.
+
+        Raises ConfigError.
+        """
         match self.parse(text):
             case bool(value):
                 return "true" if value else "false"
@@ -239,9 +259,10 @@ def invalid(key: str, value: object, rule: str) -> ConfigError:
 def canonical_values(
     values: Mapping[str, str], find: Callable[[str], ConfigKey | None]
 ) -> dict[str, str]:
-    """`values` by key, spelled as DescribeConfigs shows them; find: the key of a name, None if there is none.
+    """`values` with each text as DescribeConfigs shows it.
 
-    What no key knows or accepts keeps its spelling: brokers, perhaps of another version, are who judges it.
+    find: the key of a name, None if there is none. An unknown key or invalid value keeps its text:
+    brokers, perhaps of another version, decide about it.
     """
     spelled = {}
     for name, text in values.items():
@@ -254,12 +275,15 @@ def canonical_values(
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Items between commas, trimmed."""
+    """The items between commas, trimmed."""
     return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
 
 
 def java_text(value: float) -> str:
-    """A number as Java prints it (Double.toString): with an exponent below a thousandth and from ten million on."""
+    """A number as Java prints it (Double.toString).
+
+    Exponents below 0.001 and from ten million on.
+    """
     if isinstance(value, int):
         return str(value)
     if not math.isfinite(value):
@@ -289,7 +313,8 @@ def _check_offset_reset(key: str, value: ConfigValue) -> None:
     text = str(value)
     if text not in {"earliest", "latest"} and not _DURATION.fullmatch(text):
         rule = (
-            f"Invalid value `{text}` for configuration {key}. The value must be either 'earliest', 'latest' or of the "
+            f"Invalid value `{text}` for configuration {key}. The value must be either "
+            "'earliest', 'latest' or of the "
             "format 'by_duration:<PnDTnHnMn.nS>'."
         )
         raise invalid(key, text, rule)
@@ -368,10 +393,13 @@ def _parse_table(text: str, mode: UpdateMode | None) -> dict[str, ConfigKey]:
     return {key.name: key for key in sorted(keys, key=lambda key: key.name)}
 
 
-def _with_what_they_stand_in_for(
+def _with_topic_docs(
     brokers: dict[str, ConfigKey], topics: Mapping[str, ConfigKey]
 ) -> dict[str, ConfigKey]:
-    """Broker keys that have no sentence of their own get one, and an effect, from the topic key they stand in for."""
+    """Return the broker keys with documentation from topic keys.
+
+    One without a sentence takes it, and its effect, from the topic key it defaults.
+    """
     for topic in topics.values():
         for name, factor in topic.sources:
             if not brokers[name].doc:
@@ -390,6 +418,6 @@ _UNITS: Final = {
 
 TOPIC_KEYS: Final[Mapping[str, ConfigKey]] = _parse_table(TOPIC, UpdateMode.TOPIC)
 GROUP_KEYS: Final[Mapping[str, ConfigKey]] = _parse_table(GROUP, UpdateMode.GROUP)
-BROKER_KEYS: Final[Mapping[str, ConfigKey]] = _with_what_they_stand_in_for(
+BROKER_KEYS: Final[Mapping[str, ConfigKey]] = _with_topic_docs(
     _parse_table(BROKER, None), TOPIC_KEYS
 )

@@ -1,7 +1,8 @@
 """Static configuration of a broker: server.properties and overrides become a `BrokerConfig`.
 
-Keys, types and defaults are Kafka's (`config_keys`), so that a Kafka broker's file works here; what this version cannot do
-(security protocols) is refused with a sentence, and keys without effect are reported to be logged.
+Keys, types and defaults are Kafka's (`config_keys`), so a Kafka broker's file works here. Features
+that this version lacks (security protocols) are refused with a sentence, and keys without effect
+are returned so that they can be logged.
 """
 
 import re
@@ -11,7 +12,12 @@ from typing import Final
 import msgspec
 
 from logfleet.control.broker_configs import base_key, check_together, check_value
-from logfleet.control.config_keys import BROKER_KEYS, AskedInVain, ConfigError, ConfigValue
+from logfleet.control.config_keys import (
+    BROKER_KEYS,
+    ConfigError,
+    ConfigValue,
+    UnavailableProtection,
+)
 from logfleet.control.connection_limits import OF_ONE_LISTENER
 from logfleet.control.server_properties.variables import refuse_providers
 from logfleet.metadata.keys import Endpoint
@@ -27,11 +33,12 @@ ADMIN_LISTENER: Final = "logfleet.admin.listener"
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker was started with. A field `a_b_c` is the key `a.b.c`, typed; times, sizes and units are the key's.
+    """The configuration a broker was started with.
 
-    `listeners` are those to open; `advertised_listeners` may hold an empty host or port 0, which the node replaces by its own
-    name and the bound port. `static` is every key as given (text), `unknown` and `without_effect` are keys to warn about.
-    Buffers and backlog are None where nothing is set (or -1): then the system decides.
+    A field `a_b_c` is the key `a.b.c`, typed, in the key's unit. `listeners` are those to open.
+    `advertised_listeners` may hold an empty host or port 0, which the node replaces by its own name
+    and the bound port. `static` is every key as given (text); `unknown` and `without_effect` are
+    keys to warn about. Buffers and backlog are None if not set (or -1): then the system decides.
     """
 
     node_id: int
@@ -107,9 +114,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
-    """The configuration that server.properties with its overrides means. Raises ConfigError for the first bad key.
+    """The configuration in server.properties with its overrides.
 
-    Variables of config.providers are resolved before.
+    Raises ConfigError for the first bad key. The caller has replaced the variables of
+    config.providers.
     """
     refuse_providers(properties)
     properties = _with_both_ids(properties)
@@ -129,8 +137,8 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
         "without_effect": tuple(sorted(_without_effect(properties))),
         "logfleet_admin_listener": _admin_listener(given),
     }
-    for key in _THE_SYSTEMS:
-        fields[key.replace(".", "_")] = _unless_left_to_the_system(given, key)
+    for key in _SYSTEM_DEFAULTED:
+        fields[key.replace(".", "_")] = _value_unless_systems(given, key)
     for name in BrokerConfig.__struct_fields__:
         if name not in fields:
             fields[name] = given.value(name.replace("_", "."))
@@ -140,14 +148,17 @@ def broker_config(properties: Mapping[str, str]) -> BrokerConfig:
 
 
 def _check_each(properties: Mapping[str, str]) -> None:
-    """Raises ConfigError, in one line: the key as it was given, its value, and what is allowed."""
+    """Check each value.
+
+    Raises ConfigError: one line with the key as given, its value, and what is allowed.
+    """
     for name, text in properties.items():
         key = base_key(name)
         if key is None:
             continue
         try:
             check_value(name, text)
-        except AskedInVain:
+        except UnavailableProtection:
             raise
         except ConfigError as error:
             allowed = str(key.valid)
@@ -159,7 +170,7 @@ def _check_each(properties: Mapping[str, str]) -> None:
 
 
 def _with_both_ids(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """node.id and broker.id are one setting: what one of them says, the other says too (Kafka: KafkaConfig)."""
+    """Copy node.id to broker.id or back: the two are one setting (Kafka: KafkaConfig)."""
     for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if name in properties and other not in properties:
             return {**properties, other: properties[name]}
@@ -167,7 +178,7 @@ def _with_both_ids(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 
 class _Given:
-    """The properties as typed values, with defaults for what is not given."""
+    """The properties as typed values, with defaults for those not given."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
@@ -193,17 +204,18 @@ def _without_effect(properties: Mapping[str, str]) -> Iterator[str]:
             yield name
 
 
-_THE_SYSTEMS: Final = {
+_SYSTEM_DEFAULTED: Final = {
     "socket.receive.buffer.bytes": True,
-    # large answers cost less with Kafka's 100 KiB than with a buffer that the system lets grow (docs/performance.md)
+    # large responses cost less with Kafka's 100 KiB than with a buffer that the system grows
+    # (docs/performance.md)
     "socket.send.buffer.bytes": False,
     "socket.listen.backlog.size": True,
 }
-"""Keys that -1 leaves to the system, and whether it is left what nobody has set."""
+"""Keys for which -1 means the system's value; True if that is their default too."""
 
 
-def _unless_left_to_the_system(given: "_Given", key: str) -> ConfigValue:
-    is_left = _THE_SYSTEMS[key] and not given.is_set(key)
+def _value_unless_systems(given: "_Given", key: str) -> ConfigValue:
+    is_left = _SYSTEM_DEFAULTED[key] and not given.is_set(key)
     value = None if is_left else given.value(key)
     return None if value == -1 else value
 
@@ -231,8 +243,8 @@ def _protocols(given: _Given) -> dict[str, str]:
         if not colon or protocol.upper() not in _PROTOCOLS:
             raise ConfigError(
                 "listener.security.protocol.map",
-                f"listener.security.protocol.map: {entry.strip()!r} is not NAME:PROTOCOL with one of "
-                + ", ".join(_PROTOCOLS),
+                f"listener.security.protocol.map: {entry.strip()!r} is not NAME:PROTOCOL with "
+                "one of " + ", ".join(_PROTOCOLS),
             )
         protocols[name.strip().upper()] = protocol.upper()
     return protocols
@@ -247,7 +259,7 @@ def _listeners(given: _Given, key: str) -> tuple[Endpoint, ...]:
         if match is None or not 0 <= int(match[3]) <= PORT_MAX:
             raise ConfigError(key, f"{key}: {endpoint!r} is not of the form NAME://host:port")
         name, host, port = match[1].upper(), match[2], int(match[3])
-        if not _can_be_looked_up(host):
+        if not _is_encodable(host):
             raise ConfigError(
                 key,
                 f"{key}: {host!r} cannot be the name of a host: a part of it is empty or too long",
@@ -263,15 +275,16 @@ def _listeners(given: _Given, key: str) -> tuple[Endpoint, ...]:
         if protocols[name] != _SERVED_PROTOCOL:
             raise ConfigError(
                 key,
-                f"{key}: listener {name} asks for {protocols[name]}; this version serves PLAINTEXT only",
+                f"{key}: listener {name} asks for {protocols[name]}; this version serves "
+                "PLAINTEXT only",
             )
         listeners.append(Endpoint(name, host, port))
     _check_distinct(key, listeners)
     return tuple(listeners)
 
 
-def _can_be_looked_up(host: str) -> bool:
-    """Whether IDNA, which getaddrinfo writes names in, can express it."""
+def _is_encodable(host: str) -> bool:
+    """Whether IDNA can encode it, which getaddrinfo does with names."""
     try:
         host.encode("idna")
     except UnicodeError:
@@ -330,7 +343,7 @@ def _inter_broker(given: _Given, advertised: tuple[Endpoint, ...]) -> str:
 
 
 def with_admin_port(config: BrokerConfig, port: int | None) -> BrokerConfig:
-    """As described from now on: the admin port is this one, which the system chose, or there is none."""
+    """The configuration with this admin port, which the system chose, or with no admin listener."""
     listener, text = config.logfleet_admin_listener, ""
     assert listener is not None
     if port is not None:
@@ -360,7 +373,8 @@ def _check_together(given: _Given, config: BrokerConfig) -> None:
     if config.replica_selector_class not in {None, RACK_AWARE, LEADER_ONLY}:
         raise ConfigError(
             "replica.selector.class",
-            f"replica.selector.class={config.replica_selector_class}: allowed are {RACK_AWARE} and {LEADER_ONLY}",
+            f"replica.selector.class={config.replica_selector_class}: allowed are "
+            f"{RACK_AWARE} and {LEADER_ONLY}",
         )
     if "broker" not in given.items("process.roles"):
         raise ConfigError("process.roles", "process.roles must contain broker")

@@ -1,4 +1,7 @@
-"""Limits on connections, read from a broker's configuration (KIP-308, KIP-402, KIP-612; Kafka: ConnectionQuotas)."""
+"""Limits on connections, read from a broker's configuration.
+
+KIP-308, KIP-402, KIP-612; Kafka: ConnectionQuotas.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -8,13 +11,18 @@ import msgspec
 from logfleet.control.config_keys import BROKER_KEYS, ConfigError
 from logfleet.control.topic_configs import BrokerLayers
 
-# Limits that a listener may have of its own; at least 1 each (Kafka: ListenerConnectionQuota.validateReconfiguration).
+# Limits that a single listener may have; at least 1 each (Kafka:
+# ListenerConnectionQuota.validateReconfiguration).
 OF_ONE_LISTENER: Final = frozenset({"max.connections", "max.connection.creation.rate"})
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """listeners: listener name (upper case) -> its own limits. by_address: host as given -> connections from it at most."""
+    """A broker's limits.
+
+    listeners: listener name (upper case) -> its own limits. by_address: host as given -> most
+    connections from it.
+    """
 
     max_connections: int
     max_connection_creation_rate: int
@@ -24,14 +32,17 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
 
 class ListenerLimits(msgspec.Struct, frozen=True):
-    """Connections, and new connections per second, at most."""
+    """The most connections, and the most new connections per second."""
 
     max_connections: int
     max_connection_creation_rate: int
 
 
 def connection_limits(layers: BrokerLayers, listeners: Iterable[str]) -> ConnectionLimits:
-    """The limits in force. A listener has limits of its own only where `listener.name.NAME.` stands before the key."""
+    """The limits in force.
+
+    A listener has its own only if `listener.name.NAME.` precedes the key.
+    """
     return ConnectionLimits(
         max_connections=_limit("max.connections", layers),
         max_connection_creation_rate=_limit("max.connection.creation.rate", layers),
@@ -48,7 +59,7 @@ def connection_limits(layers: BrokerLayers, listeners: Iterable[str]) -> Connect
 
 
 def listener_key(listener: str, key: str) -> str:
-    """The key that is for one listener only."""
+    """The key for one listener only."""
     return f"listener.name.{listener.lower()}.{key}"
 
 
@@ -64,7 +75,7 @@ def _limit(key: str, layers: BrokerLayers, listener: str | None = None) -> int:
 
 
 def parse_ip_overrides(text: str) -> dict[str, int]:
-    """Addresses or host names with the connections from each at most. Raises ConfigError."""
+    """Addresses or host names with the most connections from each. Raises ConfigError."""
     limits = {}
     for entry in text.split(","):
         host, colon, count = entry.strip().rpartition(":")

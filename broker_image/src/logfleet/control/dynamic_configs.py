@@ -1,4 +1,4 @@
-"""What a change of a broker's configuration means while it runs: which pieces of it have to be told."""
+"""Which parts of a running broker must be notified when its configuration changes."""
 
 import enum
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from logfleet.metadata.image import ClusterImage
 
 
 class Piece(enum.Enum):
-    """Parts of a broker that obey configuration which may change while it runs."""
+    """Parts of a broker that act on configuration which may change while it runs."""
 
     LOGS = "logs"
     CONNECTIONS = "connections"
@@ -32,16 +32,16 @@ _PIECES: Final[Mapping[str, Piece]] = {
 
 
 def layers_of(static: Mapping[str, str], image: ClusterImage, node_id: int) -> BrokerLayers:
-    """Where a broker's values come from, by an image. static: its server.properties."""
+    """The layers of a broker's values in an image. static: its server.properties."""
     cluster, own = image.configs_of_broker(None), image.configs_of_broker(node_id)
     return BrokerLayers(static, cluster.values, own.values)
 
 
 def in_force(layers: BrokerLayers) -> tuple[BrokerLayers, tuple[ConfigError, ...]]:
-    """The layers without the dynamic values that nothing could obey, and what is wrong with those.
+    """The layers without invalid dynamic values, and the errors of those.
 
-    None is accepted when it is set, but what Kafka has stored is adopted. As in Kafka (DynamicBrokerConfig.removeInvalidConfigs) such
-    a value counts as not set.
+    We refuse to set such a value, but one that Kafka stored can be adopted. It counts as not set,
+    as in Kafka (DynamicBrokerConfig.removeInvalidConfigs).
     """
     problems: list[ConfigError] = []
 
@@ -54,8 +54,8 @@ def in_force(layers: BrokerLayers) -> tuple[BrokerLayers, tuple[ConfigError, ...
     return cleaned, tuple(problems)
 
 
-def pieces_to_tell(old: BrokerLayers, new: BrokerLayers) -> frozenset[Piece]:
-    """Pieces for which another value holds by `new` than by `old`, wherever it was set."""
+def pieces_to_notify(old: BrokerLayers, new: BrokerLayers) -> frozenset[Piece]:
+    """The pieces for which `old` and `new` differ in a value in force."""
     names = {name for layers in (old, new) for name in (*layers.cluster, *layers.dynamic)}
     if old.static != new.static:
         names |= {*old.static, *new.static}

@@ -1,7 +1,8 @@
-"""Elections as the controller writes them: by `logfleet.replication.election`, with the configs in force and what must still hold.
+"""The controller's writes of elections, computed by `logfleet.replication.election`.
 
-Level-based, as fencing is (`logfleet.control.brokers.fencing`). Each write compares the state that it replaces, and registration and fence of whoever
-leads after it: one that was elected from an old image must not lead with the log of a new start.
+Level-based, as fencing is (`logfleet.control.brokers.fencing`). Each write compares the state that
+it replaces, and the registration and fence of the new leader: a broker elected from an old image
+must not lead with the log of a new start.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,34 +29,45 @@ from logfleet.wire.errors import ErrorCode
 
 PartitionId = tuple[bytes, int]
 """Topic id and index."""
-Asked = Mapping[PartitionId, Sequence[Broker]]
-"""The replicas of which it has to be known how far their logs reach, by partition."""
-Answered = Mapping[PartitionId, LogEnds]
-"""How far they reach."""
-NOTHING_ANSWERED: Final[Answered] = {}
+ReplicasToAsk = Mapping[PartitionId, Sequence[Broker]]
+"""By partition, the replicas that must report how far their logs reach."""
+LogEndsByPartition = Mapping[PartitionId, LogEnds]
+"""By partition, how far they reach."""
+NO_LOG_ENDS: Final[LogEndsByPartition] = {}
 
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
 SETTLED_MS: Final = 30_000
-"""How long a broker runs, or a preferred replica is in sync, before it is given the lead where another one can have it. Its clients may have the address of its former pod
-until then: Java keeps one that failed for 10 s, kube-proxy and DNS servers hear of a new one after seconds, and who connects to the old one gets no answer at all."""
+"""Milliseconds that a broker runs, or a preferred replica is in sync, before it is elected if
+another can be.
+
+Until then its clients may use the address of its former pod: Java keeps an address that failed for
+10 s, kube-proxy and DNS servers learn a new one after seconds, and a connection to the old one gets
+no response at all.
+"""
 REPLACED_MS: Final = 600_000
-"""A broker that has started within this is taken for one that a roll has replaced: most rolls take less."""
+"""A broker that started within this time counts as replaced by a roll: most rolls take less."""
 
 
 def min_isr(topic_configs_value: str | None, layers: BrokerLayers) -> int:
-    """min.insync.replicas in force for a topic that sets it to `topic_configs_value` (None: does not set it)."""
+    """min.insync.replicas of a topic that sets it to `topic_configs_value`.
+
+    None: the topic does not set it.
+    """
     text = topic_configs_value or topic_default(_MIN_ISR, layers)
     assert text is not None, "min.insync.replicas has a default"
     return int(text)
 
 
 def preferences(image: ClusterImage, now_ms: int) -> dict[int, int]:
-    """Whom elections prefer: who has started within SETTLED_MS comes last, the newest behind all; where a leader hands over, who has started within REPLACED_MS comes first, the newest before all.
+    """Ranks of brokers for elections: lower is preferred, 0 is the default.
 
-    now_ms: wall clock; hosts whose clocks differ lead to another preference, to nothing else. In a roll a leader moves away once from each broker that has it and is replaced
-    after that: so it had better be with one that was. That is the newest where another roll has just ended. A leader that died says nothing of a roll, and who was started
-    anew because it had died before is no better successor.
+    Brokers that started within SETTLED_MS come last, the newest last of all. When a leader hands
+    over, brokers that started within REPLACED_MS come first, the newest first. now_ms: wall clock;
+    a difference between hosts' clocks changes only the preference. A roll moves a leader off each
+    broker just before it is replaced, so a leader should go to a broker that the roll has replaced
+    already: the newest, if another roll has just ended. A leader that died says nothing about a
+    roll, and a broker that restarted because it had died is no better successor.
     """
     ages = {each.id: now_ms - each.value.since_ms for each in image.brokers.values()}
     replaced = [each for each, age_ms in ages.items() if SETTLED_MS <= age_ms < REPLACED_MS]
@@ -75,13 +87,13 @@ def election_steps(
     indexes: Iterable[int] | None = None,
     may_be_unclean: bool = True,
     preferred: Preferences = NO_PREFERENCES,
-    answered: Answered = NOTHING_ANSWERED,
+    answered: LogEndsByPartition = NO_LOG_ENDS,
 ) -> Iterator[Step]:
-    """Writes for the partitions of a topic whose state is not what it should be.
+    """Writes for the partitions of a topic whose leader or ISR must change.
 
-    indexes: the partitions to look at, None for all. preferred: as `preferences` has them. answered: to
-    what `to_ask` names. may_be_unclean: False while there are newcomers, of whom one may be the leader
-    that is missed, or have the longest log.
+    indexes: the partitions to check, None for all. preferred: from `preferences`. answered: the log
+    ends that `replicas_to_ask` asks for. may_be_unclean: False while there are newcomers: one of
+    them may be the missing leader, or have the longest log.
     """
     wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
     unclean = _is_unclean_allowed(topic, layers)
@@ -100,10 +112,10 @@ def election_steps(
             yield _election(image, topic, index, value)
 
 
-def to_ask(
+def replicas_to_ask(
     image: ClusterImage, topic: Topic, layers: BrokerLayers, *, unclean: bool = False
 ) -> dict[PartitionId, Sequence[Broker]]:
-    """Of which replicas `election_steps` has to know how far their logs reach, or `elect` if somebody asks for an unclean election."""
+    """The replicas whose log ends `election_steps`, or `elect` with `unclean`, needs."""
     unclean = unclean or _is_unclean_allowed(topic, layers)
     found: dict[PartitionId, Sequence[Broker]] = {}
     for index, partition in enumerate(topic.partitions):
@@ -126,14 +138,14 @@ def elect(
     index: int,
     *,
     unclean: bool,
-    answered: Answered = NOTHING_ANSWERED,
+    answered: LogEndsByPartition = NO_LOG_ENDS,
 ) -> Step | Refusal:
-    """What an election that somebody asks for writes, or why it writes nothing.
+    """The write of an election that a user requests, or why there is none.
 
-    unclean: any leader will do, else it has to be the first replica; where nobody has the partition any
-    more it is given up (`is_lost`), and begins empty as soon as one of its brokers says that it can.
-    answered: to what `to_ask` names. Source: ReplicationControlManager.electLeader, which refuses to
-    give up.
+    unclean: any replica may lead, else only the first one. If no replica has the partition any
+    more, it is given up (`is_lost`): it begins empty as soon as one of its brokers reports that it
+    can. answered: the log ends that `replicas_to_ask` asks for. Source:
+    ReplicationControlManager.electLeader, which does not give up partitions.
     """
     partition, offline = topic.partitions[index], _offline(image, topic, index)
     if partition.has_leader and (unclean or partition.leader == partition.replicas[0]):
@@ -163,26 +175,30 @@ def elect(
 
 
 def _give_up(image: ClusterImage, topic: Topic, index: int) -> Step | Refusal:
-    """Of a partition that nobody can lead."""
+    """The write that gives up a partition that no broker can lead, or why it is not given up."""
     partition = topic.partitions[index]
-    said = "Eligible topic partition leaders are not available."
+    message = "Eligible topic partition leaders are not available."
     if not is_lost(image, topic, index):
-        return Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, said)
+        return Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
     if too_low := needs(image, GIVING_UP, "Giving it up"):
-        return Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"{said} {too_low}")
+        return Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"{message} {too_low}")
     epoch = partition.partition_epoch + 1
     return _election(image, topic, index, partition.changed(partition_epoch=epoch, given_up=True))
 
 
 def is_lost(image: ClusterImage, topic: Topic, index: int) -> bool:
-    """Whether nobody leads the partition though all its brokers run: waiting brings nothing, but for a disk that somebody puts in again."""
+    """Whether the partition has no leader though all its brokers run.
+
+    Waiting does not help then, unless somebody puts a missing disk back.
+    """
     partition = topic.partitions[index]
     brokers = [image.brokers.get(each) for each in partition.replicas]
     return not partition.has_leader and all(each is not None and each.is_active for each in brokers)
 
 
 Imbalance = tuple[bytes, int, int]
-"""Topic id, index and leader epoch of a partition that its first replica could lead, but does not."""
+"""Topic id, index and leader epoch of a partition that its first replica could lead but does not.
+"""
 
 
 def imbalances(image: ClusterImage, topic: Topic) -> Iterator[Imbalance]:
@@ -194,7 +210,7 @@ def imbalances(image: ClusterImage, topic: Topic) -> Iterator[Imbalance]:
 
 
 def balance_steps(image: ClusterImage, settled: Iterable[Imbalance]) -> Iterator[Step]:
-    """Give those that are imbalances still to their first replicas."""
+    """Make the first replica the leader wherever `settled` is still true."""
     for topic_id, index, leader_epoch in settled:
         topic, partition = image.topic_by_id(topic_id), image.partition(topic_id, index)
         if topic is None or partition is None or partition.leader_epoch != leader_epoch:
@@ -211,7 +227,7 @@ def _offline(image: ClusterImage, topic: Topic, index: int) -> Sequence[int]:
 def offline_replicas(
     image: ClusterImage, topic: Topic, index: int, broker_ids: Iterable[int]
 ) -> Sequence[int]:
-    """Which of these brokers say that they cannot serve the partition."""
+    """Which of these brokers report that they cannot serve the partition."""
     return [each for each in broker_ids if image.is_offline(each, topic.id, index)]
 
 

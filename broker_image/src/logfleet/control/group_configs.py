@@ -1,7 +1,8 @@
-"""Configuration of groups (KIP-848, KIP-932, KIP-1071): checks of what a user sets for one.
+"""Configuration of groups (KIP-848, KIP-932, KIP-1071): checks of the values that a user sets.
 
-A group's value must lie within bounds that the brokers set; texts as Kafka's GroupConfig.validate, whose error code is
-INVALID_CONFIG. The group protocols themselves come later: values are stored and described until then.
+A group's value must lie within bounds that the brokers set. Messages are those of Kafka's
+GroupConfig.validate, whose error code is INVALID_CONFIG. The group protocols themselves come later:
+until then values are only stored and described.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Final
 from logfleet.control.config_keys import BROKER_KEYS, GROUP_KEYS, ConfigError, ConfigValue
 from logfleet.control.topic_configs import BrokerLayers
 
-# Group key -> the broker keys that bound it: smallest (None: no such bound) and largest value.
+# Group key -> the broker keys of its smallest (None: no such bound) and largest value.
 _BOUNDS: Final[Mapping[str, tuple[str | None, str]]] = {
     "consumer.heartbeat.interval.ms": (
         "group.consumer.min.heartbeat.interval.ms",
@@ -66,7 +67,7 @@ _INTERNAL_PREFIX: Final = "__"
 
 
 def validate_group_configs(overrides: Mapping[str, str], layers: BrokerLayers) -> None:
-    """Raises ConfigError for a key that no group has, or a value that is not valid or that the brokers do not allow."""
+    """Raises ConfigError for an unknown key, or an invalid value or one outside the bounds."""
     for name in overrides:
         if name not in GROUP_KEYS:
             raise ConfigError(name, f"Unknown group config name: {name}")
@@ -120,7 +121,7 @@ def _check_assignor(values: Mapping[str, ConfigValue], layers: BrokerLayers) -> 
 
 
 def _check_heartbeats(kind: str, values: Mapping[str, ConfigValue], layers: BrokerLayers) -> None:
-    """A session has to be longer than the time between two heartbeats."""
+    """A session timeout must be longer than the time between two heartbeats."""
     session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
     if session not in values and heartbeat not in values:
         return

@@ -1,4 +1,9 @@
-"""Levels of a broker's loggers, as Kafka's tools see and set them (KIP-412; Kafka: LoggingController). They end with the process."""
+"""Levels of a broker's loggers, as Kafka's tools read and set them.
+
+They last as long as the process.
+
+KIP-412; Kafka: LoggingController.
+"""
 
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
@@ -16,18 +21,18 @@ LEVELS: Final[Mapping[str, int]] = {
     "ERROR": 40,
     "FATAL": 50,
 }
-"""Kafka's names, with the numbers that Python's loggers count in."""
+"""Kafka's names with the numbers of Python's levels."""
 
 
 def level_name(number: int) -> str:
-    """The most talkative of Kafka's levels that says no more than Python's level `number`."""
+    """The lowest of Kafka's levels that is at least Python's level `number`."""
     return next((name for name, least in LEVELS.items() if number <= least), "FATAL")
 
 
 def refuse_logger_changes(
     changes: Sequence[ConfigChange], loggers: Container[str]
 ) -> Refusal | None:
-    """Why these levels cannot be set; None if they can. loggers: those there are."""
+    """Why these levels cannot be set; None if they can. loggers: the names that exist."""
     refusal = refuse_form(changes)
     for change in changes:
         refusal = refusal or _refuse(change, loggers)
@@ -36,10 +41,10 @@ def refuse_logger_changes(
 
 def _refuse(change: ConfigChange, loggers: Container[str]) -> Refusal | None:
     if change.operation not in {ConfigOperation.SET, ConfigOperation.DELETE}:
-        known = change.operation in set(ConfigOperation)
+        is_known = change.operation in set(ConfigOperation)
         what = (
             f"{ConfigOperation(change.operation).name} operation"
-            if known
+            if is_known
             else f"Unknown operation type {change.operation}"
         )
         message = f"{what} is not allowed for the BROKER_LOGGER resource"
@@ -51,7 +56,8 @@ def _refuse(change: ConfigChange, loggers: Container[str]) -> Refusal | None:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     if change.operation == ConfigOperation.SET and change.value not in LEVELS:
         message = (
-            f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "
+            f"Cannot set the log level of {change.name} to {change.value} as it is not a "
+            "supported log level. "
             f"Valid log levels are {', '.join(sorted(LEVELS))}"
         )
         return Refusal(ErrorCode.INVALID_CONFIG, message)

@@ -2,17 +2,21 @@
 
 Goals, in order of weight:
 
-1. the replicas of a partition are on different brokers (must hold: fewer brokers than replicas is refused);
-2. they spread over as many racks as there are, and evenly over those if there are more replicas than racks;
-3. every broker leads the same number of partitions, give or take one, counting those the topic already has;
+1. the replicas of a partition are on different brokers (must hold: fewer brokers than replicas is
+refused);
+2. they are spread over as many racks as there are, evenly if there are more replicas than racks;
+3. every broker leads the same number of the topic's partitions, old and new, give or take one;
 4. within a rack every broker follows the same number, give or take the last rounds;
-5. brokers that lead together do not always have the same followers, so that the work of a lost one is shared.
+5. brokers that lead do not always have the same followers, so that several share the work of a lost
+one.
 
-Leaders come from one queue of all brokers, ordered by how many they lead, then alternating between racks. Followers come from
-the racks after the leader's, each rack handing out its brokers in turn; the turn shifts by one whenever all brokers have led
-once (goal 5). Compare Kafka's StripedReplicaPlacer, which balances per rack and so loads the brokers of small racks more.
+Leaders come from one queue of all brokers, ordered by how many they lead, then alternating between
+racks. Followers come from the racks after the leader's; each rack hands out its brokers in turn,
+and the turn shifts by one whenever all brokers have led once (goal 5). Compare Kafka's
+StripedReplicaPlacer, which balances per rack and so loads the brokers of small racks more.
 
-Example: brokers 1a 2a 3b 4c, two replicas, start 0: leaders 1 3 4 2, followers from the next rack: 1,3  3,4  4,1  2,3.
+Example: brokers 1a 2a 3b 4c, two replicas, start 0: leaders 1 3 4 2, followers from the next rack:
+1,3  3,4  4,1  2,3.
 """
 
 import heapq
@@ -21,10 +25,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 class NotEnoughBrokersError(Exception):
-    """There are fewer brokers than replicas of one partition. The text is for the user."""
+    """There are fewer brokers than replicas of one partition. The message is for the user."""
 
     def __init__(self, factor: int, available: int, cordoned: Collection[int] = ()) -> None:
-        """cordoned: brokers that are there besides, and are given nothing (KIP-1066)."""
+        """cordoned: registered brokers that get no replicas (KIP-1066)."""
         are = "are registered."
         if cordoned:
             ids = ", ".join(map(str, sorted(cordoned)))
@@ -45,11 +49,10 @@ def place(
 ) -> list[tuple[int, ...]]:
     """Replicas of each new partition, the leader first.
 
-    racks: every broker that may be chosen, with its rack; None is a rack of its own name.
-    start: any number, best a random one: where among equals the choice begins, so that small topics do not all
-    begin on the same broker.
-    leaders: leader of each partition that the topic already has.
-    Raises NotEnoughBrokersError.
+    racks: every broker that may be chosen, with its rack; None counts as one rack. start: any
+    number, best a random one: which of equal brokers comes first, so that small topics do not all
+    begin on the same broker. leaders: leader of each partition that the topic already has. Raises
+    NotEnoughBrokersError.
     """
     if replication_factor > len(racks):
         raise NotEnoughBrokersError(replication_factor, len(racks))
@@ -73,10 +76,12 @@ def add_replicas(
     held: Mapping[int, int],
     turn: int,
 ) -> tuple[int, ...]:
-    """`count` brokers more for a partition that is on `replicas`: of racks with the fewest of its replicas, of those who hold least first.
+    """`count` more brokers for a partition that is on `replicas`.
 
-    racks: every broker that may be chosen, and those of `replicas`; None is a rack of its own name. held: replicas that each broker has.
-    turn: another for each partition, so that among equals not always the same are chosen. There have to be enough.
+    They come from the racks with the fewest of its replicas, within those the brokers with the
+    fewest replicas first. racks: every broker that may be chosen, and those of `replicas`; None
+    counts as one rack. held: replicas of each broker. turn: a different number for each partition,
+    so that the choice among equal brokers varies. There must be enough brokers.
     """
     order = sorted(racks)
     used = Counter(racks[each] for each in replicas)
@@ -103,9 +108,11 @@ def drop_replicas(
     leader: int,
     isr: Collection[int],
 ) -> tuple[int, ...]:
-    """The replicas but for `count`: first those that are not in sync, then of racks with most of them, the last by order first, the leader last of all.
+    """The replicas without `count` of them.
 
-    racks: as far as brokers are known; one that is not known has a rack of its own. count: fewer than there are.
+    First go those not in sync, then those of the racks with most of them, the last in order first,
+    the leader last of all. racks: of known brokers; any other broker has its own rack. count: fewer
+    than there are.
     """
     left = list(replicas)
     for _ in range(count):
@@ -132,7 +139,7 @@ def _members(racks: Mapping[int, str | None]) -> dict[str | None, list[int]]:
 
 
 def _alternating(racks: Mapping[int, str | None], start: int) -> list[int]:
-    """All brokers, one of each rack in turn while they last, rotated by `start`."""
+    """All brokers, one of each rack in turn while there are any, rotated by `start`."""
     members = _members(racks)
     names = sorted(members, key=lambda rack: (rack is None, rack or ""))
     longest = max(map(len, members.values()))
@@ -157,7 +164,7 @@ def _leader_queue(order: Sequence[int], leaders: Iterable[int]) -> list[tuple[in
 
 
 class _Followers:
-    """Each rack's brokers in turn, racks in the order in which leaders first come from them."""
+    """Each rack's brokers in turn; racks in the order of their first leaders."""
 
     def __init__(self, racks: Mapping[int, str | None], order: Sequence[int]) -> None:
         self._rack_of = racks

@@ -1,4 +1,7 @@
-"""Producer ids are given away in blocks: a broker takes one from the store and hands out its ids alone (Kafka: ProducerIdsBlock)."""
+"""Producer ids come in blocks: a broker takes a block from the store and hands out its ids.
+
+Kafka: ProducerIdsBlock.
+"""
 
 from typing import Final
 
@@ -9,10 +12,11 @@ BLOCK_SIZE: Final = 1000
 
 
 def next_block(present: KeyValue | None) -> tuple[range, Txn]:
-    """The block after `present` (the key `pid/next` as read, None if absent), and the transaction that takes it.
+    """The block after `present`, and the transaction that takes it.
 
-    The ids are the broker's only if that very transaction succeeded. If its outcome is unknown, repeat it: should the
-    repetition fail, the block is lost or another's, and the next one is to be taken.
+    present: the key `pid/next` as read, None if absent. The ids are the broker's only if this very
+    transaction succeeded. If its outcome is unknown, repeat it: if the repetition fails, the block
+    is lost or another broker's; take the next one.
     """
     first = 0 if present is None else int(present.value)
     revision = 0 if present is None else present.mod_revision

@@ -1,8 +1,9 @@
-"""How fast a client goes, and for how long it has to be held to come down to its quota.
+"""The rate of a client, and how long it must be throttled to come down to its quota.
 
-Byte and request rates are measured over the last windows (KIP-13): Kafka's Rate over a SampledStat, with QuotaUtils.throttleTime.
-Changes of topics are counted by a bucket of tokens instead (KIP-599), which forgives a burst as soon as it is paid for: Kafka's
-TokenBucket and ControllerMutationQuotaManager. Times are milliseconds of one clock that never goes back.
+Byte and request rates are measured over the last windows (KIP-13): Kafka's Rate over a SampledStat,
+with QuotaUtils.throttleTime. Topic changes are counted by a token bucket instead (KIP-599), which
+allows a burst that it makes up for later: Kafka's TokenBucket and ControllerMutationQuotaManager.
+Times are milliseconds of a monotonic clock.
 """
 
 import math
@@ -12,18 +13,21 @@ from typing import Final
 import msgspec
 
 THROTTLE_MS_MAX: Final = 2**31 - 1
-"""What fits into the `throttle_time_ms` of an answer."""
+"""The largest value of the `throttle_time_ms` of a response."""
 
 
 class Windows(msgspec.Struct, frozen=True):
-    """Windows of a rate: `count` of `length_ms` each, the present one included (quota.window.num, .size.seconds)."""
+    """Windows of a rate: `count` of `length_ms` each, including the current one.
+
+    Keys: quota.window.num, quota.window.size.seconds.
+    """
 
     count: int = 11
     length_ms: int = 1_000
 
 
 class _Sample:
-    """What was recorded in one window. It begins with its first event, not at a full second."""
+    """The sum of one window, which begins with its first event, not at a full second."""
 
     __slots__ = ("last_ms", "start_ms", "total")
 
@@ -33,7 +37,7 @@ class _Sample:
 
 
 class RateMeter:
-    """Sum of what was recorded in the last windows, per second. recorded_ms: when something was recorded last."""
+    """The sum over the last windows, per second. recorded_ms: time of the last record."""
 
     __slots__ = ("_samples", "_windows", "recorded_ms")
 
@@ -43,7 +47,7 @@ class RateMeter:
         self.recorded_ms = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Count `value`; a negative one takes back what was counted."""
+        """Count `value`; a negative one undoes earlier counts."""
         samples, windows = self._samples, self._windows
         if not samples or now_ms - samples[-1].start_ms >= windows.length_ms:
             if (
@@ -56,7 +60,10 @@ class RateMeter:
         newest.last_ms = self.recorded_ms = now_ms
 
     def measure(self, now_ms: int) -> tuple[float, int]:
-        """(rate per second, ms it was measured over). Windows that are still missing count as ones without events."""
+        """(rate per second, milliseconds it was measured over).
+
+        Windows not reached yet count as empty.
+        """
         windows = self._windows
         span_ms = windows.count * windows.length_ms
         samples = self._samples
@@ -70,7 +77,9 @@ class RateMeter:
         return sum(sample.total for sample in samples) / (elapsed_ms / 1_000), elapsed_ms
 
     def throttle_ms(self, quota: float, now_ms: int) -> int:
-        """How long nothing may be recorded until the rate is `quota` (above 0) again; 0 if it is not exceeded.
+        """Milliseconds without records until the rate is down to `quota` (above 0).
+
+        0 if it is not exceeded.
 
         With rate O over a window W, O * W / (W + X) = quota gives X = (O - quota) / quota * W.
         """
@@ -81,9 +90,11 @@ class RateMeter:
 
 
 class TokenBucket:
-    """Tokens that come at the rate of the quota, up to what all windows would allow; below 0 nothing more is admitted.
+    """Tokens that arrive at the rate of the quota, at most those of all windows.
 
-    recorded_ms: when tokens were taken last.
+    Admits while not below 0.
+
+    recorded_ms: time of the last take.
     """
 
     __slots__ = ("_filled_ms", "_tokens", "_windows", "recorded_ms")
@@ -95,12 +106,12 @@ class TokenBucket:
         self.recorded_ms = 0
 
     def take(self, permits: float, quota: float, now_ms: int) -> None:
-        """Take tokens, also more than there are."""
+        """Take tokens, even more than there are."""
         self._tokens = self.tokens(quota, now_ms) - permits
         self.recorded_ms = now_ms
 
     def tokens(self, quota: float, now_ms: int) -> float:
-        """What is left now, at `quota` tokens a second; negative if more was taken."""
+        """Tokens left now, at `quota` tokens a second; negative if more were taken."""
         burst = self._windows.count * self._windows.length_ms / 1_000 * quota
         came = quota * (now_ms - self._filled_ms) / 1_000
         self._tokens = min(burst, self._tokens + came)
@@ -108,11 +119,11 @@ class TokenBucket:
         return self._tokens
 
     def throttle_ms(self, quota: float, now_ms: int) -> int:
-        """How long until the tokens are back at 0; 0 if they are not below."""
+        """Milliseconds until the tokens are back at 0; 0 if they are not below."""
         tokens = self.tokens(quota, now_ms)
         return _rounded(-tokens / quota * 1_000) if tokens < 0 else 0
 
 
 def _rounded(milliseconds: float) -> int:
-    """As Java's Math.round, within an answer's field."""
+    """Rounded as by Java's Math.round, at most the largest value of the response's field."""
     return min(math.floor(min(milliseconds, THROTTLE_MS_MAX) + 0.5), THROTTLE_MS_MAX)

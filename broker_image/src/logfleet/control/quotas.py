@@ -1,7 +1,7 @@
-"""Quotas of clients: who may be limited in what, what an AlterClientQuotas changes, which quotas a filter describes.
+"""Quotas of clients: valid entities and limits, AlterClientQuotas, DescribeClientQuotas.
 
-Checks, messages and the meaning of a filter are Kafka's (KIP-546; ClientQuotaControlManager, ClientQuotasImage), but an ip is an
-address here: names of hosts are not looked up.
+Checks, messages and the meaning of a filter are Kafka's (KIP-546; ClientQuotaControlManager,
+ClientQuotasImage), except that an ip must be an address here: host names are not resolved.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 ANONYMOUS: Final = "ANONYMOUS"
-"""Name of the user on connections that nobody has to sign in on (Kafka: KafkaPrincipal.ANONYMOUS)."""
+"""The user on connections without authentication (Kafka: KafkaPrincipal.ANONYMOUS)."""
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -31,7 +31,7 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
-# Whole numbers up to the largest of Kafka's type; None for any positive number.
+# Kafka's type and its largest value for whole numbers; None for any positive number.
 _CLIENT_KEYS: Final[Mapping[str, tuple[str, float] | None]] = {
     PRODUCER_BYTE_RATE: ("a LONG", 2.0**63),
     CONSUMER_BYTE_RATE: ("a LONG", 2.0**63),
@@ -42,18 +42,24 @@ _IP_KEYS: Final = {CONNECTION_CREATION_RATE: ("an INT", 2.0**31 - 1)}
 _FRACTION_MAX: Final = 1e-6
 
 EXACT, DEFAULT, ANY = 0, 1, 2
-"""How a component of a filter matches (Kafka: DescribeClientQuotasRequest.MATCH_TYPE_*; ANY is "specified")."""
+"""How a component of a filter matches.
+
+Kafka: DescribeClientQuotasRequest.MATCH_TYPE_*; ANY is "specified".
+"""
 
 
 class QuotaAlteration(msgspec.Struct, frozen=True):
-    """What shall become of an entity's quotas. operations: quota key and limit, None to remove it."""
+    """The changes to an entity's quotas. operations: quota key and limit, None to remove it."""
 
     entity: QuotaEntity
     operations: tuple[tuple[str, float | None], ...]
 
 
 class FilterComponent(msgspec.Struct, frozen=True):
-    """One condition on a type of entity: `match_type` is EXACT (with the name `match`), DEFAULT or ANY."""
+    """One condition on a type of entity.
+
+    `match_type` is EXACT (with the name `match`), DEFAULT or ANY.
+    """
 
     entity_type: str
     match_type: int
@@ -61,29 +67,32 @@ class FilterComponent(msgspec.Struct, frozen=True):
 
 
 def entity_of(names: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """An entity of names in any order; of a type that comes twice the last one counts, as in Kafka."""
+    """The entity of names in any order.
+
+    If a type occurs twice, the last one counts, as in Kafka.
+    """
     return tuple(sorted(dict(names).items()))
 
 
 def alter_quotas(
     quotas: Mapping[QuotaEntity, Quotas], alterations: Sequence[QuotaAlteration]
 ) -> tuple[list[Step], dict[QuotaEntity, Refusal | None]]:
-    """The writes of all entities that are not refused, and by entity why it is, None where it is not.
+    """The writes of all entities that are not refused, and by entity its refusal or None.
 
-    The second alteration of an entity is ignored, and its answer says so.
+    The second alteration of an entity is refused.
     """
     steps: list[Step] = []
-    answers: dict[QuotaEntity, Refusal | None] = {}
+    refusals: dict[QuotaEntity, Refusal | None] = {}
     for alteration in alterations:
         entity = alteration.entity
         given = [key for key, _ in alteration.operations]
-        if entity in answers or len(set(given)) < len(given):
-            answers[entity] = _refusal(f"Ignoring duplicate entity {entity_text(entity)}")
+        if entity in refusals or len(set(given)) < len(given):
+            refusals[entity] = _refusal(f"Ignoring duplicate entity {entity_text(entity)}")
             continue
-        answers[entity] = _refuse(alteration)
-        if answers[entity] is None:
+        refusals[entity] = _refuse(alteration)
+        if refusals[entity] is None:
             steps += _steps(entity, quotas.get(entity, Quotas({})), alteration.operations)
-    return steps, answers
+    return steps, refusals
 
 
 def _steps(
@@ -119,7 +128,7 @@ def _refusal(message: str) -> Refusal:
 
 
 def entity_problem(entity: QuotaEntity) -> str | None:
-    """Why nothing can be limited by this entity's quotas, None if it can."""
+    """Why this is not a valid entity; None if it is."""
     if not entity:
         return "Invalid empty client quota entity"
     for kind, name in entity:
@@ -131,14 +140,20 @@ def entity_problem(entity: QuotaEntity) -> str | None:
     if IP not in names:
         return None
     if len(names) > 1:
-        return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+        return (
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or "
+            "ClientId"
+        )
     if names[IP] is not None and address_of(names[IP]) is None:
         return f"{names[IP]} is not an IP address; names of hosts are not looked up."
     return None
 
 
 def address_of(ip: str) -> str | None:
-    """One text for all ways to write an address, of IPv4 ones in IPv6 too; None if it is none."""
+    """One text for all spellings of an address, also of IPv4 within IPv6.
+
+    None if it is not an address.
+    """
     try:
         address = ipaddress.ip_address(ip)
     except ValueError:
@@ -166,7 +181,7 @@ def _limit_problem(key: str, limit: float, *, is_ip: bool) -> str | None:
 
 
 def entity_text(entity: QuotaEntity) -> str:
-    """As Kafka's ClientQuotaEntity prints itself."""
+    """The text of Kafka's ClientQuotaEntity."""
     names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return f"ClientQuotaEntity(entries={{{names}}})"
 
@@ -174,7 +189,10 @@ def entity_text(entity: QuotaEntity) -> str:
 def describe_quotas(
     quotas: Mapping[QuotaEntity, Quotas], components: Sequence[FilterComponent], *, strict: bool
 ) -> list[tuple[QuotaEntity, Mapping[str, float]]] | Refusal:
-    """The entities that have all that the components name, with their limits; if `strict`, nothing but that."""
+    """The entities that match all components, with their limits.
+
+    If `strict`, without other types.
+    """
     refusal = _refuse_filter(components)
     if refusal is not None:
         return refusal
@@ -216,7 +234,8 @@ def _refuse_filter(components: Sequence[FilterComponent]) -> Refusal | None:
         seen.add(kind)
     if IP in seen and len(seen) > 1:
         return _refusal(
-            "Invalid entity filter component combination. IP filter component should not be used with "
+            "Invalid entity filter component combination. IP filter component should not be "
+            "used with "
             "user or clientId filter component."
         )
     return None
@@ -240,7 +259,10 @@ def _match_problem(component: FilterComponent) -> str | None:
 
 
 class ClientLimit(msgspec.Struct, frozen=True):
-    """A limit and who shares it: all clients of `user`, of `client_id`, or of both; None for anybody's."""
+    """A limit and who shares it: all clients of `user`, of `client_id`, or of both.
+
+    None for any.
+    """
 
     limit: float
     user: str | None
@@ -248,17 +270,17 @@ class ClientLimit(msgspec.Struct, frozen=True):
 
 
 def limits_of(quotas: Mapping[QuotaEntity, Quotas], key: str) -> dict[QuotaEntity, float]:
-    """The entities that have a limit of that quota key."""
+    """The entities that have a limit for that quota key."""
     return {entity: each.values[key] for entity, each in quotas.items() if key in each.values}
 
 
 def limit_of_client(
     limits: Mapping[QuotaEntity, float], user: str, client_id: str
 ) -> ClientLimit | None:
-    """The most specific limit that a client has (KIP-13, KIP-55; Kafka's DefaultQuotaCallback).
+    """The most specific limit of a client (KIP-13, KIP-55; Kafka's DefaultQuotaCallback).
 
-    A user's own limits come before the default of users, that before limits of client ids without a user. A client without an id
-    has only its user's.
+    A user's own limits come before the default for users, that before limits of client ids without
+    a user. A client without an id has only its user's.
     """
     for user_name in (user, None):
         if client_id:
@@ -278,9 +300,9 @@ def limit_of_client(
 
 
 def limits_of_addresses(quotas: Mapping[QuotaEntity, Quotas]) -> dict[str | None, float]:
-    """New connections per second by address (see `address_of`); under None those of any other address.
+    """New connections per second by address (see `address_of`); None for all other addresses.
 
-    What is stored for a name that is no address counts for nobody.
+    A stored name that is not an address has no effect.
     """
     limits = limits_of(quotas, CONNECTION_CREATION_RATE)
     return {

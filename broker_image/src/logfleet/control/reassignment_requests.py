@@ -1,10 +1,10 @@
-"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860): what the controller writes for them, and why it refuses.
+"""AlterPartitionReassignments, ListPartitionReassignments: the controller's writes and refusals.
 
-How a reassignment goes on from there is `replication.reassignment_steps`; the controller looks at each partition whose state changes
-(`control.election_writes`), so that it is carried to its end whoever controls by then. Source: ReplicationControlManager.alterPartitionReassignment.
-
-A difference to Kafka: a cancellation, or another target, that takes away at once who holds what is committed is refused unless as many are left in sync as
-min.insync.replicas asks for.
+KIP-455, KIP-860. `replication.reassignment_steps` has the further steps of a reassignment; the
+controller checks each partition whose state changes (`control.election_writes`), so it ends even if
+the controller changes. Source: ReplicationControlManager.alterPartitionReassignment. Unlike Kafka,
+a cancellation or another target is refused if it removes at once a replica that may hold committed
+records and leaves fewer than min.insync.replicas in sync.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,9 +33,10 @@ def reassign(
     *,
     may_change_factor: bool,
 ) -> Step | Refusal | None:
-    """What is written for a partition to move to these brokers; None if it lies there already, or is on its way.
+    """The write that moves a partition to these brokers; None if it is there already or on its way.
 
-    replicas: the preferred leader first; None cancels what is under way. may_change_factor: there may be more or fewer of them than now (KIP-860).
+    replicas: the preferred leader first; None cancels the reassignment. may_change_factor: their
+    number may differ from the current one (KIP-860).
     """
     topic = image.topic(name)
     if topic is None:
@@ -58,7 +59,7 @@ def reassign(
 
 
 def reassigning(topic: Topic) -> Iterator[tuple[int, Partition]]:
-    """Those of its partitions whose reassignment is under way, by index."""
+    """Its partitions with a reassignment under way, by index."""
     for index, partition in enumerate(topic.partitions):
         if is_reassigning(partition):
             yield index, partition
@@ -69,27 +70,34 @@ def _step(image: ClusterImage, topic: Topic, index: int, wanted: Sequence[int]) 
     offline = offline_replicas(image, topic, index, {*partition.replicas, *wanted})
     after = reassigned_state(partition, wanted, image.brokers, offline=offline)
     needed = effective_min_isr(after)
-    goes_at_once = _holders(partition) - set(after.replicas)
-    if goes_at_once and len(after.isr) < needed:
+    removed_at_once = _holders(partition) - set(after.replicas)
+    if removed_at_once and len(after.isr) < needed:
         return Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Partition {topic.name}-{index} would be left with the in-sync replicas {[each for each, _ in after.isr]}, {needed} are needed: "
+            f"Partition {topic.name}-{index}  would have only the in-sync replicas "
+            f"{[each for each, _ in after.isr]}, {needed} are needed: "
             f"wait until more of {list(wanted)} are in sync.",
         )
     key = keys.partition(uuids.to_text(topic.id), index)
     step = partition_step(image, key, after, partition.revision)
     added = sorted(set(after.replicas) - set(partition.replicas))
-    known = (_still_known(image, each) for each in added)
-    return msgspec.structs.replace(step, compares=(*step.compares, *known))
+    registered = (_still_registered(image, each) for each in added)
+    return msgspec.structs.replace(step, compares=(*step.compares, *registered))
 
 
-def _still_known(image: ClusterImage, broker_id: int) -> Compare:
-    """That the broker has not been forgotten meanwhile (UnregisterBroker), which a controller whose watch stands still may not see."""
+def _still_registered(image: ClusterImage, broker_id: int) -> Compare:
+    """A compare that fails if the broker was unregistered meanwhile.
+
+    A controller whose watch lags may not have seen that.
+    """
     return exists(keys.fence(broker_id) if broker_id in image.fences else keys.broker(broker_id))
 
 
 def _holders(partition: Partition) -> set[int]:
-    """Who may be the only one to hold what is committed: in sync, eligible, or the last leader where nobody is."""
+    """Replicas of which one may be the only holder of committed records.
+
+    Those in sync or eligible, or the last leader if there are none.
+    """
     holders = {*partition.isr_ids, *partition.elr}
     return holders or {partition.last_leader}
 

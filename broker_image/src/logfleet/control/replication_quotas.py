@@ -1,8 +1,12 @@
-"""How fast throttled replicas are copied at most (KIP-73): which replicas those are, and whether a rate is used up.
+"""Rate limits for copying replicas (KIP-73): which replicas are throttled, and by how much.
 
-Kafka's ReplicationQuotaManager and TopicConfigHandler.parseThrottledPartitions. A broker has two such quotas, one as leader and one as
-follower, and a third for copies between its own log directories (KIP-113), of which all are throttled. One more is for what a follower copies
-of replicas that reassignments add: nobody has to make a list of them, nor take it away afterwards (as KIP-542 proposes). What is on a list of KIP-73 is throttled by that. A follower takes no more than BURST_MS' worth at once, where Kafka lets through what a window allows in its first moment: bursts are what producers feel. Times are milliseconds of one clock that never goes back.
+Kafka's ReplicationQuotaManager and TopicConfigHandler.parseThrottledPartitions. A broker has one
+quota as leader, one as follower, and a third for copies between its log directories (KIP-113),
+which are all throttled. A fourth limits what a follower copies for replicas that reassignments add:
+nobody has to list them, nor delete the list afterwards (as KIP-542 proposes); replicas on a list of
+KIP-73 are throttled by that. A follower takes at most BURST_MS' worth at once, because producers
+feel bursts; Kafka allows a whole window's worth in its first moment. Times are milliseconds of a
+monotonic clock.
 """
 
 import math
@@ -15,22 +19,29 @@ from logfleet.control.config_keys import TOPIC_KEYS, ConfigError
 from logfleet.control.quota_rates import RateMeter, Windows
 
 UNLIMITED: Final = 2**63 - 1
-"""The rate, in bytes a second, by which nothing is throttled: the default of both keys."""
+"""Bytes a second that throttle nothing: the default of both keys."""
 _ALL: Final = ("*",)
 BURST_MS: Final = 50
-"""For so long a follower may be ahead of its rate."""
+"""Milliseconds that a follower may be ahead of its rate."""
 DEBT_MS: Final = 1_000
-"""For so long at most it makes up for what it took above its rate: in-sync replicas, who are never held back, count as well."""
+"""At most this many milliseconds' worth above the rate are made up for.
+
+In-sync replicas count as well though they are never held back.
+"""
 SLICE: Final = 64 * 1024
-"""Bytes of a partition that a throttled follower asks for at a time; with the default of 1 MiB, and 10 MiB for an answer, producers' p99 was twice as high during a move."""
+"""Bytes of a partition that a throttled follower requests at a time.
+
+With the default of 1 MiB, and 10 MiB per response, producers' p99 was twice as high during a move.
+"""
 ANSWER: Final = 2 * SLICE
-"""Bytes of an answer that holds such a partition."""
+"""Bytes of a response that has such a partition."""
 
 
 class Side(Enum):
-    """On which side of which copies bytes are counted.
+    """Which copies a quota counts, and on which side.
 
-    label: as metrics have it. rate_key: of brokers, bytes per second. replicas_key: of topics, `partition:broker,...` or `*`; None where all count.
+    label: of metrics. rate_key: of brokers, bytes per second. replicas_key: of topics,
+    `partition:broker,...` or `*`; None if all replicas count.
     """
 
     LEADER = "leader", "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
@@ -50,7 +61,10 @@ class Side(Enum):
 
 @lru_cache(maxsize=256)
 def _partitions_on(key: str, text: str, broker_id: int) -> frozenset[int] | None:
-    """Partitions whose replica on that broker is named, None for all; text: as the topic has it. What nobody could obey counts as not set."""
+    """Partitions whose replica on that broker is named, None for all.
+
+    text: the topic's value. An invalid one counts as not set.
+    """
     try:
         replicas = TOPIC_KEYS[key].parse(text)
     except ConfigError:
@@ -63,7 +77,11 @@ def _partitions_on(key: str, text: str, broker_id: int) -> frozenset[int] | None
 
 
 class ReplicationQuota:
-    """One side's rate on one broker. rate: bytes per second, UNLIMITED for none. factor: share of it that is in force (`replication.adaptive_throttle`). bytes: copied of throttled replicas while there was a rate."""
+    """One side's rate on one broker.
+
+    rate: bytes per second, UNLIMITED for none. factor: share of it that is in force
+    (`replication.adaptive_throttle`). bytes: copied of throttled replicas while there was a rate.
+    """
 
     def __init__(self, side: Side, broker_id: int, windows: Windows) -> None:
         self.side = side
@@ -77,11 +95,14 @@ class ReplicationQuota:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anything can be throttled at all: what a hot path asks first."""
+        """Whether anything can be throttled at all: the first check of a hot path."""
         return self.rate != UNLIMITED
 
     def concerns(self, configs: Mapping[str, str], index: int) -> bool:
-        """Whether this broker's replica of a partition is a throttled one. configs: those set for its topic."""
+        """Whether this broker's replica of a partition is throttled.
+
+        configs: those set for its topic.
+        """
         key = self.side.replicas_key
         if key is None:
             return True
@@ -92,7 +113,7 @@ class ReplicationQuota:
         return partitions is None or index in partitions
 
     def record(self, size: int, now_ms: int) -> None:
-        """So many bytes of throttled replicas were copied, whether or not they are in sync."""
+        """Record bytes copied of throttled replicas, whether in sync or not."""
         self.bytes += size
         self._meter.record(size, now_ms)
         if self.is_limited and self.rate > 0:
@@ -100,7 +121,10 @@ class ReplicationQuota:
             self._paid_ms = min(owed_ms, now_ms + DEBT_MS)
 
     def throttle_ms(self, now_ms: int) -> int:
-        """How long replicas that are not in sync have to wait; 0 if the rate is not exceeded. By a rate of 0, for a window each time."""
+        """Milliseconds that replicas not in sync must wait; 0 if the rate is not exceeded.
+
+        A rate of 0 makes them wait for one window each time.
+        """
         if not self.is_limited:
             return 0
         if self.rate <= 0:
@@ -110,5 +134,5 @@ class ReplicationQuota:
 
     @property
     def in_force(self) -> float:
-        """Bytes per second."""
+        """The rate now in force, in bytes per second."""
         return self.rate * self.factor

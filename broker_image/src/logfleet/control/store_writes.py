@@ -1,8 +1,9 @@
 """How the controller's writes become transactions.
 
-Every transaction compares the controller epoch, so that a controller that was replaced without knowing it writes nothing
-more, and what its decision rested on, so that a decision that came too late changes nothing. What does not fit into one
-transaction is cut into several that are safe to stop between.
+Each compares the controller epoch, so that a controller that was replaced and has not noticed it
+writes nothing, and the keys that the decision depended on, so that a decision that comes too late
+changes nothing. Writes that do not fit into one transaction are split into several that are safe to
+stop between.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +34,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def controls(epoch: int) -> Compare:
-    """True while the controller of that epoch (the create revision of its key) has not been replaced."""
+    """True until the controller of that epoch (the create revision of its key) is replaced."""
     return created_at(keys.CONTROLLER, epoch)
 
 
@@ -44,16 +45,16 @@ def pack(
     first: Sequence[Compare] = (),
     rest: Sequence[Compare] = (),
 ) -> tuple[Txn, ...]:
-    """The steps in their order, in as few transactions as the store's limits allow, with room for a receipt in each.
+    """The steps in order, in as few transactions as possible, each with room for a receipt.
 
     first: compares of the first transaction only; rest: those of each later one.
     """
-    who = controls(epoch)
+    is_controller = controls(epoch)
     return tuple(
         pack_steps(
             steps,
-            first=(who, *first),
-            rest=(who, *rest),
+            first=(is_controller, *first),
+            rest=(is_controller, *rest),
             reserved=1,
             reserved_bytes=RECEIPT_BYTES_MAX,
         )
@@ -63,9 +64,9 @@ def pack(
 def partition_step(
     image: ClusterImage, key: str, value: PartitionValue, revision: int | None = None
 ) -> Step:
-    """Write a partition's state if its leader is still the registered, active broker that was elected.
+    """Write a partition's state if its leader is still registered and active as at its election.
 
-    revision: the one that wrote the state which `value` replaces; None for a new partition.
+    revision: of the state which `value` replaces; None for a new partition.
     """
     compares: tuple[Compare, ...] = ()
     if revision is not None:

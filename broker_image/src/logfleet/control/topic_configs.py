@@ -1,7 +1,8 @@
 """Topic configuration: checks of what a user sets, and the values in force on one broker.
 
-Precedence, most specific first: the topic's own value, the broker's dynamic one, the cluster's dynamic default, the broker's
-static one, Kafka's default; among broker synonyms `.ms` goes before `.minutes` before `.hours` (Kafka: LogConfig, KafkaConfig).
+Precedence, most specific first: the topic's own value, the broker's dynamic one, the cluster's
+dynamic default, the broker's static one, Kafka's default; among broker synonyms `.ms` precedes
+`.minutes` and that `.hours` (Kafka: LogConfig, KafkaConfig).
 """
 
 from collections.abc import Mapping
@@ -21,19 +22,19 @@ _RETENTION: Final = "retention.ms"
 
 
 class BrokerLayers(msgspec.Struct, frozen=True):
-    """Where a broker's values come from, as text: server.properties, dynamic for the cluster, dynamic for this broker."""
+    """A broker's values as text: server.properties, dynamic of cluster, dynamic of broker."""
 
     static: Mapping[str, str] = _NOTHING
     cluster: Mapping[str, str] = _NOTHING
     dynamic: Mapping[str, str] = _NOTHING
 
     def effective(self, key: str) -> str | None:
-        """The text in force for a broker key, its default included; None if it has no value."""
+        """The text in force for a broker key, or its default; None if it has no value."""
         text = self.set_value(key)
         return BROKER_KEYS[key].default if text is None else text
 
     def set_value(self, key: str) -> str | None:
-        """What was set for a key, in whichever layer; None if nothing was."""
+        """The text set for a key, in the most specific layer that has it; None if it is not set."""
         for layer in (self.dynamic, self.cluster, self.static):
             if key in layer:
                 return layer[key]
@@ -41,9 +42,9 @@ class BrokerLayers(msgspec.Struct, frozen=True):
 
 
 def validate_topic_configs(overrides: Mapping[str, str]) -> None:
-    """Raises ConfigError for a key that no topic has, a value that is not valid, or values that contradict each other.
+    """Raises ConfigError for an unknown key, an invalid value, or contradicting values.
 
-    Texts as Kafka's LogConfig.validate, whose error code is INVALID_CONFIG.
+    Messages are those of Kafka's LogConfig.validate, whose error code is INVALID_CONFIG.
     """
     values: dict[str, ConfigValue] = {}
     for name, text in overrides.items():
@@ -55,7 +56,8 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> None:
     if values.get("remote.storage.enable"):
         raise ConfigError(
             "remote.storage.enable",
-            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be "
+            "configured with remote log storage.",
         )
 
 
@@ -73,12 +75,15 @@ def _check_compaction_lags(values: Mapping[str, ConfigValue]) -> None:
 
 
 def topic_default(name: str, layers: BrokerLayers) -> str | None:
-    """The text that holds on this broker for topics that do not set `name`; in the topic key's unit."""
+    """The text in force on this broker for topics that do not set `name`, in that key's unit."""
     return source_and_default(name, layers)[1]
 
 
 def source_and_default(name: str, layers: BrokerLayers) -> tuple[str, str | None]:
-    """The broker key, or if none has a value the topic key, that a topic's default comes from, and the text of it."""
+    """The key that a topic's default comes from, and its text.
+
+    That is a broker key, or the topic key itself if no broker key has a value.
+    """
     for synonym, factor in TOPIC_KEYS[name].sources:
         text = layers.effective(synonym)
         if text is not None:
@@ -90,12 +95,13 @@ def source_and_default(name: str, layers: BrokerLayers) -> tuple[str, str | None
 def _scaled(synonym: str, text: str, factor: int) -> str:
     value = BROKER_KEYS[synonym].parse(text)
     assert isinstance(value, int), f"{synonym} is a number"
-    # Any negative time means "for ever", which is -1 in every unit (KafkaConfig.logRetentionTimeMillis).
+    # Any negative time means "for ever", which is -1 in every unit
+    # (KafkaConfig.logRetentionTimeMillis).
     return str(value * factor) if value >= 0 else "-1"
 
 
 def check_topic_defaults(values: Mapping[str, str]) -> None:
-    """Raises ConfigError, naming the broker key, if no topic could obey the defaults that these values of a broker mean."""
+    """Raises ConfigError, naming the broker key, if it sets an invalid default for topics."""
     layers = BrokerLayers(values)
     for name, key in TOPIC_KEYS.items():
         if any(synonym in values for synonym, _ in key.sources):
@@ -108,14 +114,20 @@ def check_topic_defaults(values: Mapping[str, str]) -> None:
 
 
 def topic_defaults(layers: BrokerLayers) -> dict[str, str | None]:
-    """`topic_default` of every topic key: computed once per change of the broker's configuration."""
+    """`topic_default` of every topic key.
+
+    Computed once per change of the broker's configuration.
+    """
     return {name: topic_default(name, layers) for name in TOPIC_KEYS}
 
 
 def topic_values(
     overrides: Mapping[str, str], defaults: Mapping[str, str | None]
 ) -> dict[str, ConfigValue]:
-    """Typed value of every topic key. `overrides` were validated when they were set; `defaults` as `topic_defaults`."""
+    """Typed value of every topic key.
+
+    `overrides` were validated when they were set; `defaults` as `topic_defaults`.
+    """
     return {
         name: key.parse(overrides.get(name, defaults[name])) for name, key in TOPIC_KEYS.items()
     }

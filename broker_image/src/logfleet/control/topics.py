@@ -1,10 +1,12 @@
-"""Creating, growing and deleting topics: Kafka's checks, and the transactions that do it.
+"""Creating, growing and deleting topics: Kafka's checks, and the transactions.
 
-A topic is created by writing its name, its id and its partitions, and last of all how many of them count (`ready`); until then
-nobody sees it, and a controller that finds one half made removes it. Growing works alike. Deleting takes everything away at
-once and leaves a `deleted` key, which alone entitles brokers to remove logs.
+A topic is created by writing its name, id and partitions, and last the number of its partitions
+(`ready`). Until then nobody sees it, and a controller that finds an unfinished one removes it.
+Growing works alike. Deleting removes everything at once and leaves a `deleted` key; brokers remove
+logs only because of that key.
 
-Checks, their order and their texts follow Kafka's ReplicationControlManager, Topic.validate and ControllerApis.
+Checks, their order and their texts follow Kafka's ReplicationControlManager, Topic.validate and
+ControllerApis.
 """
 
 import re
@@ -39,10 +41,10 @@ from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 
 NAME_LENGTH_MAX: Final = 249
+# Partitions that one request may create (Kafka: MAX_PARTITIONS_PER_BATCH).
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""Partitions that one request may create (Kafka: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)."""
+# Of names and values of one resource's configs. A topic's are written with its first partitions.
 CONFIG_BYTES_MAX: Final = 256 * 1024
-"""Names and values of one resource's configs: a topic's are written in one transaction with the first partitions."""
 UNLIMITED: Final = -1
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -51,8 +53,10 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 class NewTopic(msgspec.Struct, frozen=True):
     """One topic of a CreateTopics request.
 
-    id: 16 bytes, new. start: a random number for placement. partitions, replication_factor: -1 for the default.
-    assignments: partition index to its replicas, in the request's order; empty for automatic placement.
+    id: 16 bytes, new. start: a random number for placement. partitions, replication_factor: -1 for
+    the default.
+    assignments: partition index to its replicas, in the request's order; empty for automatic
+    placement.
     """
 
     name: str
@@ -65,7 +69,7 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 class TopicCreation(msgspec.Struct, frozen=True):
-    """What will be there after `txns`, in their order."""
+    """The topic as it is after `txns`, which are to be committed in order."""
 
     id: bytes
     partitions: int
@@ -77,7 +81,7 @@ class TopicCreation(msgspec.Struct, frozen=True):
 def create_topic(
     image: ClusterImage, epoch: int, new: NewTopic, layers: BrokerLayers
 ) -> TopicCreation | Refusal:
-    """epoch: the controller's. layers: defaults of the cluster, as the controller's broker sees them."""
+    """epoch: the controller's. layers: the defaults, as on the controller's broker."""
     refusal = _refuse_name(image, new.name) or _refuse_configs(new.configs)
     if refusal is not None:
         return refusal
@@ -100,14 +104,17 @@ def create_topic(
         epoch,
         steps,
         first=(absent(keys.topic(new.name)),),
-        # the latter so that an attempt that arrives late undoes nothing of a topic that is there
+        # the latter so that a late attempt undoes nothing of a topic that is complete
         rest=(exists(keys.topic_id(uuid)), absent(keys.ready(uuid))),
     )
     return TopicCreation(new.id, len(assignment), len(assignment[0]), configs, txns)
 
 
 class NewPartitions(msgspec.Struct, frozen=True):
-    """One topic of a CreatePartitions request: `count` is the new total, assignments those of the new ones, if given."""
+    """One topic of a CreatePartitions request.
+
+    count: the new total. assignments: of the new partitions, if given.
+    """
 
     name: str
     count: int
@@ -120,7 +127,8 @@ def create_partitions(
 ) -> tuple[Txn, ...] | Refusal:
     """Transactions after which the topic has `count` partitions.
 
-    Internal topics are refused, which Kafka lets grow (KIP-895): what they hold is found by hashing over their partitions.
+    Unlike Kafka (KIP-895), internal topics are refused: their content is found by hashing over
+    their partitions.
     """
     topic = image.topic(new.name)
     if topic is None:
@@ -171,7 +179,7 @@ def create_partitions(
 
 
 def delete_topic(epoch: int, topic: Topic) -> Txn:
-    """Everything of the topic goes at once; `deleted/UUID` names the brokers that hold logs of it."""
+    """Remove all keys of the topic at once; `deleted/UUID` names the brokers that hold its logs."""
     uuid = uuids.to_text(topic.id)
     brokers = sorted({broker for part in topic.partitions for broker in part.replicas})
     steps = [
@@ -182,7 +190,7 @@ def delete_topic(epoch: int, topic: Topic) -> Txn:
 
 
 def remove_unfinished(epoch: int, topic: Topic) -> Txn:
-    """Takes away what a controller that failed left half made: a topic, or partitions of a growth, never seen by anyone."""
+    """Remove a topic or new partitions that a failed controller left unfinished, seen by nobody."""
     if not topic.is_ready:
         return _one(epoch, _removal(topic), absent(keys.ready(uuids.to_text(topic.id))))
     uuid = uuids.to_text(topic.id)
@@ -191,13 +199,13 @@ def remove_unfinished(epoch: int, topic: Topic) -> Txn:
 
 
 def confirm_deleted(deleted: DeletedTopic, broker_id: int) -> Txn:
-    """A broker's own transaction: its logs of the topic are gone. To be repeated from a newer image if it fails."""
+    """A broker's own write: it has removed its logs. If it fails, repeat from a newer image."""
     step = without_broker(deleted, broker_id)
     return Txn(step.compares, (step.write,))
 
 
 def without_broker(deleted: DeletedTopic, broker_id: int) -> Step:
-    """The deleted topic waits no longer for this broker."""
+    """The deleted topic no longer waits for this broker."""
     key = keys.deleted(uuids.to_text(deleted.id))
     left = tuple(broker for broker in deleted.brokers if broker != broker_id)
     write: Put | Delete = (
@@ -213,7 +221,7 @@ def unknown_topic() -> Refusal:
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with a topic name, None if nothing is (Kafka: Topic.validate; INVALID_TOPIC_EXCEPTION)."""
+    """Why a topic name is INVALID_TOPIC_EXCEPTION, None if it is valid (Kafka: Topic.validate)."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in {".", ".."}:
@@ -242,7 +250,7 @@ def _refuse_name(image: ClusterImage, name: str) -> Refusal | None:
     if name in image.ids:
         return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if "." in name or "_" in name:
-        # Metric names turn dots into underscores, so both forms cannot live side by side (KAFKA-2337).
+        # Metric names turn dots into underscores, so both spellings cannot coexist (KAFKA-2337).
         folded = name.replace(".", "_")
         for topic in image.entries:
             if topic.name.replace(".", "_") == folded:
@@ -273,7 +281,7 @@ def refuse_topic_configs(configs: Mapping[str, str]) -> Refusal | None:
 
 
 def refuse_length(kind: str, configs: Mapping[str, str], name: str = "") -> Refusal | None:
-    """Why a resource of that kind and name cannot have so many configs, None if it can."""
+    """Why a resource of that kind and name cannot have configs of this length; None if it can."""
     size = len(name.encode()) + sum(len((key + text).encode()) for key, text in configs.items())
     if size <= CONFIG_BYTES_MAX:
         return None
@@ -308,7 +316,7 @@ def _assign(
 
 
 def refuse_request(topics: Iterable[NewTopic], layers: BrokerLayers) -> Refusal | None:
-    """Why nothing of a request is created: together its topics have too many partitions."""
+    """Why the whole request is refused: its topics have too many partitions together."""
     total = 0
     for topic in topics:
         asked = len(topic.assignments) or topic.partitions
@@ -319,7 +327,7 @@ def refuse_request(topics: Iterable[NewTopic], layers: BrokerLayers) -> Refusal 
 def _refuse_growth(
     image: ClusterImage, layers: BrokerLayers, *, topics: int, partitions: int
 ) -> Refusal | None:
-    """Why the cluster may not have so many more, None if it may; counted only where a limit is set."""
+    """Why the cluster may not grow by these; None if it may. Counts only if a limit is set."""
     limit = _number("logfleet.topics.max", layers)
     if limit != UNLIMITED and topics and len(image.entries) + topics > limit:
         return _over("topics", "logfleet.topics.max", limit)
@@ -334,7 +342,8 @@ def _refuse_growth(
 def _over(what: str, key: str, limit: int) -> Refusal:
     return Refusal(
         ErrorCode.POLICY_VIOLATION,
-        f"The cluster would have more {what} than {key}={limit} allows: delete some, or raise the limit.",
+        f"The cluster would have more {what} than {key}={limit} allows: delete some, or raise "
+        "the limit.",
     )
 
 
@@ -351,14 +360,18 @@ def _or_default(value: int, key: str, layers: BrokerLayers) -> int:
 def _too_many() -> Refusal:
     return Refusal(
         ErrorCode.POLICY_VIOLATION,
-        f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+        "Excessively large number of partitions per request: at most "
+        f"{PARTITIONS_PER_REQUEST_MAX}.",
     )
 
 
 def _place(
     image: ClusterImage, partitions: int, factor: int, start: int, leaders: Sequence[int]
 ) -> Sequence[tuple[int, ...]] | Refusal:
-    """On active brokers; as far as those are too few, also on some that are away or leaving, which join when they are back. On none that is cordoned."""
+    """Place on active brokers; if those are too few, on some that are fenced or leaving as well.
+
+    Those join when they are back. Cordoned brokers get nothing.
+    """
     there = {*image.brokers, *image.fences}
     may = {each for each in there if not is_cordoned(image, each)}
     racks = {
@@ -404,7 +417,10 @@ def _manual(image: ClusterImage, new: NewTopic) -> Sequence[tuple[int, ...]] | R
 def _checked_assignment(
     image: ClusterImage, assignment: Sequence[tuple[int, ...]], first_index: int, factor: int
 ) -> Sequence[tuple[int, ...]] | Refusal:
-    """All with as many replicas, one of them at least active. Source: ReplicationControlManager.validateManualPartitionAssignment."""
+    """The assignment if each partition has `factor` replicas, at least one of them active.
+
+    Source: ReplicationControlManager.validateManualPartitionAssignment.
+    """
     if len(assignment) > PARTITIONS_PER_REQUEST_MAX:
         return _too_many()
     for index, replicas in enumerate(assignment, first_index):
@@ -428,7 +444,7 @@ def _checked_assignment(
 
 
 def refuse_assignment(image: ClusterImage, replicas: Sequence[int]) -> Refusal | None:
-    """Why nobody can choose these brokers for a partition: they must be known, each once."""
+    """Why a partition cannot have these brokers: each must be registered, and named once."""
     problem = _assignment_problem(image, replicas)
     if problem is None:
         return None

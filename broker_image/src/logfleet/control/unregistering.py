@@ -1,7 +1,8 @@
 """UnregisterBroker (KIP-631): the controller forgets a broker that will not come back.
 
-Kafka forgets any broker, also one that runs or is named as a replica, and leaves the rest to the operator. Here it is
-refused until the broker has stopped and holds nothing, so that no partition waits for a broker nobody knows.
+Kafka forgets any broker, even one that runs or has replicas, and leaves the rest to the operator.
+Here it is refused until the broker has stopped and has no replicas, so that no partition waits for
+an unknown broker.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from logfleet.wire.errors import ErrorCode
 
 
 def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusal:
-    """What has to be written, or why not: BROKER_ID_NOT_REGISTERED as Kafka has it, INVALID_REQUEST by our own rule."""
+    """The writes, or BROKER_ID_NOT_REGISTERED as in Kafka, or INVALID_REQUEST by our own rule."""
     fence = image.fences.get(broker_id)
     if broker_id in image.brokers:
         message = f"Broker {broker_id} is running: stop it first."
@@ -27,7 +28,10 @@ def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusa
         return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     held = next(_held(image, broker_id), None)
     if held is not None:
-        message = f"Broker {broker_id} holds a replica of {held}: delete the topic first, or bring the broker back."
+        message = (
+            f"Broker {broker_id} holds a replica of {held}: delete the topic first, or bring the "
+            "broker back."
+        )
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     unchanged = absent(keys.broker(broker_id)), modified_at(keys.fence(broker_id), fence.revision)
     forgotten = (
@@ -44,7 +48,7 @@ def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusa
 
 
 def _uncordoned(image: ClusterImage, broker_id: int) -> Iterator[Step]:
-    """A cordon was about the broker that has gone: one that comes under its id is to be given replicas."""
+    """Remove the cordon: it was meant for this broker, not for the next one with its id."""
     stored, key = image.configs_of_broker(broker_id), keys.broker_config(broker_id)
     if CORDONED in stored.values:
         left = {name: value for name, value in stored.values.items() if name != CORDONED}

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import structlog
 
 from logfleet.control.config_keys import ConfigError
-from logfleet.control.dynamic_configs import Piece, in_force, layers_of, pieces_to_tell
+from logfleet.control.dynamic_configs import Piece, in_force, layers_of, pieces_to_notify
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.metadata_loader import Subscription
@@ -40,7 +40,7 @@ class DynamicConfig:
         old = self.layers
         self.layers, problems = in_force(layers_of(old.static, image, self._node_id))
         self._report_problems(problems)
-        for piece in sorted(pieces_to_tell(old, self.layers), key=lambda piece: piece.value):
+        for piece in sorted(pieces_to_notify(old, self.layers), key=lambda piece: piece.value):
             log.info("config_changed", piece=piece.value)
             if piece in self._updates:
                 await self._updates[piece](self.layers)

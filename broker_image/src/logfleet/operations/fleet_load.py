@@ -1,4 +1,4 @@
-"""What every broker carries, as the brokers themselves tell it: what plans are made of."""
+"""The load of every broker, as brokers report it: the input of plans."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -23,9 +23,12 @@ async def fleet_load(
     excluded: Collection[str] = (),
     flows: Collection[Flow] = (),
 ) -> Load:
-    """leaving: brokers that are to be empty in the end. excluded: topics that stay where they are, but for what is on brokers that leave. flows: traffic, as far as it is known.
+    """The load of a fleet.
 
-    Partitions that move are where they will be. Only brokers that are registered and not fenced are told, and those that leave; what is on others stays there. Raises ClientError.
+    leaving: brokers that are to become empty. excluded: topics that stay where they are, except on
+    brokers that leave. flows: traffic, as far as it is known. Partitions that move count at their
+    target. The load has the brokers that are registered and not fenced, and those that leave;
+    replicas on others stay there. Raises ClientError.
     """
     admin = Admin(client)
     found = await admin.describe_cluster(include_fenced=True)
@@ -77,7 +80,7 @@ def _partition_load(load: PartitionLoad, flow: Flow | None) -> PartitionLoad:
 
 
 async def bytes_left(client: Client, moving: Moving) -> int:
-    """What moves that are under way have still to copy, by what is on disk. Raises ClientError."""
+    """Bytes that moves under way still have to copy, by the sizes on disk. Raises ClientError."""
     ids = {broker for each in moving.values() for broker in each.replicas}
     there = {node.id for node in (await Admin(client).describe_cluster()).brokers}
     await client.fetch_topics([])
@@ -107,6 +110,6 @@ def _sizes(
 
 
 def _capacity(directories: list[LogDirDescription]) -> int | None:
-    """Of all of a broker's directories; None where one does not tell, or where they may be on one disk."""
+    """Bytes of the only directory; None for several, which may share a disk, or without a size."""
     totals = [each.total_bytes for each in directories]
     return totals[0] if len(totals) == 1 and totals[0] != UNKNOWN else None

@@ -1,4 +1,7 @@
-"""Carrying out a plan: a few moves at a time, planned anew from what is there, so that whoever begins again goes on where the last one stopped."""
+"""Carries out a plan, a few moves at a time.
+
+It plans again from the replicas as they are, so that after an interruption anybody can continue.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -28,7 +31,12 @@ REPLICAS: Final = tuple(sorted(OF_MOVES))
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """leaving, excluded: as `fleet_load` has them; where brokers leave, nothing else is moved. per_broker, in_all: moves at a time. throttle: bytes per second and broker that moves may take; None for no bound."""
+    """What the moves have to reach.
+
+    leaving, excluded: as in `fleet_load`; if brokers leave, nothing else is moved. per_broker,
+    in_all: moves at a time. throttle: bytes per second and broker that moves may take; None for no
+    bound.
+    """
 
     leaving: frozenset[int] = frozenset()
     excluded: frozenset[str] = frozenset()
@@ -38,9 +46,11 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """under_way: partitions that move; of a goal that is about brokers that leave only, those that leave them. bytes_left: what these have to copy. planned, planned_bytes: what has not begun.
+    """How far the moves towards a goal are.
 
-    unmet: what the plan cannot reach. refused: why moves did not begin, by partition.
+    under_way: partitions that move; if brokers leave, only those that leave them. bytes_left: what
+    these have to copy. planned, planned_bytes: moves that have not begun. unmet: goals that the
+    plan cannot reach. refused: why moves did not begin, by partition.
     """
 
     under_way: int
@@ -56,18 +66,21 @@ class Progress(msgspec.Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Nothing moves, and nothing is left but what is refused: going on changes nothing."""
+        """Nothing moves, and all that is left is refused: continuing changes nothing."""
         return not self.under_way and (not self.planned or bool(self.refused))
 
 
 async def make_plan(client: Client, goal: Goal, flows: Collection[Flow] = ()) -> Plan:
-    """What would be moved from now on. flows: traffic, as far as it is known. Raises ClientError."""
+    """The moves that are left. flows: traffic, as far as it is known. Raises ClientError."""
     load = await fleet_load(client, leaving=goal.leaving, excluded=goal.excluded, flows=flows)
     return evacuation(load) if goal.leaving else plan(load)
 
 
 async def advance(client: Client, goal: Goal, flows: Collection[Flow] = ()) -> Progress:
-    """Begin what may begin now; how far it is. To be called again and again until it is done. Raises ClientError."""
+    """Begin the moves that may begin now; returns the progress.
+
+    Repeat until it is done. Raises ClientError.
+    """
     made = await make_plan(client, goal, flows)
     moving = await list_reassignments(client)
     under_way = [_as_move(key, each) for key, each in moving.items()]
@@ -91,21 +104,21 @@ async def advance(client: Client, goal: Goal, flows: Collection[Flow] = ()) -> P
 
 
 def _of_goal(moving: Moving, goal: Goal) -> Moving:
-    """Whoever else moves partitions is not waited for where only brokers that leave matter."""
+    """The moves to wait for: if brokers leave, not those of anybody else."""
     if not goal.leaving:
         return moving
     return {key: each for key, each in moving.items() if not goal.leaving.isdisjoint(each.origin)}
 
 
 async def finish(client: Client, goal: Goal) -> None:
-    """After the last move: leaders are where they are wanted, throttles are gone. Raises ClientError."""
+    """After the last move: elect preferred leaders, and remove throttles. Raises ClientError."""
     await elect_preferred_leaders(client)
     if goal.throttle is not None:
         await _unthrottle(client)
 
 
 async def stop(client: Client, goal: Goal = Goal()) -> Sequence[str]:  # noqa: B008 (it is frozen)
-    """Call back all that is under way; why not, of what cannot be. Raises ClientError."""
+    """Cancel all that is under way; returns why some could not be cancelled. Raises ClientError."""
     moving = await list_reassignments(client)
     refused = await alter_reassignments(client, dict.fromkeys(moving, None))
     if goal.throttle is not None:
@@ -118,7 +131,10 @@ def _as_move(key: TopicPartition, each: Reassignment) -> Move:
 
 
 async def throttle(client: Client, rate: int, topics: Collection[str]) -> None:
-    """Followers that are not in sync take no more than so many bytes per second, of these topics (KIP-73). `finish` ends it. Raises ClientError."""
+    """Limit the bytes per second that followers not in sync copy of these topics (KIP-73).
+
+    `finish` removes it. Raises ClientError.
+    """
     admin = Admin(client)
     for node in (await admin.describe_cluster()).brokers:
         rates = dict.fromkeys(RATES, str(rate))

@@ -1,1 +1,1 @@
-"""What the Cluster and Topic resources mean, for operator and command line alike."""
+"""What the Cluster, Topic and Rebalance resources mean, for operator and command line."""

@@ -1,7 +1,7 @@
 """The Cluster resource: a fleet of brokers in zones, with its metadata store.
 
-`parse_cluster` is the only way in: what it returns is valid. `crds/clusters.yaml` holds the same
-limits for the Kubernetes API server.
+Use `parse_cluster`: what it returns is valid. `crds/clusters.yaml` holds the same limits for the
+Kubernetes API server.
 """
 
 import re
@@ -25,18 +25,18 @@ Z = TypeVar("Z")
 KIND: Final = "Cluster"
 INTERNAL_PORT: Final = 9092
 ADMIN_PORT: Final = 9644
-# Listeners' names become names of ports, each of which a container or a Service has once.
+# Listener names become port names, which must be unique in a container and in a Service.
 ADMIN_PORT_NAME: Final = "admin"
 ZONES_MAX: Final = 16
 POOLS_MAX: Final = 16
 BROKERS_PER_POOL_MAX: Final = 1000
-# Services are named CLUSTER-LISTENER-ID; a label of DNS has 63 characters.
+# Services are named CLUSTER-LISTENER-ID; a DNS label has at most 63 characters.
 CLUSTER_NAME_LENGTH_MAX: Final = 32
-# A StatefulSet's name with its revision hash must fit a label of 63 characters, and so must a
-# pod's host name: CLUSTER-POOL-ZONE has 48, "-ORDINAL" and the hash fit behind it.
+# A StatefulSet's name with its revision hash must fit a label of 63 characters, and so must a pod's
+# host name: CLUSTER-POOL-ZONE has 48, "-ORDINAL" and the hash take the rest.
 SET_NAME_LENGTH_MAX: Final = 48
-# Pool names become parts of object names CLUSTER-POOL...; these are taken by other objects.
-NOT_SAID: Final = -1
+# Pool names become parts of object names CLUSTER-POOL...; other objects use these.
+NOT_SET: Final = -1
 RESERVED_POOLS: Final = frozenset({"bootstrap", "brokers", "config", "etcd", "record", "topics"})
 # Keys whose values follow from the rest of the spec.
 OWNED_KEYS: Final = frozenset(
@@ -62,7 +62,10 @@ _HOST: Final = re.compile(r"[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?")
 
 
 class Storage(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """One volume per pod; class None is the default one. This version changes neither."""
+    """One volume per pod; class None is the default class.
+
+    This version never changes either field.
+    """
 
     size: str
     class_: str | None = msgspec.field(default=None, name="class")
@@ -76,15 +79,15 @@ class Resources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class Pool(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Brokers that are alike.
+    """Brokers with the same storage and resources.
 
     replicas: their number in all zones together, spread evenly, the rest to the first zones; may be
-    left out where `spec.replicas` says it. zones: None means all of the Cluster's zones.
+    left out if `spec.replicas` sets it. zones: None means all of the Cluster's zones.
     """
 
     name: str
     storage: Storage
-    replicas: int = NOT_SAID
+    replicas: int = NOT_SET
     zones: list[str] | None = None
     resources: Resources = Resources()
 
@@ -92,10 +95,10 @@ class Pool(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 class ListenerSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A port that clients connect to.
 
-    type: `internal` is reached inside the Kubernetes cluster; `nodeport` through a port of the
-        node that the broker runs on. advertised_host: what clients outside dial instead of that
-        node's address, one name for all brokers, each at its own port, which any node takes
-        (nodeport only).
+    type: `internal` is reached inside the Kubernetes cluster; `nodeport` through a port of the node
+    that the broker runs on. advertised_host, for nodeport only: the host that clients outside
+    connect to instead of that node's address: one name for all brokers, each with its own port,
+    which every node forwards.
     """
 
     name: str
@@ -113,7 +116,11 @@ SNAPSHOTS_MAX: Final = 1_000
 
 
 class Snapshots(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Of what etcd holds. schedule: cron's five fields, UTC. claim_name: of a volume claim that is there. keep: how many files, the newest."""
+    """Snapshots of etcd.
+
+    schedule: cron's five fields, UTC. claim_name: of an existing volume claim. keep: how many of
+    the newest files are kept.
+    """
 
     schedule: str
     claim_name: str
@@ -129,9 +136,9 @@ class ManagedMetadata(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
 
 class MetadataSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Where the brokers keep what they must agree on: exactly one of the two.
+    """The metadata store: exactly one of the two.
 
-    endpoints: HOST:PORT of the members of an etcd outside, spoken to without TLS.
+    endpoints: HOST:PORT of the members of an external etcd, used without TLS.
     """
 
     managed: ManagedMetadata | None = None
@@ -139,10 +146,10 @@ class MetadataSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
 
 
 class Scaling(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What happens to replicas and volumes when there are more or fewer brokers.
+    """What happens to replicas and volumes when brokers are added or removed.
 
-    on_scale_up: whether brokers that are new get their share at once. throttle: bytes per second and
-    broker that moves may take. volumes: what becomes of those of brokers that have gone.
+    on_scale_up: whether new brokers get their share at once. throttle: bytes per second and broker
+    that moves may take. volumes: whether the volumes of removed brokers are kept.
     """
 
     on_scale_up: Literal["Rebalance", "None"] = "Rebalance"
@@ -151,18 +158,18 @@ class Scaling(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
     @property
     def bytes_per_s(self) -> int:
-        """The throttle as a number, 0 if it is none."""
+        """The throttle in bytes per second, 0 if it is not a quantity."""
         return int(parse_quantity(self.throttle) or 0)
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a person asks for.
+    """What a user asks for.
 
     zones: values of the node label topology.kubernetes.io/zone; empty means no zones. config:
-    Kafka's broker keys. version: of Logfleet, a tag of the operator's default image. image: instead of
-    that; None for both means the operator's default. feature_level: what brokers may write once all can
-    do it; None leaves it as it is. paused: nothing is changed.
-    replicas: brokers of the only pool, whatever that says itself: what `kubectl scale` sets.
+    Kafka's broker keys. version: of Logfleet, a tag of the operator's default image. image: used
+    instead; None for both means the operator's default. feature_level: what brokers may write once
+    all support it; None leaves it as it is. paused: nothing is changed. replicas: brokers of the
+    only pool, overriding the pool's own value: `kubectl scale` sets it.
     """
 
     pools: list[Pool]
@@ -194,7 +201,7 @@ class ClusterResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
     @property
     def brokers(self) -> int:
-        """How many brokers all pools have together."""
+        """The number of brokers of all pools together."""
         return sum(pool.replicas for pool in self.spec.pools)
 
     @property
@@ -204,12 +211,15 @@ class ClusterResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
 
 def zones_of(cluster: ClusterSpec, pool: Pool) -> list[str]:
-    """The zones that `pool` spreads over, in order; [""] where the Cluster has none."""
+    """The zones that `pool` spreads over, in order; [""] if the Cluster has none."""
     return (cluster.zones if pool.zones is None else pool.zones) or [""]
 
 
 def zone_that_gives(counts: Mapping[Z, int]) -> Z:
-    """Which zone has a broker less when there are to be fewer: one that has most, of those the last. counts: brokers by zone, in the order of the zones."""
+    """The zone that loses a broker when there are to be fewer: one with most, the last of those.
+
+    counts: brokers by zone, in the order of the zones.
+    """
     return max(reversed(list(counts)), key=counts.__getitem__)
 
 
@@ -255,7 +265,7 @@ def parse_cluster(document: object) -> ClusterResource:
 
 
 def _with_replicas(cluster: ClusterResource) -> ClusterResource:
-    """The only pool has as many brokers as `spec.replicas` says."""
+    """Apply `spec.replicas` to the only pool."""
     spec = cluster.spec
     if spec.replicas is None or len(spec.pools) != 1:
         return cluster
@@ -277,8 +287,8 @@ def _replicas_problems(spec: ClusterSpec) -> list[Problem]:
 def _version_problems(spec: ClusterSpec) -> list[Problem]:
     problems = []
     if spec.version is not None and not _VERSION.fullmatch(spec.version):
-        said = f"{spec.version!r} can be no tag of an image: write one such as 0.2.0"
-        problems.append(Problem("spec.version", said))
+        message = f"{spec.version!r} is not a tag of an image: write one such as 0.2.0"
+        problems.append(Problem("spec.version", message))
     if spec.feature_level is not None and spec.feature_level < 1:
         problems.append(Problem("spec.featureLevel", f"is {spec.feature_level}, write 1 or more"))
     return problems
@@ -287,8 +297,8 @@ def _version_problems(spec: ClusterSpec) -> list[Problem]:
 def _scaling_problems(scaling: Scaling) -> list[Problem]:
     if scaling.bytes_per_s >= 1:
         return []
-    said = f"{scaling.throttle!r} is no number of bytes per second: write one such as 50Mi"
-    return [Problem("spec.scaling.throttle", said)]
+    message = f"{scaling.throttle!r} is not a number of bytes per second: write one such as 50Mi"
+    return [Problem("spec.scaling.throttle", message)]
 
 
 def _zone_problems(spec: ClusterSpec) -> list[Problem]:
@@ -325,7 +335,7 @@ def _pool_problems(cluster: ClusterResource, pool: Pool, path: str) -> list[Prob
         )
     elif pool.name in RESERVED_POOLS:
         problems.append(Problem(f"{path}.name", f"{pool.name} is reserved, choose another name"))
-    if pool.replicas == NOT_SAID:
+    if pool.replicas == NOT_SET:
         problems.append(Problem(f"{path}.replicas", "is missing"))
     elif not 1 <= pool.replicas <= BROKERS_PER_POOL_MAX:
         problems.append(
@@ -378,7 +388,8 @@ def _listener_problems(listeners: list[ListenerSpec]) -> list[Problem]:
             problems.append(
                 Problem(
                     f"{path}.name",
-                    f"{listener.name!r}: use up to 15 lower case letters and digits, a letter first",
+                    f"{listener.name!r}: use up to 15 lower case letters and digits, a letter "
+                    "first",
                 )
             )
         elif listener.name == ADMIN_PORT_NAME:
@@ -389,7 +400,8 @@ def _listener_problems(listeners: list[ListenerSpec]) -> list[Problem]:
             problems.append(
                 Problem(
                     f"{path}.port",
-                    f"is {listener.port}, write 1024 to 65535 but not {ADMIN_PORT} (health, metrics)",
+                    f"is {listener.port}, write 1024 to 65535 but not {ADMIN_PORT} (health, "
+                    "metrics)",
                 )
             )
         if listener.advertised_host is not None:
@@ -401,7 +413,7 @@ def _host_problems(listener: ListenerSpec, path: str) -> list[Problem]:
     if listener.type != "nodeport":
         return [Problem(path, "is for listeners of type nodeport only, leave it out")]
     if not _HOST.fullmatch(listener.advertised_host or ""):
-        return [Problem(path, f"{listener.advertised_host!r} is no host name or address")]
+        return [Problem(path, f"{listener.advertised_host!r} is not a host name or address")]
     return []
 
 
@@ -410,15 +422,16 @@ def _snapshot_problems(snapshots: Snapshots | None) -> list[Problem]:
     if snapshots is None:
         return problems
     if len(snapshots.schedule.split()) != CRON_FIELDS:
-        said = (
-            f"{snapshots.schedule!r} is no schedule: write cron's five fields, such as 17 * * * *"
+        message = (
+            f"{snapshots.schedule!r} is not a schedule: write cron's five fields, such as 17 "
+            "* * * *"
         )
-        problems.append(Problem(f"{path}.schedule", said))
+        problems.append(Problem(f"{path}.schedule", message))
     if not snapshots.claim_name:
         problems.append(Problem(f"{path}.claimName", "is empty, write a claim's name"))
     if not 1 <= snapshots.keep <= SNAPSHOTS_MAX:
-        said = f"is {snapshots.keep}, write a number from 1 to {SNAPSHOTS_MAX}"
-        problems.append(Problem(f"{path}.keep", said))
+        message = f"is {snapshots.keep}, write a number from 1 to {SNAPSHOTS_MAX}"
+        problems.append(Problem(f"{path}.keep", message))
     return problems
 
 
@@ -452,7 +465,7 @@ def _storage_problems(storage: Storage, path: str) -> list[Problem]:
 def _quantity_problems(amount: str | int, path: str) -> list[Problem]:
     value = parse_quantity(amount)
     if value is None or value <= 0:
-        return [Problem(path, f"{amount!r} is no positive quantity, write for example 10Gi")]
+        return [Problem(path, f"{amount!r} is not a positive quantity, write for example 10Gi")]
     return []
 
 
@@ -466,4 +479,4 @@ def _config_problems(config: dict[str, str | int]) -> list[Problem]:
 
 def _repeated(path: str, values: list[str]) -> list[Problem]:
     twice = sorted({value for value in values if values.count(value) > 1})
-    return [Problem(path, f"{value} stands there twice") for value in twice]
+    return [Problem(path, f"{value} is there twice") for value in twice]

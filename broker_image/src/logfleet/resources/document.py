@@ -1,8 +1,8 @@
-"""What every Logfleet document shares: kind and metadata, decoding, and errors that name a field.
+"""What all Logfleet documents share: kind and metadata, decoding, and errors that name a field.
 
 A document is the plain mapping that YAML or the Kubernetes API gives. `decode` turns it into a
-struct and reports every mistake of form as a `Problem` whose path reads as in the document
-(`spec.pools[0].storage.size`) and whose message says what to write instead.
+struct and reports every mistake of form as a `Problem` whose path is as in the document
+(`spec.pools[0].storage.size`) and whose message tells what to write instead.
 """
 
 import re
@@ -20,7 +20,7 @@ SERVICE_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One mistake: `path` as in the document ("" is the whole), `message` says what to do."""
+    """One mistake: `path` as in the document ("" is the whole), `message` tells what to do."""
 
     path: str
     message: str
@@ -30,7 +30,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class InvalidResourceError(ValueError):
-    """A document that cannot be acted on; `problems` holds at least one mistake, in order."""
+    """An unusable document; `problems` holds at least one mistake, in order."""
 
     def __init__(self, problems: list[Problem]) -> None:
         assert problems
@@ -39,9 +39,9 @@ class InvalidResourceError(ValueError):
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a Kubernetes ObjectMeta that mean something to us; others are ignored.
+    """The fields of a Kubernetes ObjectMeta that we use; others are ignored.
 
-    On a laptop only `name` is there; namespace is then "default" and uid is "".
+    In a file on a laptop only `name` is set; namespace is then "default" and uid is "".
     """
 
     name: str
@@ -58,10 +58,10 @@ Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 
 def decode(document: object, kind: str, shape: type[Decoded]) -> Decoded:
-    """Return `document` as a `shape`, unknown fields refused.
+    """Return `document` as a `shape`; unknown fields are refused.
 
     Raises InvalidResourceError if it is not a mapping, of another kind or version, or has the wrong
-    form. Meaning (names, sums, references between fields) is judged by the caller.
+    form. The caller checks its meaning (names, sums, references between fields).
     """
     if not isinstance(document, dict):
         raise InvalidResourceError(
@@ -78,10 +78,10 @@ def decode(document: object, kind: str, shape: type[Decoded]) -> Decoded:
 
 
 def without_unknown(value: object, shape: object) -> tuple[object, list[str]]:
-    """A copy of a document without the fields that `shape` does not have, and their paths as in the document.
+    """A copy of a document without the fields that `shape` lacks, and their paths.
 
-    For documents that a schema of another version let pass. shape: a struct, or a list or an
-    optional one of such; what is of another form is returned as it is, for `decode` to refuse.
+    For documents that the schema of another version accepted. shape: a struct, or a list or an
+    optional of one. Other values are returned unchanged, and `decode` refuses them.
     """
     unknown: list[str] = []
     return _known(value, shape, "", unknown), unknown
@@ -134,7 +134,7 @@ def _join(path: str, name: str) -> str:
 
 
 def _fields_at(shape: type, path: str) -> tuple[str, ...]:
-    """The field names of the struct that `path` leads to, starting at `shape`."""
+    """The field names of the struct at `path`, starting at `shape`."""
     for step in filter(None, path.split(".")):
         name = step.partition("[")[0]
         hints = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
@@ -156,5 +156,5 @@ def _struct_in(hint: object) -> type[msgspec.Struct] | None:
 
 
 def config_values(config: dict[str, str | int]) -> dict[str, str]:
-    """Configuration as Kafka keeps it: every value a string."""
+    """The configuration with all values as strings, as Kafka stores it."""
     return {key: str(value) for key, value in config.items()}

@@ -1,9 +1,9 @@
-"""What to do so that the world becomes what a resource says: pure, shared by operator and CLI.
+"""The actions that bring a fleet to what a resource asks for: pure, shared by operator and CLI.
 
 `plan_topic` and `plan_cluster` compare a valid resource with what brokers report and return
 actions, or a refusal with a reason, and one sentence that a person reads in `status` or on the
-terminal. A refused resource changes nothing at all, not even its harmless parts: half of a
-change that someone asked for is a change that nobody asked for.
+terminal. A refused resource changes nothing at all, not even its harmless parts: nobody asked for
+half of a change.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,12 +16,18 @@ from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.topic import TopicResource
 
 RATE_OF_ADDED: Final = "logfleet.reassignment.throttled.rate"
-"""Key of brokers: how fast replicas that are added may be copied (`Side.ADDED` of `logfleet.control.replication_quotas`)."""
+"""Broker key: the rate limit for copying added replicas.
+
+`Side.ADDED` of `logfleet.control.replication_quotas`.
+"""
 LONG_MAX: Final = 2**63 - 1
 OF_MOVES: Final = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
-"""Set on topics, and taken away again, by whoever moves their replicas (KIP-73): left alone where the resource does not name them. Strimzi lets them be likewise."""
+"""Topic keys that tools set and remove while they move replicas (KIP-73).
+
+They are left alone unless the resource names them. Strimzi does the same.
+"""
 
 
 class Reason(StrEnum):
@@ -43,14 +49,17 @@ class Reason(StrEnum):
 
 
 class SpecRefusal(msgspec.Struct, frozen=True):
-    """Nothing is done; `message` says what the person can write instead."""
+    """Nothing is done; `message` tells what the user can write instead."""
 
     reason: Reason
     message: str
 
 
 class Shortages(msgspec.Struct, frozen=True):
-    """How many partitions lack what, by the names of Kafka's metrics; one may lack all three. lost: of those that are offline, how many nobody has any more, though all their brokers run."""
+    """How many partitions lack something, named as in Kafka's metrics; one may count in all three.
+
+    lost: offline ones that no broker has any more, though all their brokers run.
+    """
 
     offline: int = 0
     under_min_isr: int = 0
@@ -59,7 +68,7 @@ class Shortages(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> Reason | None:
-        """The worst; None if nothing is lacking."""
+        """The worst shortage; None if there is none."""
         if self.offline:
             return Reason.OFFLINE_PARTITIONS
         if self.under_min_isr:
@@ -67,21 +76,21 @@ class Shortages(msgspec.Struct, frozen=True):
         return Reason.UNDER_REPLICATED_PARTITIONS if self.under_replicated else None
 
     def __str__(self) -> str:
-        said = (
-            (self.offline, "without a leader (nobody can use them)"),
+        shortages = (
+            (self.offline, "without a leader (they cannot be used)"),
             (self.lost, "lost with the disks they were on (`logfleet partitions lost` names them)"),
             (self.under_min_isr, "with too few in-sync replicas for acks=all"),
             (self.under_replicated, "short of an in-sync replica"),
         )
-        return ", ".join(f"{_partitions(count)} {lack}" for count, lack in said if count)
+        return ", ".join(f"{_partitions(count)} {lack}" for count, lack in shortages if count)
 
 
 class ObservedTopic(msgspec.Struct, frozen=True):
     """A topic as brokers report it.
 
-    replicas: that each of its partitions has, or will have when it has moved; the fewest where they
-    differ, and then replicas_most is another number. config: only keys set on the topic itself
-    (DescribeConfigs source DYNAMIC_TOPIC_CONFIG).
+    replicas: of each partition, counting moves as done; if they differ, the fewest, and
+    replicas_most is the most. config: only keys set on the topic itself (DescribeConfigs source
+    DYNAMIC_TOPIC_CONFIG).
     """
 
     topic_id: str
@@ -92,7 +101,7 @@ class ObservedTopic(msgspec.Struct, frozen=True):
     replicas_most: int = 0
 
     def has_replicas(self, count: int) -> bool:
-        """Whether every partition has so many."""
+        """Whether every partition has this many."""
         return self.replicas == count == (self.replicas_most or self.replicas)
 
 
@@ -113,7 +122,10 @@ class GrowTopic(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReplicateTopic(msgspec.Struct, frozen=True, tag=True):
-    """replicas: of each partition afterwards (KIP-860). New ones are filled while the topic is written and read."""
+    """replicas: of each partition afterwards (KIP-860).
+
+    The topic is written and read while new replicas are filled.
+    """
 
     name: str
     replicas: int
@@ -128,7 +140,7 @@ class AlterTopicConfig(msgspec.Struct, frozen=True, tag=True):
 
 
 class DeleteTopic(msgspec.Struct, frozen=True, tag=True):
-    """topic_id: None if it was never learnt; else a topic with another id is left alone."""
+    """topic_id: None if unknown; otherwise a topic with another id is not deleted."""
 
     name: str
     topic_id: str | None
@@ -146,14 +158,14 @@ class TopicPlan(msgspec.Struct, frozen=True):
 
     @property
     def creates(self) -> bool:
-        """True if the topic is not there yet."""
+        """Whether the topic does not exist yet."""
         return any(isinstance(action, CreateTopic) for action in self.actions)
 
 
 def plan_topic(desired: TopicResource, observed: ObservedTopic | None) -> TopicPlan:
-    """Return what makes the topic as `desired`; observed: None if there is no such topic.
+    """Return the actions that make the topic as `desired`. observed: None if it does not exist.
 
-    An existing topic is adopted: from then on its configuration is what the resource says.
+    An existing topic is adopted: from then on its configuration is the resource's.
     """
     refusal = _topic_refusal(desired, observed)
     if refusal is not None:
@@ -163,15 +175,15 @@ def plan_topic(desired: TopicResource, observed: ObservedTopic | None) -> TopicP
         create = CreateTopic(name, spec.partitions, spec.replicas, desired.config)
         return TopicPlan([create], f"creating {name} with {_partitions(spec.partitions)}")
     actions: list[TopicAction] = []
-    said = []
+    sentences = []
     if spec.partitions > observed.partitions:
         actions.append(GrowTopic(name, spec.partitions))
-        said.append(f"growing from {observed.partitions} to {_partitions(spec.partitions)}")
+        sentences.append(f"growing from {observed.partitions} to {_partitions(spec.partitions)}")
     if spec.replicas is not None and not observed.has_replicas(spec.replicas):
         actions.append(ReplicateTopic(name, spec.replicas))
         fewest, most = observed.replicas, observed.replicas_most or observed.replicas
         there = str(most) if fewest == most else f"{fewest} to {most}"
-        said.append(f"changing replicas from {there} to {spec.replicas}")
+        sentences.append(f"changing replicas from {there} to {spec.replicas}")
     found = {
         key: value
         for key, value in observed.config.items()
@@ -180,8 +192,8 @@ def plan_topic(desired: TopicResource, observed: ObservedTopic | None) -> TopicP
     changed, removed = config_difference(desired.config, found)
     if changed or removed:
         actions.append(AlterTopicConfig(name, changed, removed))
-        said.append(f"changing {', '.join(sorted([*changed, *removed]))}")
-    return TopicPlan(actions, "; ".join(said) or f"{name} is as written")
+        sentences.append(f"changing {', '.join(sorted([*changed, *removed]))}")
+    return TopicPlan(actions, "; ".join(sentences) or f"{name} is as written")
 
 
 def _topic_refusal(desired: TopicResource, observed: ObservedTopic | None) -> SpecRefusal | None:
@@ -208,9 +220,10 @@ def claimants(
 ) -> dict[str, TopicResource]:
     """Topic name -> the resource that may act on it: the oldest of those that name it.
 
-    Topics of one Cluster only. Of resources of the same second the one whose uid is in `recorded`
-    (it holds the topic already) keeps it. Without creation times (a file on a laptop) the first
-    name in alphabetical order wins, so that the answer never depends on the order of reading.
+    Topics of one Cluster only. Among resources of the same second, the one whose uid is in
+    `recorded` (it holds the topic already) keeps it. Without creation times (a file on a laptop)
+    the first name in alphabetical order wins, so that the result never depends on the order of
+    reading.
     """
 
     def seniority(topic: TopicResource) -> tuple[str, bool, str, str]:
@@ -228,7 +241,7 @@ def claimants(
 
 
 def conflict(loser: TopicResource, older: str) -> SpecRefusal:
-    """What the younger of two resources that name one topic is told. older: the other's name."""
+    """The refusal of the younger of two resources that name one topic. older: the other's name."""
     younger = loser.metadata.name
     return SpecRefusal(
         Reason.CONFLICT,
@@ -239,10 +252,11 @@ def conflict(loser: TopicResource, older: str) -> SpecRefusal:
 
 
 class ObservedConfig(msgspec.Struct, frozen=True):
-    """One broker key as DescribeConfigs gives it.
+    """One broker key as DescribeConfigs reports it.
 
     read_only: only a restart changes it. cluster_wide: set dynamically for all brokers (source
-    DYNAMIC_DEFAULT_BROKER_CONFIG). own: set for this broker alone (DYNAMIC_BROKER_CONFIG), which goes before what is set for all.
+    DYNAMIC_DEFAULT_BROKER_CONFIG). own: set for this broker alone (DYNAMIC_BROKER_CONFIG), which
+    precedes what is set for all.
     """
 
     value: str | None
@@ -252,7 +266,7 @@ class ObservedConfig(msgspec.Struct, frozen=True):
 
 
 class ObservedBroker(msgspec.Struct, frozen=True):
-    """A registered broker: rack is None or its zone; config all keys by name."""
+    """A registered broker. rack: None or its zone. config: all keys by name."""
 
     broker_id: int
     rack: str | None
@@ -267,7 +281,7 @@ class AlterClusterConfig(msgspec.Struct, frozen=True, tag=True):
 
 
 class ClusterPlan(msgspec.Struct, frozen=True):
-    """For a fleet that nobody operates (a laptop): at most one alteration of dynamic keys.
+    """The plan for a fleet without an operator (a laptop): at most one change of dynamic keys.
 
     differences: sentences about what only a person, or the operator on Kubernetes, can change.
     """
@@ -287,7 +301,7 @@ def plan_cluster(desired: ClusterResource, brokers: Sequence[ObservedBroker]) ->
         wanted, found = ", ".join(desired.spec.zones), ", ".join(sorted(racks))
         differences.append(f"spec.zones are {wanted or 'none'}, brokers run in {found or 'none'}")
     changed: dict[str, str] = {}
-    # what spec.scaling.throttle means for whatever adds replicas
+    # the keys through which spec.scaling.throttle limits the copying of added replicas
     of_moves = {RATE_OF_ADDED: str(min(desired.spec.scaling.bytes_per_s, LONG_MAX))}
     wanted_config = of_moves | desired.config
     for key, value in sorted(wanted_config.items()):
@@ -314,8 +328,8 @@ def plan_cluster(desired: ClusterResource, brokers: Sequence[ObservedBroker]) ->
         }
     )
     actions = [AlterClusterConfig(changed, removed)] if changed or removed else []
-    said = [f"changing {', '.join(sorted([*changed, *removed]))}"] if actions else []
-    return ClusterPlan(actions, differences, "; ".join(said + differences) or "as written")
+    sentences = [f"changing {', '.join(sorted([*changed, *removed]))}"] if actions else []
+    return ClusterPlan(actions, differences, "; ".join(sentences + differences) or "as written")
 
 
 def _partitions(count: int) -> str:

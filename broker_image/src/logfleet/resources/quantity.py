@@ -1,4 +1,4 @@
-"""Kubernetes quantities ("500m", "2Gi"): their numbers, so that two spellings compare equal."""
+"""Kubernetes quantities ("500m", "2Gi") as numbers, so that two spellings compare equal."""
 
 import re
 from fractions import Fraction

@@ -1,6 +1,7 @@
-"""The Rebalance resource: replicas of a Cluster's topics are spread over its brokers once, after a person has seen what that means.
+"""The Rebalance resource: spread the replicas of a Cluster's topics over its brokers, once.
 
-Not a wish that holds for ever, as a Cluster or a Topic is, but one act: it ends as Done or Stopped. The same limits stand in `crds/rebalances.yaml`.
+A user can see and approve the proposal first. Unlike a Cluster or a Topic it is not a lasting state
+but one act: it ends as Done or Stopped. `crds/rebalances.yaml` has the same limits.
 """
 
 from typing import Final, Literal
@@ -13,7 +14,7 @@ from logfleet.resources.topic import ClusterRef
 
 KIND: Final = "Rebalance"
 PER_BROKER: Final = 5
-"""As `control.balance.waves` has it."""
+"""As in `control.balance.waves`."""
 PER_BROKER_MAX: Final = 100
 EXCLUDED_MAX: Final = 1_000
 
@@ -27,11 +28,13 @@ class Excluded(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 class RebalanceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a person asks for.
+    """What a user asks for.
 
-    approval: Manual waits, with the proposal in the status, until approved is true. stop: call back what is under way, and end. throttle: bytes per second and broker that
-    moves may take, a quantity. moves_per_broker: partitions at a time that a broker takes part in. ttl_seconds_after_finished: the resource is deleted so long after
-    its end, None for never (as a Job's).
+    approval: Manual waits, with the proposal in the status, until approved is true. stop: cancel
+    what is under way, and end. throttle: bytes per second and broker that moves may take, a
+    quantity. moves_per_broker: partitions that move at a time per broker.
+    ttl_seconds_after_finished: seconds from its end until the resource is deleted, None for never
+    (as a Job's).
     """
 
     cluster_ref: ClusterRef
@@ -73,14 +76,14 @@ def parse_rebalance(document: object) -> RebalanceResource:
     if not spec.cluster_ref.name:
         problems.append(Problem("spec.clusterRef.name", "is empty, write a Cluster's name"))
     if spec.bytes_per_s < 1:
-        said = f"{spec.throttle!r} is no number of bytes per second: write one such as 50Mi"
-        problems.append(Problem("spec.throttle", said))
+        message = f"{spec.throttle!r} is not a number of bytes per second: write one such as 50Mi"
+        problems.append(Problem("spec.throttle", message))
     if not 1 <= spec.moves_per_broker <= PER_BROKER_MAX:
-        said = f"is {spec.moves_per_broker}, write a number from 1 to {PER_BROKER_MAX}"
-        problems.append(Problem("spec.movesPerBroker", said))
+        message = f"is {spec.moves_per_broker}, write a number from 1 to {PER_BROKER_MAX}"
+        problems.append(Problem("spec.movesPerBroker", message))
     if len(spec.topics.exclude) > EXCLUDED_MAX:
-        said = f"names {len(spec.topics.exclude)} topics, at most {EXCLUDED_MAX} fit"
-        problems.append(Problem("spec.topics.exclude", said))
+        message = f"names {len(spec.topics.exclude)} topics, at most {EXCLUDED_MAX} fit"
+        problems.append(Problem("spec.topics.exclude", message))
     if (spec.ttl_seconds_after_finished or 0) < 0:
         problems.append(Problem("spec.ttlSecondsAfterFinished", "is negative, write 0 or more"))
     if problems:

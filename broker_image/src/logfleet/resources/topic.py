@@ -1,7 +1,7 @@
 """The Topic resource: one topic of one Cluster.
 
-`parse_topic` is the only way in: what it returns is valid, so nobody checks again. The same
-limits stand in `crds/topics.yaml`, where the Kubernetes API server enforces them at apply.
+Use `parse_topic`: what it returns is valid, so nobody checks again. `crds/topics.yaml` has the same
+limits, which the Kubernetes API server enforces at apply.
 """
 
 import re
@@ -36,12 +36,11 @@ class ClusterRef(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
 
 class TopicSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a person asks for.
+    """What a user asks for.
 
-    topic_name: None means the resource's own name (Kafka allows characters that Kubernetes
-        does not). replicas: None means the brokers' default.replication.factor. config holds
-        every topic-level key that differs from the brokers' defaults: a key set on the topic
-        and not written here is removed.
+    topic_name: None means the resource's own name (Kafka allows characters that Kubernetes does
+    not). replicas: None means the brokers' default.replication.factor. config: every topic key that
+    differs from the brokers' defaults; a key that is set on the topic and missing here is removed.
     """
 
     cluster_ref: ClusterRef
@@ -92,15 +91,17 @@ def parse_topic(document: object) -> TopicResource:
 
 
 def topic_name_problems(topic: TopicResource) -> list[Problem]:
-    """Kafka's rules for a topic's name (Topic.validate), and the names brokers keep for themselves."""
+    """Check Kafka's rules for topic names (Topic.validate), and names that brokers reserve."""
     name = topic.name
     path = "metadata.name" if topic.spec.topic_name is None else "spec.topicName"
     if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
-        return [Problem(path, f"{name!r} is no topic name: use letters, digits, '.', '_' and '-'")]
+        return [
+            Problem(path, f"{name!r} is not a topic name: use letters, digits, '.', '_' and '-'")
+        ]
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         return [Problem(path, f"has {len(name)} characters, at most {TOPIC_NAME_LENGTH_MAX} fit")]
     if name in INTERNAL_TOPICS:
-        return [Problem(path, f"{name} belongs to the brokers themselves, choose another name")]
+        return [Problem(path, f"{name} is reserved for the brokers, choose another name")]
     return []
 
 

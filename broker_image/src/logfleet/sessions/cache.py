@@ -1,6 +1,7 @@
-"""The sessions of one broker: a bounded number, and who makes room for whom (KIP-227; Kafka's FetchManager, FetchSessionCacheShard).
+"""The sessions of one broker: a bounded number, and the rules of eviction.
 
-Kafka cuts its cache into shards, each with its part of the slots, as its threads contend for them; here there is one.
+KIP-227; Kafka's FetchManager, FetchSessionCacheShard. Kafka splits its cache into shards, each with
+its part of the slots, because its threads contend for them; here there is one.
 """
 
 from collections import OrderedDict
@@ -19,19 +20,27 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest
 
 EVICTION_MS = 120_000
-"""A session that was unused for longer makes room for any other, and one younger than this for none of its own kind
-(Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+"""Milliseconds after which an unused session may be evicted for any other.
+
+A session younger than this is not evicted for one of its own kind (Kafka:
+MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
+"""
 PARTITIONS_MAX = 500_000
-"""Of all sessions together (about 400 bytes each): no session is made or grows beyond it. Kafka bounds only the sessions."""
+"""Partitions of all sessions together (about 400 bytes each).
+
+No session is created or grows beyond it. Kafka bounds only the number of sessions.
+"""
 
 Worth: TypeAlias = tuple[bool, int, int]
-"""Of a session when room is needed, the least first: whether it is privileged, its partitions, its id."""
+"""The order of eviction, lowest first: whether the session is privileged, its partitions, its id.
+"""
 
 
 class SessionCache:
-    """slots: sessions at most (max.incremental.fetch.session.cache.slots); 0 for none. new_id: a random positive int32.
+    """slots: most sessions (max.incremental.fetch.session.cache.slots); 0 for none.
 
-    evictions: how many sessions had to make room. partitions: held by all sessions, as each was last used.
+    new_id: returns a random positive int32. evictions: how many sessions were evicted. partitions:
+    of all sessions, as each was last used.
     """
 
     def __init__(
@@ -41,7 +50,8 @@ class SessionCache:
         self._new_id = new_id
         self._partitions_max = partitions_max
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
-        # who would go first for a follower and for others, until a session changes: who finds no room asks again with each fetch
+        # the first to evict for a follower and for others, until a session changes: a reader
+        # without a session asks with each fetch
         self._least: dict[bool, FetchSession | None] = {}
         self.partitions = 0
         self.evictions = 0
@@ -58,9 +68,10 @@ class SessionCache:
         by_id: bool,
         now_ms: int,
     ) -> FetchSession | ErrorCode | None:
-        """What a request's session fields mean: the session that it goes on with, None for an answer about all of `wanted`, or why neither.
+        """The session that a request continues; None: respond about all of `wanted`; or an error.
 
-        A session that it goes on with has taken the changes, and its epoch is the next request's. One that loses its last partition ends.
+        A continued session has applied the request's changes, and its epoch is the next request's.
+        A session that loses its last partition ends.
         """
         if request.session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             if request.session_id != NO_SESSION:
@@ -84,11 +95,11 @@ class SessionCache:
         return session
 
     def find(self, session_id: int) -> FetchSession | None:
-        """The session of this id, if it is kept."""
+        """The session with this id, if it is cached."""
         return self._sessions.get(session_id)
 
     def go_on(self, session: FetchSession, now_ms: int) -> None:
-        """A request goes on with the session: its epoch is the next request's, one that waits ends."""
+        """Continue the session: its epoch becomes the next request's, and a parked request ends."""
         self._touch(session, now_ms)
         session.epoch = next_epoch(session.epoch)
         session.end_parked()
@@ -118,7 +129,7 @@ class SessionCache:
         return session
 
     def remove(self, session_id: int) -> None:
-        """End a session, if there is one of this id."""
+        """End a session, if there is one with this id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions -= session.cached_size
@@ -126,7 +137,7 @@ class SessionCache:
             session.close()
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
-        """It was used: it is the youngest again, and worth what it holds now."""
+        """Mark it as used now, and count its current partitions."""
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.id)
         size, is_old = len(session.partitions), now_ms - session.created_ms > EVICTION_MS
@@ -136,7 +147,7 @@ class SessionCache:
             self._least.clear()
 
     def _evict(self, newcomer: Worth, now_ms: int) -> bool:
-        """Make room: the least recently used session goes if it is stale, else the one worth least, for one worth more."""
+        """Evict the least recently used session if stale, else one that ranks below `newcomer`."""
         victim = next(iter(self._sessions.values()), None)
         if victim is None:
             return False
@@ -152,7 +163,7 @@ class SessionCache:
         return True
 
     def _find_least(self, privileged: bool) -> FetchSession | None:  # noqa: FBT001
-        """Of all that may be displaced: the old, and for a follower all consumers'."""
+        """The lowest session that may be evicted: an old one, for a follower also a consumer's."""
         displaceable = (
             session
             for session in self._sessions.values()

@@ -1,9 +1,13 @@
-"""One fetch session (KIP-227; Kafka's FetchSession and FetchContext): what a reader asked for and was told last.
+"""One fetch session: a reader's partitions and their last sent state.
 
-A reader names only the partitions that changed on its side and is told only of those that changed on ours. Kafka finds the latter by
-reading every partition of the session. Here a partition of a session is due for reading only if it may have something to say: the
-reader moved it, what was told last was records or an error, or the partition itself reported a change since. All others would give
-the same as last time, which is left out of the answer anyway, so a request costs what changed and not what is watched.
+KIP-227; Kafka's FetchSession and FetchContext.
+
+A reader names only the partitions that changed on its side and gets only those that changed on
+ours. Kafka finds the latter by reading every partition of the session. Here a partition is due for
+reading only if it may have changed: the reader moved it, the last response had records or an error,
+or the partition itself reported a change since. All others would give the same as last time, which
+is left out of the response anyway, so a request costs in proportion to the changes, not to the
+session's size.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,24 +16,27 @@ from typing import Any, Protocol, TypeAlias
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
 Key: TypeAlias = tuple[Any, int]
-"""A partition: its topic's id (bytes) or, in sessions of clients that do not know ids, name (str), and its index."""
+"""A partition: its topic's id (bytes), or name (str) for clients without ids; and its index."""
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
-"""Asks for everything, and for a new session."""
+"""Fetches everything, and opens a new session."""
 FINAL_EPOCH = -1
-"""Asks for everything, without a session; a session that is named ends."""
+"""Fetches everything, without a session; a session that is named ends."""
 EPOCH_MAX = 2**31 - 1
-NOT_TOLD = -1
+NOT_SENT = -1
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request after one of this positive epoch; 0 and -1 have meanings of their own."""
+    """The epoch of the next request after this positive epoch; 0 and -1 have special meanings."""
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
 class Source(Protocol):
-    """What tells the partition of a session that it changed (`logfleet.node.partitions.leader_partition.Partition`)."""
+    """Notifies a session's partition of changes.
+
+    `logfleet.node.partitions.leader_partition.LeaderPartition` is one.
+    """
 
     @property
     def log_end_offset(self) -> int: ...
@@ -39,7 +46,7 @@ class Source(Protocol):
 
 
 class Parked(Protocol):
-    """A request of the session that waits for more."""
+    """A parked request of the session."""
 
     def appended(self, size: int, /) -> None: ...
     def end_soon(self) -> None: ...
@@ -49,8 +56,9 @@ class Parked(Protocol):
 class SessionPartition:
     """One partition of a session.
 
-    wanted: as in the newest request that named it. high_watermark, log_start_offset: as told last, NOT_TOLD after an error. place: in the
-    session's order, smallest first. source: what it listens to. Compares by identity.
+    wanted: as in the newest request that named it. high_watermark, log_start_offset: as last sent,
+    NOT_SENT after an error. place: in the session's order, smallest first. source: what it listens
+    to. Compares by identity.
     """
 
     __slots__ = (
@@ -70,12 +78,12 @@ class SessionPartition:
         self.key = key
         self.wanted = wanted
         self.place = place
-        self.high_watermark = NOT_TOLD
-        self.log_start_offset = NOT_TOLD
+        self.high_watermark = NOT_SENT
+        self.log_start_offset = NOT_SENT
         self.source: Source | None = None
 
     def listen(self, source: Source | None) -> None:
-        """Be told by `source` from now on, and by no other."""
+        """Be notified by `source` from now on, and by no other."""
         if source is self.source or self._session.is_closed:
             return
         if self.source is not None:
@@ -87,16 +95,19 @@ class SessionPartition:
                 source.add_append_waiter(self)
 
     def committed(self, size: int) -> None:
-        """Records of `size` bytes were committed: what a consumer waits for. A follower has read them, and is to hear that they are."""
-        self._session.is_due(self)
+        """Records of `size` bytes were committed: a consumer waits for them.
+
+        A follower has them already and needs the new high watermark.
+        """
+        self._session.mark_due(self)
         if not self._session.privileged:
             self._more(size)
         elif self._session.parked is not None:
             self._session.parked.end_soon()
 
     def appended(self, size: int) -> None:
-        """Records of `size` bytes were written: what a follower waits for."""
-        self._session.is_due(self)
+        """Records of `size` bytes were written: a follower waits for them."""
+        self._session.mark_due(self)
         self._more(size)
 
     def _more(self, size: int) -> None:
@@ -105,18 +116,19 @@ class SessionPartition:
             parked.appended(size)
 
     def log_start_moved(self) -> None:
-        self._session.is_due(self)
+        self._session.mark_due(self)
 
     def leadership_lost(self) -> None:
-        self._session.is_due(self)
+        self._session.mark_due(self)
         self._session.end_parked()
 
 
 class FetchSession:
-    """A session from the answer that names it on.
+    """A session, from the response that names it.
 
-    by_id: whether its topics are known by id. privileged: of a follower; a consumer's session never displaces it. epoch: that of the next
-    request. parked: the request that waits, if one does. cached_size, is_old: as the cache saw it when it was used last.
+    by_id: its topics have ids. privileged: a follower's; a consumer's session never evicts it.
+    epoch: of the next request. parked: the parked request, if any. cached_size, is_old: as of its
+    last use, for the cache.
     """
 
     def __init__(self, session_id: int, *, by_id: bool, privileged: bool, now_ms: int) -> None:
@@ -137,7 +149,10 @@ class FetchSession:
     def update(
         self, wanted: Mapping[Key, FetchRequest.FetchPartition], forgotten: Iterable[Key]
     ) -> None:
-        """Take what a request adds, moves and no longer wants. New partitions come last; one that is moved keeps its place."""
+        """Apply what a request adds, moves and removes.
+
+        New partitions come last; one that is moved keeps its place.
+        """
         for key, asked in wanted.items():
             partition = self.partitions.get(key)
             if partition is None:
@@ -152,37 +167,38 @@ class FetchSession:
                 self._due.discard(partition)
 
     def add(self, key: Key, asked: FetchRequest.FetchPartition) -> SessionPartition:
-        """A partition that the session does not hold yet, at the end of the order and due."""
+        """Add a partition that the session does not have yet, last in order and due."""
         self._places += 1
         partition = SessionPartition(self, key, asked, self._places)
         self.partitions[key] = partition
         self._due.add(partition)
         return partition
 
-    def is_due(self, partition: SessionPartition) -> None:
-        """The partition may have something to say."""
+    def mark_due(self, partition: SessionPartition) -> None:
+        """Mark the partition: it may have changed."""
         self._due.add(partition)
 
-    def is_no_other_due(self, partition: SessionPartition) -> bool:
-        """Whether nothing but the partition may have something to say."""
+    def has_no_other_due(self, partition: SessionPartition) -> bool:
+        """Whether no other partition may have changed."""
         due = self._due
         return not due or (len(due) == 1 and partition in due)
 
     def due(self) -> list[SessionPartition]:
-        """Those to read for the next answer, in the session's order."""
+        """The partitions to read for the next response, in the session's order."""
         return sorted(self._due, key=_place)
 
-    def tell(
+    def store_sent(
         self,
         partition: SessionPartition,
         row: FetchResponse.PartitionData,
         *,
         is_first: bool = False,
     ) -> bool:
-        """Note what was read, just now, for the answer; False if that is what the reader knows already, to be left out.
+        """Store what was just read for the response; False to leave it out: the reader has it.
 
-        What was told last is compared as Kafka's CachedPartition.maybeUpdateResponseData does; after an error nothing counts as told. A
-        partition that gave records moves to the end of the order, except in the session's first answer.
+        The last sent state is compared as in Kafka's CachedPartition.maybeUpdateResponseData; after
+        an error it counts as not sent. A partition that gave records moves to the end of the order,
+        except in the session's first response.
         """
         has_records = bool(row.records)
         moved = (
@@ -194,7 +210,7 @@ class FetchSession:
             or row.diverging_epoch is not None
             or row.preferred_read_replica >= 0
         )
-        partition.high_watermark = NOT_TOLD if row.error_code else row.high_watermark
+        partition.high_watermark = NOT_SENT if row.error_code else row.high_watermark
         partition.log_start_offset = row.log_start_offset
         if has_records:
             if not is_first:
@@ -205,18 +221,21 @@ class FetchSession:
         return has_records or moved or special
 
     def _end_of(self, partition: SessionPartition, row: FetchResponse.PartitionData) -> int:
-        """Where the reader has read everything: it may have got nothing as an answer was full."""
+        """The offset from which the reader has read everything.
+
+        Fewer records may have been sent because a response was full.
+        """
         if self.privileged and partition.source is not None:
             return partition.source.log_end_offset
         return row.high_watermark
 
     def end_parked(self) -> None:
-        """Let the request that waits be answered now."""
+        """Let the parked request be answered now."""
         if self.parked is not None:
             self.parked.end()
 
     def close(self) -> None:
-        """Listen to nothing any more; a request that waits is answered with what there is."""
+        """Stop listening; a parked request is answered with what there is."""
         for partition in self.partitions.values():
             partition.listen(None)
         self.is_closed = True

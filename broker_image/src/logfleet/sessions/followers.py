@@ -1,8 +1,9 @@
-"""What each follower asks this broker for at present: a leader's evidence that its followers still follow it.
+"""What each follower fetches from this broker: evidence that followers still follow a leader.
 
-A fetch of a session names only what changed (KIP-227), so the newest fetch of a follower says something of each partition of its
-session. A follower that follows another leader, or leads itself, takes the partition out of the session first. A follower that was
-refused takes the partition out as well and names it again after a pause, so what was named lately counts, too.
+A fetch of a session names only changes (KIP-227), so a follower's newest fetch covers each
+partition of its session. A follower that follows another leader, or leads itself, removes the
+partition from the session first. A follower that got an error removes the partition as well and
+names it again after a pause, so what was named lately counts, too.
 """
 
 from collections.abc import Mapping
@@ -12,13 +13,16 @@ from logfleet.sessions.fetch_session import FetchSession, Key
 from logfleet.wire.messages import FetchRequest
 
 NAMED_MAX: Final = 10_000
-"""Names are kept beyond NAMED_FOR_MS until there are so many."""
+"""Names older than NAMED_FOR_MS are kept until there are this many."""
 NAMED_FOR_MS: Final = 5_000
 _Asked = Mapping[Key, FetchRequest.FetchPartition]
 
 
 class _Contact:
-    """The newest fetch of one broker. session: None if it goes on with none; named: leader epoch and time of what it named lately."""
+    """The newest fetch of one broker.
+
+    session: None if it has none. named: leader epoch and time of the partitions named lately.
+    """
 
     __slots__ = ("broker_epoch", "fetched_ms", "named", "session")
 
@@ -26,14 +30,14 @@ class _Contact:
         self.begin(0)
 
     def begin(self, broker_epoch: int) -> None:
-        """Know nothing of it but that it is of this broker epoch."""
+        """Start again with this broker epoch."""
         self.broker_epoch = broker_epoch
         self.fetched_ms = 0
         self.session: FetchSession | None = None
         self.named: dict[Key, tuple[int, int]] = {}
 
     def name(self, wanted: _Asked, now_ms: int) -> None:
-        """The newest fetch names these."""
+        """Record the partitions that the newest fetch names."""
         if len(self.named) > NAMED_MAX:
             oldest_ms = now_ms - NAMED_FOR_MS
             self.named = {key: each for key, each in self.named.items() if each[1] >= oldest_ms}
@@ -63,7 +67,10 @@ class FollowerFetches:
         wanted: _Asked,
         now_ms: int,
     ) -> None:
-        """A follower fetches what it names in `wanted`, and what else its session holds. now_ms: monotonic."""
+        """Record a fetch: a follower fetches what `wanted` names and the rest of its session.
+
+        now_ms: monotonic.
+        """
         contact = self._contacts.get(broker_id)
         if contact is None:
             contact = self._contacts[broker_id] = _Contact()
@@ -76,7 +83,10 @@ class FollowerFetches:
     def follows(
         self, broker_id: int, broker_epoch: int, key: Key, leader_epoch: int, since_ms: int
     ) -> bool:
-        """Whether this registration has asked since then for the partition (topic id, index) in that leader epoch."""
+        """Whether this registration has fetched the partition in that leader epoch since then.
+
+        key: topic id and index.
+        """
         contact = self._contacts.get(broker_id)
         return (
             contact is not None

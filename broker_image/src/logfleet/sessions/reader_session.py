@@ -1,7 +1,8 @@
-"""A fetch session as its reader keeps it (KIP-227; Kafka's FetchSessionHandler): what the next request has to say.
+"""A reader's side of a fetch session: what its next request has to name.
 
-A partition is named when it is new or moved; one that the leader knows as it is goes without saying. As much is named in one request
-as both sides do in a few milliseconds, the rest in those after it, so that ten thousand partitions need no request of their size.
+KIP-227; Kafka's FetchSessionHandler. A partition is named when it is new or moved, not while the
+leader has its current state. A request names at most what both sides process in a few milliseconds,
+the rest follows in later ones, so that ten thousand partitions need no request of that size.
 """
 
 from typing import Final
@@ -14,11 +15,14 @@ from logfleet.sessions.fetch_session import (
 )
 
 NAMED_MAX: Final = 1_000
-"""Partitions in one request."""
+"""The most partitions in one request."""
 
 
 class ReaderSession:
-    """id, epoch: of the next request. has_more: it can not name all that the leader does not know yet."""
+    """id, epoch: of the next request.
+
+    has_more: one request cannot name all that is new to the leader.
+    """
 
     def __init__(self) -> None:
         self.id = NO_SESSION
@@ -29,7 +33,7 @@ class ReaderSession:
         self._forgotten: dict[Key, None] = {}
 
     def __bool__(self) -> bool:
-        """Whether any partition is wanted: asked before each request, so nothing is counted."""
+        """Whether any partition is wanted; checked before each request, so nothing is counted."""
         return bool(self._held or self._unnamed)
 
     @property
@@ -37,19 +41,19 @@ class ReaderSession:
         return bool(self._unnamed) and not self._is_refused
 
     def want(self, key: Key) -> None:
-        """Name the partition in the next request: it is new, or is to be read from elsewhere."""
+        """Name the partition in the next request: it is new, or to be read from elsewhere."""
         self._unnamed[key] = None
         self._forgotten.pop(key, None)
 
     def unwant(self, key: Key) -> None:
-        """Read the partition no more."""
+        """Stop reading the partition."""
         self._unnamed.pop(key, None)
         if key in self._held:
             self._held.discard(key)
             self._forgotten[key] = None
 
     def take(self) -> tuple[list[Key], list[Key]]:
-        """What the next request names, and what it forgets; the leader is taken to know it from then on."""
+        """The partitions that the next request names, and those it removes; they count as sent."""
         named = list(self._unnamed)[:NAMED_MAX]
         for key in named:
             del self._unnamed[key]
@@ -59,9 +63,9 @@ class ReaderSession:
         return named, forgotten
 
     def take_only(self) -> Key | None:
-        """The one partition that the next request names, if that is all it has to say; the leader is taken to know it from then on.
+        """The one partition that the next request names, if that is its only change.
 
-        None, and nothing has changed, if there is more or less to say, or no session to go on with.
+        None, and nothing has changed, if there are more or no changes, or no session to continue.
         """
         if len(self._unnamed) != 1 or self._forgotten or self.id == NO_SESSION:
             return None
@@ -69,17 +73,17 @@ class ReaderSession:
         self._held.add(key)
         return key
 
-    def answered(self, session_id: int) -> None:
-        """The leader has a session, or went on with it; NO_SESSION: it has no room for one, and is told everything each time."""
+    def accept(self, session_id: int) -> None:
+        """Accept the leader's session; NO_SESSION: it has no room, and each request names all."""
         self._is_refused = session_id == NO_SESSION
         if self._is_refused:
-            self.begin_anew()
+            self.restart()
             return
         self.id = session_id
         self.epoch = next_epoch(self.epoch)
 
-    def begin_anew(self) -> None:
-        """The leader knows nothing: what it was not told comes first, then what it was."""
+    def restart(self) -> None:
+        """Start a new session: first the partitions that were not named, then those that were."""
         self.id, self.epoch = NO_SESSION, INITIAL_EPOCH
         for key in self._held:
             self._unnamed.setdefault(key)

@@ -1,1 +1,1 @@
-"""What a broker measures of itself, and how that is told: histograms, the table of metrics, Prometheus' text format. Pure."""
+"""What a broker measures: histograms, the table of metrics, Prometheus' text format. Pure."""

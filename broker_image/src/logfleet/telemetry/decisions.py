@@ -1,7 +1,8 @@
-"""Why control did what it did: every decision of a broker with its cause, in order, for as long as there is room.
+"""Why brokers acted as they did: their decisions with the causes, in order, up to a bound.
 
-A broker keeps its own: they are asked for when partitions are offline or the metadata store is away, so they stand in neither. To note one
-takes microseconds and never fails; a storm of one kind is counted into one record, so that it costs no more than that either.
+Each broker keeps its own: they are needed when partitions are offline or the metadata store is
+away, so they are stored in neither. Recording one takes microseconds and never fails; beyond
+PER_SECOND_MAX of a kind they are counted in one record, so that a storm costs no more.
 """
 
 from collections import deque
@@ -14,16 +15,20 @@ from msgspec.structs import replace
 
 COUNT_MAX: Final = 10_000
 BYTES_MAX: Final = 2 * 1024 * 1024
-"""As much as the files hold (`node.decisions.journal`)."""
+"""As many bytes as the files hold (`node.decisions.journal`)."""
 AGE_MS_MAX: Final = 7 * 24 * 3_600_000
 PER_SECOND_MAX: Final = 500
-"""Of one kind. A broker that leads thousands of partitions and dies is as many elections; each costs about 2 us."""
+"""Decisions of one kind.
+
+If a broker that leads thousands of partitions dies, there are as many elections; recording one
+takes about 2 us.
+"""
 UNWRITTEN_BYTES_MAX: Final = 1024 * 1024
-"""What waits for its disk; what comes beyond it is in memory only."""
+"""Bytes that wait to be written to disk; what exceeds this stays in memory only."""
 
 
 class Kind(StrEnum):
-    """What was decided, or happened to who decides."""
+    """What was decided, or what happened to the broker that decides."""
 
     CONTROLLER_ELECTED = "controller_elected"
     CONTROLLER_RESIGNED = "controller_resigned"
@@ -49,10 +54,12 @@ class Kind(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One record. by: the broker that noted it; number: its how manieth, so that gaps show. cause: one sentence, in the present tense.
+    """One recorded decision.
 
-    topic, partition, broker: what it concerns. facts: what changed, as [from, to] where both are known. kind is text, as brokers of
-    another version may know further ones.
+    by: the broker that recorded it. number: its running number on that broker, so that gaps show.
+    cause: one sentence, in the present tense. topic, partition, broker: what it concerns. facts:
+    what changed, as [from, to] if both are known. kind is text, because brokers of another version
+    may have other kinds.
     """
 
     time_ms: int
@@ -67,7 +74,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which decisions are asked for; None or nothing for any. since: wall clock in ms."""
+    """Which decisions to select; None or empty selects any. since: wall clock in milliseconds."""
 
     since: int = 0
     topic: str | None = None
@@ -86,12 +93,15 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
-"""Whatever a fact is, to note it does not fail."""
+"""Encodes facts of any type: recording must not fail."""
 _decoder: Final = msgspec.json.Decoder(Decision)
 
 
 def parse(data: bytes) -> list[tuple[Decision, bytes]]:
-    """The decisions of lines, each with its line. A damaged one (a crash has cut it, a disk has changed it) is left out."""
+    """The decisions in lines of JSON, each with its line.
+
+    A damaged line (cut by a crash, changed by a disk) is skipped.
+    """
     found = []
     for line in data.split(b"\n"):
         try:
@@ -102,7 +112,7 @@ def parse(data: bytes) -> list[tuple[Decision, bytes]]:
 
 
 class _Rate:
-    """How many of a kind were noted in this second. cause: of the last one that was left out."""
+    """How many of a kind were recorded in this second. cause: of the last one that was left out."""
 
     __slots__ = ("cause", "count", "second")
 
@@ -113,7 +123,10 @@ class _Rate:
 
 
 class Decisions:
-    """Of one broker. Only its loop calls; now_ms: the wall clock. dropped: how many no file will ever tell."""
+    """The decisions of one broker; used by its event loop only.
+
+    now_ms: the wall clock. dropped: decisions that are in no file.
+    """
 
     def __init__(self, by: int, now_ms: Callable[[], int]) -> None:
         self.dropped = 0
@@ -126,7 +139,7 @@ class Decisions:
         self._unwritten_bytes = 0
         self._rates = {kind: _Rate() for kind in Kind}
 
-    def note(
+    def record(
         self,
         kind: Kind,
         cause: str,
@@ -136,7 +149,7 @@ class Decisions:
         broker: int | None = None,
         **facts: object,
     ) -> None:
-        """Remember a decision; see Decision. Never fails."""
+        """Record a decision; see Decision. Never fails."""
         now_ms = self._now_ms()
         rate = self._rates[kind]
         if now_ms // 1000 != rate.second:
@@ -149,27 +162,27 @@ class Decisions:
         number = self._next()
         self._add(Decision(now_ms, self._by, number, kind, cause, topic, partition, broker, facts))
 
-    def settle(self) -> None:
-        """To be called now and then: what a storm left out is told once its second is over."""
+    def record_left_out(self) -> None:
+        """Record what a storm left out, once its second is over. Call this regularly."""
         now_ms = self._now_ms()
         for kind, rate in self._rates.items():
             if now_ms // 1000 != rate.second:
                 self._sum_up(kind, rate, now_ms)
 
     def select(self, query: Query) -> list[bytes]:
-        """Lines of JSON, oldest first."""
-        self.settle()
+        """The selected decisions as lines of JSON, oldest first."""
+        self.record_left_out()
         self._forget_old()
         return [line for decision, line in self._kept if query.matches(decision)]
 
     def take_unwritten(self) -> bytes:
-        """Lines that were not taken before, for the caller to write."""
+        """Lines not taken before, for the caller to write."""
         lines, self._unwritten = self._unwritten, []
         self._unwritten_bytes = 0
         return b"".join(lines)
 
-    def take_back(self, former: Iterable[tuple[Decision, bytes]]) -> None:
-        """What this broker noted before it was started again; what it has noted since gets numbers behind."""
+    def insert_earlier(self, former: Iterable[tuple[Decision, bytes]]) -> None:
+        """Insert the decisions from before this start; those recorded since get higher numbers."""
         early = [decision for decision, _ in self._kept]
         self._kept.clear()
         self._kept_bytes = 0

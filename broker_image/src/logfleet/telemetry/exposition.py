@@ -1,6 +1,7 @@
-"""Prometheus' text format (0.0.4), piece by piece: whoever writes it may do something else between two of them.
+"""Prometheus' text format (0.0.4), piece by piece, so that the writer can do other work in between.
 
-prometheus_client makes the whole text at once and an object for every sample, which for a broker of many partitions would hold up the event loop.
+prometheus_client makes the whole text at once and an object for every sample, which would hold up
+the event loop of a broker with many partitions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,11 +16,11 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 Row = tuple[str, float | Histogram] | None
-"""Labels, as `labels_text` gives them, and value. None says: some work was done for the rows to come."""
+"""Labels, as by `labels_text`, and value. None: rows are being prepared, there is none yet."""
 
 
 class Family(NamedTuple):
-    """A metric with its rows, which may be made while they are asked for."""
+    """A metric with its rows, which may be generated lazily."""
 
     metric: Metric
     rows: Iterable[Row]
@@ -31,7 +32,7 @@ def single(metric: Metric, value: float | Histogram) -> Family:
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
-    """Names and values as the format wants them, without the braces."""
+    """Names and values in the format, without the braces."""
     return ",".join(
         f'{name}="{str(value).translate(_ESCAPES)}"'
         for name, value in zip(names, values, strict=True)
@@ -41,12 +42,12 @@ def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
 def labelled(
     metric: Metric, values: Iterable[tuple[Sequence[object], float | Histogram]]
 ) -> Family:
-    """A metric with the values of its labels beside each value."""
+    """A metric with rows of label values and value."""
     return Family(metric, ((labels_text(metric.labels, each), value) for each, value in values))
 
 
 def pieces(families: Iterable[Family]) -> Iterator[str]:
-    """The text, a line or a histogram at a time; empty where rows were only prepared."""
+    """The text, a line or a histogram at a time; empty if rows were only prepared."""
     for metric, rows in families:
         name = metric.name
         text = metric.text.translate(_HELP_ESCAPES)
@@ -65,7 +66,7 @@ def pieces(families: Iterable[Family]) -> Iterator[str]:
 
 
 def number(value: float) -> str:
-    """A value as the format writes it."""
+    """A value in the format."""
     if isinstance(value, int):
         return str(int(value))  # True is 1
     return {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}.get(text := repr(value), text)

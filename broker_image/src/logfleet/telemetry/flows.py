@@ -1,7 +1,8 @@
-"""How much goes through partitions, and who it is that writes and reads most of it. PURE.
+"""Traffic of partitions, and the clients that write and read most of it. PURE.
 
-Counters are looked at now and then; what they grew by over the last looks is a rate. Clients are not counted: at each look it is noted who wrote and read last, and whoever is
-noted most often is named, as a sample of requests is enough to tell who fills a hot partition.
+Counters are sampled regularly; their growth over the last samples is a rate. Requests are not
+counted by client: each sample has the last writer and reader, and the one seen most often is named.
+That is enough to find who fills a hot partition.
 """
 
 from collections import Counter, deque
@@ -10,12 +11,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-LOOKS: Final = 7
-"""That are remembered of a partition: six spans."""
+SAMPLES_MAX: Final = 7
+"""Samples kept of a partition: six spans."""
 
 
 class FlowSample(NamedTuple):
-    """bytes_in, bytes_out: counters that only grow while the partition is led in that epoch. writer, reader: client ids of the last ones, None if nobody yet."""
+    """bytes_in, bytes_out: counters that grow while the partition is led in that leader epoch.
+
+    writer, reader: client ids of the last ones, None if there was none yet.
+    """
 
     topic: str
     partition: int
@@ -27,7 +31,10 @@ class FlowSample(NamedTuple):
 
 
 class Flow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Bytes per second into and out of a partition that is led here; writer, reader: client ids that most requests came from."""
+    """Bytes per second into and out of a partition that this broker leads.
+
+    writer, reader: client ids seen most often.
+    """
 
     topic: str
     partition: int
@@ -42,43 +49,43 @@ class Flow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Flows:
-    """Of all partitions that a broker leads."""
+    """The traffic of all partitions that a broker leads."""
 
     def __init__(self) -> None:
-        self._looks: dict[Hashable, deque[tuple[int, FlowSample]]] = {}
+        self._samples: dict[Hashable, deque[tuple[int, FlowSample]]] = {}
 
-    def look(self, key: Hashable, now_ms: int, look: FlowSample) -> None:
-        """What a partition's counters say now. Another leader epoch begins anew."""
-        looks = self._looks.get(key)
-        if looks is None or looks[-1][1].leader_epoch != look.leader_epoch:
-            looks = self._looks[key] = deque(maxlen=LOOKS)
-        looks.append((now_ms, look))
+    def add_sample(self, key: Hashable, now_ms: int, sample: FlowSample) -> None:
+        """Add a sample of a partition's counters. Another leader epoch starts again."""
+        samples = self._samples.get(key)
+        if samples is None or samples[-1][1].leader_epoch != sample.leader_epoch:
+            samples = self._samples[key] = deque(maxlen=SAMPLES_MAX)
+        samples.append((now_ms, sample))
 
     def keep(self, keys: Iterable[Hashable]) -> None:
-        """Only these are led any more."""
+        """Keep only these partitions: this broker leads no others any more."""
         led = set(keys)
-        self._looks = {key: looks for key, looks in self._looks.items() if key in led}
+        self._samples = {key: samples for key, samples in self._samples.items() if key in led}
 
-    def told(self) -> list[Flow]:
-        """Of partitions through which anything went, the busiest first."""
-        found = [flow for looks in self._looks.values() if (flow := _flow(looks)) is not None]
+    def by_traffic(self) -> list[Flow]:
+        """Partitions with traffic, the busiest first."""
+        found = [flow for samples in self._samples.values() if (flow := _flow(samples)) is not None]
         return sorted(found, key=lambda flow: (-flow.rate, flow.topic, flow.partition))
 
 
-def _flow(looks: deque[tuple[int, FlowSample]]) -> Flow | None:
-    (first_ms, first), (last_ms, last) = looks[0], looks[-1]
+def _flow(samples: deque[tuple[int, FlowSample]]) -> Flow | None:
+    (first_ms, first), (last_ms, last) = samples[0], samples[-1]
     written, read = last.bytes_in - first.bytes_in, last.bytes_out - first.bytes_out
     if last_ms <= first_ms or not (written or read):
         return None
     seconds = (last_ms - first_ms) / 1000
-    seen = [look for _, look in looks]
+    seen = [sample for _, sample in samples]
     return Flow(
         last.topic,
         last.partition,
         round(written / seconds, 1),
         round(read / seconds, 1),
-        _most(look.writer for look in seen) if written else None,
-        _most(look.reader for look in seen) if read else None,
+        _most(sample.writer for sample in seen) if written else None,
+        _most(sample.reader for sample in seen) if read else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Counts of values by their size, cheap enough for every request: one search in a dozen bounds and two additions.
+"""Counts of values by size, cheap enough for every request: one bisection and two additions.
 
 The histograms of prometheus_client take a lock and a look-up per value.
 """
@@ -25,11 +25,14 @@ LATENCY_BOUNDS_S: Final = (
     5.0,
     10.0,
 )
-"""From a request that is answered from memory to one that waits for others."""
+"""From a request answered from memory to one that waits for other brokers."""
 
 
 class Histogram:
-    """counts: values in (bounds[i - 1], bounds[i]], the last of those above all bounds. total: sum of the values."""
+    """counts: values in (bounds[i - 1], bounds[i]], the last one above all bounds.
+
+    total: sum of the values.
+    """
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -39,17 +42,16 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
     def plus(self, other: "Histogram") -> "Histogram":
-        """Another with the values of both, which have the same bounds."""
+        """A histogram with the values of both; their bounds must be the same."""
         assert self.bounds == other.bounds
         both = Histogram(self.bounds)
         both.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
@@ -57,7 +59,7 @@ class Histogram:
         return both
 
     def minus(self, earlier: "Histogram") -> "Histogram":
-        """Another with the values that came since; both have the same bounds."""
+        """A histogram with the values since `earlier`; the bounds must be the same."""
         assert self.bounds == earlier.bounds
         since = Histogram(self.bounds)
         since.counts = [a - b for a, b in zip(self.counts, earlier.counts, strict=True)]
@@ -65,7 +67,10 @@ class Histogram:
         return since
 
     def quantile(self, share: float) -> float:
-        """The bound that so much of the values does not exceed, as near as bounds tell: the last one for what is above all. There must be values."""
+        """The smallest bound that this share of the values does not exceed, or the last bound.
+
+        There must be values.
+        """
         rank, seen = share * self.count, 0
         for bound, count in zip(self.bounds, self.counts, strict=False):
             seen += count
@@ -74,7 +79,10 @@ class Histogram:
         return self.bounds[-1]
 
     def with_zeros(self, count: int) -> "Histogram":
-        """Another with so many values of 0 besides: of what did not wait nothing is counted while it happens."""
+        """A histogram with `count` more values of 0.
+
+        Phases without a wait are not counted while they happen.
+        """
         more = Histogram(self.bounds)
         more.counts = [self.counts[0] + count, *self.counts[1:]]
         more.total = self.total

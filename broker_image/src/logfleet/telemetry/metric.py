@@ -1,4 +1,4 @@
-"""What a metric is."""
+"""The description of a metric."""
 
 from enum import StrEnum
 
@@ -14,7 +14,10 @@ class Kind(StrEnum):
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One metric of a broker. kafka: the MBeans of a Kafka broker that mean the same, empty if none does."""
+    """One metric of a broker.
+
+    kafka: the MBeans of a Kafka broker with the same meaning, or empty.
+    """
 
     name: str
     kind: Kind
@@ -24,13 +27,16 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 def counter(name: str, text: str, kafka: str = "", *, labels: str = "") -> Metric:
-    """A total that only grows while the broker runs; its name ends with _total. labels: separated by spaces."""
+    """A total that grows while the broker runs; its name ends with _total.
+
+    labels: separated by spaces.
+    """
     assert name.endswith("_total"), name
     return Metric(name, Kind.COUNTER, tuple(labels.split()), text, kafka)
 
 
 def gauge(name: str, text: str, kafka: str = "", *, labels: str = "") -> Metric:
-    """A value as it is now."""
+    """A current value."""
     assert not name.endswith("_total"), name
     return Metric(name, Kind.GAUGE, tuple(labels.split()), text, kafka)
 

@@ -1,7 +1,8 @@
 """Requests of one API by the phases of Kafka's RequestMetrics.
 
-Most requests are answered in the very step of the loop in which their frame was complete. Of those one duration is counted; that the
-other phases took no time is added when somebody asks.
+Most requests are answered in the same step of the event loop that completed their frame. For those
+only one duration is counted; that the other phases took no time is added when the statistics are
+read.
 """
 
 from collections.abc import Iterable
@@ -10,12 +11,13 @@ from logfleet.telemetry.histogram import Histogram
 
 
 class RequestStats:
-    """Plain numbers, read when a scrape comes.
+    """Plain numbers, read by a scrape.
 
-    at_once: durations of requests answered in one step. local, remote, total: of the others, in seconds: on the loop, waiting for
-    something, both. queue: waits of requests that came with many of the same connection, before the work on them began.
-    throttle: for how long clients were told to be still. errors: answers by error code, one for each partition or other row.
-    failures: requests that a bug ended.
+    at_once: durations of requests answered in one step. local, remote, total: of the others, in
+    seconds: on the loop, waiting, both. queue: waits of requests that came with many of the same
+    connection, before work on them began. throttle: times for which clients were throttled. errors:
+    error codes in responses, one for each partition or other row. failures: requests that a bug
+    ended.
     """
 
     __slots__ = ("at_once", "errors", "failures", "local", "queue", "remote", "throttle", "total")
@@ -31,23 +33,23 @@ class RequestStats:
         self.failures = 0
 
     def waited(self, local_s: float, remote_s: float) -> None:
-        """Count a request that was not answered at once."""
+        """Count a request that was not answered in one step."""
         self.local.observe(local_s)
         self.remote.observe(remote_s)
         self.total.observe(local_s + remote_s)
 
     def failed_with(self, codes: Iterable[int]) -> None:
-        """Count the errors of an answer."""
+        """Count the errors of a response."""
         for code in codes:
             self.errors[code] = self.errors.get(code, 0) + 1
 
     @property
     def requests(self) -> int:
-        """Requests that were answered, or asked for no answer."""
+        """Requests that were answered, or need no response."""
         return self.at_once.count + self.total.count
 
     def phases(self) -> dict[str, Histogram]:
-        """All requests by phase: queue, local, remote, throttle; and total, which is local and remote."""
+        """All requests by phase: queue, local, remote, throttle; total is local and remote."""
         at_once, requests = self.at_once.count, self.requests
         return {
             "queue": self.queue.with_zeros(max(0, requests - self.queue.count)),

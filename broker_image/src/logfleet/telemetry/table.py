@@ -1,4 +1,7 @@
-"""The metrics of a broker, in the order in which docs/metrics.md tells them; their meaning is Kafka's where an MBean is named."""
+"""The metrics of a broker, in the order of docs/metrics.md.
+
+Where an MBean is named, the metric has its meaning.
+"""
 
 from typing import Final, NamedTuple
 
@@ -21,13 +24,13 @@ _PURGATORY = (
 
 REQUESTS = counter(
     "logfleet_requests_total",
-    "Requests answered, and those that want no answer",
+    "Requests answered, and those that need no response",
     f"{_REQUEST}RequestsPerSec",
     labels="api",
 )
 REQUEST_ERRORS = counter(
     "logfleet_request_errors_total",
-    "Errors in answers by their name, one for each partition, topic or other row that has one; "
+    "Errors in responses by their name, one for each partition, topic or other row that has one; "
     "Kafka counts NONE too",
     f"{_REQUEST}ErrorsPerSec,error=NAME",
     labels="api error",
@@ -39,13 +42,15 @@ REQUEST_FAILURES = counter(
 )
 REQUEST_SECONDS = histogram(
     "logfleet_request_seconds",
-    "Time from the beginning of the work on a request until its answer is there to be sent: local and remote",
+    "Time from the beginning of the work on a request until its response is ready to be "
+    "sent: local and remote",
     f"{_REQUEST}TotalTimeMs",
     labels="api",
 )
 REQUEST_QUEUE_SECONDS = histogram(
     "logfleet_request_queue_seconds",
-    "Time for which a request that came with many others of its connection waited while other connections had their turn; "
+    "Time for which a request that came with many others of its connection waited while "
+    "other connections had their turn; "
     "0 for nearly all, as a request is worked on when it is read",
     f"{_REQUEST}RequestQueueTimeMs",
     labels="api",
@@ -58,26 +63,29 @@ REQUEST_LOCAL_SECONDS = histogram(
 )
 REQUEST_REMOTE_SECONDS = histogram(
     "logfleet_request_remote_seconds",
-    "Time of waiting for records, other members, the disk, a thread or the controller; 0 if nothing was waited for",
+    "Time of waiting for records, other members, the disk, a thread or the controller; 0 if "
+    "nothing was waited for",
     f"{_REQUEST}RemoteTimeMs",
     labels="api",
 )
 REQUEST_THROTTLE_SECONDS = histogram(
     "logfleet_request_throttle_seconds",
-    "Time for which the answer tells the client to be still",
+    "Time for which the response throttles the client",
     f"{_REQUEST}ThrottleTimeMs",
     labels="api",
 )
 RESPONSE_SEND_SECONDS = histogram(
     "logfleet_response_send_seconds",
-    "Time of sending an answer with parts of files that is longer than 96 KiB, until the kernel has its last byte; "
+    "Time of sending a response with parts of files that is longer than 96 KiB, until the "
+    "kernel has its last byte; "
     "all others are handed over in one call",
     f"{_REQUEST}ResponseSendTimeMs",
     labels="listener",
 )
 PURGATORY_SIZE = gauge(
     "logfleet_purgatory_size",
-    "Requests that wait: Fetch for records, Produce for the disk, Rebalance (JoinGroup) for the other members",
+    "Requests that wait: Fetch for records, Produce for the disk, Rebalance (JoinGroup) for "
+    "the other members",
     _PURGATORY,
     labels="operation",
 )
@@ -91,7 +99,7 @@ BYTES_IN = counter(
 )
 BYTES_OUT = counter(
     "logfleet_bytes_out_total",
-    "Bytes of record batches in answers to consumers",
+    "Bytes of record batches in responses to consumers",
     f"{_TOPIC}BytesOutPerSec",
 )
 MESSAGES_IN = counter(
@@ -107,7 +115,7 @@ TOPIC_BYTES_IN = counter(
 )
 TOPIC_BYTES_OUT = counter(
     "logfleet_topic_bytes_out_total",
-    "Bytes of its record batches in answers to consumers",
+    "Bytes of its record batches in responses to consumers",
     f"{_TOPIC}BytesOutPerSec,topic=TOPIC",
     labels="topic",
 )
@@ -163,7 +171,8 @@ PARTITION_SEGMENTS = gauge(
 )
 LEFT_OUT = gauge(
     "logfleet_metrics_left_out",
-    "Topics, partitions or offsets of groups that are not told one by one, as there are more than "
+    "Topics, partitions or offsets of groups that are not listed one by one, as there are "
+    "more than "
     "logfleet.metrics.series.max; 0 if all are",
     labels="kind",
 )
@@ -182,7 +191,8 @@ UNDER_MIN_ISR = gauge(
 )
 AT_MIN_ISR = gauge(
     "logfleet_at_min_isr_partitions",
-    "Partitions led here with as many in-sync replicas as min.insync.replicas asks for, and none to spare; those of one replica too",
+    "Partitions led here with as many in-sync replicas as min.insync.replicas asks for, and "
+    "none to spare; those of one replica too",
     f"{_REPLICAS}AtMinIsrPartitionCount",
 )
 ISR_SHRINKS = counter(
@@ -202,12 +212,14 @@ ISR_UPDATES_FAILED = counter(
 )
 REPLICA_LAG_MAX = gauge(
     "logfleet_replica_lag_max",
-    "Committed records that this broker lacks as a follower, of the partition in which it lacks most",
+    "Committed records that this broker lacks as a follower, of the partition in which it "
+    "lacks most",
     "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
 )
 FOLLOWER_LAG = gauge(
     "logfleet_follower_lag",
-    "Records of a partition led here that a follower does not have yet; Kafka's followers tell it",
+    "Records of a partition led here that a follower does not have yet; in Kafka the "
+    "followers report it",
     "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=ID,topic=TOPIC,partition=P",
     labels="topic partition follower",
 )
@@ -218,17 +230,19 @@ REPLICATION_BYTES_IN = counter(
 )
 REPLICATION_BYTES_OUT = counter(
     "logfleet_replication_bytes_out_total",
-    "Bytes of record batches in answers to followers",
+    "Bytes of record batches in responses to followers",
     f"{_TOPIC}ReplicationBytesOutPerSec",
 )
 REPLICATION_THROTTLE_RATE = gauge(
     "logfleet_replication_throttle_bytes_per_second",
-    "Rate of this side (leader, follower; added: for replicas that reassignments add) that is in force: less than was set while producers are slow; 0 without a throttle",
+    "Rate of this side (leader, follower; added: for replicas that reassignments add) that "
+    "is in force: less than was set while producers are slow; 0 without a throttle",
     labels="side",
 )
 REPLICATION_THROTTLED_BYTES = counter(
     "logfleet_replication_throttled_bytes_total",
-    "Bytes of throttled replicas, which count against the rate of this side (leader, follower, added)",
+    "Bytes of throttled replicas, which count against the rate of this side (leader, "
+    "follower, added)",
     "kafka.server:type=LeaderReplication, type=FollowerReplication: byte-rate",
     labels="side",
 )
@@ -249,7 +263,8 @@ GROUP_COMMITTED_OFFSET = gauge(
 )
 GROUP_PARTITION_LAG = gauge(
     "logfleet_group_partition_lag",
-    "Offsets from the committed one to the high watermark, of partitions that this broker leads too",
+    "Offsets from the committed one to the high watermark, of partitions that this broker "
+    "leads too",
     labels="group topic partition",
 )
 GROUP_LAG = gauge(
@@ -275,14 +290,17 @@ CONNECTIONS_ACCEPTED = counter(
 )
 CONNECTIONS_CLOSED = counter(
     "logfleet_connections_closed_total",
-    "Connections closed: by the peer (or an error of it), idle for connections.max.idle.ms, invalid (a request that cannot be "
-    "answered), evicted for max.connections, throttled for connecting too often, stop of the broker",
+    "Connections closed: by the peer (or an error of it), idle for connections.max.idle.ms, "
+    "invalid (a request that cannot be "
+    "answered), evicted for max.connections, throttled for connecting too often, stop of the "
+    "broker",
     f"{_NETWORK},networkProcessor=N: connection-close-total, expired-connections-killed-count",
     labels="listener reason",
 )
 CONNECTIONS_REFUSED = counter(
     "logfleet_connections_refused_total",
-    "Connections closed at once because their address had as many as max.connections.per.ip, or no file descriptors were left for more",
+    "Connections closed at once because their address had as many as max.connections.per.ip, "
+    "or no file descriptors were left for more",
     labels="listener",
 )
 CONNECTIONS_WAIT = counter(
@@ -312,7 +330,7 @@ FETCH_SESSION_EVICTIONS = counter(
     f"{_SESSIONS}IncrementalFetchSessionEvictionsPerSec",
 )
 QUOTA_THROTTLES = counter(
-    "logfleet_quota_throttles_total", "Answers that throttled their client", labels="quota"
+    "logfleet_quota_throttles_total", "Responses that throttled their client", labels="quota"
 )
 QUOTA_THROTTLE_SECONDS = counter(
     "logfleet_quota_throttle_seconds_total",
@@ -324,34 +342,38 @@ QUOTA_CLIENTS = gauge("logfleet_quota_clients", "Clients that are measured", lab
 
 # The cluster
 
-READY = gauge("logfleet_ready", "1 while /readyz says that clients may be sent here, else 0")
+READY = gauge("logfleet_ready", "1 while /readyz reports that the broker may serve clients, else 0")
 STORE_WRITES_REFUSED = counter(
     "logfleet_metadata_writes_refused_total",
-    "Attempts of this broker to write to the metadata store that were refused, as for want of a permission: metadata_write_refused in its log; "
+    "Attempts of this broker to write to the metadata store that were refused, as for want "
+    "of a permission: metadata_write_refused in its log; "
     "it goes on without, and tries again",
 )
 STORE_SILENT_SECONDS = gauge(
     "logfleet_metadata_store_silent_seconds",
-    "For how long the metadata store has not answered this broker's keepalives, 0 while it does: meanwhile nobody is elected, no ISR changes, "
+    "For how long the metadata store has not answered this broker's keepalives, 0 while it "
+    "does: meanwhile nobody is elected, no ISR changes, "
     "and this broker leads what its followers or most brokers vouch for",
 )
 PARTITIONS_SUSPENDED = gauge(
     "logfleet_partitions_suspended",
-    "Partitions that this broker leads and does not serve, as the metadata store does not answer and nobody vouches for it",
+    "Partitions that this broker leads and does not serve, as the metadata store does not "
+    "answer and nobody vouches for it",
 )
 ACTIVE_CONTROLLER = gauge(
     "logfleet_active_controller",
-    "1 on the broker that is the controller, else 0: their sum is 1 in a cluster that is well",
+    "1 on the broker that is the controller, else 0: their sum is 1 in a healthy cluster",
     "kafka.controller:type=KafkaController,name=ActiveControllerCount",
 )
 FAILED_TERMS = counter(
     "logfleet_controller_failed_terms_total",
-    "Terms as controller that this broker gave up because it failed at what is stored: controller_term_failed in its log",
+    "Terms as controller that this broker gave up because it could not handle the stored "
+    "metadata: controller_term_failed in its log",
     "kafka.controller:type=KafkaController,name=MetadataErrorCount",
 )
 ELECTIONS = counter(
     "logfleet_leader_elections_total",
-    "Leaders that this broker as controller elected, of partitions that were there before",
+    "Leaders that this broker as controller elected, of partitions that existed before",
     "kafka.controller:type=ControllerStats,name=LeaderElectionRateAndTimeMs",
 )
 UNCLEAN_ELECTIONS = counter(
@@ -361,17 +383,18 @@ UNCLEAN_ELECTIONS = counter(
 )
 ACTIVE_BROKERS = gauge(
     "logfleet_active_brokers",
-    "Brokers that are there and not fenced, as the controller sees it; 0 on others",
+    "Registered brokers that are not fenced, as the controller sees it; 0 on others",
     "kafka.controller:type=KafkaController,name=ActiveBrokerCount",
 )
 FENCED_BROKERS = gauge(
     "logfleet_fenced_brokers",
-    "Brokers that have stopped, died or are not let in yet, and were not unregistered, as the controller sees it; 0 on others",
+    "Brokers that have stopped, died or are not active yet, and were not unregistered, as "
+    "the controller sees it; 0 on others",
     "kafka.controller:type=KafkaController,name=FencedBrokerCount",
 )
 DRAINING_BROKERS = gauge(
     "logfleet_draining_brokers",
-    "Active brokers that are on their way out, as the controller sees it; 0 on others",
+    "Brokers that are leaving, as the controller sees it; 0 on others",
     "kafka.controller:type=KafkaController,name=ControlledShutdownBrokerCount",
 )
 TOPICS = gauge(
@@ -388,11 +411,13 @@ OFFLINE_PARTITIONS = gauge(
 # Disks
 
 DISK_BYTES = gauge("logfleet_disk_bytes", "Size of the disk", labels="path")
-DISK_FREE = gauge("logfleet_disk_free_bytes", "What may still be written to it", labels="path")
+DISK_FREE = gauge(
+    "logfleet_disk_free_bytes", "Bytes that may still be written to it", labels="path"
+)
 DISK_FULL = gauge("logfleet_disk_full", "1 while its directory takes no records", labels="path")
 DISK_USED_OVER = gauge(
     "logfleet_disk_used_over",
-    "1 while so many percent of it or more are used",
+    "1 while at least this percentage of it is used",
     labels="path percent",
 )
 OFFLINE_LOG_DIRS = gauge(
@@ -408,7 +433,7 @@ CLEANINGS = counter(
 )
 CLEANER_FAILURES = counter(
     "logfleet_log_cleaner_failures_total",
-    "Rounds that ended early, not counting those of logs that went",
+    "Rounds that ended early, without those of logs that were deleted",
 )
 CLEANER_READ_BYTES = counter(
     "logfleet_log_cleaner_read_bytes_total", "Bytes of log that were compacted"
@@ -452,12 +477,12 @@ CLEANER_MAP = gauge(
 )
 CLEANER_LOOKED = gauge(
     "logfleet_log_cleaner_seconds_since_last_look",
-    "Time since logs were last looked at",
+    "Time since logs were last checked",
     f"{_CLEANER_MANAGER}time-since-last-run-ms",
 )
 CLEANER_UNCLEANABLE = gauge(
     "logfleet_log_cleaner_uncleanable_partitions",
-    "Logs that cannot be compacted; the broker's log says why",
+    "Logs that cannot be compacted; the reason is in the log of the broker",
     f"{_CLEANER_MANAGER}uncleanable-partitions-count,logDirectory=PATH",
     labels="directory",
 )
@@ -472,13 +497,14 @@ CLEANER_UNCLEANABLE_BYTES = gauge(
 
 LOOP_LAG = histogram(
     "logfleet_event_loop_lag_seconds",
-    "How late the event loop serves a timer, looked at ten times a second",
+    "How late the event loop serves a timer, measured ten times a second",
     "instead of kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
 )
 LOOP_LAG_MAX = gauge("logfleet_event_loop_lag_max_seconds", "The longest such lag since the start")
 DECISIONS_DROPPED = counter(
     "logfleet_decisions_dropped_total",
-    "Decisions of `logfleet events` that a restart will not know of: their disk is full, slow or has failed",
+    "Decisions of `logfleet events` that are lost at a restart: their disk is full, slow or "
+    "has failed",
 )
 PROCESS_CPU = counter("process_cpu_seconds_total", "Processor time of the process, user and system")
 PROCESS_RSS = gauge("process_resident_memory_bytes", "Memory of the process that is resident")
@@ -489,14 +515,14 @@ PROCESS_MAX_FDS = gauge("process_max_fds", "How many it may have")
 
 
 class Section(NamedTuple):
-    """Metrics that belong together, for people."""
+    """Metrics that belong together, with a title for readers."""
 
     title: str
     metrics: tuple[Metric, ...]
 
 
 METRICS: Final = {each.name: each for each in tuple(globals().values()) if isinstance(each, Metric)}
-"""All by name, as they stand above."""
+"""All metrics by name, in the order above."""
 
 _BEGIN: Final = {
     REQUESTS.name: "Requests",
@@ -509,7 +535,7 @@ _BEGIN: Final = {
     CLEANINGS.name: "Compaction",
     LOOP_LAG.name: "The process",
 }
-"""First metric of each section."""
+"""The first metric of each section."""
 
 
 def sections() -> list[Section]:

@@ -180,5 +180,5 @@ async def test_a_broker_that_is_not_where_it_was_is_looked_up_anew() -> None:
 async def test_a_broker_that_was_never_heard_of_is_looked_up() -> None:
     async with FakeBroker().running() as broker, Client(broker.bootstrap) as client:
         assert (await client.broker(1)).port == broker.port
-        with pytest.raises(ConnectionLost, match="broker 2 is not there"):
+        with pytest.raises(ConnectionLost, match="broker 2 is not in the metadata"):
             await client.broker(2)

@@ -8,9 +8,9 @@ from logfleet.control.config_keys import (
     BROKER_KEYS,
     GROUP_KEYS,
     TOPIC_KEYS,
-    AskedInVain,
     ConfigError,
     ConfigType,
+    UnavailableProtection,
     UpdateMode,
     canonical_values,
 )
@@ -57,7 +57,9 @@ def test_a_key_that_asks_for_protection_we_do_not_have_is_refused_wherever_it_is
     value = other_than_harmless(key)
     assert not key.has_effect, "what has an effect is carried out"
     for name in (key.name, f"listener.name.plaintext.{key.name}"):
-        with pytest.raises(AskedInVain, match=re.escape(f"{name} asks for protection")) as caught:
+        with pytest.raises(
+            UnavailableProtection, match=re.escape(f"{name} asks for protection")
+        ) as caught:
             broker_config({name: value})
         assert f"--override {name}=" in caught.value.message
         assert value not in caught.value.message, "it may be a secret"

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.control.dynamic_configs import Piece, pieces_to_tell
+from logfleet.control.dynamic_configs import Piece, pieces_to_notify
 from logfleet.control.topic_configs import BrokerLayers
 
 STATIC = {"max.connections": "5", "message.max.bytes": "5"}
@@ -27,6 +27,6 @@ STATIC = {"max.connections": "5", "message.max.bytes": "5"}
 def test_a_piece_is_told_if_another_value_holds_for_it(cluster, dynamic, pieces):
     before = BrokerLayers(STATIC)
     after = BrokerLayers(STATIC, cluster, dynamic)
-    assert pieces_to_tell(before, after) == pieces
-    assert pieces_to_tell(after, before) == pieces
-    assert pieces_to_tell(after, after) == set()
+    assert pieces_to_notify(before, after) == pieces
+    assert pieces_to_notify(after, before) == pieces
+    assert pieces_to_notify(after, after) == set()

@@ -58,16 +58,16 @@ def test_a_group_of_brokers_is_named_by_cluster_pool_and_zone() -> None:
     "spec, complaint",
     [
         ({"zones": ["a", "A"]}, "spec.zones[1]: 'A' cannot be part of a name"),
-        ({"zones": ["a", "a"]}, "spec.zones: a stands there twice"),
+        ({"zones": ["a", "a"]}, "spec.zones: a is there twice"),
         ({"zones": [f"z{n}" for n in range(17)]}, "spec.zones: has 17, at most 16 fit"),
         ({"pools": []}, "spec.pools: has 0, write 1 to 16 pools"),
-        ({"pools": [POOL, POOL]}, "spec.pools: main stands there twice"),
+        ({"pools": [POOL, POOL]}, "spec.pools: main is there twice"),
         (pool(name="my-pool"), "spec.pools[0].name: 'my-pool': use 1 to 16 lower case letters"),
         (pool(name="etcd"), "spec.pools[0].name: etcd is reserved"),
         (pool(replicas=0), "spec.pools[0].replicas: is 0, write 1 to 1000 brokers"),
         (pool(zones=[]), "spec.pools[0].zones: is empty"),
         (pool(zones=["d"]), "spec.pools[0].zones[0]: d is not in spec.zones (a, b, c)"),
-        (pool(storage={"size": "ten"}), "spec.pools[0].storage.size: 'ten' is no positive"),
+        (pool(storage={"size": "ten"}), "spec.pools[0].storage.size: 'ten' is not a positive"),
         (pool(storage={}), "spec.pools[0].storage.size: is missing"),
         (pool(storage={"size": "1Gi", "kind": "x"}), "there are: class, size"),
         (pool(resources={"limits": {"cpu": "-1"}}), "spec.pools[0].resources.limits.cpu: '-1'"),
@@ -78,11 +78,11 @@ def test_a_group_of_brokers_is_named_by_cluster_pool_and_zone() -> None:
         ({"listeners": []}, "spec.listeners: exactly one listener of type internal is needed"),
         (
             listeners({"name": "out", "port": 9092, "type": "nodeport"}),
-            "spec.listeners: 9092 stands there twice",
+            "spec.listeners: 9092 is there twice",
         ),
         (
             listeners({"name": "internal", "port": 9094, "type": "nodeport"}),
-            "spec.listeners: internal stands there twice",
+            "spec.listeners: internal is there twice",
         ),
         (
             listeners({"name": "out", "port": 80, "type": "nodeport"}),
@@ -102,7 +102,7 @@ def test_a_group_of_brokers_is_named_by_cluster_pool_and_zone() -> None:
         ),
         (
             listeners({"name": "out", "port": 9094, "type": "nodeport", "advertisedHost": "a b"}),
-            "spec.listeners[1].advertisedHost: 'a b' is no host name",
+            "spec.listeners[1].advertisedHost: 'a b' is not a host name",
         ),
         (
             {
@@ -125,7 +125,7 @@ def test_a_group_of_brokers_is_named_by_cluster_pool_and_zone() -> None:
         ),
         ({"config": {"node.id": 3}}, "spec.config.node.id: follows from the rest of the spec"),
         ({"config": {"logfleet.etcd.endpoints": "x"}}, "follows from the rest of the spec"),
-        ({"version": "v 2"}, "spec.version: 'v 2' can be no tag of an image"),
+        ({"version": "v 2"}, "spec.version: 'v 2' is not a tag of an image"),
         ({"featureLevel": 0}, "spec.featureLevel: is 0, write 1 or more"),
         ({"brokers": 3}, "spec.brokers: no such field; there are: config, featureLevel, image"),
     ],

@@ -236,7 +236,7 @@ def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
             Shortages(1, 2, 3),
             Reason.OFFLINE_PARTITIONS,
             (
-                "1 partition without a leader (nobody can use them), 2 partitions with too few in-sync "
+                "1 partition without a leader (they cannot be used), 2 partitions with too few in-sync "
                 "replicas for acks=all, 3 partitions short of an in-sync replica"
             ),
         ),

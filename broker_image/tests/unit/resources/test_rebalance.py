@@ -29,7 +29,7 @@ def test_it_waits_for_approval_unless_it_says_otherwise() -> None:
     "spec, said",
     [
         ({"clusterRef": {"name": ""}}, "spec.clusterRef.name: is empty"),
-        ({"throttle": "0"}, "spec.throttle: '0' is no number of bytes per second"),
+        ({"throttle": "0"}, "spec.throttle: '0' is not a number of bytes per second"),
         ({"movesPerBroker": 0}, "spec.movesPerBroker: is 0, write a number from 1 to 100"),
         ({"topics": {"exclude": ["t"] * 1001}}, "spec.topics.exclude: names 1001 topics"),
         ({"ttlSecondsAfterFinished": -1}, "spec.ttlSecondsAfterFinished: is negative"),

@@ -59,7 +59,7 @@ def session(*keys: tuple[bytes, int], offset: int = 5, privileged: bool = False)
     """One whose reader has read everything up to `offset`."""
     made = FetchSession(7, by_id=True, privileged=privileged, now_ms=0)
     for key in keys:
-        made.tell(made.add(key, asked(offset)), row(offset))
+        made.store_sent(made.add(key, asked(offset)), row(offset))
     return made
 
 
@@ -74,7 +74,7 @@ def test_epochs_go_around_without_those_that_mean_something_else() -> None:
 def test_what_was_read_to_its_end_is_not_read_again() -> None:
     held = session(A, B)
     assert due(held) == []
-    assert not held.tell(held.partitions[A], row())
+    assert not held.store_sent(held.partitions[A], row())
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_what_was_read_to_its_end_is_not_read_again() -> None:
 )
 def test_what_is_new_is_told(answer) -> None:
     held = session(A)
-    held.is_due(held.partitions[A])
-    assert held.tell(held.partitions[A], answer)
+    held.mark_due(held.partitions[A])
+    assert held.store_sent(held.partitions[A], answer)
 
 
 @pytest.mark.parametrize(
@@ -106,25 +106,25 @@ def test_what_is_new_is_told(answer) -> None:
 )
 def test_what_has_more_to_say_is_read_next_time_too(answer) -> None:
     held = session(A)
-    held.is_due(held.partitions[A])
-    held.tell(held.partitions[A], answer)
+    held.mark_due(held.partitions[A])
+    held.store_sent(held.partitions[A], answer)
     assert due(held) == [A]
 
 
 def test_after_an_error_everything_is_told_again() -> None:
     held = session(A)
-    assert held.tell(held.partitions[A], row(-1, start=-1, error_code=3))
-    assert held.tell(held.partitions[A], row())
-    assert not held.tell(held.partitions[A], row())
+    assert held.store_sent(held.partitions[A], row(-1, start=-1, error_code=3))
+    assert held.store_sent(held.partitions[A], row())
+    assert not held.store_sent(held.partitions[A], row())
 
 
 def test_a_partition_that_gave_records_goes_to_the_end_of_the_order() -> None:
     held = session(A, B, C)
     held.update({A: asked(), B: asked(), C: asked()}, [])
     assert due(held) == [A, B, C]
-    held.tell(held.partitions[A], row(records=b"x"))
+    held.store_sent(held.partitions[A], row(records=b"x"))
     assert due(held) == [B, C, A]
-    held.tell(held.partitions[C], row(error_code=3))
+    held.store_sent(held.partitions[C], row(error_code=3))
     assert due(held) == [B, C, A]
 
 
@@ -147,12 +147,12 @@ def test_partitions_tell_of_changes() -> None:
     assert source.listeners == [partition]
     partition.log_start_moved()
     assert due(held) == [A]
-    held.tell(partition, row())
+    held.store_sent(partition, row())
     partition.committed(10)  # nobody waits
     held.parked = waiting
     partition.committed(10)
     assert (due(held), waiting.bytes, waiting.ended) == ([A], 10, 0)
-    held.tell(partition, row())
+    held.store_sent(partition, row())
     partition.leadership_lost()
     assert (due(held), waiting.ended) == ([A], 1)
 
@@ -163,11 +163,11 @@ def test_a_follower_waits_for_what_is_written_and_hears_of_what_is_committed() -
     partition.listen(source)
     assert (source.listeners, source.followers) == ([partition], [partition])
     held.update({A: asked(9)}, [])
-    held.tell(partition, row())
+    held.store_sent(partition, row())
     held.parked = waiting
     partition.committed(10)
     assert (due(held), waiting.bytes) == ([A], 0)
-    held.tell(partition, row(6))
+    held.store_sent(partition, row(6))
     assert due(held) == []
     partition.appended(10)
     assert (due(held), waiting.bytes) == ([A], 10)
@@ -181,10 +181,10 @@ def test_a_follower_that_found_no_room_in_an_answer_asks_for_the_rest_though_not
     partition = held.partitions[A]
     partition.listen(source)
     held.update({A: asked(8)}, [])
-    held.tell(partition, row(high_watermark=5))
+    held.store_sent(partition, row(high_watermark=5))
     assert due(held) == [A]
     held.update({A: asked(9)}, [])
-    held.tell(partition, row(high_watermark=5))
+    held.store_sent(partition, row(high_watermark=5))
     assert due(held) == []
 
 

@@ -150,7 +150,7 @@ class Sessions(RuleBasedStateMachine):
             row = read(log, partition.wanted.fetch_offset, limit)
             limit -= size(row)
             partition.listen(log if log.is_led else None)
-            if self.session.tell(partition, row):
+            if self.session.store_sent(partition, row):
                 given.append((index, row))
         assert given == wanted
 

@@ -9,7 +9,7 @@ def begun(*keys) -> ReaderSession:
     for key in keys:
         session.want(key)
     assert session.take() == (list(keys), [])
-    session.answered(7)
+    session.accept(7)
     return session
 
 
@@ -19,14 +19,14 @@ def test_the_first_request_names_everything_and_asks_for_a_session() -> None:
     session.want(B)
     assert (session.id, session.epoch) == (0, 0)
     assert session.take() == ([A, B], [])
-    session.answered(7)
+    session.accept(7)
     assert (session.id, session.epoch) == (7, 1)
 
 
 def test_later_ones_name_what_moved_and_what_is_new() -> None:
     session = begun(A, B)
     assert session.take() == ([], [])
-    session.answered(7)
+    session.accept(7)
     assert session.epoch == 2
     session.want(B)
     session.want(C)
@@ -63,7 +63,7 @@ def test_a_session_that_is_lost_begins_anew_with_everything() -> None:
     session = begun(A, B)
     session.unwant(A)
     session.want(C)
-    session.begin_anew()
+    session.restart()
     assert (session.id, session.epoch) == (0, 0)
     assert session.take() == ([C, B], [])
 
@@ -72,7 +72,7 @@ def test_a_leader_without_room_is_told_everything_each_time() -> None:
     session = ReaderSession()
     session.want(A)
     session.take()
-    session.answered(0)
+    session.accept(0)
     assert (session.id, session.epoch) == (0, 0)
     assert not session.has_more
     assert session.take() == ([A], [])
@@ -85,7 +85,7 @@ def test_many_partitions_are_named_a_part_at_a_time(monkeypatch) -> None:
         session.want(key)
     assert session.take() == ([A, B], [])
     assert session.has_more
-    session.answered(7)
+    session.accept(7)
     assert session.take() == ([C], [])
 
 
@@ -95,7 +95,7 @@ def test_without_a_session_those_that_waited_come_first(monkeypatch) -> None:
     for key in (A, B, C):
         session.want(key)
     session.take()
-    session.answered(0)
+    session.accept(0)
     named, _ = session.take()
     assert named[0] == C
     assert named[1] in (A, B)
@@ -128,6 +128,6 @@ def test_what_was_taken_alone_is_named_again_in_the_next_session() -> None:
     session = begun(A)
     session.want(B)
     assert session.take_only() == B
-    session.begin_anew()
+    session.restart()
     named, forgotten = session.take()
     assert (sorted(named), forgotten) == ([A, B], [])

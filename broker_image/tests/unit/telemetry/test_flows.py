@@ -1,6 +1,6 @@
 """Rates and clients of partitions, from looks at counters."""
 
-from logfleet.telemetry.flows import LOOKS, Flow, Flows, FlowSample
+from logfleet.telemetry.flows import SAMPLES_MAX, Flow, Flows, FlowSample
 
 
 def look(written: int, read: int = 0, *, epoch: int = 1, **clients: str) -> FlowSample:
@@ -10,8 +10,8 @@ def look(written: int, read: int = 0, *, epoch: int = 1, **clients: str) -> Flow
 def flows(*looks: FlowSample) -> list[Flow]:
     seen = Flows()
     for number, each in enumerate(looks):
-        seen.look("key", 10_000 * number, each)
-    return seen.told()
+        seen.add_sample("key", 10_000 * number, each)
+    return seen.by_traffic()
 
 
 def test_a_rate_is_what_the_counters_grew_by_in_the_time_between():
@@ -25,7 +25,7 @@ def test_nothing_is_told_of_one_look_or_of_what_stands_still():
 
 
 def test_old_looks_count_no_more():
-    (flow,) = flows(*(look(0) for _ in range(3)), *(look(600 * n) for n in range(LOOKS)))
+    (flow,) = flows(*(look(0) for _ in range(3)), *(look(600 * n) for n in range(SAMPLES_MAX)))
     assert flow.bytes_in == 60.0
 
 
@@ -47,8 +47,8 @@ def test_whoever_was_seen_most_often_is_named_and_only_for_what_moved():
 def test_the_busiest_comes_first_and_what_is_not_led_any_more_is_forgotten():
     seen = Flows()
     for now_ms, factor in ((0, 0), (1_000, 1)):
-        seen.look("slow", now_ms, FlowSample("t", 0, 1, 10 * factor, 0, None, None))
-        seen.look("fast", now_ms, FlowSample("t", 1, 1, 90 * factor, 0, None, None))
-    assert [flow.partition for flow in seen.told()] == [1, 0]
+        seen.add_sample("slow", now_ms, FlowSample("t", 0, 1, 10 * factor, 0, None, None))
+        seen.add_sample("fast", now_ms, FlowSample("t", 1, 1, 90 * factor, 0, None, None))
+    assert [flow.partition for flow in seen.by_traffic()] == [1, 0]
     seen.keep({"slow"})
-    assert [flow.partition for flow in seen.told()] == [0]
+    assert [flow.partition for flow in seen.by_traffic()] == [0]

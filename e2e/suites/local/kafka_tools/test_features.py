@@ -85,7 +85,7 @@ def test_a_level_is_raised_once_all_brokers_can_do_it_and_is_no_way_back(rig: Ri
     third.launch()
     third.wait_until(lambda: not third.running, STOPPED_WITHIN_S)
     tail = third.tail()
-    assert f"the cluster is at level 2 of {FEATURE}, and this broker can do up to 1" in tail
+    assert f"the cluster is at level 2 of {FEATURE}, and this broker supports up to 1" in tail
     upgraded(third, 2)
     is_written(fleet)
 

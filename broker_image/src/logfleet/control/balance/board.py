@@ -1,4 +1,7 @@
-"""Replicas on brokers while a plan is made: what is where, what every broker carries, what may be put where."""
+"""Replicas on brokers while a plan is made.
+
+Where they are, the load of brokers, where they may go.
+"""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -8,10 +11,11 @@ from logfleet.control.balance.load import FULL, BrokerLoad, Load, PartitionLoad,
 
 
 class Board:
-    """Partitions are known by their number in the load.
+    """A partition's number is its index in the load.
 
-    replicas: of each partition, changed in place. held, led, bytes, rate: of each broker replicas, preferred leaderships, bytes on disk and bytes per second led.
-    reasons: why a partition was moved first.
+    replicas: of each partition, changed in place. held, led, bytes, rate: per broker its replicas,
+    preferred leaderships, bytes on disk and bytes per second led. reasons: the reason for the first
+    move of a partition.
     """
 
     def __init__(self, load: Load) -> None:
@@ -33,13 +37,13 @@ class Board:
 
     @property
     def staying(self) -> list[BrokerLoad]:
-        """Brokers that are to carry all, in the order of their ids."""
+        """Brokers that do not leave, by id."""
         return [
             self.brokers[each] for each in sorted(self.brokers) if not self.brokers[each].leaving
         ]
 
     def takers(self) -> list[int]:
-        """Ids of those that may be given something."""
+        """Ids of brokers that may get replicas."""
         return [broker.id for broker in self.staying if broker.takes_new]
 
     def sizes(self, broker_id: int) -> Sequence[tuple[int, int]]:
@@ -47,7 +51,7 @@ class Board:
         return self._by_size.get(broker_id, ())
 
     def replace(self, number: int, old: int, new: int, reason: str) -> None:
-        """The new broker takes the old one's place."""
+        """Put the replica on the new broker instead of the old one."""
         partition, replicas = self.partitions[number], self.replicas[number]
         self._lead(number, -1)
         replicas[replicas.index(old)] = new
@@ -62,7 +66,7 @@ class Board:
         self.reasons.setdefault(number, reason)
 
     def prefer(self, number: int, broker_id: int, reason: str) -> None:
-        """That replica leads, the first one takes its place."""
+        """Make this replica the preferred leader; it swaps places with the first one."""
         replicas = self.replicas[number]
         at = replicas.index(broker_id)
         self._lead(number, -1)
@@ -71,7 +75,10 @@ class Board:
         self.reasons.setdefault(number, reason)
 
     def crowding(self, replicas: Sequence[int]) -> int:
-        """How unevenly they lie on racks: the less, the better they are spread (sum of squares of replicas per rack)."""
+        """How unevenly replicas are spread over racks: the sum of squares of replicas per rack.
+
+        Less is better.
+        """
         racks = Counter(self._rack(each) for each in replicas)
         return sum(count * count for count in racks.values())
 
@@ -79,7 +86,10 @@ class Board:
         return self.crowding([new if each == old else each for each in self.replicas[number]])
 
     def fits(self, number: int, old: int, new: int) -> bool:
-        """Whether the new broker may take the place: it has none, the racks are spread no worse, and its disks have room."""
+        """Whether the new broker may take the replica.
+
+        It has none of that partition, racks are spread no worse, and its disks have room.
+        """
         replicas = self.replicas[number]
         return (
             new not in replicas
@@ -95,7 +105,7 @@ class Board:
         return capacity is None or self.bytes[broker_id] + size <= FULL * capacity
 
     def changed(self) -> Iterator[tuple[int, PartitionLoad, tuple[int, ...]]]:
-        """Number, partition and new replicas of what is not as it was."""
+        """Number, partition and new replicas of each partition that changed."""
         for number, partition in enumerate(self.partitions):
             after = tuple(self.replicas[number])
             if after != partition.replicas:

@@ -1,19 +1,26 @@
-"""What a plan is made of: brokers and partitions with what they weigh; and what a plan says."""
+"""The input of a plan (brokers and partitions with their load) and the plan itself."""
 
 from typing import Final
 
 import msgspec
 
 HYSTERESIS: Final = 0.10
-"""How far, as a share of the mean, a broker may be off before anything is moved for it."""
+"""A broker may differ from the mean by this share before anything is moved for it."""
 TARGET: Final = 0.05
-"""How near to the mean brokers are brought once something is moved: else the next byte would begin it all again."""
+"""Once anything is moved, brokers are brought this near to the mean.
+
+Otherwise the next byte would start it all again.
+"""
 FULL: Final = 0.85
-"""Share of a broker's disks that is not to be exceeded."""
+"""Largest share of a broker's disks that may be used."""
 
 
 class BrokerLoad(msgspec.Struct, frozen=True):
-    """capacity: bytes of its disks, None if nobody knows. takes_new: False while it is cordoned. leaving: nothing is to stay on it."""
+    """One broker that a plan may use.
+
+    capacity: bytes of its disks, None if unknown. takes_new: False while it is cordoned. leaving:
+    all its replicas must move.
+    """
 
     id: int
     rack: str | None = None
@@ -23,9 +30,10 @@ class BrokerLoad(msgspec.Struct, frozen=True):
 
 
 class PartitionLoad(msgspec.Struct, frozen=True):
-    """replicas: broker ids, the preferred leader first. bytes: of one replica. rate: bytes per second in and out, of its leader.
+    """One partition of a plan's input.
 
-    writer, reader: client ids that most of that comes from and goes to, None if nobody knows.
+    replicas: broker ids, the preferred leader first. bytes: of one replica. rate: bytes per second
+    in and out of its leader. writer, reader: client ids that cause most of that, None if unknown.
     """
 
     topic: str
@@ -46,7 +54,10 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A partition's replicas before and after. bytes: that have to be copied; 0 where only the preferred leader changes. reason: one line."""
+    """A partition's replicas before and after.
+
+    bytes: to be copied; 0 if only the preferred leader changes. reason: one line.
+    """
 
     topic: str
     index: int
@@ -61,7 +72,10 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Skew(msgspec.Struct, frozen=True):
-    """How far the broker that is furthest off is from the mean of those that stay, as a share of it: 0.1 is ten per cent."""
+    """Largest deviation of a staying broker from their mean, as a share of it.
+
+    0.1 is ten per cent.
+    """
 
     replicas: float
     leaders: float
@@ -70,9 +84,11 @@ class Skew(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """moves: in the order in which they should begin. least_bytes: what any plan that reaches the goals has to copy. unmet: what could not be reached, and why.
+    """A plan.
 
-    hot: partitions that alone are more than a tenth of the traffic, each with who makes it: one line.
+    moves: in the order in which they should begin. least_bytes: any plan that reaches the goals has
+    to copy at least these. unmet: goals that could not be reached, and why. hot: one line for each
+    partition that alone has more than a tenth of the traffic, with its main clients.
     """
 
     moves: tuple[Move, ...]

@@ -1,17 +1,20 @@
-"""Which replicas should go where, and by which moves: a pure function over what brokers carry.
+"""Which replicas should go where, and by which moves: a pure function of the brokers' load.
 
-Goals, in this order; each leaves those before it as well as they are:
+Goals, in this order; each keeps what the earlier ones reached:
 
 1. nothing is on brokers that leave;
 2. replicas of a partition are spread over as many racks as there are, evenly;
 3. no broker's disks are fuller than FULL;
 4. bytes on disk, then the number of replicas, are the same on all brokers;
-5. every broker leads the same number of partitions, give or take one, and then about the same traffic: by their order, which copies nothing.
+5. every broker leads the same number of partitions, give or take one, and then about the same
+traffic: by reordering replicas, which copies nothing.
 
-1 to 3 must hold. For 4 nothing is moved until a broker is off by HYSTERESIS, and then until all are within TARGET, the largest partitions that fit first: so
-few are moved, and few bytes more than must be (`least_bytes`). The same load gives the same plan. A plan that was carried out in part is made anew from what is there.
-
-Compare Cruise Control's goals (RackAwareGoal, DiskCapacityGoal, DiskUsageDistributionGoal, ReplicaDistributionGoal, LeaderReplicaDistributionGoal).
+1 to 3 must hold. For 4 nothing is moved until a broker is off by HYSTERESIS, and then until all are
+within TARGET, the largest partitions that fit first: so few are moved, and few bytes more than must
+be (`least_bytes`). The same load gives the same plan. After part of a plan was carried out, the
+next plan starts from the replicas as they are. Compare Cruise Control's goals (RackAwareGoal,
+DiskCapacityGoal, DiskUsageDistributionGoal, ReplicaDistributionGoal,
+LeaderReplicaDistributionGoal).
 """
 
 from bisect import bisect_right
@@ -33,13 +36,13 @@ from logfleet.control.balance.load import (
 )
 
 SMALL_BYTES: Final = 16 * 1024 * 1024
-"""Less than this is not worth a move."""
+"""A difference of fewer bytes is not worth a move."""
 HOT: Final = 0.1
 SWAPS_MAX: Final = 200
 
 
 def plan(load: Load) -> Plan:
-    """The moves that reach the goals, as far as they can be reached."""
+    """The moves that reach the goals as far as possible."""
     board = Board(load)
     before = board.skew()
     unmet = [*_evacuate(board), *_spread(board), *_empty_full_disks(board)]
@@ -51,7 +54,7 @@ def plan(load: Load) -> Plan:
 
 
 def evacuation(load: Load) -> Plan:
-    """The moves that reach the first goal, and no others: once nothing is on brokers that leave, nothing is left to do."""
+    """The moves that empty brokers that leave (goal 1), and no others."""
     board = Board(load)
     before = board.skew()
     return _plan_of(load, board, before, list(_evacuate(board)))
@@ -74,7 +77,11 @@ def _plan_of(load: Load, board: Board, before: Skew, unmet: Sequence[str]) -> Pl
 
 
 def least_bytes(load: Load) -> int:
-    """What every plan has to copy: all that is on brokers that leave and what the others have too much of, or what those with too little lack."""
+    """Bytes that every plan has to copy.
+
+    All bytes on brokers that leave plus the excess of the others, or the lack of those with too
+    little, whichever is more.
+    """
     board = Board(load)
     staying = [broker.id for broker in board.staying]
     left = sum(board.bytes[broker.id] for broker in load.brokers if broker.leaving)
@@ -92,7 +99,7 @@ def least_bytes(load: Load) -> int:
 
 
 def _evacuate(board: Board) -> Iterator[str]:
-    """Largest first, so that the rest fits around it."""
+    """Move replicas off brokers that leave, the largest first, so that the others fit around."""
     for number in _largest_first(board):
         for old in list(board.replicas[number]):
             broker = board.brokers.get(old)
@@ -100,7 +107,9 @@ def _evacuate(board: Board) -> Iterator[str]:
                 continue
             new = _best(board, number, old)
             if new is None:
-                yield f"{board.partitions[number]} stays on broker {old}: no other broker may take it"
+                yield (
+                    f"{board.partitions[number]} stays on broker {old}: no other broker may take it"
+                )
             else:
                 board.replace(number, old, new, f"broker {old} leaves")
 
@@ -130,7 +139,10 @@ def _spread(board: Board) -> Iterator[str]:
                 if len(
                     {board.brokers[each].rack for each in replicas if each in board.brokers}
                 ) < min(len(replicas), len(racks)):
-                    yield f"{board.partitions[number]} is not on as many racks as it could be: no broker there may take it"
+                    yield (
+                        f"{board.partitions[number]} is not on as many racks as it could be: no "
+                        "broker there may take it"
+                    )
                 break
             *_, new, old = best
             board.replace(number, old, new, "its replicas are to be on different racks")
@@ -158,13 +170,19 @@ def _empty_full_disks(board: Board) -> Iterator[str]:
                 None,
             )
             if moved is None:
-                yield f"the disks of broker {broker.id} stay over {FULL:.0%} full: nothing on it fits elsewhere"
+                yield (
+                    f"the disks of broker {broker.id} stay over {FULL:.0%} full: nothing on it "
+                    "fits elsewhere"
+                )
                 break
             board.replace(moved[0], broker.id, moved[1], f"the disks of broker {broker.id} fill up")
 
 
 def _best(board: Board, number: int, old: int) -> int | None:
-    """Who takes the place of `old` best: racks first, then who carries least."""
+    """The best broker to replace `old`: best spread over racks first, then least load.
+
+    None if there is none.
+    """
     size = board.partitions[number].bytes
     found = [
         (board.crowding_with(number, old, new), board.bytes[new], board.held[new], new)
@@ -197,9 +215,12 @@ def _even_out_bytes(board: Board) -> None:
 def _byte_step(
     board: Board, ids: list[int], mean: float, vain: set[tuple[int, int]]
 ) -> tuple[int, int, int] | None:
-    """The largest partition that takes the fullest broker, or the emptiest, nearer to the mean and no other one away from it; None if there is none.
+    """The largest partition that brings two brokers nearer to the mean.
 
-    vain: pairs of brokers between which nothing was found, not looked at again.
+    Returns (number, old, new), None if none does.
+
+    The fullest and the emptiest brokers come first. vain: pairs of brokers without such a
+    partition, which are skipped.
     """
     takers = sorted(board.takers(), key=lambda each: (board.bytes[each], each))
     for old in sorted(ids, key=lambda each: (-board.bytes[each], each)):
@@ -218,7 +239,7 @@ def _byte_step(
 
 
 def _fitting(board: Board, old: int, new: int, wanted: float, gap: float) -> int | None:
-    """The largest partition of up to so many bytes, else the smallest larger one that still makes the two more alike."""
+    """The largest partition up to `wanted` bytes, else the next one if it narrows the gap."""
     sizes = board.sizes(old)
     at = bisect_right(sizes, (int(wanted) + 1, -1))
     for size, number in reversed(sizes[:at]):
@@ -232,7 +253,7 @@ def _fitting(board: Board, old: int, new: int, wanted: float, gap: float) -> int
 
 
 def _even_out_replicas(board: Board) -> None:
-    """By the smallest partitions, and none that would make bytes uneven again."""
+    """Move the smallest partitions, and none that would make bytes uneven again."""
     ids = [broker.id for broker in board.staying]
     mean = sum(board.held[each] for each in ids) / max(1, len(ids))
     if not _is_off({each: board.held[each] for each in ids}, mean, 1):
@@ -271,7 +292,7 @@ def _even_out_replicas(board: Board) -> None:
 
 
 def _is_off(carried: Mapping[int, float], mean: float, least: float) -> bool:
-    """Whether any broker is so far off that it is worth a move."""
+    """Whether any broker is far enough from the mean to be worth a move."""
     return any(abs(value - mean) > max(mean * HYSTERESIS, least) for value in carried.values())
 
 
@@ -279,7 +300,10 @@ def _is_off(carried: Mapping[int, float], mean: float, least: float) -> bool:
 
 
 def _share_leaders(board: Board) -> None:
-    """One leadership less for whoever has too many and one more for whoever has too few, over others between them if need be (shortest paths first)."""
+    """Move leaderships from brokers with too many to brokers with too few.
+
+    By way of other brokers if needed, shortest paths first.
+    """
     ids = [broker.id for broker in board.staying]
     if not ids or max(board.led[each] for each in ids) - min(board.led[each] for each in ids) <= 1:
         return
@@ -316,7 +340,7 @@ def _unlink(
 def _path(
     board: Board, edges: Mapping[int, Mapping[int, set[int]]], ids: list[int]
 ) -> list[int] | None:
-    """From a broker that leads most to one that leads at least two less."""
+    """A path from a broker that leads most to one that leads at least two fewer."""
     for start in sorted(ids, key=lambda each: (-board.led[each], each)):
         came_from: dict[int, int] = {start: start}
         queue = deque([start])
@@ -335,7 +359,7 @@ def _path(
 
 
 def _share_traffic(board: Board) -> None:
-    """Two brokers exchange a leadership each, as long as the busiest one gets nearer to the mean by it."""
+    """Let two brokers swap one leadership each while that brings the busiest nearer to the mean."""
     ids = [broker.id for broker in board.staying]
     mean = sum(board.rate[each] for each in ids) / max(1, len(ids))
     for _ in range(SWAPS_MAX):
@@ -360,7 +384,7 @@ def _share_traffic(board: Board) -> None:
 
 
 def _led_with(board: Board, leader: int, other: int) -> list[tuple[int, PartitionLoad]]:
-    """Number and load of what one of the two leads and the other has as well, the busiest first."""
+    """Number and load of partitions that `leader` leads and `other` has too, the busiest first."""
     found = [
         (number, board.partitions[number])
         for _, number in board.sizes(leader)
@@ -369,7 +393,7 @@ def _led_with(board: Board, leader: int, other: int) -> list[tuple[int, Partitio
     return sorted(found, key=lambda each: (-each[1].rate, each[0]))
 
 
-# --- what is told
+# --- the plan
 
 
 def _largest_first(board: Board) -> list[int]:
@@ -381,7 +405,10 @@ def _largest_first(board: Board) -> list[int]:
 def _rank(
     partition: PartitionLoad, after: tuple[int, ...], board: Board
 ) -> tuple[bool, bool, int, str, int]:
-    """What leaves comes first, then the largest; what copies nothing last: leaders are wanted where replicas are by then."""
+    """Sort key of moves: off leaving brokers first, then the largest, last those that copy nothing.
+
+    Leaders can only move once the replicas are there.
+    """
     leaves = any(
         each in board.brokers and board.brokers[each].leaving for each in partition.replicas
     )

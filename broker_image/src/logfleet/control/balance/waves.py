@@ -1,4 +1,4 @@
-"""How many moves go on at a time: a few per broker, so that none of them is all that a disk or a network does."""
+"""How many moves run at a time: a few per broker, so that copying leaves room for other work."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,9 +18,10 @@ def next_moves(
     per_broker: int = PER_BROKER,
     in_all: int = IN_ALL,
 ) -> Iterator[Move]:
-    """Those of the moves that may begin now, in their order. under_way: those that have begun and are not done.
+    """The moves that may begin now, in order. under_way: moves that have begun and are not done.
 
-    A broker takes part in a move that gives it a replica, takes one from it, or is copied from it as the preferred leader. What copies nothing waits for nobody.
+    A broker takes part in a move that adds or removes a replica on it, or that copies from it as
+    the preferred leader. A move that copies nothing never waits.
     """
     busy = Counter[int]()
     count = 0

@@ -1,1 +1,1 @@
-"""What the controller makes of brokers: who is let in, who is fenced, who may leave."""
+"""What the controller decides about brokers: which are active, fenced, or may leave."""

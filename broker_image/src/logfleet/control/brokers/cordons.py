@@ -1,6 +1,7 @@
-"""Brokers that are given no new replicas: all of their log directories are cordoned (KIP-1066).
+"""Cordoned brokers get no new replicas: all their log directories are cordoned (KIP-1066).
 
-What they have stays, and what is assigned to them by name goes there. `cordoned.log.dirs=*` of the broker says it; single directories are the broker's own matter.
+They keep their replicas, and get those that are assigned to them by name. The broker's config
+`cordoned.log.dirs=*` cordons it; single directories are handled by the broker itself.
 """
 
 from typing import Final
@@ -12,7 +13,7 @@ ALL: Final = "*"
 
 
 def is_whole(value: str | None) -> bool:
-    """Whether that value cordons a broker as a whole."""
+    """Whether the value cordons the whole broker."""
     return value == ALL
 
 

@@ -1,10 +1,14 @@
-"""The feature level of a fleet: what its brokers may write that a version before could not read (KIP-584, KIP-1022).
+"""The feature level of a fleet: which formats, unreadable to earlier versions, brokers may write.
 
-An upgrade has two phases. First every broker is replaced by one of a later version, and they go on writing what the version before reads: the way back is open. Then the *level*
-of the one feature `logfleet.version` is raised, once all brokers can do it, and what it gates may be written; a broker that cannot do it does not start any more. So a level is never lowered. The feature
-has a name of its own, since clients change their ways by Kafka's (`transaction.version`, `group.version`).
+KIP-584, KIP-1022. An upgrade has two phases. First every broker is replaced by one of a later
+version; they still write only what the earlier version reads, so the upgrade can be undone. Then,
+once all brokers support it, the *level* of the one feature `logfleet.version` is raised, and what
+it gates may be written. A broker that does not support the level does not start any more, so a
+level is never lowered. The feature has its own name because clients change their behaviour by
+Kafka's (`transaction.version`, `group.version`).
 
-A raise and a registration at the same moment: the raise compares that nobody has written `features` since its image, and each registration writes that key anew, as it found it. Whoever comes second is refused.
+If a raise and a registration coincide, the later one is refused: the raise compares that `features`
+has not been written since its image, and each registration rewrites that key unchanged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,20 +26,23 @@ from logfleet.wire.errors import ErrorCode
 
 FEATURE: Final = "logfleet.version"
 LEVEL_MIN: Final = 1
-"""Of a store that does not tell its level, and of a broker that does not tell what it can do."""
+"""The level of a store that has none, and of a broker that does not report what it supports."""
 GIVING_UP: Final = 2
-"""Since this level lost partitions may be given up: a version of level 1 drops `PartitionValue.given_up` when it writes the partition."""
+"""From this level on lost partitions may be given up.
+
+A version of level 1 drops `PartitionValue.given_up` when it writes the partition.
+"""
 LEVEL_MAX: Final = 2
-"""The highest that this version can do."""
+"""The highest level that this version supports."""
 UPGRADE: Final = 1
 UPGRADE_TYPES: Final = frozenset({UPGRADE, 2, 3})
 """Kafka: FeatureUpdate.UpgradeType; 2 and 3 are a safe and an unsafe downgrade."""
-TOLD_MAX: Final = 20
-"""Brokers that a refusal names."""
+NAMED_MAX: Final = 20
+"""The most brokers that a refusal names."""
 
 
 class Update(msgspec.Struct, frozen=True):
-    """What is asked for of one feature."""
+    """A requested change of one feature."""
 
     feature: str
     level: int
@@ -43,7 +50,11 @@ class Update(msgspec.Struct, frozen=True):
 
 
 class FeatureLevel(msgspec.Struct, frozen=True):
-    """As brokers tell it. finalized: the level that holds. possible: the highest that all of them can do. objection: why not a higher one that some can; "" if there is none."""
+    """The level as brokers report it.
+
+    finalized: the level in force. possible: the highest that all of them support. objection: why a
+    higher one, which some support, is not possible; else "".
+    """
 
     finalized: int
     possible: int
@@ -51,32 +62,36 @@ class FeatureLevel(msgspec.Struct, frozen=True):
 
 
 def cannot_join(features: FeaturesValue, level_max: int) -> str:
-    """Why a broker that can do `level_max` must not take part; "" if it may."""
+    """Why a broker that supports up to `level_max` must not join; "" if it may."""
     if level_max >= features.level:
         return ""
     return (
-        f"the cluster is at level {features.level} of {FEATURE}, and this broker can do up to {level_max}: "
-        f"run the version that raised it ({features.by or 'not told'}) or a later one"
+        f"the cluster is at level {features.level} of {FEATURE}, and this broker supports up "
+        f"to {level_max}: "
+        f"run the version that raised it ({features.by or 'unknown'}) or a later one"
     )
 
 
 def needs(image: ClusterImage, level: int, what: str) -> str:
-    """Why `what` is not done yet; "" if the level is reached."""
+    """Why `what` is not possible yet; "" if the level is reached."""
     if image.features.level >= level:
         return ""
     return (
-        f"{what} needs level {level} of {FEATURE}, the cluster is at {image.features.level}: raise it by "
-        f"`logfleet features upgrade {level}` or `kafka-features upgrade --feature {FEATURE}={level}`"
+        f"{what} needs level {level} of {FEATURE}, the cluster is at {image.features.level}: "
+        "raise it by "
+        f"`logfleet features upgrade {level}` or `kafka-features upgrade --feature "
+        f"{FEATURE}={level}`"
     )
 
 
 def update_features(
     image: ClusterImage, controller_id: int, updates: Sequence[Update], by: str
 ) -> tuple[Step, ...] | Refusal:
-    """What has to be written, nothing if it is so already; or why nothing is, of the first feature that cannot be as asked for.
+    """The writes of the updates, none if nothing changes; or a refusal of the first invalid update.
 
-    by: the version of Logfleet that asks. Of brokers that do not run it is not known what they can do; they have to be started or unregistered first.
-    Refused with INVALID_UPDATE_VERSION, in Kafka's words where it has some (FeatureControlManager.updateFeature, QuorumFeatures).
+    by: the version of Logfleet that raises the level. Nobody knows what stopped brokers support:
+    they must be started or unregistered first. The refusal is INVALID_UPDATE_VERSION, with Kafka's
+    text where there is one (FeatureControlManager.updateFeature, QuorumFeatures).
     """
     level = image.features.level
     for update in updates:
@@ -103,20 +118,26 @@ def _reason(image: ClusterImage, controller_id: int, update: Update) -> str:
         return f"Local controller {controller_id} only supports versions {LEVEL_MIN}-{LEVEL_MAX}"
     level = image.features.level
     if update.level < level:
-        return f"It is at {level}, and is never lowered: versions that cannot do {level} may not read what is written by now."
+        return (
+            f"It is at {level}, and is never lowered: versions that do not support {level} may "
+            "not read what is written by now."
+        )
     if update.level == level:
         return ""
     if update.upgrade_type != UPGRADE:
         return "Can't downgrade to a newer version."
     unable = list(_unable(image, update.level))
-    more = f"; and {len(unable) - TOLD_MAX} more" if len(unable) > TOLD_MAX else ""
-    return "; ".join(unable[:TOLD_MAX]) + more
+    more = f"; and {len(unable) - NAMED_MAX} more" if len(unable) > NAMED_MAX else ""
+    return "; ".join(unable[:NAMED_MAX]) + more
 
 
 def _unable(image: ClusterImage, level: int) -> Iterator[str]:
     for broker_id in sorted({*image.brokers, *image.fences}):
         broker = image.brokers.get(broker_id)
         if broker is None:
-            yield f"Broker {broker_id} is not running: start it, or `kafka-cluster unregister --id {broker_id}`"
+            yield (
+                f"Broker {broker_id} is not running: start it, or `kafka-cluster unregister --id "
+                f"{broker_id}`"
+            )
         elif broker.value.level < level:
             yield f"Broker {broker_id} only supports versions {LEVEL_MIN}-{broker.value.level}"

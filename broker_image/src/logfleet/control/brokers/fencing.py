@@ -1,10 +1,12 @@
-"""Which registrations of brokers count: what the controller writes to `fence/ID`.
+"""Which registrations of brokers are active: the controller's writes to `fence/ID`.
 
-Level-based: each function compares an image with what should be and returns the writes that are missing, so a new controller, a missed event
-and a repeated call all end the same way. The order closes the set of those who may be in sync (KIP-841, KIP-903): a registration that is over
-is fenced, or there is a new one; from then on no leader can add it to an ISR, as that compares both; the image that shows it names every ISR that it is in;
-it is taken out of all of them; and only then a new registration of that broker is let in. One whose logs may have lost records
-(`unclean`) is no eligible leader any more either by then (KIP-966).
+Level-based: each function compares an image with the state that should be and returns the missing
+writes, so a new controller, a missed event and a repeated call all end the same way. The order
+makes sure that no former registration stays in an ISR (KIP-841, KIP-903). First, a registration
+that has ended is fenced or replaced by a new one; from then on no leader can add it to an ISR,
+because that compares both. The image that shows this names every ISR that has it. It is removed
+from all of them. Only then the broker's new registration becomes active. If its logs may have lost
+records (`unclean`), it is no eligible leader either by then (KIP-966).
 """
 
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from logfleet.metadata.store import Compare, Put, absent, created_at, modified_a
 
 
 def fence_steps(image: ClusterImage) -> Iterator[Step]:
-    """Brokers that are gone become fenced."""
+    """Fence brokers that are gone."""
     for broker_id, fence in image.fences.items():
         if fence.state != FENCED and broker_id not in image.brokers:
             is_gone = absent(keys.broker(broker_id))
@@ -25,9 +27,11 @@ def fence_steps(image: ClusterImage) -> Iterator[Step]:
 
 
 def newcomers(image: ClusterImage) -> list[Broker]:
-    """One that was let in once, and is fenced now, is none: its broker has to register anew.
+    """Registrations that may become active.
 
-    Nor is one that cannot do the finalized feature level: a version from before there were any does not look at it when it registers.
+    Not one that was active and is fenced now: its broker has to register again. Nor one that does
+    not support the finalized feature level: a version older than feature levels does not check it
+    when it registers.
     """
     level = image.features.level
     return [
@@ -36,16 +40,17 @@ def newcomers(image: ClusterImage) -> list[Broker]:
 
 
 def admission_steps(image: ClusterImage) -> Iterator[Step]:
-    """Newcomers become active. Of an image by which every partition is as it should be."""
+    """Make newcomers active. In the image every partition must be up to date."""
     for broker in newcomers(image):
         registered = created_at(keys.broker(broker.id), broker.epoch)
         yield _step(image, broker.id, broker.epoch, ACTIVE, registered)
 
 
 def suspect_step(image: ClusterImage, broker_id: int, broker_epoch: int) -> Step | None:
-    """Fence a registration that still stands: brokers report that they do not reach it, nor does the controller.
+    """Fence a registration that still exists: neither other brokers nor the controller reach it.
 
-    None if it counts no longer. Should it be alive, it sees this, leads nothing from then on, and registers anew.
+    None if it has ended or is fenced already. If the broker is alive it sees the fence, stops
+    leading, and registers again.
     """
     broker = image.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch or broker.is_fenced:
@@ -57,7 +62,7 @@ def suspect_step(image: ClusterImage, broker_id: int, broker_epoch: int) -> Step
 def _step(
     image: ClusterImage, broker_id: int, broker_epoch: int, state: str, compare: Compare
 ) -> Step:
-    """If nobody has written the fence since: a duplicate that the store applies late changes nothing."""
+    """Write the fence unless it was written meanwhile: a duplicate applied late changes nothing."""
     key, fence = keys.fence(broker_id), image.fences.get(broker_id)
     unchanged = modified_at(key, 0 if fence is None else fence.revision)
     return Step(Put(key, keys.encode(FenceValue(broker_epoch, state))), (compare, unchanged))

@@ -1,8 +1,9 @@
-"""How many replicas internal topics have: what consumer groups rest on is not to be lost with one broker.
+"""How many replicas internal topics have, so that the loss of one broker loses no group state.
 
-A factor that is set is what they are created with; while there are too few brokers they are not created, rather than with fewer replicas for
-ever (KIP-115). Where none is set they have as many replicas as there are brokers, REPLICAS at most. Either way the controller gives them more as
-brokers come, and never takes one away. A difference to Kafka, which leaves that to kafka-reassign-partitions.
+A topic is created with the factor that is set; while there are too few brokers it is not created,
+so that it never starts with fewer (KIP-115). If no factor is set, it gets as many replicas as there
+are brokers, at most REPLICAS. In both cases the controller adds replicas as brokers come, and never
+removes one. Kafka leaves that to kafka-reassign-partitions.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ from logfleet.replication.reassignment_steps import target
 from logfleet.wire import uuids
 
 REPLICAS: Final = 3
-"""Wanted where nothing is set: one may be away while another is lost."""
+"""Replicas if no factor is set: one may be down while another is lost."""
 _FACTORS: Final[Mapping[str, str]] = {
     "__consumer_offsets": "offsets.topic.replication.factor",
     "__transaction_state": "transaction.state.log.replication.factor",
@@ -30,15 +31,16 @@ _FACTORS: Final[Mapping[str, str]] = {
 
 
 def factor_at_creation(name: str, image: ClusterImage, layers: BrokerLayers) -> int:
-    """Replicas of an internal topic that is created now; more than there are brokers only if that is set."""
+    """Replicas of an internal topic created now; more than brokers only if configured."""
     text = layers.set_value(_FACTORS[name])
     return int(text) if text is not None else max(1, min(REPLICAS, len(_active(image))))
 
 
 def raising_steps(image: ClusterImage, layers: BrokerLayers) -> Iterator[Step]:
-    """Give internal topics the replicas that they lack, on active brokers. What nobody leads has nothing to copy, and waits.
+    """Add missing replicas of internal topics on active brokers, by reassignment.
 
-    It is a reassignment (`replication.reassignment_steps`): nothing waits for the new ones until they are in sync.
+    `replication.reassignment_steps`: nothing waits for the new replicas until they are in sync. A
+    partition without a leader has nothing to copy, and waits.
     """
     for name, key in _FACTORS.items():
         topic = image.topic(name)
@@ -59,7 +61,8 @@ def _raised(image: ClusterImage, topic: Topic, wanted: int) -> Iterator[Step]:
         known = {each: racks.get(each) for each in there} | racks
         added = add_replicas(known, there, lacking, held, index)
         replicas = (*there, *added)
-        # who is first leads one day: else the first broker of a cluster coordinated all groups for ever
+        # the first replica leads eventually: otherwise a cluster's first broker would always
+        # coordinate all groups
         first[replicas[0]] -= 1
         preferred = min(replicas, key=first.__getitem__)
         first[preferred] += 1
@@ -71,7 +74,7 @@ def _raised(image: ClusterImage, topic: Topic, wanted: int) -> Iterator[Step]:
 
 
 def _active(image: ClusterImage) -> dict[int, str | None]:
-    """That may be given replicas."""
+    """Brokers that may get replicas, with their racks."""
     return {
         broker.id: broker.rack
         for broker in image.brokers.values()

@@ -1,11 +1,12 @@
-"""How a broker leaves (Kafka: controlled shutdown): it says that it would, is let go, hands over, and stops.
+"""How a broker leaves (Kafka: controlled shutdown).
 
 1. It writes `leaving` into its registration.
-2. The controller holds it for `draining` once nothing speaks against that which waiting could cure. This is a fact in the store, decided while
-   everybody else who drains or is fenced counts as gone, so that two brokers never get leave of each other's replicas.
-3. As it is not active any more, elections give what it leads to others, and take it out of every ISR that is large enough without it
-   (`logfleet.replication.election`).
-4. It stops when there is nothing of that left (`may_exit`), or when it has no more time.
+2. The controller marks it `draining` once there is no objection that waiting could remove. That is
+written to the store, and every broker that drains or is fenced counts as gone in the decision, so
+that two brokers never leave on account of each other's replicas.
+3. As it is not active any more, elections give its leaderships to others, and remove it from every
+ISR that is large enough without it (`logfleet.replication.election`).
+4. It stops when none of these are left (`may_exit`), or when its time is up.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,10 @@ from logfleet.replication.election import next_state
 
 
 def decide(image: ClusterImage) -> Iterator[tuple[int, Step | Objection]]:
-    """Of brokers that would leave: what speaks against it, or the write that lets it. Nobody comes after that: the image is an old one then."""
+    """For each broker that wants to leave, the objection, or the write that lets it go.
+
+    Stops after the first write: the image is outdated then.
+    """
     for broker_id, broker in sorted(image.brokers.items()):
         if not broker.value.leaving or not broker.is_active:
             continue
@@ -39,7 +43,7 @@ def decide(image: ClusterImage) -> Iterator[tuple[int, Step | Objection]]:
 
 
 def may_exit(image: ClusterImage, broker_id: int) -> bool:
-    """Whether a broker that was let go has handed over all that somebody else could take."""
+    """Whether a draining broker has handed over everything that another broker can take."""
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.is_draining:
         return False

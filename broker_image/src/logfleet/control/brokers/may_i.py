@@ -1,6 +1,8 @@
-"""What stopping brokers would do to partitions: the one answer for a broker that leaves, a rolling restart and a zone that is given up.
+"""What stopping brokers would do to partitions.
 
-All of them reduce to a set of brokers. Counted as in sync is only who is active: one that drains or is fenced may be gone any moment.
+One rule serves a broker that leaves, a rolling restart and the evacuation of a zone: all are a set
+of brokers. Only active brokers count as in sync: one that drains or is fenced may stop at any
+moment.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,17 +18,17 @@ TOO_FEW_LEFT: Final = "fewer in-sync replicas would be left than min.insync.repl
 
 
 class CatchUp(msgspec.Struct, frozen=True):
-    """How far a partition's slowest replica is behind, and how fast it comes nearer."""
+    """The lag of a partition's slowest replica, and how fast it shrinks."""
 
     lag_bytes: int
     bytes_per_s: float
 
 
 class Objection(msgspec.Struct, frozen=True):
-    """A partition that speaks against it, and by which rule.
+    """A partition that prevents the stop, and the rule.
 
-    can_heal: its other replicas would be enough if all of them were in sync, so that waiting may help; not for a topic of one replica.
-    wait_s: how long that takes at the present rate; None if nobody knows.
+    can_heal: its other replicas would be enough if all were in sync, so waiting may help; never
+    true for one replica. wait_s: how long that takes at the current rate; None if unknown.
     """
 
     topic: str
@@ -40,7 +42,10 @@ class Objection(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """objection: the first; None means yes. under_replicated: topic and index of what would lack a replica."""
+    """The decision. objection: the first; None means yes.
+
+    under_replicated: topic and index of partitions that would lack a replica.
+    """
 
     objection: Objection | None
     under_replicated: tuple[tuple[str, int], ...]
@@ -55,9 +60,10 @@ def may_i(
     going_down: set[int],
     catching_up: Mapping[tuple[bytes, int], CatchUp] | None = None,
 ) -> Verdict:
-    """Whether these brokers may stop together: each partition that has a leader now keeps one and keeps its effective min ISR.
+    """Whether these brokers may stop together.
 
-    catching_up: by topic id and index, as far as somebody measured it.
+    Each partition that has a leader now must keep one and keep its effective min ISR. catching_up:
+    by topic id and index, where measured.
     """
     found = next(objections(image, going_down, catching_up), None)
     touched = (
@@ -74,7 +80,7 @@ def objections(
     going_down: set[int],
     catching_up: Mapping[tuple[bytes, int], CatchUp] | None = None,
 ) -> Iterator[Objection]:
-    """Every partition that speaks against it."""
+    """Every partition that prevents the stop."""
     for topic in image.topics():
         for index, partition in enumerate(topic.partitions):
             if going_down.isdisjoint(partition.replicas) or not partition.has_leader:

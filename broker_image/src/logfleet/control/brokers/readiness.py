@@ -1,16 +1,17 @@
-"""Whether a broker is ready: whether another one may stop on its account.
+"""Whether a broker is ready, so that another one may stop.
 
-Kubernetes counts ready pods before it lets another one go (PodDisruptionBudget), so a broker that lacks records others lead does not count.
+Kubernetes counts ready pods before it evicts another (PodDisruptionBudget), so a broker that lacks
+records which others lead is not ready.
 """
 
 from logfleet.metadata.image import Broker, Topic
 
 
 def out_of_sync(topic: Topic, broker_id: int) -> int:
-    """How many replicas a broker should have in sync and has not.
+    """How many replicas of the topic should be in sync on this broker and are not.
 
-    Not those that are being added, which nobody counts on yet, nor those without a leader, which no waiting cures: a fleet that starts as a
-    whole would wait for itself.
+    Replicas being added do not count, because nobody relies on them yet; nor do those without a
+    leader, because waiting does not help: a fleet that starts as a whole would wait for itself.
     """
     missing = 0
     for partition in topic.partitions:
@@ -27,15 +28,16 @@ def out_of_sync(topic: Topic, broker_id: int) -> int:
 
 
 def not_ready(broker: Broker | None, broker_epoch: int, missing: int) -> str | None:
-    """Why a broker is no full member, None if it is.
+    """Why a broker is not ready; None if it is.
 
-    broker: what the image says of it. broker_epoch: of the registration that the living process made last. missing: replicas that are out
-    of sync. The broker's own registration does not count: while the metadata store cannot be reached the image stands still, and so does the verdict.
+    broker: from the image. broker_epoch: of the running process' last registration. missing:
+    replicas that are out of sync. The process' own registration is not enough: while the metadata
+    store cannot be reached the image does not change, and neither does the result.
     """
     if broker is None or broker.epoch != broker_epoch:
         return "not registered with the cluster: the metadata store cannot be reached, or is behind"
     if broker.is_draining:
-        return "it leaves"
+        return "it is leaving"
     if not broker.is_active:
         return "the controller does not let it lead yet"
     return f"{missing} of its replicas are not in sync yet" if missing else None

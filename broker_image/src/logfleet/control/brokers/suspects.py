@@ -1,8 +1,9 @@
-"""Brokers that others can no longer connect to: which of them are to be fenced before their lease ends.
+"""Brokers that others can no longer connect to, and which to fence before their lease ends.
 
-A refused connection is a hint, not a proof: a firewall or a full backlog refuses too. So it takes two brokers that were connected
-to the very registration, and a probe by the controller that fails as well. What a mistake costs is a change of leader: whoever is
-fenced in error steps down by its own watch and registers anew, and no record depends on when somebody was fenced.
+A refused connection is a hint, not a proof: a firewall or a full backlog refuses too. So it takes
+two brokers that were connected to this registration, and a failed probe by the controller. A
+mistake costs a change of leader: a broker fenced in error sees that, steps down and registers
+again. No record depends on the time of fencing.
 """
 
 from logfleet.control.brokers.fencing import suspect_step
@@ -13,13 +14,13 @@ from logfleet.metadata.packing import Step
 from logfleet.metadata.store import DeletePrefix, Txn
 
 REPORTERS_MIN = 2
-"""One is enough where there is no other broker to report."""
+"""One is enough if there is no other broker to report."""
 WATCHED_MAX = 3
-"""How many other brokers each one keeps a connection to: enough for two reports, also when one of the watching is gone."""
+"""Brokers that each broker stays connected to: two can report even if one of three is gone."""
 
 
 def watched_by(image: ClusterImage, broker_id: int) -> dict[int, int]:
-    """Whom a broker watches: the next ones in the circle of ids, with their broker epochs."""
+    """The brokers that a broker watches, with their epochs: the next ones in the circle of ids."""
     others = sorted(each for each in image.brokers if each != broker_id)
     after = [each for each in others if each > broker_id] + [
         each for each in others if each < broker_id
@@ -28,7 +29,7 @@ def watched_by(image: ClusterImage, broker_id: int) -> dict[int, int]:
 
 
 def to_be_probed(image: ClusterImage) -> dict[int, int]:
-    """Brokers, with their broker epochs, of which enough others say that they are gone."""
+    """Brokers, with their epochs, that enough others report as gone."""
     found = {}
     for broker in image.brokers.values():
         if broker.is_fenced:
@@ -40,7 +41,7 @@ def to_be_probed(image: ClusterImage) -> dict[int, int]:
 
 
 def reporters(image: ClusterImage, broker: Broker) -> set[int]:
-    """Registered brokers that say of this very registration that it is gone."""
+    """Registered brokers that report this registration as gone."""
     return {
         reporter
         for (suspect, reporter), epoch in image.suspects.items()
@@ -51,7 +52,7 @@ def reporters(image: ClusterImage, broker: Broker) -> set[int]:
 def fence_suspect(
     image: ClusterImage, controller_epoch: int, broker_id: int, broker_epoch: int
 ) -> tuple[Txn, ...]:
-    """Fence that registration, unless it is over already."""
+    """Fence that registration unless it has ended."""
     step = suspect_step(image, broker_id, broker_epoch)
     if step is None:
         return ()

@@ -1,7 +1,8 @@
-"""When most brokers vanish at once over several zones, elections wait for them to register again.
+"""When most brokers of several zones vanish at once, elections wait for them to register again.
 
-That many deaths in one moment are less likely than a fault of the metadata store, or of the way to it, that
-ended their leases. To elect while they come back one after the other would move each partition several times.
+That many deaths in one moment are less likely than a fault of the metadata store, or of the way to
+it, that ended their leases. Elections while they come back one by one would move each partition
+several times.
 """
 
 from collections import deque
@@ -14,29 +15,35 @@ from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import FENCED
 
 Brokers = Mapping[int, Broker]
-"""Those registered, by id, as an image shows them."""
+"""The registered brokers of an image, by id."""
 
 HELD_MS_MAX: Final = 3_000
-"""One more time to live of a lease: a broker that lost its registration has another one before that, if it can."""
+"""Milliseconds of one lease.
+
+A broker that lost its registration registers again within that, if it can.
+"""
 WITHIN_MS: Final = 3_000
-"""Brokers that vanish within this time vanish at once: leases end within a second, as each was renewed at another moment."""
+"""Brokers that vanish within this time vanish at once.
+
+Their leases end within a second, because each was renewed at another moment.
+"""
 BROKERS_MIN: Final = 3
-"""Of fewer, more than half are all."""
+"""Of fewer brokers, more than half are all."""
 
 
 class RecentBrokers:
-    """Who was registered within the last WITHIN_MS, as the metadata store showed it, image by image."""
+    """The brokers of each image of the last WITHIN_MS."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, Brokers]] = deque()
 
     def saw(self, brokers: Brokers, now_ms: int) -> None:
-        """To be called whenever brokers have changed. now_ms: of a clock that only goes forward."""
+        """Call this whenever brokers have changed. now_ms: monotonic."""
         self._seen.append((now_ms, brokers))
         self._forget(now_ms)
 
     def within(self, now_ms: int) -> list[Brokers]:
-        """What was so at any moment of the last WITHIN_MS, the oldest first."""
+        """The brokers at each moment of the last WITHIN_MS, the oldest first."""
         self._forget(now_ms)
         return [brokers for _, brokers in self._seen]
 
@@ -46,7 +53,10 @@ class RecentBrokers:
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Elections wait. until_ms: at most so long, by the clock of `hold`. why: a sentence."""
+    """Elections wait.
+
+    until_ms: at the latest until then, by the clock of `hold`. why: a sentence.
+    """
 
     until_ms: int
     why: str
@@ -55,9 +65,11 @@ class Hold(msgspec.Struct, frozen=True):
 def hold(
     before: Hold | None, recent: Sequence[Brokers], brokers: Brokers, now_ms: int
 ) -> Hold | None:
-    """Whether elections are to wait, which a hold that is over says too: until the reason has gone, no other one begins.
+    """Whether elections wait.
 
-    before: what the last call returned. recent: see RecentBrokers. brokers: of the newest image.
+    An expired hold is returned while its reason lasts, so that no other one begins.
+
+    before: the last result. recent: see RecentBrokers. brokers: of the newest image.
     """
     why = _why(recent, brokers)
     if why is None:
@@ -66,7 +78,10 @@ def hold(
 
 
 def _why(recent: Sequence[Brokers], brokers: Brokers) -> str | None:
-    """More than half of the brokers have lost their registrations, over two zones or more, and some have no other one yet."""
+    """Why elections wait: most brokers, of two zones or more, lost their registrations.
+
+    Some of them have no new one yet.
+    """
     known = {each.id: each for seen in recent for each in seen.values()} | dict(brokers)
     gone = {each.id for each in _vanished(recent, brokers)}
     zones = {known[each].rack or each for each in gone}
@@ -82,7 +97,10 @@ def _why(recent: Sequence[Brokers], brokers: Brokers) -> str | None:
 
 
 def _vanished(recent: Sequence[Brokers], brokers: Brokers) -> list[Broker]:
-    """Whose registration is over, but for those that would leave, and those that were fenced before: others have seen them refuse connections."""
+    """Ended registrations, except of brokers that were leaving, and those already fenced.
+
+    Other brokers have seen the latter refuse connections.
+    """
     last = {(each.id, each.epoch): each for seen in recent for each in seen.values()}
     return [
         each

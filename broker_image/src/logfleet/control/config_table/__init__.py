@@ -1,20 +1,25 @@
-"""Kafka's configuration keys as data, one line each: the only place that says what a key is; `config_keys` reads it.
+"""Kafka's configuration keys as data, one line each; `config_keys` parses the lines.
 
-Names, types, update modes, importance, defaults and valid values are those of Apache Kafka 4.4.0 (its LogConfig,
-AbstractKafkaConfig, GroupConfig and DynamicBrokerConfig classes); keys marked internal there are left out. Other defaults than
-Kafka's: listeners (loopback, not every interface), log.dir, node.id, process.roles, controller.listener.names. Dynamic there, read at start only here: listeners,
-listener.security.protocol.map. Keys that start with `logfleet.` are ours.
+Names, types, update modes, importance, defaults and valid values are those of Apache Kafka 4.4.0
+(its LogConfig, AbstractKafkaConfig, GroupConfig and DynamicBrokerConfig classes); keys marked
+internal there are left out. Defaults that differ from Kafka's: listeners (loopback, not every
+interface), log.dir, node.id, process.roles, controller.listener.names. Dynamic in Kafka, read at
+start only here: listeners, listener.security.protocol.map. Keys that start with `logfleet.` are
+ours.
 
-Line: name TYPE [mode] importance default [valid] [| sentence] [| in module] [| from keys] [| refused unless values].
-Mode, broker keys only: ro (server.properties only), per-broker or cluster (dynamic), `?` behind it: shown only while it is set.
-Default: `null` is no value, `""` the
-empty text. Valid: `low..high` (either end may be absent), `|x` one more value, `{a,b}` a choice, `{a,b}i` in any case, `{a,b}d` of a
-list whose repeated items are dropped,
-`nonempty`, or the name of a rule (`replicas`, `offset-reset`). The sentence describes the key; a broker key without one only
-gives a topic key its default. `in` names the module of logfleet that acts on the key and is there if and only if the key has an
-effect in this version. `from` names the broker keys that a topic's or group's value is taken from while it is not set, most
-specific first, `*n` where the unit differs. `refused unless` marks a key that asks for protection which this version does not have:
-a broker does not start with any other value than its default, the empty text and these (`default` where there are none).
+Line: name TYPE [mode] importance default [valid] [| sentence] [| in module] [| from keys]
+[| refused unless values].
+
+Mode, broker keys only: ro (server.properties only), per-broker or cluster (dynamic), with `?`:
+shown only while it is set. Default: `null` is no value, `""` the empty text. Valid: `low..high`
+(either end may be absent), `|x` one more value, `{a,b}` a choice, `{a,b}i` in any case, `{a,b}d` of
+a list whose repeated items are dropped, `nonempty`, or the name of a rule (`replicas`,
+`offset-reset`). The sentence describes the key; a broker key without one is only the default of a
+topic key. `in` names the module of logfleet that acts on the key; it is present if and only if the
+key has an effect in this version. `from` names the broker keys that give a topic's or group's value
+while it is not set, most specific first, `*n` where the unit differs. `refused unless` marks a key
+that asks for protection which this version does not have: a broker starts only with its default,
+the empty text or these values (`default` if there are none).
 """
 
 from typing import Final

@@ -18,7 +18,7 @@ controller.quorum.election.backoff.max.ms INT ro high 1000 0.. | Longest pause b
 controller.quorum.election.timeout.ms INT ro high 1000 0.. | Time for one election of Kafka's controller quorum.
 controller.quorum.fetch.max.bytes INT ro low 1048576 1.. | Bytes of one fetch within Kafka's controller quorum.
 controller.quorum.fetch.snapshot.max.bytes INT ro low 1048576 1.. | Bytes of one fetch of a snapshot within Kafka's controller quorum.
-controller.quorum.fetch.timeout.ms INT ro high 2000 0.. | Time without a fetch after which Kafka's controller quorum elects anew.
+controller.quorum.fetch.timeout.ms INT ro high 2000 0.. | Time without a fetch after which Kafka's controller quorum elects again.
 controller.quorum.request.timeout.ms INT ro medium 2000 0.. | Longest wait for an answer within Kafka's controller quorum.
 controller.quorum.retry.backoff.ms INT ro low 20 0.. | Pause before a request within Kafka's controller quorum is sent again.
 controller.quorum.voters LIST ro high "" | Voters of Kafka's controller quorum as id@host:port.

@@ -5,7 +5,7 @@ errors.deadletterqueue.auto.create.topics.enable BOOLEAN cluster medium false | 
 errors.deadletterqueue.topic.name.prefix STRING cluster medium dlq. | What names of dead letter queue topics begin with.
 group.consumer.assignment.interval.ms INT cluster medium 1000 0.. | Least time between two assignments of a consumer group.
 group.consumer.assignors LIST ro medium uniform,range | Assignors on the broker's side, the first is the default.
-group.consumer.heartbeat.interval.ms INT ro medium 5000 1.. | How often members of consumer groups are told to send heartbeats.
+group.consumer.heartbeat.interval.ms INT ro medium 5000 1.. | How often members of consumer groups send heartbeats.
 group.consumer.max.assignment.interval.ms INT ro medium 15000 0.. | Largest value a group may set for consumer.assignment.interval.ms. | in control.group_configs
 group.consumer.max.heartbeat.interval.ms INT ro medium 15000 1.. | Largest value a group may set for consumer.heartbeat.interval.ms. | in control.group_configs
 group.consumer.max.session.timeout.ms INT ro medium 60000 1.. | Largest value a group may set for consumer.session.timeout.ms. | in control.group_configs
@@ -27,7 +27,7 @@ group.min.session.timeout.ms INT ro medium 6000 | Smallest session timeout that 
 group.share.assignment.interval.ms INT cluster medium 1000 0.. | Least time between two assignments of a share group.
 group.share.assignors LIST ro medium simple | Assignors of share groups.
 group.share.delivery.count.limit INT ro medium 5 2..10 | How often a record is delivered to a share group before it is given up.
-group.share.heartbeat.interval.ms INT ro medium 5000 1.. | How often members of share groups are told to send heartbeats.
+group.share.heartbeat.interval.ms INT ro medium 5000 1.. | How often members of share groups send heartbeats.
 group.share.max.assignment.interval.ms INT ro medium 15000 0.. | Largest value a group may set for share.assignment.interval.ms. | in control.group_configs
 group.share.max.delivery.count.limit INT ro medium 10 5..25 | Largest value a group may set for share.delivery.count.limit. | in control.group_configs
 group.share.max.heartbeat.interval.ms INT ro medium 15000 1.. | Largest value a group may set for share.heartbeat.interval.ms. | in control.group_configs
@@ -47,7 +47,7 @@ group.share.record.lock.duration.ms INT ro medium 30000 1000..3600000 | How long
 group.share.session.timeout.ms INT ro medium 45000 1.. | A silent member of a share group is removed after this time.
 group.streams.assignment.interval.ms INT cluster medium 1000 0.. | Least time between two assignments of a streams group.
 group.streams.assignors LIST ro medium sticky | Assignors of streams groups, the first is the default. | in control.group_configs
-group.streams.heartbeat.interval.ms INT ro medium 5000 1.. | How often members of streams groups are told to send heartbeats.
+group.streams.heartbeat.interval.ms INT ro medium 5000 1.. | How often members of streams groups send heartbeats.
 group.streams.initial.rebalance.delay.ms INT ro medium 3000 0.. | An empty streams group waits this long before its first assignment.
 group.streams.max.assignment.interval.ms INT ro medium 15000 0.. | Largest value a group may set for streams.assignment.interval.ms. | in control.group_configs
 group.streams.max.heartbeat.interval.ms INT ro medium 15000 1.. | Largest value a group may set for streams.heartbeat.interval.ms. | in control.group_configs
@@ -64,7 +64,7 @@ group.streams.topology.description.plugin.class CLASS ro medium null | Java clas
 offset.metadata.max.bytes INT ro high 4096 | Longest metadata text that may be committed with an offset. | in node.groups.coordinator_loop
 offsets.commit.timeout.ms INT ro high 5000 1.. | A commit that is not replicated within this time fails. | in node.groups.coordinator_loop
 offsets.load.buffer.size INT ro high 5242880 1.. | Bytes read at once when committed offsets are loaded.
-offsets.retention.check.interval.ms LONG ro high 600000 1.. | How often committed offsets are looked at for expiry. | in node.groups.coordinator_loop
+offsets.retention.check.interval.ms LONG ro high 600000 1.. | How often committed offsets are checked for expiry. | in node.groups.coordinator_loop
 offsets.retention.minutes INT ro high 10080 1.. | Committed offsets are kept this long after their group was last in use. | in node.groups.coordinator_loop
 offsets.topic.compression.codec INT ro high 0 | Number of the codec that __consumer_offsets is written with.
 offsets.topic.num.partitions INT ro high 50 1.. | Partitions of __consumer_offsets. | in node.groups.coordinator_loop

@@ -24,7 +24,7 @@ log.dirs LIST ro high null | Data directories, separated by commas. | in node.br
 log.flush.interval.messages LONG cluster high 9223372036854775807 1..
 log.flush.interval.ms LONG cluster high null
 log.flush.offset.checkpoint.interval.ms INT ro high 60000 0.. | How often recovery points are written; at least every 5 seconds. | in node.partitions.maintenance
-log.flush.scheduler.interval.ms LONG ro high 9223372036854775807 | How often logs are looked at for a flush; at least every 5 seconds. | in node.partitions.maintenance
+log.flush.scheduler.interval.ms LONG ro high 9223372036854775807 | How often logs are checked for a flush; at least every 5 seconds. | in node.partitions.maintenance
 log.flush.start.offset.checkpoint.interval.ms INT ro high 60000 0.. | How often log start offsets are written; a new one always is before DeleteRecords is answered.
 log.index.interval.bytes INT cluster medium 4096 0..
 log.index.size.max.bytes INT cluster medium 10485760 4..

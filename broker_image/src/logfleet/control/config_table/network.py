@@ -1,7 +1,7 @@
 """Keys of brokers: listeners, connections, requests."""
 
 NETWORK = """
-advertised.listeners LIST ro high null | Addresses told to clients and other brokers; without a value those of listeners. | in node.listening
+advertised.listeners LIST ro high null | Addresses announced to clients and other brokers; without a value those of listeners. | in node.listening
 background.threads INT cluster high 10 1.. | Threads for work in the background; here one event loop does.
 client.quota.callback.class CLASS ro low null | Java class that decides on quotas. | refused unless default
 connection.failed.authentication.delay.ms INT ro low 100 0.. | A connection whose authentication failed is closed after this time.

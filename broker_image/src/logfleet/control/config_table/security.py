@@ -2,8 +2,8 @@
 
 SECURITY = """
 allow.everyone.if.no.acl.found BOOLEAN ro? low null | Whether Kafka's authorizer lets everybody use what no ACL is about. | refused unless true
-authorizer.class.name STRING ro low "" | Class that decides who may do what; empty for none. | refused unless default
-delegation.token.expiry.check.interval.ms LONG ro low 3600000 1.. | How often delegation tokens are looked at for expiry. | refused unless default
+authorizer.class.name STRING ro low "" | Class of the authorizer; empty for none. | refused unless default
+delegation.token.expiry.check.interval.ms LONG ro low 3600000 1.. | How often delegation tokens are checked for expiry. | refused unless default
 delegation.token.expiry.time.ms LONG ro medium 86400000 1.. | A delegation token must be renewed within this time. | refused unless default
 delegation.token.max.lifetime.ms LONG ro medium 604800000 1.. | Longest life of a delegation token. | refused unless default
 delegation.token.secret.key PASSWORD ro medium null | Secret by which brokers sign delegation tokens. | refused unless default

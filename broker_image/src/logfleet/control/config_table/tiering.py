@@ -1,7 +1,7 @@
 """Keys of brokers: tiered storage."""
 
 TIERING = """
-follower.fetch.last.tiered.offset.enable BOOLEAN cluster medium false | Whether a new follower begins behind what is already in the object store.
+follower.fetch.last.tiered.offset.enable BOOLEAN cluster medium false | Whether a new follower starts after the records in the object store.
 remote.fetch.max.wait.ms INT cluster medium 500 1.. | Longest wait for data from the object store in one fetch.
 remote.list.offsets.request.timeout.ms LONG cluster medium 30000 1.. | Longest wait for offsets that only the object store knows.
 remote.log.index.file.cache.total.size.bytes LONG cluster low 1073741824 1.. | Disk for indexes that were read from the object store.
@@ -14,7 +14,7 @@ remote.log.manager.fetch.max.bytes.per.second LONG cluster medium 92233720368547
 remote.log.manager.fetch.quota.window.num INT ro medium 11 1.. | Windows over which that rate is measured.
 remote.log.manager.fetch.quota.window.size.seconds INT ro medium 1 1.. | Length of one such window.
 remote.log.manager.follower.thread.pool.size INT cluster medium 2 1.. | Followed partitions that are looked after at the same time.
-remote.log.manager.task.interval.ms LONG ro low 30000 1.. | How often a tiered partition is looked at.
+remote.log.manager.task.interval.ms LONG ro low 30000 1.. | How often a tiered partition is checked.
 remote.log.manager.thread.pool.size INT ro medium 2 1.. | Threads of Kafka's tiering, replaced by the three pools above.
 remote.log.metadata.custom.metadata.max.bytes INT ro low 128 0.. | Bytes that a storage plugin may add to a segment's metadata.
 remote.log.metadata.manager.class.name STRING ro medium org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager nonempty | Java class that keeps the metadata of remote segments.

@@ -28,7 +28,7 @@ min.insync.replicas INT medium 1 1.. | In-sync replicas without which a write wi
 preallocate BOOLEAN medium false | Whether a segment's file is given its whole size when it is made. | from log.preallocate
 remote.copy.lag.bytes LONG medium -1 -1.. | Bytes that may be rolled before a segment is copied to the object store; -1 leaves it to the other bounds. | from log.remote.copy.lag.bytes
 remote.copy.lag.ms LONG medium 0 -1.. | Time that a rolled segment may wait before it is copied to the object store; -1 leaves it to the other bounds. | from log.remote.copy.lag.ms
-remote.log.copy.disable BOOLEAN medium false | Stops copying to the object store; what is there can still be read.
+remote.log.copy.disable BOOLEAN medium false | Stops copying to the object store; what was copied can still be read.
 remote.log.delete.on.disable BOOLEAN medium false | Whether the copies in the object store are deleted when tiering is switched off.
 remote.storage.enable BOOLEAN medium false | Whether closed segments are also kept in the object store.
 retention.bytes LONG medium -1 | Oldest segments are deleted while a partition is larger than this; below 0 never. | in log.retention | from log.retention.bytes

@@ -1,1 +1,1 @@
-"""What people bring in a server.properties: its text, its variables, names of other times, and the same as environment variables."""
+"""Reading a server.properties: its text, variables, outdated names, and environment variables."""

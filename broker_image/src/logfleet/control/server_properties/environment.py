@@ -1,4 +1,4 @@
-"""Keys of a broker as variables of its environment, as compose files for Apache Kafka's image have them."""
+"""A broker's keys as environment variables, as compose files for Apache Kafka's image set them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,13 +18,14 @@ NO_KEYS: Final = frozenset(
         "JMX_HOSTNAME",
     }
 )
-"""Of Java and its logging, without the prefix (Kafka: KafkaDockerWrapper)."""
+"""Variables of Java and its logging, without the prefix (Kafka: KafkaDockerWrapper)."""
 
 
 def keys_in(environment: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Keys and values of the variables that begin with the prefix (KAFKA_LOG_DIRS is log.dirs).
+    """Keys and values of the variables with this prefix (KAFKA_LOG_DIRS is log.dirs).
 
-    One underscore is a dot, two are an underscore, three a dash (Kafka: KafkaDockerWrapper.getServerConfigsFromEnv).
+    One underscore is a dot, two are an underscore, three a dash (Kafka:
+    KafkaDockerWrapper.getServerConfigsFromEnv).
     """
     found = {}
     for name, value in environment.items():

@@ -1,4 +1,4 @@
-"""What a key is called today that nobody knows: of Kafka before 4.0, of a topic where a broker's is meant, or misspelt."""
+"""What an unknown key probably means: a key before Kafka 4.0, a topic's key, a typo."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -29,7 +29,7 @@ FORMER: Final = frozenset(
         "reserved.broker.max.id",
     }
 )
-"""Keys of brokers that Kafka had before 4.0, or before that, and has no more."""
+"""Broker keys that Kafka no longer has since 4.0 or earlier."""
 
 FORMER_PREFIXES: Final = ("zookeeper.", "password.encoder.")
 
@@ -50,8 +50,8 @@ def is_former(name: str) -> bool:
     return name in FORMER or name.startswith(FORMER_PREFIXES)
 
 
-def meant(name: str) -> str | None:
-    """The key that is probably meant by one that no broker knows, None if none is like it."""
+def likely_key(name: str) -> str | None:
+    """The broker key that an unknown key probably means; None if there is none like it."""
     if name in RENAMED:
         return RENAMED[name]
     if name in TOPIC_KEYS and TOPIC_KEYS[name].sources:
@@ -63,15 +63,16 @@ def meant(name: str) -> str | None:
 
 
 def sentences(unknown: Iterable[str]) -> Iterator[str]:
-    """One sentence for all keys of before Kafka 4.0, and one for each other unknown key."""
+    """One sentence for all keys from before Kafka 4.0, and one for each other unknown key."""
     names = list(unknown)
     if former := [name for name in names if is_former(name)]:
         yield (
-            f"{', '.join(former)}: made for Kafka before 4.0 and ignored; ZooKeeper is not used. Take "
+            f"{', '.join(former)}: made for Kafka before 4.0 and ignored; ZooKeeper is not "
+            "used. Take "
             f"{'it' if len(former) == 1 else 'them'} out"
         )
     for name in names:
         if not is_former(name):
-            likely = meant(name)
+            likely = likely_key(name)
             hint = f"did you mean {likely}?" if likely else "correct the name, or take it out"
             yield f"no broker knows {name}: {hint}"

@@ -9,13 +9,14 @@ from logfleet.control.config_keys import ConfigError
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK = " \t\f"
 _LINE_END = re.compile("\r\n|\r|\n")
-"""Others that Python knows, as U+2028 and form feed, are text in Java."""
+"""Other line ends of Python, such as U+2028 and form feed, are text in Java."""
 
 
 def read_properties(data: bytes) -> dict[str, str]:
-    """Keys and values of a property file as it is on the disk, in UTF-8 or, as Kafka takes every file, Latin-1. Raises ConfigError.
+    """Keys and values of a property file's bytes: UTF-8, else Latin-1 as Kafka reads every file.
 
-    A byte order mark, as editors of Windows write it, is no part of the first key, which would be unknown then.
+    A byte order mark, which editors on Windows write, is dropped: the first key would be unknown
+    with it. Raises ConfigError.
     """
     try:
         return parse_properties(data.decode("utf-8-sig"))
@@ -24,10 +25,11 @@ def read_properties(data: bytes) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Keys and values of a property file; of a repeated key the last value. Raises ConfigError for a bad escape.
+    r"""Keys and values of a property file; the last value of a repeated key.
 
-    Understands comments (# and !), the separators =, : and blank, lines continued by a backslash, and the
-    escapes \t \n \r \f and \uXXXX. Trailing blanks of values are dropped, as Kafka does when it parses them.
+    Understands comments (# and !), the separators =, : and blank, lines continued by a backslash,
+    and the escapes \t \n \r \f and \uXXXX. Trailing blanks of values are dropped, as Kafka does
+    when it parses them. Raises ConfigError for a bad escape.
     """
     properties = {}
     for line in _logical_lines(text):

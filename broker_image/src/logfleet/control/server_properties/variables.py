@@ -1,7 +1,7 @@
-"""Variables in values, `${provider:path:key}`, as in every configuration of Kafka (KIP-297; ConfigTransformer).
+"""Variables in values, `${provider:path:key}`, as in Kafka (KIP-297; ConfigTransformer).
 
-Unlike in Kafka a variable that nothing stands behind is refused. There it stays as it is, and three brokers are in one zone that is
-called `${env:RACK}`.
+Unlike in Kafka, a variable without a value is refused. In Kafka its text stays, and three brokers
+end up in one zone called `${env:RACK}`.
 """
 
 import re
@@ -14,16 +14,22 @@ PROVIDERS: Final = "config.providers"
 _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
 Lookup = Callable[[str, str], str]
-"""The text behind (path, key); path is empty where none is given. Raises ConfigError, whose key counts for nothing."""
+"""The text for (path, key); path is empty if not given.
+
+Raises ConfigError, whose key is ignored.
+"""
 
 
 def is_about_providers(name: str) -> bool:
-    """Whether a key says where variables are looked up."""
+    """Whether a key configures a provider."""
     return name == PROVIDERS or name.startswith(f"{PROVIDERS}.")
 
 
 def named_providers(properties: Mapping[str, str]) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """Class and parameters of each provider, by its name. Raises ConfigError where a class is not given."""
+    """Class and parameters of each provider, by its name.
+
+    Raises ConfigError if a class is missing.
+    """
     found: dict[str, tuple[str, Mapping[str, str]]] = {}
     for name in parse_list(properties.get(PROVIDERS, "")):
         key = f"{PROVIDERS}.{name}.class"
@@ -42,9 +48,10 @@ def named_providers(properties: Mapping[str, str]) -> dict[str, tuple[str, Mappi
 
 
 def resolve(properties: Mapping[str, str], lookups: Mapping[str, Lookup]) -> dict[str, str]:
-    """The properties with their variables replaced, without the keys about providers. What replaces one is not looked into again.
+    """The properties with variables replaced, without the keys about providers.
 
-    lookups: by the provider's name; a variable of another name is text. Raises ConfigError.
+    A replacement is not searched for variables again. lookups: by the provider's name; a variable
+    with another name is text. Raises ConfigError.
     """
     resolved = {}
     for name, value in properties.items():
@@ -65,18 +72,21 @@ def resolve(properties: Mapping[str, str], lookups: Mapping[str, Lookup]) -> dic
 
 
 def refuse_providers(names: Iterable[str]) -> None:
-    """Where nothing looks them up: ConfigError for a key about providers."""
+    """Raise ConfigError for a key about providers, where variables are not supported."""
     for name in names:
         if is_about_providers(name):
             raise ConfigError(name, f"{name}: {_NOT_HERE}")
 
 
 def refuse_variables(values: Mapping[str, str]) -> None:
-    """The same, and ConfigError for a value with a variable of whichever provider."""
+    """As `refuse_providers`; also raise ConfigError for a value with a variable of any provider."""
     refuse_providers(values)
     for name, value in values.items():
         if match := _VARIABLE.search(value):
             raise ConfigError(name, f"{name}: {match[0]}: {_NOT_HERE}")
 
 
-_NOT_HERE: Final = "variables such as ${env:NAME} are looked up in server.properties only, when a broker starts; write the value itself here"
+_NOT_HERE: Final = (
+    "variables such as ${env:NAME} are looked up in server.properties only, when a broker "
+    "starts; write the value itself here"
+)

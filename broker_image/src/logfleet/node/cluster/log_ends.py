@@ -13,7 +13,7 @@ import structlog
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
 from logfleet.control.configs import BrokerConfig
-from logfleet.control.election_writes import Answered, Asked, PartitionId
+from logfleet.control.election_writes import LogEndsByPartition, PartitionId, ReplicasToAsk
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.replication.fetch_check import EpochEnd
 from logfleet.replication.longest_log import SILENT
@@ -37,7 +37,7 @@ NEWEST_EPOCH: Final = 2**31 - 1
 """Above every leader epoch, even if the metadata store was restored with older ones than the logs'.
 """
 
-QueryLogEnds = Callable[[ClusterImage, Asked], Awaitable[Answered]]
+QueryLogEnds = Callable[[ClusterImage, ReplicasToAsk], Awaitable[LogEndsByPartition]]
 """How far logs reach: by partition, of each replica that was asked; SILENT: no answer in time."""
 
 _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
@@ -51,7 +51,7 @@ class LogEndsClient:
         self._listener_name = config.inter_broker_listener_name
         self._client_id = f"logfleet-broker-{config.node_id}"
 
-    async def query(self, image: ClusterImage, asked: Asked) -> Answered:
+    async def query(self, image: ClusterImage, asked: ReplicasToAsk) -> LogEndsByPartition:
         """See QueryLogEnds. Takes ASK_S_MAX at most."""
         found: dict[PartitionId, dict[Member, EpochEnd]] = {}
         by_broker: dict[int, list[PartitionId]] = {}

@@ -11,11 +11,11 @@ import structlog
 
 from logfleet.control.brokers.fencing import newcomers
 from logfleet.control.election_writes import (
-    Answered,
-    Asked,
+    LogEndsByPartition,
     PartitionId,
+    ReplicasToAsk,
     election_steps,
-    to_ask,
+    replicas_to_ask,
 )
 from logfleet.control.store_writes import pack
 from logfleet.control.topic_configs import BrokerLayers
@@ -75,7 +75,7 @@ class LongestLogs:
                 self._leaderless.discard(topic_id)
             await self._slices.pause_if_due()
 
-    def _to_query(self, image: ClusterImage) -> Asked:
+    def _to_query(self, image: ClusterImage) -> ReplicasToAsk:
         """The replicas to ask; none while newcomers, whose logs may be longer, are not admitted."""
         found: dict[PartitionId, Sequence[Broker]] = {}
         if not newcomers(image):
@@ -83,11 +83,11 @@ class LongestLogs:
             for topic_id in self._leaderless:
                 topic = image.topic_by_id(topic_id)
                 if topic is not None:
-                    found.update(to_ask(image, topic, layers))
+                    found.update(replicas_to_ask(image, topic, layers))
         return found
 
 
-def _election(answered: Answered) -> Operation[None]:
+def _election(answered: LogEndsByPartition) -> Operation[None]:
     indexes: dict[bytes, list[int]] = {}
     for topic_id, index in answered:
         indexes.setdefault(topic_id, []).append(index)

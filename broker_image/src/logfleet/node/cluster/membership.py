@@ -143,7 +143,7 @@ class Membership:
             cause = f"others did not take over its partitions within {seconds_max:.0f} s"
         else:
             cause = "it has nothing more to hand over"
-        self._decisions.note(Kind.LEFT, cause, broker=self._node_id)
+        self._decisions.record(Kind.LEFT, cause, broker=self._node_id)
         log.info("broker_left", broker=self._node_id, reason=cause)
 
     def _is_last(self, image: ClusterImage) -> bool:
@@ -164,8 +164,8 @@ class Membership:
         self._on_registered(registration)
         cause = "it holds a lease"
         epoch = registration.epoch
-        self._decisions.note(Kind.REGISTERED, cause, broker=self._node_id, epoch=epoch)
+        self._decisions.record(Kind.REGISTERED, cause, broker=self._node_id, epoch=epoch)
 
     def _registration_lost(self, reason: str) -> None:
         self._on_lost()
-        self._decisions.note(Kind.REGISTRATION_LOST, reason, broker=self._node_id)
+        self._decisions.record(Kind.REGISTRATION_LOST, reason, broker=self._node_id)

@@ -147,7 +147,7 @@ class PeerWatch:
         has_reported = await self._written(Txn((is_registered,), (put,)))
         if has_reported:
             cause = f"it refuses connections: {reason}"
-            self._decisions.note(Kind.SUSPECTED, cause, broker=broker_id, epoch=broker_epoch)
+            self._decisions.record(Kind.SUSPECTED, cause, broker=broker_id, epoch=broker_epoch)
         return has_reported
 
     async def _withdraw(self, peer: Registration) -> bool:
@@ -161,7 +161,7 @@ class PeerWatch:
             held = (created_at(keys.CONTROLLER, controller.epoch),)
             if await self._written(Txn(held, (Delete(keys.CONTROLLER),))):
                 cause = "it was the controller and refuses connections: there may be another one"
-                self._decisions.note(Kind.SUSPECTED, cause, broker=broker_id)
+                self._decisions.record(Kind.SUSPECTED, cause, broker=broker_id)
 
     async def _written(self, txn: Txn) -> bool:
         try:

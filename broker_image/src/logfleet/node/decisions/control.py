@@ -45,21 +45,21 @@ class RecordedControl:
     def began(self, broker_id: int, epoch: int) -> None:
         """Record that this broker is the controller now."""
         cause = "there was no controller, and it was the first to campaign"
-        self._decisions.note(Kind.CONTROLLER_ELECTED, cause, broker=broker_id, epoch=epoch)
+        self._decisions.record(Kind.CONTROLLER_ELECTED, cause, broker=broker_id, epoch=epoch)
 
     def ended(self, broker_id: int, epoch: int, reason: str) -> None:
         """Record that this broker is not the controller any more."""
-        self._decisions.note(Kind.CONTROLLER_RESIGNED, reason, broker=broker_id, epoch=epoch)
+        self._decisions.record(Kind.CONTROLLER_RESIGNED, reason, broker=broker_id, epoch=epoch)
 
     def held(self, why: str) -> None:
         """Record that elections wait."""
-        self._decisions.note(Kind.ELECTIONS_HELD, why)
+        self._decisions.record(Kind.ELECTIONS_HELD, why)
 
     def kept(self, broker_id: int, objection: Objection) -> None:
         """Record that a broker that wants to leave must stay for now."""
         cause = f"it may not leave yet: {objection}"
         topic, index = objection.topic, objection.index
-        self._decisions.note(Kind.REFUSAL, cause, topic=topic, partition=index, broker=broker_id)
+        self._decisions.record(Kind.REFUSAL, cause, topic=topic, partition=index, broker=broker_id)
 
     def written(self, image: ClusterImage, txn: Txn, cause: str | None = None) -> None:
         """Record a write that was committed.
@@ -97,7 +97,7 @@ class RecordedControl:
             self.elections += after.leader != NO_LEADER
             self.unclean_elections += unclean
             why = cause or excluded.get(before.leader) or "nobody leads"
-            self._decisions.note(
+            self._decisions.record(
                 Kind.UNCLEAN_ELECTION if unclean else Kind.ELECTION,
                 f"{why}: {_who_leads(image, before, after)}",
                 topic=topic.name,
@@ -110,7 +110,7 @@ class RecordedControl:
             )
             return
         for broker_id in set(isr[0]) - set(isr[1]):
-            self._decisions.note(
+            self._decisions.record(
                 Kind.ISR_SHRINK,
                 excluded[broker_id],
                 topic=topic.name,
@@ -126,7 +126,7 @@ class RecordedControl:
         """A reassignment begins, gets another target, is cancelled, or is done."""
         if not is_reassigning(after) and after.replicas == target(before):
             cause = "all replicas of the target are in sync"
-        self._decisions.note(
+        self._decisions.record(
             Kind.REASSIGNMENT,
             cause or "an internal topic gets its configured replicas, as far as there are brokers",
             topic=topic,
@@ -154,7 +154,7 @@ class RecordedControl:
         else:
             cause = "its registration has ended: its lease expired, or it gave it up"
         state = [former.state if former else None, value.state]
-        self._decisions.note(
+        self._decisions.record(
             _KINDS[value.state], cause, broker=broker_id, epoch=value.broker_epoch, state=state
         )
 

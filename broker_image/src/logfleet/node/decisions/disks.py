@@ -36,7 +36,7 @@ class RecordedDisks:
 
         reason: why a directory failed, if one did.
         """
-        record = self._decisions.note
+        record = self._decisions.record
         failed = self._log_dirs.failed
         for path in failed[self._failed :]:
             record(

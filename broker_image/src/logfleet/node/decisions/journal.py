@@ -47,7 +47,7 @@ class Journal:
         A file that cannot be read counts as empty.
         """
         self._path, self._former = f"{directory}/{NAME}", f"{directory}/{FORMER_NAME}"
-        self._decisions.take_back(await asyncio.to_thread(self._read_all))
+        self._decisions.insert_earlier(await asyncio.to_thread(self._read_all))
         self._thread.start()
 
     async def run(self, check: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ class Journal:
         while True:
             await asyncio.sleep(PERIOD_S)
             check()
-            self._decisions.settle()
+            self._decisions.record_left_out()
             # else the disk is slow, and they wait in `Decisions`, which is bounded
             if self._batches.empty():
                 self._hand_over()

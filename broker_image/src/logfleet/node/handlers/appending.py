@@ -85,7 +85,7 @@ def _record_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
     if partition.refused_in == state.partition_epoch:
         return
     partition.refused_in = state.partition_epoch
-    broker.decisions.note(
+    broker.decisions.record(
         Kind.REFUSAL,
         f"acks=all is refused: {len(state.isr)} in sync, min.insync.replicas is {state.min_isr}",
         topic=partition.topic,

@@ -151,7 +151,7 @@ class FetchCall(ParkedRequest):
         for key, row in rows:
             partition = session.partitions[key]
             partition.listen(reading.source(key))
-            session.tell(partition, row, is_first=True)
+            session.store_sent(partition, row, is_first=True)
         return reading.answer(rows, session.id)
 
 
@@ -199,7 +199,7 @@ class SessionFetchCall(FetchCall):
         rows = [
             (key, row)
             for key, row in reading.all_rows()
-            if session.tell(session.partitions[key], row)
+            if session.store_sent(session.partitions[key], row)
         ]
         return reading.answer(rows, session.id)
 

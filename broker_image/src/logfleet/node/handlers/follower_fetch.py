@@ -70,7 +70,7 @@ class FollowerFetch(SessionFetchCall):
         if session is None or session.epoch != fetch.session_epoch or not session.privileged:
             return None
         row = session.partitions.get((fetch.topic_id, fetch.partition))
-        if row is None or not session.is_no_other_due(row):
+        if row is None or not session.has_no_other_due(row):
             return None
         partition = row.source
         if not isinstance(partition, LeaderPartition) or not _is_at_end(partition, fetch):
@@ -102,7 +102,7 @@ class FollowerFetch(SessionFetchCall):
         request.session_epoch = fetch.session_epoch
         self._replica_state.replica_id = fetch.replica_id
         self._replica_state.replica_epoch = fetch.replica_epoch
-        session.is_due(row)
+        session.mark_due(row)
         broker.fetch_sessions.go_on(session, broker.now_ms())
         broker.follower_fetches.fetched(
             fetch.replica_id, fetch.replica_epoch, session, {}, monotonic_ms()
@@ -133,7 +133,7 @@ class FollowerFetch(SessionFetchCall):
             not isinstance(partition, LeaderPartition)
             or partition.leader_epoch != wanted.current_leader_epoch
             or not partition.is_current
-            or not session.is_no_other_due(row)
+            or not session.has_no_other_due(row)
             or self._refuse_overtaken() is not None
             or broker.replication_throttle.is_limited(Side.LEADER)
         ):
@@ -154,7 +154,7 @@ class FollowerFetch(SessionFetchCall):
             log_start_offset=log.log_start_offset,
             records=records,
         )
-        session.tell(row, data)
+        session.store_sent(row, data)
         size = len(records)
         broker.partitions.replicated.bytes_out += size
         head = encode_single_row(

@@ -170,7 +170,7 @@ class Observation:
 
     def _record_stall(self, seconds: float) -> None:
         cause = f"a step of the loop takes {seconds:.1f} s; no request is answered meanwhile"
-        self._broker.decisions.note(
+        self._broker.decisions.record(
             Kind.STALL, cause, broker=self._broker.config.node_id, seconds=round(seconds, 3)
         )
 

@@ -21,7 +21,7 @@ class TrafficWatch:
 
     def flows(self) -> list[Flow]:
         """The traffic over the last minute, the busiest first."""
-        return self._flows.told()
+        return self._flows.by_traffic()
 
     async def run(self) -> None:
         while True:
@@ -36,7 +36,7 @@ class TrafficWatch:
             await slices.pause_if_due()
             key = partition.topic_id, partition.index
             led.add(key)
-            self._flows.look(
+            self._flows.add_sample(
                 key,
                 monotonic_ms(),
                 FlowSample(

@@ -189,7 +189,7 @@ class IsrWriter:
         for broker_id, _ in change.change.added:
             changed.append((Kind.ISR_EXPAND, broker_id, f"broker {broker_id} has caught up"))
         for kind, broker_id, why in changed:
-            self._decisions.note(
+            self._decisions.record(
                 kind,
                 why,
                 topic=topic,

@@ -104,7 +104,7 @@ class ReplicaFetcher:
                     self._wanted.clear()
                 await self._wanted.wait()
                 await self._connect_and_follow()
-                self._session.begin_anew()
+                self._session.restart()
                 await asyncio.sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, RECONNECT_S_MAX)
         finally:
@@ -165,7 +165,7 @@ class ReplicaFetcher:
             if answer.error_code:
                 await self._session_failed(ErrorCode(answer.error_code))
                 continue
-            self._session.answered(answer.session_id)
+            self._session.accept(answer.session_id)
             for topic in answer.responses:
                 for row in topic.partitions:
                     await self._apply((topic.topic_id, row.partition_index), row, connection)
@@ -206,7 +206,7 @@ class ReplicaFetcher:
     # --- answers
 
     async def _session_failed(self, error: ErrorCode) -> None:
-        self._session.begin_anew()
+        self._session.restart()
         if error not in _SESSION_LOST:
             log.warning("fetch_refused", leader=self.leader_id, error=error.name)
             await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
@@ -447,7 +447,7 @@ class ReplicaFetcher:
             cause = f"the log of {leader}, does not have the end of this one, which begins anew"
         else:
             cause = f"{leader}, does not have what was behind it"
-        self._host.decisions.note(
+        self._host.decisions.record(
             Kind.TRUNCATION,
             cause,
             topic=partition.topic,

@@ -2,7 +2,7 @@ import pytest
 from logfleet.control.brokers.feature_level import (
     FEATURE,
     LEVEL_MAX,
-    TOLD_MAX,
+    NAMED_MAX,
     Update,
     cannot_join,
     needs,
@@ -87,9 +87,9 @@ def test_brokers_that_cannot_do_it_and_those_that_do_not_run_are_named(cluster):
 
 
 def test_of_many_some_are_named_and_the_rest_is_counted(cluster):
-    cluster.start(*range(TOLD_MAX + 5))
+    cluster.start(*range(NAMED_MAX + 5))
     said = refused(cluster, Update(FEATURE, 2))
-    assert said.count("only supports") == TOLD_MAX
+    assert said.count("only supports") == NAMED_MAX
     assert said.endswith("; and 5 more")
 
 
@@ -115,7 +115,7 @@ def test_a_broker_that_did_not_look_at_the_level_is_let_in_by_nobody(cluster):
 def test_who_must_not_take_part_is_told_what_to_run():
     assert cannot_join(FeaturesValue(2, "0.3.0"), 2) == ""
     assert cannot_join(FeaturesValue(2, "0.3.0"), 1) == (
-        "the cluster is at level 2 of logfleet.version, and this broker can do up to 1: "
+        "the cluster is at level 2 of logfleet.version, and this broker supports up to 1: "
         "run the version that raised it (0.3.0) or a later one"
     )
 

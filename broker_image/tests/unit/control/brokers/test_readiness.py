@@ -59,7 +59,7 @@ def test_a_partition_without_a_leader_is_not_waited_for(fleet):
 def test_a_broker_that_is_not_let_in_or_leaves_is_not_ready(fleet):
     epoch = fleet.image.brokers[1].epoch
     fleet.put(keys.fence(1), keys.FenceValue(epoch, keys.DRAINING))
-    assert why(fleet, 1) == "it leaves"
+    assert why(fleet, 1) == "it is leaving"
     fleet.put(keys.fence(1), keys.FenceValue(epoch, keys.FENCED))
     assert why(fleet, 1) == "the controller does not let it lead yet"
 

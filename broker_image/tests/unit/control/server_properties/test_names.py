@@ -5,7 +5,7 @@ from logfleet.control.server_properties.names import (
     FORMER_PREFIXES,
     RENAMED,
     is_former,
-    meant,
+    likely_key,
     sentences,
 )
 
@@ -35,7 +35,7 @@ def test_keys_of_a_former_kafka_are_told_in_one_sentence():
     ],
 )
 def test_a_near_miss_is_named(name, key):
-    assert meant(name) == key
+    assert likely_key(name) == key
     (sentence,) = sentences([name])
     assert ("did you mean" in sentence) == (key is not None)
 

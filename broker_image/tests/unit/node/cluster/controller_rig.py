@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import msgspec
-from logfleet.control.election_writes import Answered, Asked
+from logfleet.control.election_writes import LogEndsByPartition, ReplicasToAsk
 from logfleet.control.store_writes import Refusal
 from logfleet.control.topics import (
     NewTopic,
@@ -130,7 +130,7 @@ class Store(SqliteStore):
         self.compacted.append(revision)
 
 
-async def nobody_answers(_image: ClusterImage, asked: Asked) -> Answered:
+async def nobody_answers(_image: ClusterImage, asked: ReplicasToAsk) -> LogEndsByPartition:
     """No broker can be reached."""
     return {
         place: {(broker.id, broker.epoch): SILENT for broker in brokers}

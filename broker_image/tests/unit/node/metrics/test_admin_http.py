@@ -77,10 +77,10 @@ async def test_it_returns_the_requested_decisions() -> None:
         return ""
 
     recorded = decisions()
-    recorded.note(Kind.ELECTION, "a", topic="t", partition=0)
-    recorded.note(Kind.ELECTION, "b", topic="t", partition=1)
-    recorded.note(Kind.FENCED, "c", broker=2)
-    recorded.note(Kind.STALL, "d", broker=1)
+    recorded.record(Kind.ELECTION, "a", topic="t", partition=0)
+    recorded.record(Kind.ELECTION, "b", topic="t", partition=1)
+    recorded.record(Kind.FENCED, "c", broker=2)
+    recorded.record(Kind.STALL, "d", broker=1)
     admin = AdminHttp(
         metrics,
         health=lambda: None,

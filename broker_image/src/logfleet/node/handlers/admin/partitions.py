@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 
 from logfleet.control.election_writes import (
-    NOTHING_ANSWERED,
-    Answered,
+    NO_LOG_ENDS,
+    LogEndsByPartition,
     PartitionId,
     elect,
-    to_ask,
+    replicas_to_ask,
 )
 from logfleet.control.reassignment_requests import reassign, reassigning
 from logfleet.control.store_writes import Refusal, pack
@@ -64,7 +64,7 @@ async def _elect(
         asked = [(topic.name, None) for topic in access.image.topics()]
     else:
         asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    answered = await _log_ends(access, asked) if unclean else NOTHING_ANSWERED
+    answered = await _log_ends(access, asked) if unclean else NO_LOG_ENDS
     results = []
     for name, indexes in asked:
         operation = _election(name, indexes, unclean=unclean, answered=answered)
@@ -79,21 +79,21 @@ async def _elect(
 
 async def _log_ends(
     access: ControllerAccess, wanted: Sequence[tuple[str, Sequence[int] | None]]
-) -> Answered:
+) -> LogEndsByPartition:
     """How far the logs of leaderless partitions reach, where several replicas could lead."""
     image, slices = access.image, Slices()
     asked: dict[PartitionId, Sequence[Broker]] = {}
     for name, indexes in wanted:
         topic = image.topic(name)
         if topic is not None:
-            found = to_ask(image, topic, access.layers, unclean=True)
+            found = replicas_to_ask(image, topic, access.layers, unclean=True)
             asked |= {each: found[each] for each in found if indexes is None or each[1] in indexes}
         await slices.pause_if_due()
-    return await access.controller.query_log_ends(image, asked) if asked else NOTHING_ANSWERED
+    return await access.controller.query_log_ends(image, asked) if asked else NO_LOG_ENDS
 
 
 def _election(
-    name: str, indexes: Sequence[int] | None, *, unclean: bool, answered: Answered
+    name: str, indexes: Sequence[int] | None, *, unclean: bool, answered: LogEndsByPartition
 ) -> Operation[list[_Elected]]:
     """The operation for one topic. indexes: None for all partitions."""
     begun: set[int] = set()
