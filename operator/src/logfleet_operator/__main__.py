@@ -1,4 +1,4 @@
-"""The operator's process: everything meets here. SHELL."""
+"""The operator's process: builds all parts and runs them. SHELL."""
 
 import asyncio
 import contextlib
@@ -41,12 +41,14 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class NotAllowed(Exception):
-    """The API server does not let the operator read what it cannot begin without."""
+    """The API server does not let the operator read what it needs to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How brokers are asked. movers: made for the leadership that changes need, None where the operator works alone."""
+    """How the operator reaches brokers.
+
+    movers: called with the lease holder, None for an operator that works alone."""
 
     admins: AdminFactory = field(default_factory=BrokerAdmins)
     deciders: Deciders = field(default_factory=AdminPorts)
@@ -54,7 +56,7 @@ class Ways:
 
 
 def main(ways: Ways | None = None) -> None:
-    """The whole life of the process. ways: None for those of `Ways`."""
+    """Run the process. ways: None for the defaults of `Ways`."""
     if NO_ASSERTIONS:
         sys.exit(NO_ASSERTIONS)
     try:
@@ -69,7 +71,7 @@ def main(ways: Ways | None = None) -> None:
 
 
 async def run(settings: Settings, ways: Ways) -> None:
-    """Operate until SIGTERM or SIGINT. Nothing is finished first: any step may be the last."""
+    """Operate until SIGTERM or SIGINT. No work is completed first: any step may be the last."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -89,10 +91,13 @@ async def run(settings: Settings, ways: Ways) -> None:
 
 
 async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
-    """Watch and work until cancelled, while no other operator does. Raises LeaseLost, NotAllowed."""
+    """Watch and reconcile until cancelled, while holding the Lease.
+
+    Raises LeaseLost, NotAllowed."""
     leadership, admins = None, ways.admins
     if settings.lease_namespace:
-        # A process of its own, also if its container is started again (client-go's hint for identities).
+        # A new identity for each process, also when its container is restarted (as client-go
+        # advises).
         identity = f"{settings.identity}_{uuid.uuid4()}"
         leadership = LeaseHolder(kube, settings.lease_namespace, settings.lease, identity)
         kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
@@ -139,7 +144,9 @@ async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
 
 
 async def _both(*parts: Coroutine[Any, Any, None]) -> None:
-    """Run them until one raises, or all are cancelled; none is left then. Raises what the first raised."""
+    """Run all until one raises or the caller is cancelled, then cancel the rest.
+
+    Raises what the first one raised."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -152,10 +159,9 @@ async def _both(*parts: Coroutine[Any, Any, None]) -> None:
 
 
 async def wait_for_crds(kube: Kube, worker: Worker) -> None:
-    """Return once the API server serves our kinds in the version that this operator speaks.
+    """Return once the API server serves our kinds in this operator's version.
 
-    Raises NotAllowed.
-    """
+    Raises NotAllowed."""
     while True:
         try:
             missing = [name for name in CRDS if not await _served(kube, name)]

@@ -1,8 +1,8 @@
-"""Events: what the operator did and what it refuses, once each, as `kubectl describe` shows them.
+"""Events: what the operator did and what it refuses, each once, as `kubectl describe` shows them.
 
-An Event is a courtesy: where it cannot be written nothing else waits for it. Its name follows from what
-it says, so that the same act told again (after a crash, or a lost answer) is the same Event. SHELL.
-"""
+Events are best effort: an Event that cannot be written holds up nothing. Its name is a hash of its
+text, so an Event that is written again (after a crash or a lost response) is the same object.
+SHELL."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[EventText]:
-    """What a status says that the one before it did not: refusals, what degrades, and their ends."""
+    """The Events for what is new in a status: refusals, warnings, degradation and their end."""
     for warning in status.get("warnings", ()):
         if warning not in before.get("warnings", ()):
             reason = "ConfigWarning" if warning.startswith("spec.") else "ClusterWarning"
@@ -54,7 +54,7 @@ def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[
 
 
 class Events:
-    """now: the time of day. instance: which operator says it."""
+    """now: the time of day. instance: which operator reports."""
 
     def __init__(
         self, kube: Kube, instance: str, *, now: Callable[[], datetime] | None = None
@@ -64,12 +64,12 @@ class Events:
         self._now = now or (lambda: datetime.now(UTC))
 
     async def tell(self, regarding: Manifest, said: EventText) -> None:
-        """Write an Event about a live Cluster or Topic, unless it was written before."""
+        """Write an Event about a live resource, unless it was written before."""
         manifest = self._manifest(regarding, said)
         try:
             await self._kube.create(manifest)
         except KubeConflict:
-            return  # told already, or its namespace goes
+            return  # written already, or its namespace is being deleted
         except (KubeError, KubeUnavailable) as error:
             name = regarding["metadata"]["name"]
             log.warning("event_lost", about=name, reason=said.reason, error=str(error))
@@ -104,7 +104,7 @@ class Events:
 
 
 def of_set(stored: Manifest, *, new: bool) -> EventText | None:
-    """Of all that is applied, what concerns pods."""
+    """The Event for an applied StatefulSet; None for other kinds, which do not concern pods."""
     if stored["kind"] != "StatefulSet":
         return None
     metadata = stored["metadata"]

@@ -1,8 +1,8 @@
-"""Holds a Lease, so that of several operators one works, and lets none write that does not hold it. SHELL.
+"""Holds a Lease, so that one of several operators works, and lets only its holder write. SHELL.
 
-A process may stand still between two lines (a stopped container, a starved node). So each write asks `guard`,
-which knows until when the Lease is held, and ends before anybody else may have taken it.
-"""
+A process may be suspended between any two lines (a stopped container, a starved node). So each
+write goes through `guard`, which knows until when the Lease is held, and ends the write before
+another operator can take the Lease."""
 
 import asyncio
 import time
@@ -32,11 +32,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class LeaseLost(Exception):
-    """Somebody else may hold it now. Nothing may be written any more."""
+    """Another operator may hold the Lease now: nothing may be written any more."""
 
 
 class LeaseHolder:
-    """One operator's part in the election. identity: no other process has the same, ever."""
+    """One operator's part in the election. identity: unique to this process, for ever."""
 
     def __init__(
         self,
@@ -58,23 +58,25 @@ class LeaseHolder:
 
     @property
     def held(self) -> bool:
-        """Whether a write may begin."""
+        """Whether a write may start."""
         return self._renewed is not None and self._monotonic() < self._renewed + RENEW_S
 
     @property
     def waits(self) -> bool:
-        """Whether another one had it when it was read last. False as long as it was never read."""
+        """Whether another operator held the Lease at the last read; False before the first read."""
         if self._seen is None or self.held:
             return False
         return self._seen.spec.get("holderIdentity", "") not in {"", self._identity}
 
     @property
     def was_read(self) -> bool:
-        """Whether the API server has once answered who holds it."""
+        """Whether the API server has answered once who holds the Lease."""
         return self._seen is not None
 
     async def attempt(self) -> bool:
-        """Take or renew it, if it is free; whether that was done. Raises KubeError, KubeUnavailable."""
+        """Take or renew the Lease if it is free; return whether that succeeded.
+
+        Raises KubeError, KubeUnavailable."""
         namespace, name = self._place
         began = self._monotonic()
         live = await self._kube.get("Lease", namespace, name)
@@ -88,12 +90,14 @@ class LeaseHolder:
             else:
                 await self._kube.apply(manifest)
         except KubeConflict:
-            return False  # another one was faster, which the next look shows
+            return False  # another operator was faster: the next read shows it
         self._renewed = began
         return True
 
     async def acquire(self, tick: Callable[[], None]) -> None:
-        """Return once it is held. tick: called at each look. Raises LeaseLost if the API server does not let it be used."""
+        """Return once the Lease is held. tick: called at each attempt.
+
+        Raises LeaseLost if the API server does not allow the use of Leases."""
         told = False
         while True:
             tick()
@@ -116,7 +120,7 @@ class LeaseHolder:
             await asyncio.sleep(RETRY_S)
 
     async def keep(self) -> None:
-        """Renew it until cancelled. Raises LeaseLost."""
+        """Renew the Lease until cancelled. Raises LeaseLost."""
         while True:
             await asyncio.sleep(RETRY_S)
             renewed = self._renewed
@@ -130,7 +134,7 @@ class LeaseHolder:
                 raise LeaseLost(f"Lease {self._place[1]} in {self._place[0]} is not held any more")
 
     async def release(self) -> None:
-        """Give it back, if it is held: nothing of this operator's may be under way. An error is logged."""
+        """Give the Lease back, if it is held; no work may be under way. Errors are logged."""
         namespace, name = self._place
         if not self.held:
             return
@@ -145,7 +149,7 @@ class LeaseHolder:
 
     @asynccontextmanager
     async def guard(self) -> AsyncIterator[None]:
-        """For one write: raises LeaseLost where none may begin, and where it does not end in time."""
+        """For one write: raises LeaseLost if none may start, or if it does not end in time."""
         if not self.held:
             raise LeaseLost(f"Lease {self._place[1]} is not held")
         try:
@@ -159,13 +163,13 @@ class LeaseHolder:
         return self._renewed + of_s - self._monotonic()
 
     def _is_anothers(self) -> bool:
-        """As it was seen last."""
+        """Whether another operator held the Lease at the last read."""
         assert self._seen is not None
         return bool(self._seen.spec.get("holderIdentity", "") != self._identity)
 
 
 class LedKube:
-    """Kube whose writes need the Lease: without it they raise KubeUnavailable."""
+    """A Kube whose writes need the Lease; without it they raise KubeUnavailable."""
 
     def __init__(self, kube: Kube, leadership: LeaseHolder) -> None:
         self._kube = kube
@@ -209,7 +213,7 @@ class LedKube:
 
 
 class LedAdmin:
-    """Admin whose changes need the Lease: without it they raise AdminUnavailable."""
+    """An Admin whose changes need the Lease; without it they raise AdminUnavailable."""
 
     def __init__(self, admin: Admin, leadership: LeaseHolder) -> None:
         self._admin = admin
@@ -242,7 +246,7 @@ class LedAdmin:
 
 
 class LedAdmins:
-    """AdminFactory of those."""
+    """An AdminFactory that opens LedAdmins."""
 
     def __init__(self, admins: AdminFactory, leadership: LeaseHolder) -> None:
         self._admins = admins

@@ -11,7 +11,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Metrics(Generic[Key]):
-    """Of one work queue. `now`: the clock that the queue is used with."""
+    """The metrics of one work queue. now: the queue's clock."""
 
     def __init__(self, queue: WorkQueue[Key], now: Callable[[], float]) -> None:
         self._registry = CollectorRegistry()

@@ -1,12 +1,11 @@
-"""Which release of the operator looks after a Cluster: the one whose Lease its status names. SHELL.
+"""Which release of the operator manages a Cluster: the one whose Lease its status names. SHELL.
 
-The processes of one release elect one of them by the Lease of that release (`election`). Several
-releases may watch the same namespaces, and of two versions each would undo what the other did. So
-the first that sees a Cluster writes the place of its Lease into `status.operator`, over the very
-object that it read: of two, one wins. The others leave the Cluster alone, with its Topics and
-Rebalances, until that Lease is gone for LEASE_S or was not renewed for HANDOVER_S. That is much
-longer than a release is away while it is upgraded.
-"""
+The processes of one release elect a leader by the Lease of that release (`lease_rules`). Several
+releases may watch the same namespaces, and two versions would undo each other's work. So the first
+one that sees a Cluster writes the name of its Lease into `status.operator`, over the object that it
+read: of two, one succeeds. The others leave the Cluster, its Topics and its Rebalances alone until
+that Lease is gone for LEASE_S or was not renewed for HANDOVER_S, which is much longer than a
+release is away during an upgrade."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -29,10 +28,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class Ownership:
-    """mine: NAMESPACE/NAME of this release's Lease; "" for an operator without one, which takes all Clusters for its own.
+    """Which Clusters this release manages, and which ones other releases do.
 
-    others: (namespace, Cluster) -> the Lease of the release that looks after it instead.
-    """
+    mine: NAMESPACE/NAME of this release's Lease; "" for an operator without one, which manages all
+    Clusters. others: (namespace, Cluster) -> the Lease of the release that manages it."""
 
     def __init__(
         self,
@@ -50,14 +49,15 @@ class Ownership:
         self.others: dict[tuple[str, str], str] = {}
 
     def has(self, cluster: Mapping[str, Any]) -> bool:
-        """Whether this live Cluster is this release's, by its status."""
+        """Whether this live Cluster belongs to this release, by its status."""
         return not self.mine or _holder(cluster) == self.mine
 
     async def take(self, cluster: Manifest) -> Manifest | None:
-        """The live Cluster as this release's, which it becomes if it is nobody's; None if it is another's or has gone.
+        """Take the Cluster if no release has it.
 
-        Raises KubeConflict if somebody else was faster.
-        """
+        Returns the live Cluster, None if another release has it.
+
+        None also if the Cluster is gone. Raises KubeConflict if somebody wrote it meanwhile."""
         metadata, holder = cluster["metadata"], _holder(cluster)
         key = metadata["namespace"], metadata["name"]
         if not self.has(cluster):
@@ -73,18 +73,18 @@ class Ownership:
         return cluster
 
     def forget(self, namespace: str, name: str) -> None:
-        """The Cluster is gone."""
+        """Remove a deleted Cluster."""
         self.others.pop((namespace, name), None)
 
     def __str__(self) -> str:
-        """What is left to other releases, for people; "" for nothing."""
+        """The Clusters of other releases, for people; "" for none."""
         said = [f"{'/'.join(key)} by {holder}" for key, holder in sorted(self.others.items())]
         if not said:
             return ""
         return f"other operators look after {len(said)} Clusters: {', '.join(said[:TOLD_MAX])}"
 
     async def _is_in_use(self, holder: str) -> bool:
-        """Whether a release may still work under this Lease; also if that cannot be read."""
+        """Whether a release may still work under this Lease; True if that cannot be read."""
         try:
             live = await self._kube.get("Lease", *holder.partition("/")[::2])
         except KubeError as error:
@@ -92,11 +92,11 @@ class Ownership:
             return True
         now = self._monotonic()
         seen = self._seen[holder] = sight(self._seen.get(holder), live, now)
-        # Whoever works under a Lease that somebody deleted makes it again at once.
+        # A release whose Lease was deleted creates it again at once.
         return now - seen.since < (LEASE_S if live is None else HANDOVER_S)
 
     async def _leave(self, cluster: Manifest, holder: str) -> None:
-        """Told once."""
+        """Leave the Cluster to the release of `holder`, and report that once."""
         metadata = cluster["metadata"]
         key = metadata["namespace"], metadata["name"]
         if self.others.get(key) == holder:

@@ -1,15 +1,14 @@
-"""Broker ids: which range each pool has in each zone, and how many brokers. PURE.
+"""Broker ids: the range of each pool in each zone, and its number of brokers. PURE.
 
-A broker's id is the base of its pool and zone plus its pod's ordinal. Its volume holds that id
-(`meta.properties`), so a base, once given, stays for as long as data may exist, and no other
-pool or zone ever gets it. What was given is read from three places that can each be lost alone:
-the record ConfigMap, the labels of StatefulSets and the labels of volume claims. They must agree;
-where they do not, nothing is done, since a wrong id would show one broker's data under another
-broker's name (the broker refuses to start then, too).
+A broker's id is the base of its pool and zone plus its pod's ordinal. Its volume stores that id
+(`meta.properties`), so an assigned base stays for as long as data may exist, and no other pool or
+zone ever gets it. Assignments are read from three places, each of which can be lost alone: the
+record ConfigMap, the labels of StatefulSets and the labels of volume claims. They must agree;
+otherwise nothing is done, since a wrong id would show one broker's data under another broker's name
+(the broker would refuse to start, too).
 
-Only an ordinal whose pod was once given a node may have data and be known to other brokers. What
-never was can be written back: a number with a nought too many, a zone or a pool by mistake.
-"""
+Only an ordinal whose pod ever had a node can have data and be registered with other brokers. Others
+can be withdrawn: a number with a zero too many, a zone or a pool by mistake."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,10 +24,9 @@ RANGE_SIZE: Final = 1000  # = BROKERS_PER_POOL_MAX: ordinals never leave their r
 class Range(msgspec.Struct, frozen=True, order=True):
     """Broker ids base .. base + replicas - 1 of one pool in one zone ("" without zones).
 
-    ran: of how many ordinals, from 0 on, a pod may have run; it may be more than replicas where
-    sources are read, never where they were checked. leaving: of replicas, those at the end that
-    are not wanted any more and go once they are empty (`shrinking`).
-    """
+    ran: pods may have run on the ordinals below it. In a single source it may exceed replicas,
+    after `merge` and `allocate` it does not. leaving: how many of the last replicas are no longer
+    wanted; they are removed once they are empty (`shrinking`)."""
 
     pool: str
     zone: str
@@ -39,19 +37,19 @@ class Range(msgspec.Struct, frozen=True, order=True):
 
     @property
     def staying(self) -> int:
-        """How many are wanted."""
+        """How many brokers are wanted."""
         return self.replicas - self.leaving
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What one object says about a range; `source` names the object for a person."""
+    """The range that one object records; `source` names the object for a person."""
 
     source: str
     range: Range
 
 
 def merge(claims: Iterable[Claim]) -> list[Range] | SpecRefusal:
-    """The ranges that were ever given, in order of base; the largest counts claimed win."""
+    """All assigned ranges, in order of base; counts are the largest ones claimed."""
     found: dict[tuple[str, str], Claim] = {}
     for claim in claims:
         key = (claim.range.pool, claim.range.zone)
@@ -85,10 +83,9 @@ def spread(
 ) -> dict[str, int]:
     """Brokers per zone for `total`: those that ran stay, each further one goes where fewest are.
 
-    asked: brokers per zone as they were to be before. Those come first, and ties go to the first
-    zone in `zones`. Sticky: reordering or adding zones moves nothing. Where fewer are wanted than
-    ran, they go by `zone_that_gives`; all go from a zone not listed.
-    """
+    asked: brokers per zone as planned before; these are filled first. Ties go to the first zone in
+    `zones`. Reordering or adding zones moves no broker. If fewer are wanted than ran,
+    `zone_that_gives` chooses which to remove; a zone that is not listed loses all."""
     counts = {zone: ran.get(zone, 0) for zone in zones}
     missing = total - sum(counts.values())
 
@@ -103,16 +100,15 @@ def spread(
 
 
 def mistaken(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
-    """Ranges of pools and zones that `spec` does not name (any more), of which no broker ever ran."""
+    """Ranges of pools and zones that `spec` does not name, if none of their brokers ever ran."""
     named = {(pool.name, zone) for pool in spec.pools for zone in zones_of(spec, pool)}
     return [known for known in given if not known.ran and (known.pool, known.zone) not in named]
 
 
 def allocate(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
-    """The ranges that `spec` asks for, in order of base, keeping what was `given`.
+    """The ranges that `spec` asks for, in order of base; ranges in `given` keep their base.
 
-    Brokers that ran and are not wanted are still among `replicas`, as `leaving`.
-    """
+    Brokers that ran and are no longer wanted stay among `replicas`, counted as `leaving`."""
     bases = {(known.pool, known.zone): known for known in given}
     free = max((known.base + RANGE_SIZE for known in given), default=0)
     wanted: dict[tuple[str, str], int] = {}

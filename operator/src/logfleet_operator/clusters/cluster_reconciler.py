@@ -1,4 +1,4 @@
-"""Makes one Cluster as written: reads, plans, acts, reads again; then writes status. SHELL."""
+"""Makes one Cluster match its spec: reads, plans, acts, repeats; then writes the status. SHELL."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -59,34 +59,33 @@ from logfleet_operator.upgrades.feature_levels import FeatureLevels
 from logfleet_operator.upgrades.rules import unmet
 from logfleet_operator.writes import refuse_foreign, timestamp, write_status
 
-# Each round is one stage of the plan; there are fewer stages than this.
+# Each round carries out one stage of the plan; there are fewer stages than this.
 ROUNDS_MAX: Final = 20
-# What is waited for without any event that would tell: a budget that allows an eviction again.
+# For waits that no event ends, such as for a budget that allows an eviction again.
 RECHECK_S: Final = 5.0
-# What is stored otherwise than applied is applied again after this time: perhaps nobody rewrites it
-# any more, of which no event tells.
+# An object that is stored differently than applied is applied again after this time: perhaps nobody
+# rewrites it any more, which causes no event.
 REWRITTEN_RECHECK: Final = timedelta(seconds=60)
 
 NOT_DONE_TOLD_MAX: Final = 5
 
 NotDone = dict[tuple[str, str], KubeError | ObjectConflict]
-"""(kind, name) -> why this one object could not be made or removed; all else goes on."""
+"""(kind, name) -> why this object could not be created or removed; the others still are."""
 
 STATES_TOLD: Final = {
     State.DRAINING: "DrainBegun",
     State.DRAINED: "BrokerEmpty",
     State.FORGOTTEN: "BrokerForgotten",
 }
-"""Reasons of Events."""
+"""Drain state -> the reason of its Event."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class ClusterReconciler:
-    """notices, shortages, warnings: (namespace, Cluster) -> what the topics' side wants to be said in its status.
+    """notices, shortages, warnings: (namespace, Cluster) -> what topics add to its status.
 
-    shortages: of its partitions; None where no broker has answered.
-    """
+    shortages: what partitions lack; None if no broker has answered."""
 
     def __init__(
         self,
@@ -113,15 +112,14 @@ class ClusterReconciler:
         self.notices: dict[tuple[str, str], str] = {}
         self.shortages: dict[tuple[str, str], Shortages | None] = {}
         self.warnings: dict[tuple[str, str], str] = {}
-        # (namespace, Cluster) -> (kind, name) -> what its last apply led to.
+        # (namespace, Cluster) -> (kind, name) -> how the stored object differs from the last apply.
         self._rewritings: dict[tuple[str, str], dict[tuple[str, str], Rewriting]] = {}
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Take the Cluster as far as it goes now.
 
-        Returns seconds until it should be looked at again without an event; None: not needed.
-        Raises KubeUnavailable, KubeError, or what a bug raises: the caller tries again later.
-        """
+        Returns seconds until the next check without an event; None: not needed. Raises
+        KubeUnavailable, KubeError, or the exception of a bug: the caller retries later."""
         live = await self._kube.get("Cluster", namespace, name)
         if live is not None and "deletionTimestamp" not in live["metadata"]:
             live = await self._ownership.take(live)
@@ -159,7 +157,7 @@ class ClusterReconciler:
             await self._write(live, conditions.postponed(live, sentence, now))
             raise
         except Exception as error:
-            # Told, so that no Ready stays that nobody looks after; the worker logs it.
+            # Report it, so that no stale Ready stays in the status; the worker logs it.
             sentence = f"the operator cannot go on: {error!r}"
             await self._fail(live, Reason.PROGRESSING, sentence, now)
             raise
@@ -168,14 +166,14 @@ class ClusterReconciler:
             return RECHECK_S
         for what in not_done.values():
             if isinstance(what, KubeError):
-                raise what  # told; the caller tries again, after longer and longer
+                raise what  # reported; the caller retries with a growing delay
             return RECHECK_S
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
 
     async def _look_after(
         self, live: Manifest, cluster: ClusterResource, observed: ObservedCluster, plan: ClusterPlan
     ) -> None:
-        """With all brokers ready: what is to be done now and then, whatever the spec says."""
+        """Periodic work once all brokers are ready, whatever the spec says."""
         if cared := await self._caretaker.look(cluster, observed):
             await self._events.tell(live, cared)
         for each in await self._relocation.forget_strangers(cluster, observed, plan.ranges):
@@ -183,7 +181,7 @@ class ClusterReconciler:
             await self._events.tell(live, said)
 
     async def _wish(self, live: Manifest) -> Wish:
-        """Raises InvalidResourceError where no spec was accepted before either."""
+        """The Cluster to act on. Raises InvalidResourceError if no spec was ever accepted."""
         try:
             return Wish(read_cluster(live))
         except InvalidResourceError as error:
@@ -195,7 +193,7 @@ class ClusterReconciler:
     async def _spread(
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
     ) -> ClusterPlan:
-        """With all brokers ready: those that are new get their share."""
+        """Once all brokers are ready, give new ones their share of replicas."""
         if not plan.done:
             return plan
         said = None
@@ -208,7 +206,7 @@ class ClusterReconciler:
     async def _level(
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
     ) -> ClusterPlan:
-        """With all brokers ready and up to date: what they may write is raised, if the spec says so."""
+        """Once all brokers are ready and up to date, raise the feature level as the spec asks."""
         if not plan.done:
             return plan
         known = int(live.get("status", {}).get("featureLevel", 0))
@@ -225,10 +223,9 @@ class ClusterReconciler:
         wish: Wish,
         not_done: NotDone,
     ) -> tuple[ObservedCluster, Wish, ClusterPlan]:
-        """Plan and act until nothing is left to do now, or brokers were disturbed.
+        """Plan and act until nothing is left to do now, or a pod was removed.
 
-        not_done: takes up what is refused of single objects.
-        """
+        not_done: receives the objects whose change was refused."""
         metadata = wish.cluster.metadata
         etcd_answers = True
         fleet = None
@@ -274,11 +271,13 @@ class ClusterReconciler:
         plan: ClusterPlan,
         not_done: NotDone,
     ) -> bool:
-        """Perform the plan's actions in order; False once etcd does not answer. Raises MovesUnavailable."""
+        """Perform the plan's actions in order; False once etcd does not answer.
+
+        Raises MovesUnavailable."""
         for action in plan.actions:
             try:
                 said = await self._perform(cluster, observed, action)
-            except EtcdUnavailable as error:  # it heals later, and all else goes on
+            except EtcdUnavailable as error:  # repaired later, and the rest goes on
                 log.warning("member_not_changed", cluster=cluster.metadata.name, error=str(error))
                 return False
             except (KubeError, ObjectConflict) as error:
@@ -291,7 +290,7 @@ class ClusterReconciler:
             if said is not None:
                 await self._events.tell(live, said)
             elif isinstance(action, EvictPod):
-                break  # the budget forbids it: the rest of a wave stays as well
+                break  # the budget forbids it: leave the rest of the wave, too
         return True
 
     def _recent_rewritings(self, namespace: str, cluster: str) -> dict[tuple[str, str], Rewriting]:
@@ -303,10 +302,9 @@ class ClusterReconciler:
         return dict(recent)
 
     def _due(self, cluster: str, observed: ObservedCluster) -> frozenset[str]:
-        """Secrets whose certificate ends soon or is none; a lost authority is told then, not earlier.
+        """Secrets whose certificate ends soon or is unreadable. A lost authority shows only then.
 
-        What the certificates say counts: an annotation can be removed, or written by anybody.
-        """
+        The certificates themselves count: an annotation can be removed, or written by anybody."""
         ends = observed.ends
         authority = ends.get(names.etcd_secret(cluster, "ca"), datetime.max.replace(tzinfo=UTC))
         now = self._now()
@@ -319,7 +317,9 @@ class ClusterReconciler:
     async def _perform(
         self, cluster: ClusterResource, observed: ObservedCluster, action: Action
     ) -> EventText | None:
-        """Returns what an Event should tell of it; None for what is not worth one, or was not done."""
+        """Perform one action.
+
+        Returns the Event for it; None if it deserves none or was not done."""
         namespace = cluster.metadata.namespace
         match action:
             case Apply(manifest, new):
@@ -373,7 +373,9 @@ class ClusterReconciler:
         observed: ObservedCluster,
         action: MarkClaim | GrowClaim | TakeBack | Forget,
     ) -> EventText:
-        """What has to do with brokers that come or go, and with their volumes. Raises MovesUnavailable."""
+        """Perform an action on brokers that join or leave, or on their volumes.
+
+        Raises MovesUnavailable."""
         match action:
             case MarkClaim(name, state):
                 await self._claim(cluster, observed, name, state)
@@ -401,10 +403,10 @@ class ClusterReconciler:
         *,
         size: str = "",
     ) -> None:
-        """Write how far a broker is on its volume claim, and the size that is asked for; nothing else of it is ours.
+        """Write the broker's drain state and the requested size to its volume claim; nothing else.
 
-        state: "" for no mark, None for the one that it has. size: "" for what it has. Both are applied together: what an apply leaves out goes.
-        """
+        state: "" for none, None to keep it. size: "" to keep it. Both are always applied together:
+        an apply removes what it leaves out."""
         live = next(each for each in observed.volumes if each["metadata"]["name"] == name)
         mark = state_of(live) if state is None else state
         metadata: Manifest = {"name": name, "namespace": cluster.metadata.namespace}
@@ -422,7 +424,7 @@ class ClusterReconciler:
     async def _members(
         self, cluster: ClusterResource, observed: ObservedCluster
     ) -> tuple[EtcdMember, ...] | None:
-        """Asked for only where one is to be healed: None also if etcd does not answer, which is logged."""
+        """The members, needed only to repair one; None if etcd does not answer, which is logged."""
         if members.lost(cluster, observed) is None:
             return None
         try:
@@ -432,7 +434,7 @@ class ClusterReconciler:
             return None
 
     def _remember(self, cluster: ClusterResource, manifest: Manifest, stored: Manifest) -> None:
-        """That it came back otherwise than applied, so that it is not applied again at once."""
+        """Remember that an object was stored differently, so that it is not applied again at once."""
         place = cluster.metadata.namespace, cluster.metadata.name
         key = manifest["kind"], manifest["metadata"]["name"]
         self._rewritings.get(place, {}).pop(key, None)
@@ -441,7 +443,9 @@ class ClusterReconciler:
             self._rewritings.setdefault(place, {})[key] = found
 
     async def _create(self, manifest: Manifest) -> None:
-        """Never over one that somebody made meanwhile: that one is read in the next round."""
+        """Create an object.
+
+        One that somebody created meanwhile stays, and is read in the next round."""
         try:
             await self._kube.create(manifest)
         except KubeConflict as error:
@@ -451,7 +455,7 @@ class ClusterReconciler:
         await self._tell(live, conditions.cluster_failed(live, reason, sentence, now), now)
 
     async def _tell(self, live: Manifest, status: dict[str, Any], now: str) -> None:
-        """Write a status with what the topics' side has to say: brokers may work all the same."""
+        """Write a status with what topics add: brokers may work although the Cluster failed."""
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
         conditions.add_shortages(live, status, self.shortages.get(key), now)
@@ -474,7 +478,7 @@ class ClusterReconciler:
 def _refusals(
     wish: Wish, not_done: NotDone, plan: ClusterPlan
 ) -> Iterator[tuple[SpecRefusal, Stage]]:
-    """Why the Cluster is not as written, although its plan goes on, and its stage at last."""
+    """Why the Cluster does not match its spec although its plan goes on, each with its stage."""
     if wish.refusal is not None and wish.acts:
         yield wish.refusal, Stage.REFUSED
     if not_done:
@@ -485,7 +489,7 @@ def _refusals(
 
 
 def _refusal_of(not_done: NotDone) -> SpecRefusal:
-    """What the status says of objects that could not be made; there is at least one."""
+    """The refusal for objects that could not be written; there is at least one."""
     said = [
         str(error)
         if isinstance(error, ObjectConflict)

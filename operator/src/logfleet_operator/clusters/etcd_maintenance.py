@@ -1,4 +1,4 @@
-"""Looks after managed etcds from time to time: one step of `defragmentation` per pass. SHELL."""
+"""Maintains managed etcds: one step of `defragmentation` per pass. SHELL."""
 
 from collections.abc import Callable
 from typing import Final
@@ -13,14 +13,14 @@ from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.event_text import EventText
 
 LOOK_S: Final = 300.0
-# While something is to be done, or no writes are taken.
+# While there is work to do, or etcd takes no writes.
 BUSY_S: Final = 15.0
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class EtcdMaintenance:
-    """warnings: uid of a Cluster -> what its status should say of its etcd."""
+    """warnings: uid of a Cluster -> the warning about its etcd for its status."""
 
     def __init__(self, etcds: Etcds, seconds: Callable[[], float]) -> None:
         self._etcds = etcds
@@ -29,7 +29,7 @@ class EtcdMaintenance:
         self.warnings: dict[str, str] = {}
 
     async def look(self, cluster: ClusterResource, observed: ObservedCluster) -> EventText | None:
-        """Do the next step if it is time, and all members are ready; returns what an Event should tell."""
+        """Do the next step if it is due and all members are ready; return the Event for it."""
         managed, uid, now = cluster.spec.metadata.managed, cluster.metadata.uid, self._seconds()
         ready = [pod for pod in observed.of_component(names.ETCD) if pod.ready and not pod.deleting]
         if managed is None or len(ready) < managed.replicas or now < self._due.get(uid, 0.0):

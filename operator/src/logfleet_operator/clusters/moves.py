@@ -1,7 +1,7 @@
-"""Replicas are moved by the brokers; this asks them, one step at each look. SHELL.
+"""Asks the brokers to move replicas, one step per pass. SHELL.
 
-What is to be moved is planned anew at each step from what is there (`logfleet.operations.rebalancing`), so that nothing is lost with the operator.
-"""
+Each step plans again from the current state (`logfleet.operations.rebalancing`), so nothing is lost
+when the operator stops."""
 
 import contextlib
 from collections import Counter
@@ -31,24 +31,27 @@ from logfleet_operator.waiting import elsewhere
 
 REQUEST_TIMEOUT_MS: Final = 10_000
 TOLD_MAX: Final = 3
-"""Partitions that are named of those that cannot be moved."""
+"""How many of the partitions that cannot be moved are named."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class MovesUnavailable(Exception):
-    """No broker did in time what was asked. The text says why."""
+    """No broker did what was asked in time. The message says why."""
 
 
 class Movers(Protocol):
-    """The brokers of a fleet. All raise MovesUnavailable."""
+    """Has the brokers of a fleet move replicas. All methods raise MovesUnavailable."""
 
     async def held(self, bootstrap: str) -> Mapping[int, int]:
-        """How many replicas each broker has, those that move to it and from it counted."""
+        """The number of replicas of each broker, including those that move to it or from it."""
         ...
 
     async def step(self, bootstrap: str, goal: Goal) -> Progress:
-        """Begin what may begin now; how far it is. Brokers that leave are given nothing new from now on. Leaders and throttles are put right after the last move."""
+        """Start the moves that may start now, and return the progress.
+
+        Brokers that leave are cordoned from now on. After the last move leaders and throttles are
+        put right."""
         ...
 
     async def propose(self, bootstrap: str, goal: Goal) -> Plan:
@@ -56,32 +59,32 @@ class Movers(Protocol):
         ...
 
     async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
-        """What is under way goes back to where it was, throttles go; why not, of what cannot be called back."""
+        """Cancel the moves under way and remove throttles; return why some cannot be cancelled."""
         ...
 
     async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
-        """Let these be given replicas again."""
+        """Uncordon these brokers, so that they get replicas again."""
         ...
 
     async def forget(self, bootstrap: str, broker_id: int) -> None:
-        """No broker of that id is known any more."""
+        """Unregister this broker id."""
         ...
 
     async def stopped(self, bootstrap: str) -> Collection[int]:
-        """Ids of the brokers that are registered and do not run (Kafka: fenced, KIP-1073)."""
+        """Ids of the brokers that are registered but not running (Kafka: fenced, KIP-1073)."""
         ...
 
     async def level(self, bootstrap: str) -> FeatureLevel:
-        """The feature level that holds, and the highest that all brokers can do."""
+        """The finalized feature level, and the highest that all brokers support."""
         ...
 
     async def raise_level(self, bootstrap: str, level: int) -> None:
-        """Have the feature level raised, which all brokers must be able to do; nothing if it is so already."""
+        """Raise the feature level, which all brokers must support; no change if it is reached."""
         ...
 
 
 class FleetMovers:
-    """By Kafka's admin APIs. leadership: changes need its Lease."""
+    """Movers by Kafka's admin APIs. leadership: the Lease that changes need, None without one."""
 
     def __init__(self, leadership: LeaseHolder | None) -> None:
         self._leadership = leadership
@@ -150,7 +153,7 @@ class FleetMovers:
 
 @contextlib.asynccontextmanager
 async def _asked(bootstrap: str) -> AsyncIterator[Client]:
-    """A client for one question; its errors are told as MovesUnavailable."""
+    """A client for one request; raises its errors as MovesUnavailable."""
     client = Client(
         bootstrap,
         client_id=names.FIELD_MANAGER,
@@ -167,23 +170,22 @@ async def _asked(bootstrap: str) -> AsyncIterator[Client]:
 
 
 class Relocation:
-    """What of a Cluster's replicas has to move because there are more or fewer brokers."""
+    """Moves a Cluster's replicas when brokers are added or removed."""
 
     def __init__(self, movers: Movers) -> None:
         self._movers = movers
 
     async def look(self, cluster: ClusterResource, observed: ObservedCluster) -> Fleet | None:
-        """Take brokers that are to leave, and are marked so, a step nearer to being empty.
+        """Move replicas off the brokers that are marked to leave, one step further.
 
-        None while nobody leaves or has left, and if no broker answers. Raises ObjectConflict.
-        """
+        None if no broker leaves or has left, or if none answers. Raises ObjectConflict."""
         marked = shrinking.marked_ids(cluster, observed)
         if not marked:
             return None
         leaving = marked & leaving_brokers(cluster, observed)
         bootstrap = manifests.bootstrap_address(cluster)
         try:
-            # Before the step: one that begins with nothing left ends the moves, and with them their throttle.
+            # Before the step: a step that finds nothing left ends the moves, and their throttle.
             held, said = await self._movers.held(bootstrap), ""
             if leaving:
                 said = _said(await self._movers.step(bootstrap, _goal(cluster, leaving)))
@@ -193,7 +195,7 @@ class Relocation:
             return None
 
     async def spread(self, cluster: ClusterResource) -> str | None:
-        """Give brokers that are new a step more of their share; how far it is, None once it is done."""
+        """Move replicas to new brokers, one step further; return the progress, None once done."""
         bootstrap = manifests.bootstrap_address(cluster)
         try:
             progress = await self._movers.step(bootstrap, _goal(cluster, frozenset()))
@@ -213,11 +215,10 @@ class Relocation:
     async def forget_strangers(
         self, cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
     ) -> list[int]:
-        """Have brokers forgotten that have stopped and that no pod will be any more; returns their ids.
+        """Unregister brokers that have stopped and whose pod will not come back; return their ids.
 
-        So it is with one whose volume claim, on which it stands how far it is, was deleted by hand
-        before it had gone. One that holds replicas stays, the brokers see to that.
-        """
+        This is for a broker whose volume claim, which holds its drain state, was deleted by hand
+        too early. The brokers refuse to unregister one that has replicas."""
         bootstrap, forgotten = manifests.bootstrap_address(cluster), []
         ours = {broker_id for broker_id, _ in manifests.broker_pods(cluster, ranges)}
         try:

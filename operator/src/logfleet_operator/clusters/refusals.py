@@ -1,4 +1,4 @@
-"""What of a Cluster's spec cannot be done, found before anything is begun. PURE."""
+"""What is impossible in a Cluster's spec, found before anything starts. PURE."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,12 +19,12 @@ DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
 def joined(refusals: Sequence[SpecRefusal]) -> SpecRefusal:
-    """All that is wrong in one sentence, by the reason of the first."""
+    """All refusals as one, with the reason of the first."""
     return SpecRefusal(refusals[0].reason, "; ".join(each.message for each in refusals))
 
 
 def config_refusals(cluster: ClusterResource) -> Iterator[SpecRefusal]:
-    """The brokers' own judgement of their configuration, before it can keep one from starting."""
+    """Check the configuration as a broker does, before it can keep a broker from starting."""
     identity = {"node.id": "0", "advertised.listeners": _advertised(cluster)}
     try:
         properties = manifests.server_properties(cluster, cluster.brokers)
@@ -40,7 +40,7 @@ def _advertised(cluster: ClusterResource) -> str:
 def storage_refusals(
     cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> Iterator[SpecRefusal]:
-    """New volumes must come from a class that waits for the pod, else they choose the zone."""
+    """Require a class that waits for the pod for new volumes, else the volume chooses the zone."""
     name = cluster.metadata.name
     pools = {pool.name: pool for pool in cluster.spec.pools}
     wanted = {
@@ -84,11 +84,10 @@ def volumes_refusals(
     ranges: Sequence[Range],
     before: ClusterResource | None,
 ) -> Iterator[SpecRefusal]:
-    """Volumes that there are neither shrink nor change their class.
+    """Refuse to shrink existing volumes or to change their class.
 
-    before: as its spec was accepted last. Volumes that are larger than that asked for, since a
-    person made them so, are no fault of a spec that asks for no less than before.
-    """
+    before: the Cluster with its last accepted spec. If a person enlarged volumes beyond it, a spec
+    that asks for no less than before is not refused."""
     pools = {pool.name: pool.storage for pool in cluster.spec.pools}
     sizes = {pool.name: pool.storage.size for pool in before.spec.pools} if before else {}
     for there in by_pool(cluster, observed, ranges):

@@ -1,9 +1,11 @@
-"""Volumes that are to be larger: their claims ask for more, and Kubernetes grows them while their pods run. PURE.
+"""Grows volumes: their claims ask for more, and Kubernetes grows them while their pods run. PURE.
 
-The claim template of a StatefulSet never changes, so a claim that is made of it later begins as small as the first ones and grows at once, too.
-What was asked for and not given can be taken back, to a size above what there is.
-Source: KEP-284, PersistentVolumeClaim `spec.resources`; it needs a StorageClass that allows volume expansion. KEP-1790 (Kubernetes 1.32): asking for less again, and the conditions of a claim.
-"""
+The claim template of a StatefulSet never changes, so a claim made from it later starts as small as
+the first ones and is grown at once. A request that is not fulfilled can be taken back, to a size
+above the present one.
+
+Source: KEP-284, PersistentVolumeClaim `spec.resources`; it needs a StorageClass that allows volume
+expansion. KEP-1790 (Kubernetes 1.32): asking for less again, and the conditions of a claim."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -21,7 +23,7 @@ from logfleet_operator.clusters.steps import ClusterPlan, GrowClaim, Stage
 from logfleet_operator.clusters.volumes import Volume, volumes_of
 from logfleet_operator.names import Manifest
 
-# Kubernetes grows a volume and its file system within minutes; after this something keeps it from doing so.
+# Kubernetes grows a volume and its file system within minutes; after this time warn.
 LATE: Final = timedelta(minutes=5)
 TOLD_MAX: Final = 3
 FAILED: Final = ("ControllerResizeError", "NodeResizeError")
@@ -31,7 +33,7 @@ WAITS_FOR_POD: Final = "FileSystemResizePending"
 def plan_resizing(
     cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
-    """Of claims that have a volume; others wait until they have one."""
+    """Resize claims that have a volume; others wait until they have one."""
     changes = [
         GrowClaim(volume.name, volume.wanted)
         for volume in volumes_of(cluster, observed, ranges)
@@ -46,7 +48,7 @@ def plan_resizing(
 def unmet(
     cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> Iterator[SpecRefusal]:
-    """Sizes of the spec that volumes do not have: first what cannot be, then what is under way."""
+    """Sizes of the spec that volumes do not have: the impossible ones, then those under way."""
     small = [
         volume
         for volume in volumes_of(cluster, observed, ranges)
@@ -74,7 +76,7 @@ def unmet(
 def warnings(
     cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range], now: datetime
 ) -> Iterator[str]:
-    """What of volumes does not grow, and what a person can do; the first ones."""
+    """The volumes that do not grow, with a remedy; only the first TOLD_MAX."""
     said = []
     for volume in volumes_of(cluster, observed, ranges):
         if not is_larger(volume.asked, volume.given):
@@ -108,7 +110,7 @@ def _may_grow(observed: ObservedCluster, volume: Volume) -> bool:
 
 
 def _told(volume: Volume) -> str:
-    """What the claim says of it, the same sentence as long as nothing changes."""
+    """The claim's state in a sentence that stays the same as long as nothing changes."""
     for kind in (*FAILED, WAITS_FOR_POD, "Resizing"):
         if found := _condition(volume.claim, kind):
             since = f" since {found['lastTransitionTime']}" if "lastTransitionTime" in found else ""
@@ -123,7 +125,7 @@ def _told(volume: Volume) -> str:
 
 
 def _condition(claim: Manifest, kind: str) -> Manifest | None:
-    """The condition of that type, if it is true."""
+    """The claim's condition of that type, if it is true."""
     for found in claim.get("status", {}).get("conditions", ()):
         if found["type"] == kind and found["status"] == "True":
             return dict(found)
@@ -131,7 +133,7 @@ def _condition(claim: Manifest, kind: str) -> Manifest | None:
 
 
 def _asked_at(claim: Manifest) -> datetime | None:
-    """When the operator last wrote what the claim asks for; None if that is not known."""
+    """When the operator last wrote the claim's requested size; None if that is unknown."""
     times = [
         each["time"]
         for each in claim["metadata"].get("managedFields", ())

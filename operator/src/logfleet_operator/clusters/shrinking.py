@@ -1,15 +1,18 @@
-"""Brokers that are not wanted any more: emptied, then stopped, then forgotten. PURE.
+"""Removes brokers that are no longer wanted: drains, stops, then unregisters them. PURE.
 
-How far a broker is stands on its volume claim, so that whoever operates goes on from there, and so that it may be wanted again at any moment:
+The drain state of a broker is stored on its volume claim, so that another operator goes on from
+there, and the broker can be kept after all at any moment:
 
-1. `draining`: it is given nothing new, and what it has moves to others, while it serves;
-2. `drained`: it has nothing left, and counts as one that never ran: its pod goes (`ranges.allocate`);
-3. `forgotten`: its pod is gone, and the brokers do not know its id any more. Then its claim goes, if volumes are to be deleted; else it stays, and serves the broker should it come again.
+1. `draining`: it gets no new replicas, and the ones it has move to others while it serves;
+2. `drained`: it has none left and counts as one that never ran: its pod is removed
+   (`broker_id_ranges.allocate`);
+3. `forgotten`: its pod is gone and its id is unregistered. Then its claim is deleted, if volumes
+   are to be deleted; otherwise it stays, for a broker that takes this place again.
 
-A broker whose claim is marked and that is wanted again is given replicas again, and the mark goes.
+A marked broker that is wanted again gets replicas again, and its mark is removed.
 
-Which brokers have left is read from the claims alone: the ranges drop a pool or a zone that the spec
-does not name any more as soon as its brokers are drained.
+Which brokers have left is read from the claims alone: once the brokers of a pool or zone that the
+spec no longer names are drained, the ranges no longer contain it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +46,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A broker by its id, its pod and its volume claim, if there is one. state: "" while it is not marked."""
+    """A broker's id, pod and volume claim, if there is one. state: "" for an unmarked claim."""
 
     id: int
     pod: str
@@ -61,7 +64,7 @@ def state_of(claim: Manifest) -> str:
 
 
 def without_drained(cluster: str, observed: ObservedCluster, given: Sequence[Range]) -> list[Range]:
-    """The ranges as if those at their ends that are drained had never run."""
+    """The ranges as if the drained brokers at their ends had never run."""
     claims = _claims(observed)
     found = []
     for known in given:
@@ -79,7 +82,7 @@ def leaving_ids(ranges: Sequence[Range]) -> frozenset[int]:
 
 
 def marked_ids(cluster: ClusterResource, observed: ObservedCluster) -> frozenset[int]:
-    """Ids of the brokers whose claims are marked, whatever with."""
+    """Ids of the brokers whose claims carry any drain mark."""
     marked = (claim for claim in observed.volumes if state_of(claim))
     ids = (_id_of(claim, cluster.metadata.name) for claim in marked)
     return frozenset(each for each in ids if each is not None)
@@ -88,7 +91,9 @@ def marked_ids(cluster: ClusterResource, observed: ObservedCluster) -> frozenset
 def plan_shrinking(
     cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
-    """The next of the steps above; None if nobody is to leave and nobody has left. Without actions: what is waited for."""
+    """The next of the steps above; None if no broker leaves or has left.
+
+    A plan without actions says what is waited for."""
     places = list(_places(cluster, observed, ranges))
     back = [
         each for each in places if each.is_wanted and each.state and _is_ready(observed, each.pod)
@@ -125,7 +130,7 @@ def plan_shrinking(
 
 
 def _deletes(places: Sequence[Place]) -> Iterator[Delete]:
-    """Of their claims, but for those that are being deleted: a finalizer may keep one for ever."""
+    """Delete their claims, except those being deleted: a finalizer may keep one for ever."""
     for each in places:
         if each.claim is not None and "deletionTimestamp" not in each.claim["metadata"]:
             metadata = each.claim["metadata"]
@@ -140,7 +145,7 @@ def _has_gone(observed: ObservedCluster, place: Place) -> bool:
 def _places(
     cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> Iterator[Place]:
-    """All that are wanted or that leave, then all others whose claim is marked; each by id."""
+    """All brokers that are wanted or leave, then the others with marked claims; each by id."""
     claims, name = _claims(observed), cluster.metadata.name
     for given in ranges:
         stateful_set = set_name(name, given.pool, given.zone)
@@ -159,7 +164,7 @@ def _places(
 
 
 def _id_of(claim: Manifest, cluster: str) -> int | None:
-    """Of the broker whose volume claim this is, by its labels; None if it is none."""
+    """The id of the broker whose claim this is, by its labels; None for other claims."""
     ordinal = ordinal_of(claim, cluster)
     base = claim["metadata"]["labels"].get(names.BASE_LABEL, "")
     return int(base) + ordinal if ordinal is not None and base.isdecimal() else None

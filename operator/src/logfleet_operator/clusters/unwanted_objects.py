@@ -1,4 +1,4 @@
-"""What exists of a Cluster and is not wanted any more: brokers that never ran, Services of nobody. PURE."""
+"""Removes objects that are no longer wanted: brokers that never ran, unused Services. PURE."""
 
 from collections.abc import Sequence
 
@@ -21,9 +21,9 @@ from logfleet_operator.clusters.steps import ClusterPlan, Delete, Stage
 def what_never_ran(
     cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
-    """Sets of pools and zones without brokers, and claims without a volume that no pod waits for.
+    """Remove StatefulSets without brokers, and claims without a volume that no pod waits for.
 
-    `ranges` keep all that ran (`ranges.allocate`), so nothing here ever had a record.
+    `ranges` keep all brokers that ran (`broker_id_ranges.allocate`), so these never held a record.
     """
     wanted = {
         set_name(cluster.metadata.name, given.pool, given.zone): given.replicas for given in ranges
@@ -54,10 +54,9 @@ def what_never_ran(
 def services_of_nobody(
     cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
 ) -> ClusterPlan | None:
-    """NodePorts of listeners and brokers that are gone, once no broker advertises them any more.
+    """Remove NodePorts of removed listeners and brokers, once no broker advertises them any more.
 
-    Only those that this Cluster owns: a label is soon copied.
-    """
+    Only those that this Cluster owns: labels are easily copied."""
     ports = node_ports(observed, cluster)
     wanted = {
         manifest["metadata"]["name"] for manifest in manifests.services(cluster, ranges, ports)
@@ -76,7 +75,7 @@ def services_of_nobody(
 def configs_of_nobody(
     cluster: ClusterResource, observed: ObservedCluster, wanted: str
 ) -> ClusterPlan | None:
-    """Configurations that brokers started with once. wanted: the ConfigMap of those that start now."""
+    """Remove configurations that no pod uses. wanted: the ConfigMap that pods start with now."""
     used = {wanted, *configs_in_use(observed)}
     left = [
         Delete(kind, name, live["metadata"]["uid"])

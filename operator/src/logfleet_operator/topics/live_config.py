@@ -1,4 +1,4 @@
-"""Sets what of a Cluster's configuration changes while brokers run, and tells what they refuse. SHELL."""
+"""Sets the part of a Cluster's configuration that running brokers can change. SHELL."""
 
 from collections.abc import Callable
 from typing import Final
@@ -13,14 +13,14 @@ from logfleet_operator.event_text import EventText
 from logfleet_operator.events import Events
 from logfleet_operator.names import Manifest
 
-# What somebody else sets is looked for this often; what a person writes is set at once.
+# How often to check for changes by others; a change of the spec is set at once.
 LOOK_S: Final = 60.0
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class LiveConfig:
-    """refused: uid of a Cluster -> why the brokers do not take its configuration."""
+    """refused: uid of a Cluster -> why the brokers refuse its configuration."""
 
     def __init__(self, events: Events, monotonic: Callable[[], float]) -> None:
         self._events = events
@@ -29,7 +29,7 @@ class LiveConfig:
         self.refused: dict[str, str] = {}
 
     async def settle(self, cluster: ClusterResource, found: Manifest, admin: Admin) -> None:
-        """The brokers have all of it, or `refused` says why not. Raises AdminUnavailable."""
+        """Give the brokers the whole configuration, or set `refused`. Raises AdminUnavailable."""
         uid, generation, now = cluster.metadata.uid, cluster.metadata.generation, self._monotonic()
         config, known = dynamic_config(cluster), self._looked.get(uid)
         if known is not None and known[0] == config and now - known[1] < LOOK_S:

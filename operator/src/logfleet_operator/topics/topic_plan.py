@@ -1,9 +1,7 @@
-"""All Topics of one Cluster against its ledger and its brokers: who may act on what. PURE.
+"""Plans all Topics of one Cluster by its ledger and its brokers: which may act on what. PURE.
 
-Two questions come before `logfleet.resources.plan.plan_topic` can say what one topic needs: which
-of several resources holds a name, and whether a topic of that name still belongs to a resource
-that is gone.
-"""
+Two questions come before `logfleet.resources.plan.plan_topic` can plan one topic: which of several
+resources holds a name, and whether a topic of that name still belongs to a deleted resource."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -42,18 +40,17 @@ from logfleet_operator.topics.ledger import (
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """holders: topic name -> the resource that may act. losers: uid -> what the others are told."""
+    """holders: topic name -> the resource that may act. losers: uid -> the others' refusal."""
 
     holders: Mapping[str, TopicResource]
     losers: Mapping[str, SpecRefusal]
 
 
 def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[str]) -> Claims:
-    """`lines` as they were read: they say who holds a topic already.
+    """Which resource holds each topic. lines: as read; they name the present holders.
 
-    A resource that exists (its uid is in `alive`) and is not among the valid `topics` keeps what it
-    holds: a mistake in it must not hand its records over to another one, which may be deleted.
-    """
+    A resource that exists (its uid is in `alive`) but is invalid keeps what it holds: a mistake in
+    it must not hand its records over to another resource, which may be deleted."""
     listed = list(topics)
     invalid = alive - {topic.metadata.uid for topic in listed}
     kept = {name: line.name for name, line in lines.items() if line.uid in invalid}
@@ -69,7 +66,9 @@ def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[s
 
 
 def may_act_alone(topic: TopicResource, lines: Ledger, cluster: str) -> bool:
-    """Whether nothing that other Topics are can matter to this one: it is of that Cluster, and the ledger gives its topic to it, or to nobody."""
+    """Whether this Topic can be reconciled without the others.
+
+    It must be of that Cluster, and the ledger must give its topic to it or to nobody."""
     if topic.spec.cluster_ref.name != cluster:
         return False
     line = lines.get(topic.name)
@@ -79,12 +78,11 @@ def may_act_alone(topic: TopicResource, lines: Ledger, cluster: str) -> bool:
 
 
 def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
-    """Lines whose resource was replaced by another of the same topic while nobody looked.
+    """The lines; a resource that replaced another one of the same topic unseen takes its line.
 
-    The new resource keeps the topic: nothing is deleted for being absent when a reader can see
-    that somebody wants it. Where the deletion of the old resource was seen (its uid is in
-    `seen_gone`), the person meant it: the line stays and the topic goes first.
-    """
+    The new resource keeps the topic: no topic is deleted for absence while somebody visibly wants
+    it. If the deletion of the old resource was seen (its uid is in `seen_gone`), it was meant: the
+    line stays, and the topic is deleted first."""
     inherited = dict(lines)
     for name, topic in claims.holders.items():
         line = lines.get(name)
@@ -107,11 +105,10 @@ def judge(
     around: Surroundings,
     evidence: Evidence,
 ) -> tuple[Ledger, Judgement]:
-    """(the lines as `inherit` leaves them, what becomes of those whose resource is gone).
+    """(the lines after `inherit`, the decision about lines whose resource is gone).
 
-    Of those whose deletion is blocked nobody is sure that it was meant, so a Topic that is made again
-    keeps its topic, though its deletion was seen.
-    """
+    If a deletion is blocked, it may not have been meant: a Topic that is created again keeps its
+    topic, even if the deletion of the old one was seen."""
     inherited = inherit(lines, claims, evidence.gone)
     judgement = ledger.judge(inherited, alive, around, evidence)
     if not judgement.blocked:
@@ -122,17 +119,17 @@ def judge(
 
 
 def hold(lines: Ledger, judgement: Judgement) -> Ledger:
-    """The lines, with the mark of those that only a confirmation deletes."""
+    """The lines, with those marked as held that only a confirmation deletes."""
     held = {name: msgspec.structs.replace(lines[name], held=True) for name in judgement.held}
     return {**lines, **held}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsPlan:
-    """lines: the ledger to be written before anything else. deletions: of topics whose line says so.
+    """lines: the ledger to write before anything else. deletions: topics whose line is deleting.
 
-    plans: topic name -> what its holder needs; `waiting`: names whose former topic must go first.
-    """
+    plans: topic name -> what its holder needs. waiting: names whose former topic must be deleted
+    first."""
 
     lines: Ledger
     deletions: tuple[DeleteTopic, ...]
@@ -147,7 +144,7 @@ def plan_topics(
     observed: Mapping[str, ObservedTopic],
     around: Surroundings,
 ) -> TopicsPlan:
-    """What to write and do now; lines are as `judge` left them."""
+    """What to write and do now. lines: as `judge` returned them."""
     after = {name: line for name, line in lines.items() if name not in judgement.forget}
     deletions = []
     for name in judgement.delete:
@@ -173,15 +170,15 @@ def plan_topics(
 
 
 def _is_of(found: ObservedTopic, line: Line) -> bool:
-    """False if the topic was made anew by somebody else under the same name."""
+    """False if somebody else created the topic again under the same name."""
     return line.topic_id in {"", found.topic_id}
 
 
 def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> SpecRefusal:
-    """What a Topic is told whose topic the brokers leave as it is.
+    """The refusal for a Topic whose topic the brokers did not change.
 
-    The API server takes no smaller number of partitions, though the topic never had the refused one.
-    """
+    The API server accepts no smaller number of partitions, though the topic never had the refused
+    one."""
     said = f"the brokers refuse: {error}"
     if error.code != "INVALID_CONFIG" and any(isinstance(action, GrowTopic) for action in actions):
         said += (
@@ -192,10 +189,9 @@ def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> SpecR
 
 
 def as_served(why: str, found: ObservedTopic) -> tuple[SpecRefusal | None, str]:
-    """(why a Topic is not Ready, or None; the sentence) of a topic that is as written.
+    """(why the Topic is not Ready, or None; the sentence), for a topic that is as its spec says.
 
-    What nobody can use is not Ready; what only lacks replicas is, and says so.
-    """
+    A topic with offline partitions is not Ready; one that only lacks replicas is, with a remark."""
     if found.shortages.reason is None:
         return None, why
     said = f"{why}, but {found.shortages}"
@@ -205,7 +201,7 @@ def as_served(why: str, found: ObservedTopic) -> tuple[SpecRefusal | None, str]:
 
 
 def waiting_refusal(name: str) -> SpecRefusal:
-    """What a Topic is told whose name still belongs to a deleted one."""
+    """The refusal for a Topic whose name still belongs to a deleted one."""
     return SpecRefusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")
 
 

@@ -1,10 +1,9 @@
-"""Makes all topics of one Cluster as their Topics say, by the ledger. SHELL.
+"""Makes all topics of one Cluster match their Topics, by the ledger. SHELL.
 
-One pass is for a whole Cluster: two Topics may claim one name, a deleted Topic is only seen by its
-absence among the others, and one question to the brokers serves them all. The order is what makes
-a crash harmless: the ledger's line before the topic, the topic's end before the line's. What the
-API server refuses of one Topic, its line or its status, keeps that one waiting and no other.
-"""
+One pass handles a whole Cluster: two Topics may claim one name, a deleted Topic is seen only by its
+absence among the others, and one request to the brokers serves all. Its order makes a crash
+harmless: the ledger's line is written before the topic is created, and removed after the topic is
+deleted. If the API server refuses a Topic's line or status, only that Topic waits."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -54,12 +53,12 @@ from logfleet_operator.topics.topic_statuses import TopicStatuses
 from logfleet_operator.writes import timestamp
 
 CRD_NAME: Final = f"topics.{GROUP}"
-# Brokers learn of a new topic a moment after it was made.
+# Brokers learn of a new topic a moment after it was created.
 LOOK_AGAIN_S: Final = 0.5
 UNAVAILABLE_S: Final = 3.0
-# Of what partitions lack no event tells.
+# No event reports what partitions lack.
 DEGRADED_S: Final = 10.0
-# Topics whose end is confirmed by a reading of each.
+# How many deletions of Topics are confirmed by a read at the same time.
 READ_AT_ONCE: Final = 16
 
 ClusterKey = tuple[str, str]
@@ -70,11 +69,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What one pass works on. found: the Cluster as read; live: uid -> Topic as read; topics: those of them that are valid.
+    """What one pass works on.
 
-    last_words: uid -> policy of Topics whose delete event was seen before this pass read the ledger.
-    lines: the ledger as it should be before anything is done, also where that could not be written.
-    """
+    found: the live Cluster. live: uid -> live Topic. topics: the valid ones. last_words: uid ->
+    policy of Topics whose delete event was seen before this pass read the ledger. lines: the ledger
+    as it should be before any action, even if it could not be written."""
 
     cluster: ClusterResource
     found: Manifest
@@ -91,10 +90,9 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a pass leads to. observed: the topics as they are afterwards.
+    """The result of a pass. observed: the topics afterwards.
 
-    refused: topic name -> why a broker does not take what is to be done, or Kubernetes not its line.
-    """
+    refused: topic name -> why the brokers refuse the change, or Kubernetes the line."""
 
     claims: Claims
     judgement: Judgement
@@ -120,14 +118,14 @@ class Outcome:
 
     @property
     def is_at_rest(self) -> bool:
-        """False if something is under way that no event will tell of."""
+        """False if something is under way whose end causes no event."""
         moving = {name for name, wanted in self.plan.plans.items() if wanted.actions}
         leaving = {deletion.name for deletion in self.plan.deletions}
         return not (moving | leaving) - set(self.refused)
 
     @property
     def notice(self) -> str:
-        """What keeps topics from being deleted, for the Cluster's status; "" if nothing does."""
+        """What blocks the deletion of topics, for the Cluster's status; "" if nothing does."""
         undeletable = [
             f"topic {deletion.name}: {self.refused[deletion.name].message}"
             for deletion in self.plan.deletions
@@ -137,10 +135,10 @@ class Outcome:
 
 
 class TopicReconciler:
-    """notices: Cluster -> what keeps its topics from being deleted, to be told in its status.
+    """notices: Cluster -> what blocks the deletion of its topics, for its status.
 
-    shortages: Cluster -> what its partitions lack, to be told there too; None: no broker says it.
-    """
+    shortages: Cluster -> what its partitions lack, for its status; None if no broker answers.
+    warnings: Cluster -> why brokers refuse its configuration."""
 
     def __init__(
         self,
@@ -169,15 +167,14 @@ class TopicReconciler:
         self._held: dict[ClusterKey, frozenset[str]] = {}
 
     def saw_deletion(self, cluster: ClusterKey, uid: str, policy: DeletionPolicy) -> None:
-        """A watch told that the Topic with this uid was deleted, and what it said of its topic's end."""
+        """Record that a watch saw the deletion of the Topic with this uid, and its policy then."""
         self._last_words.setdefault(cluster, {})[uid] = policy
 
     async def reconcile(self, namespace: str, cluster_name: str) -> tuple[float | None, Refused]:
         """Take the topics of the Cluster as far as they go now.
 
-        Returns what ClusterReconciler does, which counts for what nothing was refused of, and what
-        was refused of single Topics only, to be tried again by the caller.
-        """
+        Returns when to check again, as ClusterReconciler does, for the topics that nothing was
+        refused for, and the objects that were refused, for the caller to retry."""
         refused: Refused = {}
         statuses = TopicStatuses(self._kube, self._events, refused, timestamp(self._now()))
         return await self._pass(namespace, cluster_name, statuses, refused), refused
@@ -185,11 +182,12 @@ class TopicReconciler:
     async def reconcile_few(
         self, namespace: str, cluster_name: str, resources: Collection[str]
     ) -> bool:
-        """Take these Topics, by the names of the resources, as far as they go now.
+        """Take these Topics (names of the resources) as far as they go now.
 
-        False if they cannot be judged without all the others: the caller looks at all then. So it is for what is gone, new to a name that the ledger gives to another one, or waits
-        for its Cluster. What is found wrong, or does not come to rest at once, is left to that as well. Raises what `reconcile` does.
-        """
+        False if they cannot be judged without the others, and the caller must reconcile all. That
+        is so for Topics that are gone, claim a name that the ledger gives to another one, or wait
+        for their Cluster, and for errors and changes that take longer. Raises what `reconcile`
+        does."""
         read = await asyncio.gather(
             *(self._kube.get("Topic", namespace, name) for name in resources),
             self._kube.get("Cluster", namespace, cluster_name),
@@ -262,7 +260,7 @@ class TopicReconciler:
         unwritten = store.unwritten(lines)
         statuses.instead = {lines[topic].uid: refusal for topic, refusal in unwritten.items()}
         try:
-            # As it is looked after: what is refused of a Cluster changes nothing here either.
+            # Use the accepted spec: a refused spec of the Cluster changes nothing here either.
             cluster = await accepted_cluster(self._kube, found) or read_cluster(found)
         except InvalidResourceError:
             sentence = f"Cluster {cluster_name} is not valid, see its status"
@@ -286,7 +284,7 @@ class TopicReconciler:
         return after
 
     async def _ask_brokers(self, cluster: ClusterResource, found: Manifest) -> Shortages | None:
-        """Set what changes while brokers run, and ask what partitions lack. None if no broker answers."""
+        """Set the brokers' live configuration, and read what partitions lack; None if none answers."""
         if not found.get("status", {}).get("readyReplicas"):
             return None
         try:
@@ -301,7 +299,7 @@ class TopicReconciler:
             return None
 
     def _forget(self, key: ClusterKey) -> None:
-        """What is known of a Cluster that is gone with its ledger: a later one of its name is another."""
+        """Drop the state of a Cluster that is gone with its ledger: a later one is another Cluster."""
         for known in (
             self.notices,
             self.shortages,
@@ -316,11 +314,10 @@ class TopicReconciler:
     async def _follow(
         self, store: LedgerStore, key: ClusterKey, live: Mapping[str, Manifest]
     ) -> tuple[Mapping[str, DeletionPolicy], Ledger]:
-        """Write down what Topics say of their topics' end, also where nothing else is done.
+        """Write the Topics' deletion policies to the ledger, even if nothing else is done.
 
-        Returns the last words of those that are gone, and the lines with all that was said. What
-        is heard later is for the next pass.
-        """
+        Returns the policies in the delete events seen so far, and the lines with all policies.
+        Events that arrive later are for the next pass."""
         lines = await store.load()
         known = {*live, *(line.uid for line in lines.values())}
         heard = self._last_words.get(key, {})
@@ -358,7 +355,7 @@ class TopicReconciler:
         evidence = Evidence(gone, self._missed(scene.key, written, alive))
         lines, judgement = topic_plan.judge(written, claims, alive, scene.around, evidence)
         if judgement.held:
-            # First of all: once lines of other Topics are written, fewer are gone at once.
+            # Write this first: once lines of other Topics are written, fewer are missing at once.
             held = topic_plan.hold(written, judgement)
             self._held[scene.key] |= {held[name].uid for name in judgement.held}
             await store.write(held)
@@ -368,7 +365,7 @@ class TopicReconciler:
                     self.notices[scene.key] = f"{judgement.blocked}; {refusal.message}"
                     await _wait(scene, statuses, refusal.message)
                     return None
-        # One that was held is deleted by a confirmation only, which counts until it can be written.
+        # Only a confirmation deletes a held line; the mark stays in memory until it can be written.
         self._held[scene.key] -= {lines[name].uid for name in judgement.delete}
         outcome = await self._carry_out(scene, store, lines, claims, judgement)
         self.notices[scene.key] = outcome.notice
@@ -382,7 +379,7 @@ class TopicReconciler:
     async def _carry_out(
         self, scene: Scene, store: LedgerStore, lines: Ledger, claims: Claims, judgement: Judgement
     ) -> Outcome:
-        """Ledger, brokers, brokers' answer, ledger."""
+        """Write the ledger, act on the brokers, read the result, write the ledger."""
         concerned = {*claims.holders, *judgement.delete}
         if not concerned:
             plan = topic_plan.plan_topics(claims, lines, judgement, {}, scene.around)
@@ -408,7 +405,7 @@ class TopicReconciler:
     async def _confirm_gone(
         self, scene: Scene, lines: Ledger, alive: frozenset[str]
     ) -> frozenset[str]:
-        """Of the resources whose delete event was seen, those that a reading does not find."""
+        """Resources whose delete event was seen and that a read does not find."""
         namespace = scene.cluster.metadata.namespace
         told = [
             line
@@ -426,7 +423,7 @@ class TopicReconciler:
         return frozenset(line.uid for line, gone in zip(told, answers, strict=True) if gone)
 
     def _missed(self, key: ClusterKey, lines: Ledger, alive: frozenset[str]) -> Mapping[str, float]:
-        """How long each resource of a line has been missing in the lists of this operator's life."""
+        """uid -> seconds for which this operator's lists have missed the resource of a line."""
         now, before = self._monotonic(), self._missed_since.get(key, {})
         missing = {line.uid for line in lines.values()} - alive
         since = {uid: before.get(uid, now) for uid in missing}
@@ -442,8 +439,7 @@ class TopicReconciler:
     ) -> tuple[set[str], dict[str, SpecRefusal]]:
         """Carry out all actions whose line is in the ledger.
 
-        Returns the topics acted on, and what a broker refused of which.
-        """
+        Returns the topics acted on, and topic name -> the brokers' refusal."""
         todo: dict[str, list[TopicAction]] = {each.name: [each] for each in plan.deletions}
         todo |= {name: wanted.actions for name, wanted in plan.plans.items() if wanted.actions}
         todo = {name: actions for name, actions in todo.items() if name not in unwritten}
@@ -461,7 +457,7 @@ class TopicReconciler:
         return set(todo), refused
 
     async def _tell_of(self, scene: Scene, action: TopicAction) -> None:
-        """An Event of what was done: of the Topic that wants it, else of the Cluster."""
+        """Write an Event for the action: on the Topic that wants it, else on the Cluster."""
         of_topic = {topic.name: topic for topic in scene.topics}
         holder = None if isinstance(action, DeleteTopic) else of_topic.get(action.name)
         document = scene.found if holder is None else scene.live[holder.metadata.uid]
@@ -470,7 +466,7 @@ class TopicReconciler:
 
 
 def _obstacle(cluster: Manifest) -> str:
-    """Why its topics are not changed now, as far as can be seen at a glance; "" for nothing."""
+    """Why the Cluster's topics cannot be changed now, as far as its object shows; "" for nothing."""
     if "deletionTimestamp" in cluster["metadata"]:
         return "is being deleted"
     if cluster["spec"].get("paused", False):
@@ -479,7 +475,7 @@ def _obstacle(cluster: Manifest) -> str:
 
 
 async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None:
-    """Write the status of every valid Topic that changed."""
+    """Write the statuses of all valid Topics."""
     for topic in scene.topics:
         document = scene.live[topic.metadata.uid]
         refusal, why = outcome.verdict(topic)
@@ -492,6 +488,6 @@ async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None
 
 
 async def _wait(scene: Scene, statuses: TopicStatuses, sentence: str) -> None:
-    """Tell the valid Topics that wait for the Cluster."""
+    """Report to the valid Topics that they wait for the Cluster."""
     waiting = [scene.live[topic.metadata.uid] for topic in scene.topics]
     await statuses.postpone(waiting, Reason.CLUSTER_NOT_READY, sentence)
