@@ -48,7 +48,8 @@ class NotAllowed(Exception):
 class Ways:
     """How the operator reaches brokers.
 
-    movers: called with the lease holder, None for an operator that works alone."""
+    movers: called with the lease holder, None for an operator that works alone.
+    """
 
     admins: AdminFactory = field(default_factory=BrokerAdmins)
     deciders: Deciders = field(default_factory=AdminPorts)
@@ -93,7 +94,8 @@ async def run(settings: Settings, ways: Ways) -> None:
 async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
     """Watch and reconcile until cancelled, while holding the Lease.
 
-    Raises LeaseLost, NotAllowed."""
+    Raises LeaseLost, NotAllowed.
+    """
     leadership, admins = None, ways.admins
     if settings.lease_namespace:
         # A new identity for each process, also when its container is restarted (as client-go
@@ -146,7 +148,8 @@ async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
 async def _both(*parts: Coroutine[Any, Any, None]) -> None:
     """Run all until one raises or the caller is cancelled, then cancel the rest.
 
-    Raises what the first one raised."""
+    Raises what the first one raised.
+    """
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -161,7 +164,8 @@ async def _both(*parts: Coroutine[Any, Any, None]) -> None:
 async def wait_for_crds(kube: Kube, worker: Worker) -> None:
     """Return once the API server serves our kinds in this operator's version.
 
-    Raises NotAllowed."""
+    Raises NotAllowed.
+    """
     while True:
         try:
             missing = [name for name in CRDS if not await _served(kube, name)]

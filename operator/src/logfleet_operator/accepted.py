@@ -4,7 +4,8 @@ The last accepted spec counts while the live one is refused.
 
 A spec that passes `plan.refusal_of` is written into the record before the operator acts on it, so
 an operator that starts later knows it too. A refused spec changes nothing and stops nothing: etcd
-members are still repaired and deleted objects are created again, by the last accepted spec."""
+members are still repaired and deleted objects are created again, by the last accepted spec.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -28,7 +29,8 @@ class Wish:
 
     cluster: the resource with the spec to act on. refusal: why the live spec is not used, None if
     it is.
-    acts: False if no spec was ever accepted, so that there is nothing to do."""
+    acts: False if no spec was ever accepted, so that there is nothing to do.
+    """
 
     cluster: ClusterResource
     refusal: SpecRefusal | None = None
@@ -39,7 +41,8 @@ def last_accepted(live: Manifest, record: Manifest | None) -> ClusterResource | 
     """The Cluster with the spec accepted last, but today's `paused`; None if no record holds one.
 
     live: the Cluster. record: its ConfigMap; the record of an earlier Cluster of this name does not
-    count."""
+    count.
+    """
     if record is None or controlled_by_another(record, str(live["metadata"]["uid"])):
         return None
     try:
@@ -67,7 +70,8 @@ def judged(wish: Wish, live: Manifest, observed: ObservedCluster) -> Wish:
 def _was_carried_out(live: Manifest, record: Manifest | None) -> bool:
     """Whether an older operator, which did not record what it accepted, carried out this very spec.
 
-    Older operators refused less: their fleets run, and are managed as they are."""
+    Older operators refused less: their fleets run, and are managed as they are.
+    """
     if record is None or ACCEPTED_KEY in (record.get("data") or {}):
         return False
     if live.get("status", {}).get("observedGeneration") != live["metadata"].get("generation"):

@@ -1,7 +1,8 @@
 """What the operator asks of brokers: to describe topics and to change them.
 
 AdminRefused        a broker refused the request: Kafka's error name and its message
-AdminUnavailable    no broker answered, or none with what was asked: the state is unknown"""
+AdminUnavailable    no broker answered, or none with what was asked: the state is unknown
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -36,14 +37,16 @@ class Admin(Protocol):
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         """Perform all actions on one topic, in order; none if the brokers refuse one of them.
 
-        Raises AdminRefused, AdminUnavailable. Deleting a topic that does not exist is no error."""
+        Raises AdminRefused, AdminUnavailable. Deleting a topic that does not exist is no error.
+        """
         ...
 
     async def configure(self, desired: ClusterResource) -> str:
         """Make the fleet-wide config of the brokers equal to `desired.config`.
 
         Sets keys that differ and removes all others. Returns the changed keys, "" if there are
-        none. Raises AdminRefused, AdminUnavailable."""
+        none. Raises AdminRefused, AdminUnavailable.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,6 +1,7 @@
 """Admin through `logfleet.client`; each pass over a Cluster's topics has its own connection.
 
-SHELL."""
+SHELL.
+"""
 
 import asyncio
 from collections.abc import Iterable, Sequence

@@ -3,7 +3,8 @@
 Ready is always there, so that `kubectl wait --for=condition=Ready` works in every state. Its reason
 is a logfleet.resources.plan.Reason, its message the sentence `why`. A Cluster always has these as
 well: Progressing (reason: a clusters.steps.Stage), Degraded (what partitions lack, or
-PodsCannotRun, NotDegraded, NobodyAnswers), Paused, TopicDeletionBlocked."""
+PodsCannotRun, NotDegraded, NobodyAnswers), Paused, TopicDeletionBlocked.
+"""
 
 import re
 from collections.abc import Mapping
@@ -103,7 +104,8 @@ def postponed(live: Mapping[str, Any], message: str, now: str) -> Status:
 
     A message that differs from the last one only in numbers is not written again: it may contain
     the port of a connection, and each change of a status is an event that causes another reconcile
-    at once."""
+    at once.
+    """
     status: Status = live.get("status", {})
     if _without_numbers(message) == _without_numbers(status.get("why", "")):
         message = status["why"]
@@ -119,7 +121,8 @@ def _without_numbers(message: str) -> str:
 def spreads(live: Mapping[str, Any], cluster: ClusterResource) -> bool:
     """Whether new brokers may lack their share of replicas.
 
-    True if the spec wants more brokers than last time, or did and no broker was removed since."""
+    True if the spec wants more brokers than last time, or did and no broker was removed since.
+    """
     status = live.get("status", {})
     before = status.get("replicas", 0)
     is_wanted = cluster.spec.scaling.on_scale_up == "Rebalance"
@@ -309,7 +312,8 @@ def add_shortages(
     """Put what its partitions lack into a Cluster's status; shortages: None if no broker answers.
 
     Degraded means that replicas or pods are missing and will not come back by themselves soon. A
-    fleet with offline partitions is not Ready."""
+    fleet with offline partitions is not Ready.
+    """
     troubles = status.get("troubles", [])
     true: bool | None = True
     if shortages is not None and shortages.reason is not None:

@@ -22,7 +22,8 @@ class Connection(kopf.ConnectionInfo):
 def login(settings: kopf.OperatorSettings) -> Connection:
     """Read the pod's service account, else the kubeconfig (KUBECONFIG, ~/.kube/config).
 
-    Raises NoCredentials."""
+    Raises NoCredentials.
+    """
     try:
         found = kopf.login_with_service_account(settings=settings)
         found = found or kopf.login_with_kubeconfig(settings=settings)

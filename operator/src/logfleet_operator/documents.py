@@ -1,7 +1,8 @@
 """Reads resources, leaving out fields that this operator does not know. PURE.
 
 CRDs may be newer than the operator: they are upgraded first, and all releases of a Kubernetes
-cluster share them."""
+cluster share them.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final

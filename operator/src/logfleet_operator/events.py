@@ -2,7 +2,8 @@
 
 Events are best effort: an Event that cannot be written holds up nothing. Its name is a hash of its
 text, so an Event that is written again (after a crash or a lost response) is the same object.
-SHELL."""
+SHELL.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping

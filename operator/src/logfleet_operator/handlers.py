@@ -3,7 +3,8 @@
 Only `on.event` handlers are used: they leave no finalizer, annotation or progress in the objects
 that they see, so nothing hangs when the operator is gone. kopf runs in a thread with an event loop
 of its own, because it treats all tasks of its loop as its own. Each scope has its own kopf, because
-a refusal in one namespace ends the whole kopf."""
+a refusal in one namespace ends the whole kopf.
+"""
 
 import asyncio
 import threading
@@ -62,7 +63,8 @@ class Feed:
         """Queue a Topic, or all Topics of its Cluster.
 
         kind: of the event, None during the initial listing. rivals: how many other Topics want the
-        same topic."""
+        same topic.
+        """
         metadata = body["metadata"]
         cluster = body["spec"]["clusterRef"]["name"]
         if kind == "MODIFIED" and ready_as_written(body):
@@ -134,7 +136,7 @@ def registry(feed: Feed) -> kopf.OperatorRegistry:
 
 
 def watch_settings() -> kopf.OperatorSettings:
-    """kopf's settings: time limits on all connections (a dead watch must be noticed), no Events."""
+    """Kopf's settings: time limits on all connections (a dead watch must be noticed), no Events."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
@@ -156,7 +158,8 @@ class Watch:
 
     When a namespace is deleted, the operator's Role in it goes too, and the refusal (403) ends
     kopf. It is restarted every RESTART_S, so that it watches again once the namespace is back. An
-    error that ends kopf for all namespaces ends the thread."""
+    error that ends kopf for all namespaces ends the thread.
+    """
 
     def __init__(self, feed: Feed, namespace: str) -> None:
         self._registry = registry(feed)
@@ -218,7 +221,8 @@ async def _end_all(roots: Collection[asyncio.Task[None]]) -> None:
     `kopf.run_tasks` cancels the rest only once and may wait for ever: a watch that is cancelled
     together with the task that waits for its pause takes this for the pause (kopf,
     _cogs/clients/api.py, `stream`), goes on and waits for credentials that nobody provides any
-    more."""
+    more.
+    """
     left = set(roots)
     while left:
         for task in left:
@@ -232,7 +236,8 @@ class Watcher:
 
     watching: kopf has started in every scope, whether or not the API server allows the watch. It is
     set before the first request, so a deleted namespace does not delay it, and it stays set.
-    alive: no thread has ended."""
+    alive: no thread has ended.
+    """
 
     def __init__(self, feed: Feed, settings: Settings) -> None:
         self._watches = [Watch(feed, namespace) for namespace in settings.scopes]

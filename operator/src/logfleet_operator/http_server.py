@@ -4,7 +4,8 @@ Healthy: the dispatcher keeps turning and the watches' threads live. Ready: all 
 listed once (except in namespaces that refuse) and kopf has started, or another operator holds the
 Lease and this one stands by. An operator that has never reached the API server is not ready.
 Clusters of other releases are named, and are no fault. Neither check depends on the API server's
-answering now: a restart of the operator would not bring it back."""
+answering now: a restart of the operator would not bring it back.
+"""
 
 import time
 from collections.abc import Callable
@@ -29,7 +30,8 @@ async def serve(
 ) -> web.AppRunner:
     """Listen on all interfaces, IPv4 and IPv6; the caller must call `cleanup` on the result.
 
-    leadership: None for an operator without a Lease."""
+    leadership: None for an operator without a Lease.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         silent_s = time.monotonic() - worker.ticked

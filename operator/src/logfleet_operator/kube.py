@@ -103,7 +103,8 @@ class Kube(Protocol):
     async def apply(self, manifest: Manifest) -> Manifest:
         """Create or change the object to match `manifest`, taking over fields of other managers.
 
-        Returns the object."""
+        Returns the object.
+        """
         ...
 
     async def apply_status(self, manifest: Manifest) -> None:
@@ -122,7 +123,8 @@ class Kube(Protocol):
 class ApiServer:
     """Kube over HTTP. credentials: called at the start, and every TOKEN_READ_S for new tokens.
 
-    Must be created within a running event loop."""
+    Must be created within a running event loop.
+    """
 
     def __init__(self, credentials: Callable[[], Connection]) -> None:
         self._credentials = credentials

@@ -2,7 +2,8 @@
 
 A process may be suspended between any two lines (a stopped container, a starved node). So each
 write goes through `guard`, which knows until when the Lease is held, and ends the write before
-another operator can take the Lease."""
+another operator can take the Lease.
+"""
 
 import asyncio
 import time
@@ -76,7 +77,8 @@ class LeaseHolder:
     async def attempt(self) -> bool:
         """Take or renew the Lease if it is free; return whether that succeeded.
 
-        Raises KubeError, KubeUnavailable."""
+        Raises KubeError, KubeUnavailable.
+        """
         namespace, name = self._place
         began = self._monotonic()
         live = await self._kube.get("Lease", namespace, name)
@@ -97,7 +99,8 @@ class LeaseHolder:
     async def acquire(self, tick: Callable[[], None]) -> None:
         """Return once the Lease is held. tick: called at each attempt.
 
-        Raises LeaseLost if the API server does not allow the use of Leases."""
+        Raises LeaseLost if the API server does not allow the use of Leases.
+        """
         told = False
         while True:
             tick()

@@ -6,7 +6,8 @@ by the observer's own clock. A holder works for RENEW_S after it sent its last r
 before another one starts.
 
 kopf's peering is no election: peers pause by priority, all of them if priorities are equal; a dead
-peer counts for a minute; and a peer that is paused in the middle of its work goes on writing."""
+peer counts for a minute; and a peer that is paused in the middle of its work goes on writing.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +25,8 @@ RETRY_S: Final = 2.0
 class Sighting:
     """The Lease's spec as last read ({} if there is no Lease), and since when it is unchanged.
 
-    since: seconds of the observer's clock."""
+    since: seconds of the observer's clock.
+    """
 
     spec: Manifest
     since: float

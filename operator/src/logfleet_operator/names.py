@@ -3,7 +3,8 @@
 Every object carries the cluster label, so that one label selector lists them all, and an owner
 reference, so that Kubernetes deletes them with their Cluster. Volumes outlive it: they carry the
 pool, the zone and the first broker id, by which a later Cluster of the same name finds its data and
-its ids."""
+its ids.
+"""
 
 from typing import Any, Final
 

@@ -5,7 +5,8 @@ releases may watch the same namespaces, and two versions would undo each other's
 one that sees a Cluster writes the name of its Lease into `status.operator`, over the object that it
 read: of two, one succeeds. The others leave the Cluster, its Topics and its Rebalances alone until
 that Lease is gone for LEASE_S or was not renewed for HANDOVER_S, which is much longer than a
-release is away during an upgrade."""
+release is away during an upgrade.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -31,7 +32,8 @@ class Ownership:
     """Which Clusters this release manages, and which ones other releases do.
 
     mine: NAMESPACE/NAME of this release's Lease; "" for an operator without one, which manages all
-    Clusters. others: (namespace, Cluster) -> the Lease of the release that manages it."""
+    Clusters. others: (namespace, Cluster) -> the Lease of the release that manages it.
+    """
 
     def __init__(
         self,
@@ -57,7 +59,8 @@ class Ownership:
 
         Returns the live Cluster, None if another release has it.
 
-        None also if the Cluster is gone. Raises KubeConflict if somebody wrote it meanwhile."""
+        None also if the Cluster is gone. Raises KubeConflict if somebody wrote it meanwhile.
+        """
         metadata, holder = cluster["metadata"], _holder(cluster)
         key = metadata["namespace"], metadata["name"]
         if not self.has(cluster):

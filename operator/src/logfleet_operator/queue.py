@@ -4,7 +4,8 @@ Level-based: an event says only *which* object to check, not what happened to it
 events about one object are one entry. A key that is added while a task works on it is worked on
 once more afterwards. Failed keys come back after a growing delay. Nothing here waits or reads a
 clock: the caller passes `now` (monotonic seconds) and sleeps until `next_due`. The shape is that of
-client-go's rate limiting queue (k8s.io/client-go/util/workqueue)."""
+client-go's rate limiting queue (k8s.io/client-go/util/workqueue).
+"""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field

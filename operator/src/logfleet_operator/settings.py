@@ -18,7 +18,8 @@ class Settings:
     broker_image, etcd_image: the defaults for Clusters. namespaces: empty means all. identity: the
     pod's name, which tells the processes of a release apart. lease, lease_namespace: the Lease by
     which these elect one, and by which other releases know this one (`ownership`). Without a
-    lease_namespace there is no election: a second operator would write the same objects."""
+    lease_namespace there is no election: a second operator would write the same objects.
+    """
 
     broker_image: str
     etcd_image: str = DEFAULT_ETCD_IMAGE

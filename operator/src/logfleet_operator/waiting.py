@@ -1,7 +1,8 @@
 """Lets a key that waits for brokers or etcd give its place in the worker to another key.
 
 A pass over an unreachable fleet waits for up to 45 s and comes back soon after. If such waits kept
-their places among the worker's AT_ONCE_MAX, a few such fleets would delay all others."""
+their places among the worker's AT_ONCE_MAX, a few such fleets would delay all others.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -2,7 +2,8 @@
 
 All errors are caught here and nowhere else: a missing response or a conflicting write is retried
 after a delay; so is a bug, with its traceback in the log. Every RESYNC_S all resources are checked
-again, so a lost event only delays something."""
+again, so a lost event only delays something.
+"""
 
 import asyncio
 import time
@@ -69,7 +70,8 @@ class Worker:
     def add(self, key: Key, *, after: float = 0.0) -> None:
         """Reconcile `key` soon; a key of Topics means all Topics of that Cluster.
 
-        To be called from the loop's own thread only."""
+        To be called from the loop's own thread only.
+        """
         now = self._clock()
         if key.what == "topics":
             self._pending(key).all_due(now + after)
@@ -171,7 +173,8 @@ class Worker:
     async def _look_at_few(self, key: Key, few: frozenset[str]) -> float | None:
         """Reconcile single Topics; return the delay until all are due.
 
-        The delay is 0 if they cannot be judged without the others."""
+        The delay is 0 if they cannot be judged without the others.
+        """
         if not await self._topics.reconcile_few(key.namespace, key.name, few):
             return 0.0
         due = self._pending(key).all_at
@@ -210,7 +213,8 @@ class Worker:
         """Queue everything in scope, except named namespaces that refuse (403, 404).
 
         A deleted namespace takes the operator's Role with it; the others must not wait for its
-        return. Raises KubeUnavailable, and KubeError if all namespaces refuse."""
+        return. Raises KubeUnavailable, and KubeError if all namespaces refuse.
+        """
         refused: dict[str, KubeError] = {}
         for namespace in self._settings.scopes:
             try:

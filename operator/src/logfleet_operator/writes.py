@@ -17,7 +17,8 @@ from logfleet_operator.names import Manifest
 async def refuse_foreign(kube: Kube, cluster: Metadata, manifest: Manifest) -> None:
     """Raise ObjectConflict if the object exists but is not the Cluster's.
 
-    An object without our label may be somebody else's: it is not taken over. cluster: the owner."""
+    An object without our label may be somebody else's: it is not taken over. cluster: the owner.
+    """
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     live = await kube.get(kind, cluster.namespace, name)
     if live is None:
@@ -33,7 +34,8 @@ async def write_status(kube: Kube, live: Manifest, status: dict[str, Any]) -> No
 
     Raises KubeConflict if it was written since, or replaced by another object of its name: the
     status may be wrong for it. The resourceVersion shows this; the API server ignores a custom
-    resource's uid here (apiextensions-apiserver: statusStrategy)."""
+    resource's uid here (apiextensions-apiserver: statusStrategy).
+    """
     manifest = {
         "apiVersion": live["apiVersion"],
         "kind": live["kind"],

@@ -8,7 +8,8 @@ otherwise nothing is done, since a wrong id would show one broker's data under a
 (the broker would refuse to start, too).
 
 Only an ordinal whose pod ever had a node can have data and be registered with other brokers. Others
-can be withdrawn: a number with a zero too many, a zone or a pool by mistake."""
+can be withdrawn: a number with a zero too many, a zone or a pool by mistake.
+"""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,8 @@ class Range(msgspec.Struct, frozen=True, order=True):
 
     ran: pods may have run on the ordinals below it. In a single source it may exceed replicas,
     after `merge` and `allocate` it does not. leaving: how many of the last replicas are no longer
-    wanted; they are removed once they are empty (`shrinking`)."""
+    wanted; they are removed once they are empty (`shrinking`).
+    """
 
     pool: str
     zone: str
@@ -85,7 +87,8 @@ def spread(
 
     asked: brokers per zone as planned before; these are filled first. Ties go to the first zone in
     `zones`. Reordering or adding zones moves no broker. If fewer are wanted than ran,
-    `zone_that_gives` chooses which to remove; a zone that is not listed loses all."""
+    `zone_that_gives` chooses which to remove; a zone that is not listed loses all.
+    """
     counts = {zone: ran.get(zone, 0) for zone in zones}
     missing = total - sum(counts.values())
 
@@ -108,7 +111,8 @@ def mistaken(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
 def allocate(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
     """The ranges that `spec` asks for, in order of base; ranges in `given` keep their base.
 
-    Brokers that ran and are no longer wanted stay among `replicas`, counted as `leaving`."""
+    Brokers that ran and are no longer wanted stay among `replicas`, counted as `leaving`.
+    """
     bases = {(known.pool, known.zone): known for known in given}
     free = max((known.base + RANGE_SIZE for known in given), default=0)
     wanted: dict[tuple[str, str], int] = {}

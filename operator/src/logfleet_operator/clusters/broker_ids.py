@@ -1,6 +1,7 @@
 """A Cluster's record, and the claims on broker ids that its objects make. PURE.
 
-These are the record, StatefulSets with their pods, and volume claims."""
+These are the record, StatefulSets with their pods, and volume claims.
+"""
 
 import json
 import re
@@ -35,7 +36,8 @@ def record(
 ) -> Manifest:
     """The record: assigned broker ids, which may have run, etcd's state, and the accepted spec.
 
-    etcd_state: tells whether etcd may still bootstrap. admitted: see `etcd.ADMITTED_KEY`."""
+    etcd_state: tells whether etcd may still bootstrap. admitted: see `etcd.ADMITTED_KEY`.
+    """
     name = cluster.metadata.name
     listed = [msgspec.structs.asdict(given) for given in ranges]
     return {
@@ -55,7 +57,8 @@ def record(
 def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[Range], str] | None:
     """The record's broker ids and state of etcd; None if there is no record.
 
-    Raises ObjectConflict if the record is malformed: its content must not be guessed."""
+    Raises ObjectConflict if the record is malformed: its content must not be guessed.
+    """
     name = names.record_map(cluster)
     live = observed.get("ConfigMap", name)
     if live is None:
@@ -90,7 +93,8 @@ def _damaged_record(name: str, why: str) -> ObjectConflict:
 def claims_of(observed: ObservedCluster, cluster: str) -> list[Claim]:
     """The claims of the record, StatefulSets and volume claims, in this order.
 
-    Raises ObjectConflict if one of them is malformed."""
+    Raises ObjectConflict if one of them is malformed.
+    """
     record = recorded(observed, cluster)
     source = f"ConfigMap {names.record_map(cluster)}"
     claims = [] if record is None else [Claim(source, given) for given in record[0]]
@@ -122,7 +126,8 @@ def _ordinals_on_nodes(observed: ObservedCluster, stateful_set: str) -> int:
 def _may_hold_data(volume: Manifest, observed: ObservedCluster, *, recorded: bool) -> bool:
     """True for a claim with a volume, unless a volume proves nothing and there is a record.
 
-    A storage class with immediate binding gives a volume also to a pod that never gets a node."""
+    A storage class with immediate binding gives a volume also to a pod that never gets a node.
+    """
     if not is_bound(volume):
         return False
     class_name = volume.get("spec", {}).get("storageClassName")

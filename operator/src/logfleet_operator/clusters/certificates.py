@@ -3,7 +3,8 @@
 Made as strict verifiers want them (RFC 5280; Python 3.13 and later set VERIFY_X509_STRICT): the
 authority has critical basic constraints and key usage and a subject key id, the others name the
 authority's key and their purpose. The brokers' certificate has no host names: etcd would compare
-those of a client with the address that it comes from."""
+those of a client with the address that it comes from.
+"""
 
 import base64
 from collections.abc import Mapping
@@ -44,7 +45,8 @@ class Issued:
 def is_renewed(not_after: datetime, authority_not_after: datetime, now: datetime) -> bool:
     """True if a leaf should be issued again: it ends soon, and a new one would end later.
 
-    A new one would not end later in the last months of the authority, which no leaf outlives."""
+    A new one would not end later in the last months of the authority, which no leaf outlives.
+    """
     return not_after < min(now + RENEW_BEFORE, authority_not_after)
 
 
@@ -82,7 +84,8 @@ def issue(
     """A certificate signed by the authority (PEM texts), for a server if there are host names.
 
     A member is a server and, to its peers, a client; a broker is only a client. Raises ValueError,
-    TypeError or UnsupportedAlgorithm if the authority's texts are malformed."""
+    TypeError or UnsupportedAlgorithm if the authority's texts are malformed.
+    """
     authority = x509.load_pem_x509_certificate(authority_certificate)
     signer = serialization.load_pem_private_key(authority_key, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
@@ -175,7 +178,8 @@ def certificate_secret(
 ) -> Manifest:
     """A Secret with a new certificate.
 
-    Raises ObjectConflict if the `authority` Secret cannot sign."""
+    Raises ObjectConflict if the `authority` Secret cannot sign.
+    """
     data = authority.get("data") or {}
     try:
         signer, key = (base64.b64decode(data.get(name, "")) for name in ("tls.crt", "tls.key"))

@@ -39,7 +39,8 @@ class Readiness:
     A pod's status has the time of its node, and clocks of two machines are not compared: a changed
     time means that the pod became ready again, whatever the time is. A pod that was ready at this
     process's first read of the Cluster counts as ready since the node's time, at the latest since
-    that read."""
+    that read.
+    """
 
     def __init__(self) -> None:
         # (namespace, Cluster) -> uid -> (the node's time, since when by this clock), of ready pods.

@@ -85,7 +85,8 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 class ClusterReconciler:
     """notices, shortages, warnings: (namespace, Cluster) -> what topics add to its status.
 
-    shortages: what partitions lack; None if no broker has answered."""
+    shortages: what partitions lack; None if no broker has answered.
+    """
 
     def __init__(
         self,
@@ -119,7 +120,8 @@ class ClusterReconciler:
         """Take the Cluster as far as it goes now.
 
         Returns seconds until the next check without an event; None: not needed. Raises
-        KubeUnavailable, KubeError, or the exception of a bug: the caller retries later."""
+        KubeUnavailable, KubeError, or the exception of a bug: the caller retries later.
+        """
         live = await self._kube.get("Cluster", namespace, name)
         if live is not None and "deletionTimestamp" not in live["metadata"]:
             live = await self._ownership.take(live)
@@ -225,7 +227,8 @@ class ClusterReconciler:
     ) -> tuple[ObservedCluster, Wish, ClusterPlan]:
         """Plan and act until nothing is left to do now, or a pod was removed.
 
-        not_done: receives the objects whose change was refused."""
+        not_done: receives the objects whose change was refused.
+        """
         metadata = wish.cluster.metadata
         etcd_answers = True
         fleet = None
@@ -273,7 +276,8 @@ class ClusterReconciler:
     ) -> bool:
         """Perform the plan's actions in order; False once etcd does not answer.
 
-        Raises MovesUnavailable."""
+        Raises MovesUnavailable.
+        """
         for action in plan.actions:
             try:
                 said = await self._perform(cluster, observed, action)
@@ -304,7 +308,8 @@ class ClusterReconciler:
     def _due(self, cluster: str, observed: ObservedCluster) -> frozenset[str]:
         """Secrets whose certificate ends soon or is unreadable. A lost authority shows only then.
 
-        The certificates themselves count: an annotation can be removed, or written by anybody."""
+        The certificates themselves count: an annotation can be removed, or written by anybody.
+        """
         ends = observed.ends
         authority = ends.get(names.etcd_secret(cluster, "ca"), datetime.max.replace(tzinfo=UTC))
         now = self._now()
@@ -319,7 +324,8 @@ class ClusterReconciler:
     ) -> EventText | None:
         """Perform one action.
 
-        Returns the Event for it; None if it deserves none or was not done."""
+        Returns the Event for it; None if it deserves none or was not done.
+        """
         namespace = cluster.metadata.namespace
         match action:
             case Apply(manifest, new):
@@ -375,7 +381,8 @@ class ClusterReconciler:
     ) -> EventText:
         """Perform an action on brokers that join or leave, or on their volumes.
 
-        Raises MovesUnavailable."""
+        Raises MovesUnavailable.
+        """
         match action:
             case MarkClaim(name, state):
                 await self._claim(cluster, observed, name, state)
@@ -406,7 +413,8 @@ class ClusterReconciler:
         """Write the broker's drain state and the requested size to its volume claim; nothing else.
 
         state: "" for none, None to keep it. size: "" to keep it. Both are always applied together:
-        an apply removes what it leaves out."""
+        an apply removes what it leaves out.
+        """
         live = next(each for each in observed.volumes if each["metadata"]["name"] == name)
         mark = state_of(live) if state is None else state
         metadata: Manifest = {"name": name, "namespace": cluster.metadata.namespace}
@@ -445,7 +453,8 @@ class ClusterReconciler:
     async def _create(self, manifest: Manifest) -> None:
         """Create an object.
 
-        One that somebody created meanwhile stays, and is read in the next round."""
+        One that somebody created meanwhile stays, and is read in the next round.
+        """
         try:
             await self._kube.create(manifest)
         except KubeConflict as error:

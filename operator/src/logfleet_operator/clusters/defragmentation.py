@@ -2,7 +2,8 @@
 
 The brokers compact; etcd reuses the space that a compaction frees only within its file.
 Defragmenting returns it to the disk, and stops the member meanwhile (etcd, Maintenance). Above its
-quota etcd raises NOSPACE, and takes writes again only after that alarm is disarmed."""
+quota etcd raises NOSPACE, and takes writes again only after that alarm is disarmed.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ def next_step(
     """The next step, or None.
 
     members: all of them; each has answered, since only one may be stopped at a time. The leader is
-    defragmented last."""
+    defragmented last.
+    """
     fragmented = [
         member
         for member in members

@@ -6,7 +6,8 @@ which ends for ever once every member has been ready (a member that comes back w
 would otherwise vote with a lost log), or after the others added it as a new member (`members`).
 Peers and clients present certificates of this Cluster's own authority, since many networks enforce
 no policy. Members that have volumes keep the zones they started with, since a volume never leaves
-its zone."""
+its zone.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -73,7 +74,8 @@ def service(cluster: ClusterResource) -> Manifest:
 def server_names(cluster: ClusterResource) -> list[str]:
     """DNS names of all possible members, for the server certificate.
 
-    etcd resolves them to check that a peer connects from an address that its certificate names."""
+    etcd resolves them to check that a peer connects from an address that its certificate names.
+    """
     name, namespace = names.etcd_name(cluster.metadata.name), cluster.metadata.namespace
     members = [
         f"{name}-{member}.{name}.{namespace}.svc" for member in range(names.ETCD_MEMBERS_MAX)
@@ -156,7 +158,8 @@ def placement(
     """As the spec says until members have data, then as they started.
 
     A member cannot be scheduled any more if it may not run where its volume is, or not beside
-    another member whose volume is there too. live: the current StatefulSet."""
+    another member whose volume is there too. live: the current StatefulSet.
+    """
     zones = tuple(cluster.spec.zones)
     if state == BOOTSTRAPPING:
         return Placement(zones, apart=1 < managed.replicas <= len(zones))

@@ -1,7 +1,8 @@
 """Lists and changes the members of a managed etcd, by its JSON gateway. SHELL.
 
 It uses the brokers' certificate. The messages are etcd's own (api/v3, rpc.proto) as JSON: 64 bit
-numbers are strings, empty fields are left out."""
+numbers are strings, empty fields are left out.
+"""
 
 import base64
 import ssl
@@ -67,7 +68,8 @@ class Etcds(Protocol):
 def etcd_access(cluster: ClusterResource, observed: ObservedCluster) -> Access:
     """How to reach the Cluster's etcd.
 
-    Raises EtcdUnavailable if the Secret is missing or incomplete."""
+    Raises EtcdUnavailable if the Secret is missing or incomplete.
+    """
     service = names.etcd_name(cluster.metadata.name)
     secret = observed.get("Secret", names.etcd_secret(cluster.metadata.name, "client"))
     data = (secret or {}).get("data") or {}
@@ -144,7 +146,8 @@ def _only(access: Access, endpoint: str) -> Access:
 async def _call(access: Access, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """The first response.
 
-    Once sent, a request is not sent to another member: it may have been done."""
+    Once sent, a request is not sent to another member: it may have been done.
+    """
     timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
     said = "no member is ready"
     connector = aiohttp.TCPConnector(ssl=_context(access))

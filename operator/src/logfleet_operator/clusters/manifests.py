@@ -3,7 +3,8 @@
 Names and namespace are those of the Cluster; `owned` adds owner, namespace and the digest by which
 a change is detected. There is one StatefulSet per pool and zone: a broker's zone is part of its
 identity, and its volume never leaves it. Pods are replaced only by eviction (updateStrategy
-OnDelete), so that no change of a template restarts anything."""
+OnDelete), so that no change of a template restarts anything.
+"""
 
 import hashlib
 import json
@@ -56,7 +57,8 @@ LIVENESS_GRACE_S: Final = 1
 def owned(metadata: Metadata, manifest: Manifest) -> Manifest:
     """The manifest as applied: in the Cluster's namespace, owned by it, with its digest.
 
-    metadata: the Cluster's."""
+    metadata: the Cluster's.
+    """
     digest = _digest(json.dumps(manifest, sort_keys=True))
     annotations = {**manifest["metadata"].get("annotations", {}), names.APPLIED_ANNOTATION: digest}
     return {
@@ -89,7 +91,8 @@ def services(
     """Headless and bootstrap Services, and one NodePort Service per broker and outside listener.
 
     All publish addresses of pods that are not ready: peers must reach a broker that recovers, and a
-    client that finds no ready broker still learns the others' addresses."""
+    client that finds no ready broker still learns the others' addresses.
+    """
     name = cluster.metadata.name
     inside = _port(cluster.internal_listener)
     admin = {
@@ -128,7 +131,8 @@ def _traffic_policy(listener: ListenerSpec) -> str:
     """Which nodes take a connection: only the broker's own (`Local`), which saves a second hop.
 
     With one advertised name for all brokers, any node behind that name: with `Local` all nodes but
-    one would drop the connection."""
+    one would drop the connection.
+    """
     return "Cluster" if listener.advertised_host else "Local"
 
 
@@ -188,7 +192,8 @@ def etcd_endpoints(cluster: ClusterResource) -> list[str]:
 def dynamic_config(cluster: ClusterResource) -> dict[str, str]:
     """The part of spec.config that is set in running brokers, fleet-wide.
 
-    Kafka calls this the cluster-wide update mode."""
+    Kafka calls this the cluster-wide update mode.
+    """
     return {
         key: value
         for key, value in cluster.config.items()
@@ -212,7 +217,8 @@ def server_properties(cluster: ClusterResource, brokers: int) -> dict[str, str]:
 
     brokers: their number, including those that leave, so that the meaning of `acks=all` does not
     change while they wait. Keys that can be set in running brokers are left out: the metadata store
-    keeps them, and a key removed there would fall back to the value here."""
+    keeps them, and a key removed there would fall back to the value here.
+    """
     spec, metadata = cluster.spec, cluster.metadata
     internal = cluster.internal_listener.name.upper()
     replicas = _default_replicas(brokers)
@@ -246,7 +252,8 @@ def _default_replicas(brokers: int) -> int:
 def config(cluster: ClusterResource, brokers: int) -> Manifest:
     """The ConfigMap with server.properties. brokers: see `server_properties`.
 
-    It has another name for each text, so that a broker's file never changes before its pod does."""
+    It has another name for each text, so that a broker's file never changes before its pod does.
+    """
     properties = sorted(server_properties(cluster, brokers).items())
     text = "".join(f"{key}={_escaped(value)}\n" for key, value in properties)
     name = names.config_revision(cluster.metadata.name, _digest(text)[:10])
@@ -256,7 +263,8 @@ def config(cluster: ClusterResource, brokers: int) -> Manifest:
 def ports(cluster: ClusterResource, node_ports: NodePorts, kept: Mapping[str, str]) -> Manifest:
     """The ConfigMap with a file LISTENER.ID, holding the node's port, for each outside address.
 
-    kept: other files, which pods still read."""
+    kept: other files, which pods still read.
+    """
     files = {f"{name}.{broker_id}": str(port) for (name, broker_id), port in node_ports.items()}
     data = dict(sorted({**kept, **files}.items()))
     return _config_map(cluster, names.config_map(cluster.metadata.name), data)
@@ -281,7 +289,8 @@ def start_script(cluster: ClusterResource) -> str:
 
     A shell script, because the ordinal and the node's port differ between pods of one template. The
     broker runs below tini, since the kernel spares process 1 (logfleet.io.dead_mans_timer); images
-    of earlier versions have no tini."""
+    of earlier versions have no tini.
+    """
     name, namespace = cluster.metadata.name, cluster.metadata.namespace
     lines = [
         "id=$((BROKER_BASE + ${POD_NAME##*-}))",
@@ -317,7 +326,8 @@ def broker_set(
     """The StatefulSet of one pool in one zone. brokers: see `server_properties`.
 
     credentials: changes when the brokers' certificate for etcd is renewed. Brokers read it at their
-    start, so they are restarted for it, long before the old one ends."""
+    start, so they are restarted for it, long before the old one ends.
+    """
     name = cluster.metadata.name
     match = {
         **names.selector(name, names.BROKER),

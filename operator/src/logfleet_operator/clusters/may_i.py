@@ -41,7 +41,8 @@ class MayIAnswer(msgspec.Struct, frozen=True):
     """As `logfleet.node.decisions.may_i.MayIAnswer`.
 
     forbidden: the first of `forbidden_count`. curable_count: None from brokers of an earlier
-    version."""
+    version.
+    """
 
     may: bool
     forbidden: list[ReplicaInfo] = []
@@ -63,7 +64,8 @@ class Deciders(Protocol):
     async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> MayIAnswer | None:
         """Whether these brokers may stop together; None if nobody answers.
 
-        addresses: HOST:PORT; the first one that answers decides."""
+        addresses: HOST:PORT; the first one that answers decides.
+        """
         ...
 
     async def serving(self, bootstrap: str) -> frozenset[int] | None:
@@ -111,7 +113,8 @@ async def ask(deciders: Deciders, cluster: ClusterResource, observed: ObservedCl
     """Ask for the next wave: for all of it, else its first half, and so on down to one pod.
 
     A pod that is not ready and whose broker is fenced may go in any case: it serves nobody, and its
-    present template may be the cause. So may one pod if no broker is ready to be asked."""
+    present template may be the cause. So may one pod if no broker is ready to be asked.
+    """
     wave = next_wave(observed, _sets_of(observed))
     if not wave or cluster.spec.paused:
         return Leave()
@@ -172,7 +175,8 @@ def objection_of(answer: MayIAnswer, *, alone: bool) -> str:
     """What counts against the stop; "" if nothing does.
 
     A topic with one replica is offline whenever its broker is: it forbids that several brokers go
-    together, not that one does (Strimzi's and Kafka's own rolls ignore it as well)."""
+    together, not that one does (Strimzi's and Kafka's own rolls ignore it as well).
+    """
     if answer.may or (alone and not answer.curable):
         return ""
     count = answer.curable if alone else answer.forbidden_count

@@ -3,7 +3,8 @@
 Under its old id it would vote with a lost log, and an entry that a majority had could be lost
 (Raft, 5.4; etcd's guide to runtime reconfiguration asks for removing and adding). So its gate stays
 closed until the member list has it as one that never started. Only that pod's uid is admitted:
-another pod without data is stopped again."""
+another pod without data is stopped again.
+"""
 
 from logfleet.resources.cluster import ClusterResource
 

@@ -1,6 +1,7 @@
 """The managed etcd of a Cluster: whether its members may bootstrap, its certificates, its pods.
 
-PURE."""
+PURE.
+"""
 
 from collections.abc import Iterator
 
@@ -40,7 +41,8 @@ def etcd_state(cluster: ClusterResource, observed: ObservedCluster) -> str:
 
     They may only until all have been ready once, and never if data of an earlier etcd may be left.
     A Cluster that finds volumes of an earlier one is `resuming` until a member is ready. If all
-    those volumes are empty and no broker has a volume, nothing ever ran: it bootstraps."""
+    those volumes are empty and no broker has a volume, nothing ever ran: it bootstraps.
+    """
     managed = cluster.spec.metadata.managed
     if managed is None:
         return etcd.ESTABLISHED
@@ -79,7 +81,8 @@ def going_volume(cluster: ClusterResource, observed: ObservedCluster) -> str:
     """An etcd volume claim that is being deleted before etcd was created; "" if there is none.
 
     A claim stays until no pod uses it (Kubernetes: Storage Object in Use Protection). It says
-    nothing about the volume that a new member gets, so `etcd_state` is not decided meanwhile."""
+    nothing about the volume that a new member gets, so `etcd_state` is not decided meanwhile.
+    """
     name = cluster.metadata.name
     begun = (
         ("ConfigMap", names.record_map(name)),
@@ -175,7 +178,8 @@ def _etcd_set(
     """The StatefulSet; it keeps the gate's image until its pods are replaced for another reason.
 
     That image is the brokers', and any version of it will do for the gate: an operator with another
-    default image replaces no member for it."""
+    default image replaces no member for it.
+    """
     live = observed.get("StatefulSet", names.etcd_name(cluster.metadata.name))
     placed = _etcd_placement(cluster, managed, observed)
 

@@ -1,7 +1,8 @@
 """Asks the brokers to move replicas, one step per pass. SHELL.
 
 Each step plans again from the current state (`logfleet.operations.rebalancing`), so nothing is lost
-when the operator stops."""
+when the operator stops.
+"""
 
 import contextlib
 from collections import Counter
@@ -51,7 +52,8 @@ class Movers(Protocol):
         """Start the moves that may start now, and return the progress.
 
         Brokers that leave are cordoned from now on. After the last move leaders and throttles are
-        put right."""
+        put right.
+        """
         ...
 
     async def propose(self, bootstrap: str, goal: Goal) -> Plan:
@@ -178,7 +180,8 @@ class Relocation:
     async def look(self, cluster: ClusterResource, observed: ObservedCluster) -> Fleet | None:
         """Move replicas off the brokers that are marked to leave, one step further.
 
-        None if no broker leaves or has left, or if none answers. Raises ObjectConflict."""
+        None if no broker leaves or has left, or if none answers. Raises ObjectConflict.
+        """
         marked = shrinking.marked_ids(cluster, observed)
         if not marked:
             return None
@@ -218,7 +221,8 @@ class Relocation:
         """Unregister brokers that have stopped and whose pod will not come back; return their ids.
 
         This is for a broker whose volume claim, which holds its drain state, was deleted by hand
-        too early. The brokers refuse to unregister one that has replicas."""
+        too early. The brokers refuse to unregister one that has replicas.
+        """
         bootstrap, forgotten = manifests.bootstrap_address(cluster), []
         ours = {broker_id for broker_id, _ in manifests.broker_pods(cluster, ranges)}
         try:

@@ -1,7 +1,8 @@
 """What exists of a Cluster, as read from Kubernetes. PURE.
 
 `ObservedCluster` holds the live objects unchanged (plain mappings), since the plan compares
-manifests with them field by field; a `Pod` holds what matters of a pod."""
+manifests with them field by field; a `Pod` holds what matters of a pod.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +69,8 @@ class Pod:
     """stuck: the reason why it will not run without a change; "" if it runs or may still.
 
     node: "" before it is scheduled. fresh: ready for less than FRESH, by the operator's clock
-    (`cluster_reader.Readiness`). config: the ConfigMap that it starts with, "" for none."""
+    (`cluster_reader.Readiness`). config: the ConfigMap that it starts with, "" for none.
+    """
 
     name: str
     uid: str
@@ -87,7 +89,8 @@ class Pod:
 class Leave:
     """Which pods of the next wave may go now, as the brokers answer.
 
-    objection: why no more may go, or none."""
+    objection: why no more may go, or none.
+    """
 
     pods: frozenset[str] = frozenset()
     objection: str = ""
@@ -106,7 +109,8 @@ class EtcdMember:
 class Fleet:
     """What brokers report about replicas.
 
-    held: broker id -> number of replicas. said: the progress of moves, in a sentence."""
+    held: broker id -> number of replicas. said: the progress of moves, in a sentence.
+    """
 
     held: Mapping[int, int]
     said: str = ""
@@ -120,7 +124,8 @@ class ObjectConflict(Exception):
 class Rewriting:
     """An object was stored differently than applied, as by a mutating admission webhook.
 
-    asked: what was applied. stored: how the stored object differs from it. at: when."""
+    asked: what was applied. stored: how the stored object differs from it. at: when.
+    """
 
     asked: Manifest
     stored: tuple[tuple[str, Any], ...]
@@ -276,7 +281,8 @@ def _pod_of_job(live: Manifest) -> Manifest:
 def node_ports(observed: ObservedCluster, cluster: ClusterResource) -> dict[tuple[str, int], int]:
     """(listener, broker id) -> port of the node: the live Service's, else the recorded one.
 
-    Only listeners in the spec."""
+    Only listeners in the spec.
+    """
     listeners = {entry.name for entry in cluster.spec.listeners if entry.type == "nodeport"}
     found: dict[tuple[str, int], int] = {}
     config = observed.get("ConfigMap", names.config_map(cluster.metadata.name))
@@ -307,7 +313,8 @@ def differences(wanted: Any, live: Any, path: str = "") -> Iterator[tuple[str, A
 
     Entries that others add to a list map do not count, since server-side apply keeps them, nor does
     their order. Quantities are compared by value (the API server writes "0.5" as "500m"), and a
-    missing field equals an empty one (it leaves out many of those)."""
+    missing field equals an empty one (it leaves out many of those).
+    """
     if isinstance(wanted, Mapping) and isinstance(live, Mapping):
         for name, value in wanted.items():
             where = f"{path}.{name}" if path else name
@@ -353,7 +360,8 @@ def _identity(entry: Manifest, keys: Sequence[str]) -> tuple[Any, ...]:
 def rewriting(wanted: Manifest, stored: Manifest, now: datetime) -> Rewriting | None:
     """How `wanted` was stored differently; None if it was not.
 
-    Raises ObjectConflict if the operator cannot work with the stored object."""
+    Raises ObjectConflict if the operator cannot work with the stored object.
+    """
     found = tuple(differences(wanted, stored))
     if not found:
         return None

@@ -8,7 +8,8 @@ whose addresses they are, a working etcd before the first broker.
 
 A plan replaces at most one running pod, or one wave of brokers, and only while no other pod of its
 kind is missing or being deleted and all updated ones are ready (`rollout`). Pods that cannot run
-are replaced together."""
+are replaced together.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -62,7 +63,8 @@ def plan_cluster(
     """The next actions for the Cluster. Raises ObjectConflict.
 
     cluster: with the accepted spec. renew: names of Secrets whose certificate should be issued
-    again (the caller knows the time)."""
+    again (the caller knows the time).
+    """
     if cluster.spec.paused:
         return ClusterPlan("paused: nothing is changed", stage=Stage.PAUSED)
     others = foreign(observed, cluster)
@@ -101,7 +103,8 @@ def refusal_of(
     """Why the spec cannot be carried out, found before anything starts; None if it can be.
 
     before: the Cluster with its last accepted spec. Contradictory broker ids are not the spec's
-    fault. Raises ObjectConflict."""
+    fault. Raises ObjectConflict.
+    """
     given = merge(claims_of(observed, cluster.metadata.name))
     if isinstance(given, SpecRefusal):
         return None
@@ -126,7 +129,8 @@ def ranges_of(
 def leaving_brokers(cluster: ClusterResource, observed: ObservedCluster) -> frozenset[int]:
     """Ids of the brokers to be drained; empty also with contradictory ids or while paused.
 
-    Raises ObjectConflict."""
+    Raises ObjectConflict.
+    """
     given = merge(claims_of(observed, cluster.metadata.name))
     if isinstance(given, SpecRefusal) or cluster.spec.paused:
         return frozenset()
@@ -148,7 +152,8 @@ def _ground(
 ) -> ClusterPlan | None:
     """The record first, alone: no object may exist that it does not cover.
 
-    Then what pods refer to."""
+    Then what pods refer to.
+    """
     state = metadata_store.etcd_state(cluster, observed)
     record = record_of(cluster, ranges, state, members.admitted(cluster, observed, state))
     actions = applies(cluster, observed, [record])
@@ -215,7 +220,8 @@ def _files_in_use(cluster: ClusterResource, observed: ObservedCluster) -> dict[s
     """The files in the ports' ConfigMap that brokers, not yet replaced, still read.
 
     These are the ports of listeners that the spec no longer names, while their Services exist, and
-    the configuration if an older operator kept it there."""
+    the configuration if an older operator kept it there.
+    """
     name = names.config_map(cluster.metadata.name)
     in_use = name in configs_in_use(observed)
     kept = {}

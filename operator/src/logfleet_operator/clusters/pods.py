@@ -1,6 +1,7 @@
 """What the pods of brokers and etcd have in common: restricted security, spread, one volume.
 
-PURE."""
+PURE.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -86,7 +87,8 @@ def claim(storage: Storage, labels: Manifest) -> Manifest:
     """The volume claim template `data`.
 
     It lacks the label by which Argo CD may track an application's objects: a claim has no owner, so
-    Argo CD would prune it as an object that is in no manifest."""
+    Argo CD would prune it as an object that is in no manifest.
+    """
     kept = {name: value for name, value in labels.items() if name != names.INSTANCE_LABEL}
     spec: Manifest = {
         "accessModes": ["ReadWriteOnce"],
@@ -105,7 +107,8 @@ def claim(storage: Storage, labels: Manifest) -> Manifest:
 def with_claims_as_begun(stateful_set: Manifest, live: Manifest | None) -> Manifest:
     """The StatefulSet with its original volume claim template, since templates cannot change.
 
-    The claims themselves are resized to the wanted size (`resizing`)."""
+    The claims themselves are resized to the wanted size (`resizing`).
+    """
     if live is None:
         return stateful_set
     (wanted,), (begun,) = (found["spec"]["volumeClaimTemplates"] for found in (stateful_set, live))
@@ -129,7 +132,8 @@ def budget(name: str, labels: Manifest, match: Manifest, min_available: int) -> 
 
     Kubernetes computes a percentage, or maxUnavailable, from the controllers of existing pods:
     while a StatefulSet's only pod is absent it is not expected either, and a second pod could be
-    evicted."""
+    evicted.
+    """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

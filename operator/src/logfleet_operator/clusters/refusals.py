@@ -87,7 +87,8 @@ def volumes_refusals(
     """Refuse to shrink existing volumes or to change their class.
 
     before: the Cluster with its last accepted spec. If a person enlarged volumes beyond it, a spec
-    that asks for no less than before is not refused."""
+    that asks for no less than before is not refused.
+    """
     pools = {pool.name: pool.storage for pool in cluster.spec.pools}
     sizes = {pool.name: pool.storage.size for pool in before.spec.pools} if before else {}
     for there in by_pool(cluster, observed, ranges):

@@ -5,7 +5,8 @@ the first ones and is grown at once. A request that is not fulfilled can be take
 above the present one.
 
 Source: KEP-284, PersistentVolumeClaim `spec.resources`; it needs a StorageClass that allows volume
-expansion. KEP-1790 (Kubernetes 1.32): asking for less again, and the conditions of a claim."""
+expansion. KEP-1790 (Kubernetes 1.32): asking for less again, and the conditions of a claim.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta

@@ -15,7 +15,8 @@ nobody and nothing is lost.
 
 A pod whose volume claim is being deleted is never removed: Kubernetes keeps the claim, and the disk
 with its data, as long as the pod exists (Storage Object in Use Protection). A person decides when
-the disk goes."""
+the disk goes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ class DeletePod:
 class Rollout:
     """What is done or waited for, while some pods are missing, unready or out of date.
 
-    replaces: some pods are out of date. held: only a person can go on."""
+    replaces: some pods are out of date. held: only a person can go on.
+    """
 
     why: str
     actions: tuple[EvictPod | DeletePod, ...] = ()
@@ -60,7 +62,8 @@ class _Pods:
     """The pods that some sets should have.
 
     missing: names. outdated: pods to be replaced, not yet being deleted. held: outdated, but their
-    disk would go with them. places: name -> (number of the set in the sets' order, zone)."""
+    disk would go with them. places: name -> (number of the set in the sets' order, zone).
+    """
 
     expected: tuple[str, ...]
     missing: tuple[str, ...]
@@ -111,7 +114,8 @@ def next_wave(observed: ObservedCluster, stateful_sets: Sequence[str]) -> tuple[
 
     A zone with updated brokers comes first. A broker that is not ready goes first and alone: it may
     catch up, and be in sync with some of its partitions. Without zones each goes alone. Pods that
-    cannot run are not included: they are deleted without asking."""
+    cannot run are not included: they are deleted without asking.
+    """
     pods = _pods_of(observed, BROKER, stateful_sets)
     if not isinstance(pods, str) and (drained := _drained(observed, pods)):
         return drained
@@ -138,7 +142,8 @@ def _drained(observed: ObservedCluster, pods: _Pods) -> tuple[Pod, ...]:
     Volumes bound to a node make their pod wait for that node. The budget allows no second eviction
     before the first pod is back, which is not before the node is: `kubectl drain` would wait for
     ever. So these brokers are handled like a wave, if the brokers allow it, and deleted, which the
-    budget does not count."""
+    budget does not count.
+    """
     waiting = {
         pods.places[pod.name][1]
         for pod in pods.present
@@ -256,7 +261,8 @@ def _awaited(component: str, pods: _Pods) -> list[str]:
     """Names of the pods that must be gone or ready before a running pod is replaced.
 
     Outdated pods are left out: their old template may be what keeps them from being ready. So are
-    new etcd members while no member is ready: they get ready only with a quorum."""
+    new etcd members while no member is ready: they get ready only with a quorum.
+    """
     without_quorum = component == ETCD and not any(pod.ready for pod in pods.present)
     outdated = (*pods.outdated, *pods.held)
     return [

@@ -93,7 +93,8 @@ def plan_shrinking(
 ) -> ClusterPlan | None:
     """The next of the steps above; None if no broker leaves or has left.
 
-    A plan without actions says what is waited for."""
+    A plan without actions says what is waited for.
+    """
     places = list(_places(cluster, observed, ranges))
     back = [
         each for each in places if each.is_wanted and each.state and _is_ready(observed, each.pod)

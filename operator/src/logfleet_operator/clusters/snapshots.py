@@ -21,7 +21,8 @@ def cron_job(cluster: ClusterResource, image: str, config: str) -> Manifest | No
     """The CronJob; None if no snapshots are wanted.
 
     config: the brokers' ConfigMap. The volume is a claim that a person creates, who decides where
-    backups go."""
+    backups go.
+    """
     managed, name = cluster.spec.metadata.managed, cluster.metadata.name
     if managed is None or managed.snapshots is None:
         return None

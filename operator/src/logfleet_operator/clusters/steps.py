@@ -145,7 +145,8 @@ class ClusterPlan:
 
     stage: what is under way. ranges: for the status, empty if unknown. level: the brokers' feature
     level, None if they were not asked. unmet: parts of the spec that are not, or not yet, carried
-    out while the rest is; see `hindered`. spread: new brokers have their share of replicas."""
+    out while the rest is; see `hindered`. spread: new brokers have their share of replicas.
+    """
 
     why: str
     actions: tuple[Action, ...] = ()
@@ -169,7 +170,8 @@ class ClusterPlan:
 def target(action: Action) -> tuple[str, str] | None:
     """(kind, name) of the action's object, if the rest can go on without it; else None.
 
-    None for the record, which the next operator reads, and for actions of the last stages only."""
+    None for the record, which the next operator reads, and for actions of the last stages only.
+    """
     match action:
         case Apply(manifest):
             metadata = manifest["metadata"]
@@ -241,7 +243,8 @@ def with_claims_as_begun(observed: ObservedCluster, wanted: Manifest) -> Manifes
 def with_template_as_asked(observed: ObservedCluster, wanted: Manifest) -> Manifest:
     """The StatefulSet; it keeps its live template if what a person wrote is the same as then.
 
-    So another version of the operator, which builds pods differently, replaces no pod by itself."""
+    So another version of the operator, which builds pods differently, replaces no pod by itself.
+    """
     live = observed.get("StatefulSet", wanted["metadata"]["name"])
     if live is None or not is_kept(observed, wanted):
         return wanted
@@ -251,7 +254,8 @@ def with_template_as_asked(observed: ObservedCluster, wanted: Manifest) -> Manif
 def is_kept(observed: ObservedCluster, wanted: Manifest) -> bool:
     """Whether the pods stay as they were created, though this operator would build others.
 
-    A template that somebody edited is put back: its digest is still this operator's."""
+    A template that somebody edited is put back: its digest is still this operator's.
+    """
     live = observed.get("StatefulSet", wanted["metadata"]["name"])
     if live is None:
         return False

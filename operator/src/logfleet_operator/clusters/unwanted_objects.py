@@ -56,7 +56,8 @@ def services_of_nobody(
 ) -> ClusterPlan | None:
     """Remove NodePorts of removed listeners and brokers, once no broker advertises them any more.
 
-    Only those that this Cluster owns: labels are easily copied."""
+    Only those that this Cluster owns: labels are easily copied.
+    """
     ports = node_ports(observed, cluster)
     wanted = {
         manifest["metadata"]["name"] for manifest in manifests.services(cluster, ranges, ports)

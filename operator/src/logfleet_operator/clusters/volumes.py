@@ -2,7 +2,8 @@
 
 A claim's `spec` is the request, its `status` the actual volume (Kubernetes: PersistentVolumeClaim).
 A Cluster's spec is checked against the actual volume: a size that could not be given can be taken
-back."""
+back.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

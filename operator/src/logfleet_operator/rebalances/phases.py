@@ -3,7 +3,8 @@
 Pending -> Proposed -> Running -> Done, and from each of the first three to Stopped. The phase is a
 field of the status. The condition Ready, for `kubectl wait`, is true once the phase is Done.
 (Strimzi's phases are types of conditions, so nothing can be waited for in every state.) Everything
-but the phase is read from the brokers at each step."""
+but the phase is read from the brokers at each step.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,7 +37,8 @@ class Act(StrEnum):
     """What to do in one step.
 
     PROPOSE: plan and report. STEP: start the moves that may start now. CALL_BACK: cancel moves
-    under way. DELETE: delete the resource, as its spec asks."""
+    under way. DELETE: delete the resource, as its spec asks.
+    """
 
     NOTHING = "nothing"
     PROPOSE = "propose"
@@ -75,7 +77,8 @@ def decide(
     """What to do next.
 
     obstacle: why nothing may start now, "" if it may. proposal_s: seconds since this spec was
-    planned, None if it was not. ended_s: seconds since the end, None if it has not ended."""
+    planned, None if it was not. ended_s: seconds since the end, None if it has not ended.
+    """
     if phase.has_ended:
         ttl = spec.ttl_seconds_after_finished
         is_over = ttl is not None and ended_s is not None and ended_s >= ttl
@@ -97,7 +100,8 @@ def decide(
 def obstacle(cluster: Manifest | None, name: str, before: Manifest | None) -> str:
     """Why nothing may start; "" if it may.
 
-    cluster: None if there is none of that name. before: the Rebalance that goes first."""
+    cluster: None if there is none of that name. before: the Rebalance that goes first.
+    """
     if cluster is None:
         return f"there is no Cluster {name} in this namespace"
     if "deletionTimestamp" in cluster["metadata"]:
@@ -122,7 +126,8 @@ def phase_of(live: Mapping[str, Any]) -> Phase:
 def comes_before(live: Manifest, others: Iterable[Manifest]) -> Manifest | None:
     """The approved Rebalance of the same Cluster that goes before this one.
 
-    That is the running one, else the oldest. None if this one runs or is not approved yet."""
+    That is the running one, else the oldest. None if this one runs or is not approved yet.
+    """
     if phase_of(live) is Phase.RUNNING or not _is_approved(live):
         return None
     rivals = [

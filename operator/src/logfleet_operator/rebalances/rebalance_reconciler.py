@@ -1,7 +1,8 @@
 """Takes a Rebalance one step further, by what the brokers report at each step. SHELL.
 
 Only the time of the last step is kept here: when an operator dies midway, the next one reads the
-phase and asks the brokers."""
+phase and asks the brokers.
+"""
 
 import time
 from collections.abc import Callable
@@ -128,7 +129,8 @@ class RebalanceReconciler:
 
         Returns the decision for the status, and the status fields that change.
 
-        Raises MovesUnavailable."""
+        Raises MovesUnavailable.
+        """
         if decision.act is Act.NOTHING:
             ended = decision.phase.has_ended and "finishedAt" not in live.get("status", {})
             return decision, {"finishedAt": now} if ended else {}

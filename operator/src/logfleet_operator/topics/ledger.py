@@ -16,7 +16,8 @@ below the limit on the way.
 
 Whether the topic is deleted or kept is decided by the line, whose policy follows its Topic in every
 pass and in the delete event, before the status is written. A change that was made and deleted while
-no operator watched cannot be known: then the last policy that an operator saw counts."""
+no operator watched cannot be known: then the last policy that an operator saw counts.
+"""
 
 import hashlib
 import json
@@ -48,7 +49,8 @@ class Line(msgspec.Struct, frozen=True):
 
     policy: the Topic's last seen deletionPolicy. topic_id: "" if unknown.
     deleting: the topic is to be deleted, whatever happens next.
-    held: its Topic is gone, but only a confirmation deletes the topic."""
+    held: its Topic is gone, but only a confirmation deletes the topic.
+    """
 
     uid: str
     name: str
@@ -171,7 +173,8 @@ class Surroundings:
     """What else must hold before a topic is deleted.
 
     crd, cluster: the present uids. calm: nothing around is being deleted, and the namespace is in
-    scope. confirmation: the Cluster's confirming annotation, "" without."""
+    scope. confirmation: the Cluster's confirming annotation, "" without.
+    """
 
     crd: str
     cluster: str
@@ -184,7 +187,8 @@ class Evidence:
     """Evidence that resources were deleted.
 
     gone: uids with a delete event, whose object a read did not find. missed_s: uid -> seconds since
-    a list first missed it."""
+    a list first missed it.
+    """
 
     gone: frozenset[str] = frozenset()
     missed_s: Mapping[str, float] = field(default_factory=dict)
@@ -195,7 +199,8 @@ class Judgement:
     """Names of topics: to delete now; to drop from the ledger only (Retain); not yet certain.
 
     blocked: why missing resources' topics are not deleted, and what to do; "" otherwise. held: the
-    topics that this keeps."""
+    topics that this keeps.
+    """
 
     delete: tuple[str, ...] = ()
     forget: tuple[str, ...] = ()
@@ -254,7 +259,8 @@ def _hold(
 ) -> tuple[str, bool]:
     """Why nothing is deleted ("" if nothing forbids it), and whether all must be certain first.
 
-    A confirmation names one set of lines, so these are deleted together."""
+    A confirmation names one set of lines, so these are deleted together.
+    """
     if strangers:
         told = (
             f"{len(strangers)} topics lost their Topics together with the CRD or the Cluster "

@@ -18,7 +18,8 @@ from logfleet_operator.writes import refuse_foreign
 class LedgerStore:
     """lines: the content of the ConfigMaps. cluster: the metadata of their Cluster.
 
-    refused: receives the ConfigMaps that the API server refuses."""
+    refused: receives the ConfigMaps that the API server refuses.
+    """
 
     def __init__(self, kube: Kube, cluster: Metadata, refused: Refused) -> None:
         self._kube = kube
@@ -42,7 +43,8 @@ class LedgerStore:
     async def write(self, lines: Ledger) -> None:
         """Make the ledger equal to `lines`, except for ConfigMaps that are refused, which stay.
 
-        Raises KubeConflict if somebody else wrote: then `self.lines` differ from the ledger."""
+        Raises KubeConflict if somebody else wrote: then `self.lines` differ from the ledger.
+        """
         if lines == self.lines:
             return
         for manifest in ledger.shards(self._cluster.name, lines):
@@ -80,7 +82,8 @@ class LedgerStore:
     def unwritten(self, lines: Ledger) -> dict[str, SpecRefusal]:
         """Topic name -> refusal, for each line whose change or removal could not be written.
 
-        What such a line announces must not be done."""
+        What such a line announces must not be done.
+        """
         differing = {
             topic for topic in {*lines, *self.lines} if lines.get(topic) != self.lines.get(topic)
         }

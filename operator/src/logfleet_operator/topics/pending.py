@@ -1,7 +1,8 @@
 """Which Topics of a Cluster are due: some that changed, or all. PURE.
 
 Only a pass over all finds absences, conflicts and drift. A pass over a few carries out a person's
-change at once, even among thousands."""
+change at once, even among thousands.
+"""
 
 from typing import Final
 
@@ -27,7 +28,8 @@ class Pending:
     def take(self, now: float) -> frozenset[str] | None:
         """The names of the few Topics that are due, None for all.
 
-        They are no longer due afterwards."""
+        They are no longer due afterwards.
+        """
         changed, self._changed = frozenset(self._changed), set()
         is_due = self.all_at is not None and self.all_at <= now
         if changed and len(changed) <= FEW and not is_due:

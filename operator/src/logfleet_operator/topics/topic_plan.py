@@ -1,7 +1,8 @@
 """Plans all Topics of one Cluster by its ledger and its brokers: which may act on what. PURE.
 
 Two questions come before `logfleet.resources.plan.plan_topic` can plan one topic: which of several
-resources holds a name, and whether a topic of that name still belongs to a deleted resource."""
+resources holds a name, and whether a topic of that name still belongs to a deleted resource.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,7 +51,8 @@ def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[s
     """Which resource holds each topic. lines: as read; they name the present holders.
 
     A resource that exists (its uid is in `alive`) but is invalid keeps what it holds: a mistake in
-    it must not hand its records over to another resource, which may be deleted."""
+    it must not hand its records over to another resource, which may be deleted.
+    """
     listed = list(topics)
     invalid = alive - {topic.metadata.uid for topic in listed}
     kept = {name: line.name for name, line in lines.items() if line.uid in invalid}
@@ -68,7 +70,8 @@ def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[s
 def may_act_alone(topic: TopicResource, lines: Ledger, cluster: str) -> bool:
     """Whether this Topic can be reconciled without the others.
 
-    It must be of that Cluster, and the ledger must give its topic to it or to nobody."""
+    It must be of that Cluster, and the ledger must give its topic to it or to nobody.
+    """
     if topic.spec.cluster_ref.name != cluster:
         return False
     line = lines.get(topic.name)
@@ -82,7 +85,8 @@ def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
 
     The new resource keeps the topic: no topic is deleted for absence while somebody visibly wants
     it. If the deletion of the old resource was seen (its uid is in `seen_gone`), it was meant: the
-    line stays, and the topic is deleted first."""
+    line stays, and the topic is deleted first.
+    """
     inherited = dict(lines)
     for name, topic in claims.holders.items():
         line = lines.get(name)
@@ -108,7 +112,8 @@ def judge(
     """(the lines after `inherit`, the decision about lines whose resource is gone).
 
     If a deletion is blocked, it may not have been meant: a Topic that is created again keeps its
-    topic, even if the deletion of the old one was seen."""
+    topic, even if the deletion of the old one was seen.
+    """
     inherited = inherit(lines, claims, evidence.gone)
     judgement = ledger.judge(inherited, alive, around, evidence)
     if not judgement.blocked:
@@ -129,7 +134,8 @@ class TopicsPlan:
     """lines: the ledger to write before anything else. deletions: topics whose line is deleting.
 
     plans: topic name -> what its holder needs. waiting: names whose former topic must be deleted
-    first."""
+    first.
+    """
 
     lines: Ledger
     deletions: tuple[DeleteTopic, ...]
@@ -178,7 +184,8 @@ def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> SpecR
     """The refusal for a Topic whose topic the brokers did not change.
 
     The API server accepts no smaller number of partitions, though the topic never had the refused
-    one."""
+    one.
+    """
     said = f"the brokers refuse: {error}"
     if error.code != "INVALID_CONFIG" and any(isinstance(action, GrowTopic) for action in actions):
         said += (
@@ -191,7 +198,8 @@ def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> SpecR
 def as_served(why: str, found: ObservedTopic) -> tuple[SpecRefusal | None, str]:
     """(why the Topic is not Ready, or None; the sentence), for a topic that is as its spec says.
 
-    A topic with offline partitions is not Ready; one that only lacks replicas is, with a remark."""
+    A topic with offline partitions is not Ready; one that only lacks replicas is, with a remark.
+    """
     if found.shortages.reason is None:
         return None, why
     said = f"{why}, but {found.shortages}"

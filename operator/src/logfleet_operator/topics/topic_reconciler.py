@@ -3,7 +3,8 @@
 One pass handles a whole Cluster: two Topics may claim one name, a deleted Topic is seen only by its
 absence among the others, and one request to the brokers serves all. Its order makes a crash
 harmless: the ledger's line is written before the topic is created, and removed after the topic is
-deleted. If the API server refuses a Topic's line or status, only that Topic waits."""
+deleted. If the API server refuses a Topic's line or status, only that Topic waits.
+"""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -73,7 +74,8 @@ class Scene:
 
     found: the live Cluster. live: uid -> live Topic. topics: the valid ones. last_words: uid ->
     policy of Topics whose delete event was seen before this pass read the ledger. lines: the ledger
-    as it should be before any action, even if it could not be written."""
+    as it should be before any action, even if it could not be written.
+    """
 
     cluster: ClusterResource
     found: Manifest
@@ -92,7 +94,8 @@ class Scene:
 class Outcome:
     """The result of a pass. observed: the topics afterwards.
 
-    refused: topic name -> why the brokers refuse the change, or Kubernetes the line."""
+    refused: topic name -> why the brokers refuse the change, or Kubernetes the line.
+    """
 
     claims: Claims
     judgement: Judgement
@@ -138,7 +141,8 @@ class TopicReconciler:
     """notices: Cluster -> what blocks the deletion of its topics, for its status.
 
     shortages: Cluster -> what its partitions lack, for its status; None if no broker answers.
-    warnings: Cluster -> why brokers refuse its configuration."""
+    warnings: Cluster -> why brokers refuse its configuration.
+    """
 
     def __init__(
         self,
@@ -174,7 +178,8 @@ class TopicReconciler:
         """Take the topics of the Cluster as far as they go now.
 
         Returns when to check again, as ClusterReconciler does, for the topics that nothing was
-        refused for, and the objects that were refused, for the caller to retry."""
+        refused for, and the objects that were refused, for the caller to retry.
+        """
         refused: Refused = {}
         statuses = TopicStatuses(self._kube, self._events, refused, timestamp(self._now()))
         return await self._pass(namespace, cluster_name, statuses, refused), refused
@@ -187,7 +192,8 @@ class TopicReconciler:
         False if they cannot be judged without the others, and the caller must reconcile all. That
         is so for Topics that are gone, claim a name that the ledger gives to another one, or wait
         for their Cluster, and for errors and changes that take longer. Raises what `reconcile`
-        does."""
+        does.
+        """
         read = await asyncio.gather(
             *(self._kube.get("Topic", namespace, name) for name in resources),
             self._kube.get("Cluster", namespace, cluster_name),
@@ -317,7 +323,8 @@ class TopicReconciler:
         """Write the Topics' deletion policies to the ledger, even if nothing else is done.
 
         Returns the policies in the delete events seen so far, and the lines with all policies.
-        Events that arrive later are for the next pass."""
+        Events that arrive later are for the next pass.
+        """
         lines = await store.load()
         known = {*live, *(line.uid for line in lines.values())}
         heard = self._last_words.get(key, {})
@@ -423,7 +430,7 @@ class TopicReconciler:
         return frozenset(line.uid for line, gone in zip(told, answers, strict=True) if gone)
 
     def _missed(self, key: ClusterKey, lines: Ledger, alive: frozenset[str]) -> Mapping[str, float]:
-        """uid -> seconds for which this operator's lists have missed the resource of a line."""
+        """Uid -> seconds for which this operator's lists have missed the resource of a line."""
         now, before = self._monotonic(), self._missed_since.get(key, {})
         missing = {line.uid for line in lines.values()} - alive
         since = {uid: before.get(uid, now) for uid in missing}
@@ -439,7 +446,8 @@ class TopicReconciler:
     ) -> tuple[set[str], dict[str, SpecRefusal]]:
         """Carry out all actions whose line is in the ledger.
 
-        Returns the topics acted on, and topic name -> the brokers' refusal."""
+        Returns the topics acted on, and topic name -> the brokers' refusal.
+        """
         todo: dict[str, list[TopicAction]] = {each.name: [each] for each in plan.deletions}
         todo |= {name: wanted.actions for name, wanted in plan.plans.items() if wanted.actions}
         todo = {name: actions for name, actions in todo.items() if name not in unwritten}

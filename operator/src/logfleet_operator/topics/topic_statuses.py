@@ -21,7 +21,8 @@ class TopicStatuses:
     """The statuses of one pass. refused: receives the Topics whose status the API server refuses.
 
     instead: uid -> a refusal that goes before any other message of a Topic that waits or is wrong.
-    now: RFC 3339, UTC, whole seconds."""
+    now: RFC 3339, UTC, whole seconds.
+    """
 
     def __init__(self, kube: Kube, events: Events, refused: Refused, now: str) -> None:
         self._kube = kube

@@ -21,7 +21,8 @@ class FeatureLevels:
         """Raise the level if `spec.featureLevel` asks for it and all brokers can; return it.
 
         None if no broker answers. A raise that succeeded although its response was lost is seen at
-        the next check."""
+        the next check.
+        """
         wanted, bootstrap = cluster.spec.feature_level, manifests.bootstrap_address(cluster)
         try:
             found = await self._movers.level(bootstrap)

@@ -2,7 +2,8 @@
 
 First, brokers are replaced and go on writing what the version before can read. Then
 `spec.featureLevel` raises what they may write, once all of them support it; the brokers refuse a
-raise that is too early (`logfleet.control.brokers.feature_level`)."""
+raise that is too early (`logfleet.control.brokers.feature_level`).
+"""
 
 from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterSpec
@@ -33,7 +34,8 @@ def is_due(wanted: int | None, found: FeatureLevel) -> bool:
 def unmet(wanted: int | None, found: FeatureLevel | None, known: int) -> str:
     """What keeps the level from being as the spec wants it; "" if nothing does.
 
-    found: None if no broker answers. known: the last level that was read, 0 for none; used then."""
+    found: None if no broker answers. known: the last level that was read, 0 for none; used then.
+    """
     if wanted is None or wanted <= (known if found is None else found.finalized):
         return ""
     if found is None:
