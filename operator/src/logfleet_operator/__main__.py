@@ -26,7 +26,7 @@ from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.events import Events
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
-from logfleet_operator.lease_holder import LeaseHolder, LeaseLost, LedAdmins, LedKube
+from logfleet_operator.lease_holder import GuardedAdmins, GuardedKube, LeaseHolder, LeaseLost
 from logfleet_operator.ownership import Ownership
 from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.settings import Settings, SettingsError
@@ -45,7 +45,7 @@ class NotAllowed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class BrokerAccess:
     """How the operator reaches brokers.
 
     movers: called with the lease holder, None for an operator that works alone.
@@ -56,7 +56,7 @@ class Ways:
     movers: Callable[[LeaseHolder | None], Movers] = FleetMovers
 
 
-def main(ways: Ways | None = None) -> None:
+def main(ways: BrokerAccess | None = None) -> None:
     """Run the process. ways: None for the defaults of `Ways`."""
     if NO_ASSERTIONS:
         sys.exit(NO_ASSERTIONS)
@@ -66,12 +66,12 @@ def main(ways: Ways | None = None) -> None:
         sys.exit(f"logfleet-operator: {error}")
     logs.configure(settings.log_level, as_json=settings.log_json)
     try:
-        asyncio.run(run(settings, ways or Ways()))
+        asyncio.run(run(settings, ways or BrokerAccess()))
     except (NoCredentials, NotAllowed, LeaseLost) as error:
         sys.exit(f"logfleet-operator: {error}")
 
 
-async def run(settings: Settings, ways: Ways) -> None:
+async def run(settings: Settings, ways: BrokerAccess) -> None:
     """Operate until SIGTERM or SIGINT. No work is completed first: any step may be the last."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ async def run(settings: Settings, ways: Ways) -> None:
         await kube.close()
 
 
-async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
+async def operate(kube: Kube, ways: BrokerAccess, settings: Settings) -> None:
     """Watch and reconcile until cancelled, while holding the Lease.
 
     Raises LeaseLost, NotAllowed.
@@ -102,7 +102,7 @@ async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
         # advises).
         identity = f"{settings.identity}_{uuid.uuid4()}"
         leadership = LeaseHolder(kube, settings.lease_namespace, settings.lease, identity)
-        kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
+        kube, admins = GuardedKube(kube, leadership), GuardedAdmins(admins, leadership)
     etcds = EtcdClients(leadership)
     movers = ways.movers(leadership)
     ownership = Ownership(kube, settings.release, Events(kube, settings.identity))

@@ -24,7 +24,7 @@ from logfleet_operator.names import Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EffectiveSpec:
     """The Cluster to act on, and why that is not the live spec.
 
     cluster: the resource with the spec to act on. refusal: why the live spec is not used, None if
@@ -53,18 +53,20 @@ def last_accepted(live: Manifest, record: Manifest | None) -> ClusterResource | 
         return None  # written by an operator that recorded no spec, or read specs differently
 
 
-def judged(wish: Wish, live: Manifest, observed: ObservedCluster) -> Wish:
+def checked_against_objects(
+    effective: EffectiveSpec, live: Manifest, observed: ObservedCluster
+) -> EffectiveSpec:
     """Check the spec against what exists, too. Raises ObjectConflict."""
-    if wish.refusal is not None or wish.cluster.spec.paused:
-        return wish
-    record = observed.get("ConfigMap", names.record_map(wish.cluster.metadata.name))
+    if effective.refusal is not None or effective.cluster.spec.paused:
+        return effective
+    record = observed.get("ConfigMap", names.record_map(effective.cluster.metadata.name))
     before = last_accepted(live, record)
-    refusal = refusal_of(wish.cluster, observed, before)
+    refusal = refusal_of(effective.cluster, observed, before)
     if refusal is None:
-        return wish
+        return effective
     if before is None and not _was_carried_out(live, record):
-        return replace(wish, refusal=refusal, acts=False)
-    return Wish(before or wish.cluster, refusal)
+        return replace(effective, refusal=refusal, acts=False)
+    return EffectiveSpec(before or effective.cluster, refusal)
 
 
 def _was_carried_out(live: Manifest, record: Manifest | None) -> bool:

@@ -32,7 +32,7 @@ from logfleet.resources.plan import (
 from logfleet.wire.errors import ErrorCode
 
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
-from logfleet_operator.waiting import elsewhere
+from logfleet_operator.waiting import waiting_for_fleet
 
 # Short, so that a pass over a dead fleet does not delay other Clusters.
 REQUEST_TIMEOUT_MS: Final = 10_000
@@ -64,7 +64,7 @@ class BrokerAdmin:
             return [topic for topic in single if topic is not None]
 
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 listed = await listed_topics()
                 moving = await list_reassignments(self._client)
                 found = await asyncio.gather(
@@ -77,14 +77,14 @@ class BrokerAdmin:
 
     async def shortages(self) -> Shortages:
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 return await observe_shortages(self._admin)
         except ClientError as error:
             raise AdminUnavailable(f"partitions cannot be read: {error}") from error
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 await perform_all(self._admin, actions)
         except ClientError as error:
             if not _already(actions, error):
@@ -92,7 +92,7 @@ class BrokerAdmin:
 
     async def configure(self, desired: ClusterResource) -> str:
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 brokers = await observe_brokers(self._admin)
                 actions = plan_cluster(cluster_as_shown(desired), brokers).actions
                 await perform_all(self._admin, actions)

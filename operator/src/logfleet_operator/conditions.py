@@ -178,7 +178,7 @@ def cluster_status(
     if failed := snapshots.trouble(cluster, observed, datetime.fromisoformat(now)):
         status["warnings"].append(failed)
     moment = datetime.fromisoformat(now)
-    status["warnings"] += volumes.going(observed)
+    status["warnings"] += volumes.deletion_warnings(observed)
     status["warnings"] += resizing.warnings(cluster, observed, plan.ranges, moment)
     return status
 

@@ -64,7 +64,7 @@ class Events:
         self._instance = instance
         self._now = now or (lambda: datetime.now(UTC))
 
-    async def tell(self, regarding: Manifest, said: EventText) -> None:
+    async def write(self, regarding: Manifest, said: EventText) -> None:
         """Write an Event about a live resource, unless it was written before."""
         manifest = self._manifest(regarding, said)
         try:

@@ -32,9 +32,9 @@ OWNED: Final = (
     ("", "v1", "services"),
     ("policy", "v1", "poddisruptionbudgets"),
 )
-Claim = tuple[str, str, str]
+TopicClaim = tuple[str, str, str]
 """Namespace, Cluster, and the name in Kafka that a Topic wants."""
-Claims = Mapping[Claim, Collection[str]]
+ClaimIndex = Mapping[TopicClaim, Collection[str]]
 """uids of the Topics that want it, from kopf's index.
 
 The index holds what the watches have seen, so nothing is deleted because of it."""
@@ -76,7 +76,7 @@ class Feed:
         if kind == "DELETED":
             place = metadata["namespace"], cluster
             # Pass on the object's last state, since a pass may never have read it like that.
-            self._call(self._topics.saw_deletion, place, metadata["uid"], policy_of(body))
+            self._call(self._topics.on_topic_deleted, place, metadata["uid"], policy_of(body))
         self._call(self._worker.add, Key("topics", metadata["namespace"], cluster))
 
     def rebalance(self, metadata: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Feed:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def claim_of(body: Mapping[str, Any]) -> Claim:
+def claim_of(body: Mapping[str, Any]) -> TopicClaim:
     """The claim of a Topic, whether or not the rest of it is valid."""
     metadata, spec = body["metadata"], body["spec"]
     name = spec.get("topicName") or metadata["name"]
@@ -111,12 +111,12 @@ def registry(feed: Feed) -> kopf.OperatorRegistry:
         feed.cluster(meta)
 
     @kopf.index(GROUP, VERSION, "topics", id="topic_claims", registry=result)
-    def topic_claims(body: kopf.Body, **_: Any) -> dict[Claim, str]:
+    def topic_claims(body: kopf.Body, **_: Any) -> dict[TopicClaim, str]:
         return {claim_of(body): str(body["metadata"]["uid"])}
 
     @kopf.on.event(GROUP, VERSION, "topics", registry=result)
     def topic_event(event: Mapping[str, Any], body: kopf.Body, **given: Any) -> None:
-        claims: Claims = given["topic_claims"]  # kopf hands indices over by their names
+        claims: ClaimIndex = given["topic_claims"]  # kopf hands indices over by their names
         uids = set(claims.get(claim_of(body), ()))
         feed.topic(event["type"], body, rivals=len(uids - {body["metadata"]["uid"]}))
 
@@ -154,7 +154,7 @@ def watch_settings() -> kopf.OperatorSettings:
 
 
 class Watch:
-    """kopf for one scope, in its thread. namespace: "" for all. begun: set before its first list.
+    """kopf for one scope, in its thread. namespace: "" for all. started: set before its first list.
 
     When a namespace is deleted, the operator's Role in it goes too, and the refusal (403) ends
     kopf. It is restarted every RESTART_S, so that it watches again once the namespace is back. An
@@ -167,7 +167,7 @@ class Watch:
         self._namespace = namespace
         self._stop = threading.Event()
         self._over = threading.Event()
-        self.begun = threading.Event()
+        self.started = threading.Event()
         name = f"watches {namespace}".rstrip()
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -206,7 +206,7 @@ class Watch:
             clusterwide=not self._namespace,
             namespaces=[self._namespace] if self._namespace else [],
             stop_flag=self._over,
-            ready_flag=self.begun,
+            ready_flag=self.started,
         )
         ended, _ = await asyncio.wait(roots, return_when=asyncio.FIRST_COMPLETED)
         # kopf waits for this event in an executor's thread, and asyncio.run for that thread.
@@ -244,7 +244,7 @@ class Watcher:
 
     @property
     def watching(self) -> bool:
-        return all(watch.begun.is_set() for watch in self._watches)
+        return all(watch.started.is_set() for watch in self._watches)
 
     @property
     def alive(self) -> bool:

@@ -41,7 +41,7 @@ async def serve(
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        if leadership is not None and leadership.waits:
+        if leadership is not None and leadership.stands_by:
             return web.Response(text="stands by\n")
         if worker.synced and watching():
             others = left_alone()

@@ -21,11 +21,11 @@ from logfleet_operator.lease_rules import (
     LEASE_S,
     RENEW_S,
     RETRY_S,
-    Sighting,
+    SeenLease,
     claimed,
     given_back,
     is_free,
-    sight,
+    see,
 )
 from logfleet_operator.names import Manifest
 
@@ -54,18 +54,18 @@ class LeaseHolder:
         self._identity = identity
         self._monotonic = monotonic
         self._now = now or (lambda: datetime.now(UTC))
-        self._seen: Sighting | None = None
+        self._seen: SeenLease | None = None
         self._renewed: float | None = None
 
     @property
-    def held(self) -> bool:
+    def holds(self) -> bool:
         """Whether a write may start."""
         return self._renewed is not None and self._monotonic() < self._renewed + RENEW_S
 
     @property
-    def waits(self) -> bool:
+    def stands_by(self) -> bool:
         """Whether another operator held the Lease at the last read; False before the first read."""
-        if self._seen is None or self.held:
+        if self._seen is None or self.holds:
             return False
         return self._seen.spec.get("holderIdentity", "") not in {"", self._identity}
 
@@ -82,7 +82,7 @@ class LeaseHolder:
         namespace, name = self._place
         began = self._monotonic()
         live = await self._kube.get("Lease", namespace, name)
-        self._seen = sight(self._seen, live, self._monotonic())
+        self._seen = see(self._seen, live, self._monotonic())
         if not is_free(self._seen, self._identity, self._monotonic()):
             return False
         manifest = claimed(namespace, name, live, self._identity, self._now())
@@ -132,14 +132,14 @@ class LeaseHolder:
                     await self.attempt()
             except (KubeError, KubeUnavailable, TimeoutError) as error:
                 log.warning("lease_not_renewed", lease=self._place[1], error=repr(error))
-            if not self.held or (self._renewed == renewed and self._is_anothers()):
+            if not self.holds or (self._renewed == renewed and self._is_anothers()):
                 self._renewed = None
                 raise LeaseLost(f"Lease {self._place[1]} in {self._place[0]} is not held any more")
 
     async def release(self) -> None:
         """Give the Lease back, if it is held; no work may be under way. Errors are logged."""
         namespace, name = self._place
-        if not self.held:
+        if not self.holds:
             return
         self._renewed = None
         try:
@@ -153,7 +153,7 @@ class LeaseHolder:
     @asynccontextmanager
     async def guard(self) -> AsyncIterator[None]:
         """For one write: raises LeaseLost if none may start, or if it does not end in time."""
-        if not self.held:
+        if not self.holds:
             raise LeaseLost(f"Lease {self._place[1]} is not held")
         try:
             async with asyncio.timeout(self._left(LEASE_S)):
@@ -171,7 +171,7 @@ class LeaseHolder:
         return bool(self._seen.spec.get("holderIdentity", "") != self._identity)
 
 
-class LedKube:
+class GuardedKube:
     """A Kube whose writes need the Lease; without it they raise KubeUnavailable."""
 
     def __init__(self, kube: Kube, leadership: LeaseHolder) -> None:
@@ -215,7 +215,7 @@ class LedKube:
             raise KubeUnavailable(str(error)) from error
 
 
-class LedAdmin:
+class GuardedAdmin:
     """An Admin whose changes need the Lease; without it they raise AdminUnavailable."""
 
     def __init__(self, admin: Admin, leadership: LeaseHolder) -> None:
@@ -248,7 +248,7 @@ class LedAdmin:
             raise AdminUnavailable(str(error)) from error
 
 
-class LedAdmins:
+class GuardedAdmins:
     """An AdminFactory that opens LedAdmins."""
 
     def __init__(self, admins: AdminFactory, leadership: LeaseHolder) -> None:
@@ -256,4 +256,4 @@ class LedAdmins:
         self._leadership = leadership
 
     async def open(self, bootstrap: str) -> Admin:
-        return LedAdmin(await self._admins.open(bootstrap), self._leadership)
+        return GuardedAdmin(await self._admins.open(bootstrap), self._leadership)

@@ -22,7 +22,7 @@ RETRY_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class SeenLease:
     """The Lease's spec as last read ({} if there is no Lease), and since when it is unchanged.
 
     since: seconds of the observer's clock.
@@ -32,14 +32,14 @@ class Sighting:
     since: float
 
 
-def sight(before: Sighting | None, live: Manifest | None, now: float) -> Sighting:
+def see(before: SeenLease | None, live: Manifest | None, now: float) -> SeenLease:
     spec = (live or {}).get("spec") or {}
     if before is not None and before.spec == spec:
         return before
-    return Sighting(spec, now)
+    return SeenLease(spec, now)
 
 
-def is_free(seen: Sighting, identity: str, now: float) -> bool:
+def is_free(seen: SeenLease, identity: str, now: float) -> bool:
     """Whether `identity` may take or keep the Lease."""
     holder = seen.spec.get("holderIdentity", "")
     lasts = float(seen.spec.get("leaseDurationSeconds", LEASE_S))

@@ -40,7 +40,7 @@ def configure(level: str, *, as_json: bool) -> None:
 
 
 @functools.lru_cache
-def tell_ignored(kind: str, fields: tuple[str, ...]) -> None:
+def log_ignored_fields(kind: str, fields: tuple[str, ...]) -> None:
     """Log that resources of this kind have unknown fields; once per set of fields."""
     if fields:
         log.warning("fields_ignored", kind=kind, fields=fields)

@@ -17,13 +17,13 @@ import structlog
 from logfleet_operator.event_text import EventText
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube, KubeError
-from logfleet_operator.lease_rules import LEASE_S, Sighting, sight
+from logfleet_operator.lease_rules import LEASE_S, SeenLease, see
 from logfleet_operator.names import Manifest
 from logfleet_operator.writes import write_status
 
 HANDOVER_S: Final = 300.0
 OTHERS_RECHECK_S: Final = 15.0
-TOLD_MAX: Final = 5
+LISTED_MAX: Final = 5
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -47,7 +47,7 @@ class Ownership:
         self.mine = mine
         self._events = events
         self._monotonic = monotonic
-        self._seen: dict[str, Sighting] = {}
+        self._seen: dict[str, SeenLease] = {}
         self.others: dict[tuple[str, str], str] = {}
 
     def has(self, cluster: Mapping[str, Any]) -> bool:
@@ -75,7 +75,7 @@ class Ownership:
         self.others.pop(key, None)
         return cluster
 
-    def forget(self, namespace: str, name: str) -> None:
+    def remove(self, namespace: str, name: str) -> None:
         """Remove a deleted Cluster."""
         self.others.pop((namespace, name), None)
 
@@ -84,7 +84,7 @@ class Ownership:
         said = [f"{'/'.join(key)} by {holder}" for key, holder in sorted(self.others.items())]
         if not said:
             return ""
-        return f"other operators look after {len(said)} Clusters: {', '.join(said[:TOLD_MAX])}"
+        return f"other operators look after {len(said)} Clusters: {', '.join(said[:LISTED_MAX])}"
 
     async def _is_in_use(self, holder: str) -> bool:
         """Whether a release may still work under this Lease; True if that cannot be read."""
@@ -94,7 +94,7 @@ class Ownership:
             log.warning("lease_of_another_unknown", lease=holder, error=str(error))
             return True
         now = self._monotonic()
-        seen = self._seen[holder] = sight(self._seen.get(holder), live, now)
+        seen = self._seen[holder] = see(self._seen.get(holder), live, now)
         # A release whose Lease was deleted creates it again at once.
         return now - seen.since < (LEASE_S if live is None else HANDOVER_S)
 
@@ -110,7 +110,7 @@ class Ownership:
             f"leaves it alone until that Lease is gone or was not renewed for {HANDOVER_S:.0f} s"
         )
         log.warning("cluster_of_another", namespace=key[0], cluster=key[1], why=note)
-        await self._events.tell(cluster, EventText("Warning", "AnotherOperator", note, self.mine))
+        await self._events.write(cluster, EventText("Warning", "AnotherOperator", note, self.mine))
 
 
 def _holder(cluster: Mapping[str, Any]) -> str:

@@ -44,7 +44,7 @@ _CURRENT: ContextVar[Waiting | None] = ContextVar("waiting", default=None)
 
 
 @contextmanager
-def elsewhere() -> Iterator[None]:
+def waiting_for_fleet() -> Iterator[None]:
     """Wrap a wait for anything but the API server; nothing else may be done within.
 
     Afterwards the key goes on at once: the rest of its pass is short, and no other key begins until

@@ -159,18 +159,18 @@ class Worker:
             return await self._rebalances.reconcile(key.namespace, key.name)
         few = self._pending(key).take(self._clock())
         if few is not None:
-            return await self._look_at_few(key, few)
+            return await self._reconcile_few(key, few)
         try:
             after, refused = await self._topics.reconcile(key.namespace, key.name)
         finally:  # pass on what was found even if the pass failed
-            self._tell_cluster(key)
+            self._pass_to_cluster(key)
         for error in refused.values():
             if after is not None:  # the other Topics need not wait for the retry of the refused one
                 self.add(key, after=after)
             raise error
         return after
 
-    async def _look_at_few(self, key: Key, few: frozenset[str]) -> float | None:
+    async def _reconcile_few(self, key: Key, few: frozenset[str]) -> float | None:
         """Reconcile single Topics; return the delay until all are due.
 
         The delay is 0 if they cannot be judged without the others.
@@ -180,7 +180,7 @@ class Worker:
         due = self._pending(key).all_at
         return None if due is None else max(0.0, due - self._clock())
 
-    def _tell_cluster(self, key: Key) -> None:
+    def _pass_to_cluster(self, key: Key) -> None:
         cluster = key.namespace, key.name
         notice = self._topics.notices.get(cluster, "")
         shortages = self._topics.shortages.get(cluster)

@@ -40,7 +40,7 @@ class Replicas:
         self.throttles: set[int | None] = set()
         self.called_back = 0
 
-    async def held(self, bootstrap: str) -> Mapping[int, int]:
+    async def replica_counts(self, bootstrap: str) -> Mapping[int, int]:
         assert bootstrap
         return self._do("held", lambda: dict(self.counts))
 
@@ -67,7 +67,7 @@ class Replicas:
         assert bootstrap
         self._do("take back", lambda: self.cordoned.difference_update(broker_ids))
 
-    async def forget(self, bootstrap: str, broker_id: int) -> None:
+    async def unregister(self, bootstrap: str, broker_id: int) -> None:
         assert bootstrap
         assert not self.counts.get(broker_id), "it holds replicas"
         self._do("forget", lambda: self._forget(broker_id))

@@ -7,7 +7,7 @@ are up to date.
 from dataclasses import replace
 
 import pytest
-from logfleet_operator.clusters.observed import Leave, ObservedCluster, Pod
+from logfleet_operator.clusters.observed import ObservedCluster, Pod, StopPermission
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod, plan_rollout
 from logfleet_operator.names import BROKER, ETCD, ZONE_LABEL
 
@@ -34,7 +34,7 @@ def observed(component: str, states: str) -> ObservedCluster:
         for ordinal, state in enumerate(states)
         if state != "-"
     ]
-    leave = Leave(frozenset(pod.name for pod in pods))
+    leave = StopPermission(frozenset(pod.name for pod in pods))
     return ObservedCluster({("StatefulSet", "x"): live}, {}, tuple(pods), (), (), leave=leave)
 
 
@@ -49,7 +49,11 @@ def on_nodes(
         replace(pod, node=node.strip("-"), ready=node != "-")
         for pod, node in zip(seen.pods, nodes, strict=True)
     )
-    leave = seen.leave if allowed else Leave(objection="t-0: no other in-sync replica could lead")
+    leave = (
+        seen.leave
+        if allowed
+        else StopPermission(objection="t-0: no other in-sync replica could lead")
+    )
     volumes = [
         {
             "metadata": {

@@ -22,7 +22,7 @@ from logfleet.resources.plan import Reason, SpecRefusal
 RANGE_SIZE: Final = 1000  # = BROKERS_PER_POOL_MAX: ordinals never leave their range
 
 
-class Range(msgspec.Struct, frozen=True, order=True):
+class BrokerIdRange(msgspec.Struct, frozen=True, order=True):
     """Broker ids base .. base + replicas - 1 of one pool in one zone ("" without zones).
 
     ran: pods may have run on the ordinals below it. In a single source it may exceed replicas,
@@ -43,16 +43,16 @@ class Range(msgspec.Struct, frozen=True, order=True):
         return self.replicas - self.leaving
 
 
-class Claim(msgspec.Struct, frozen=True):
+class RangeClaim(msgspec.Struct, frozen=True):
     """The range that one object records; `source` names the object for a person."""
 
     source: str
-    range: Range
+    range: BrokerIdRange
 
 
-def merge(claims: Iterable[Claim]) -> list[Range] | SpecRefusal:
+def merge(claims: Iterable[RangeClaim]) -> list[BrokerIdRange] | SpecRefusal:
     """All assigned ranges, in order of base; counts are the largest ones claimed."""
-    found: dict[tuple[str, str], Claim] = {}
+    found: dict[tuple[str, str], RangeClaim] = {}
     for claim in claims:
         key = (claim.range.pool, claim.range.zone)
         known = found.setdefault(key, claim)
@@ -67,7 +67,7 @@ def merge(claims: Iterable[Claim]) -> list[Range] | SpecRefusal:
             replicas=max(known.range.replicas, claim.range.replicas),
             ran=max(known.range.ran, claim.range.ran),
         )
-        found[key] = Claim(known.source, largest)
+        found[key] = RangeClaim(known.source, largest)
     ranges = sorted((claim.range for claim in found.values()), key=lambda given: given.base)
     for lower, upper in itertools.pairwise(ranges):
         if upper.base == lower.base:
@@ -102,13 +102,13 @@ def spread(
     return counts
 
 
-def mistaken(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
+def never_ran(spec: ClusterSpec, given: Sequence[BrokerIdRange]) -> list[BrokerIdRange]:
     """Ranges of pools and zones that `spec` does not name, if none of their brokers ever ran."""
     named = {(pool.name, zone) for pool in spec.pools for zone in zones_of(spec, pool)}
     return [known for known in given if not known.ran and (known.pool, known.zone) not in named]
 
 
-def allocate(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
+def allocate(spec: ClusterSpec, given: Sequence[BrokerIdRange]) -> list[BrokerIdRange]:
     """The ranges that `spec` asks for, in order of base; ranges in `given` keep their base.
 
     Brokers that ran and are no longer wanted stay among `replicas`, counted as `leaving`.
@@ -128,13 +128,13 @@ def allocate(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
         if known is None:
             if count == 0:
                 continue
-            known, free = Range(*place, free, count), free + RANGE_SIZE
+            known, free = BrokerIdRange(*place, free, count), free + RANGE_SIZE
         ranges.append(_with(known, count))
     unnamed = [known for place, known in bases.items() if place not in wanted and known.ran]
     ranges += [_with(known, 0) for known in unnamed]
     return sorted(ranges, key=lambda known: known.base)
 
 
-def _with(known: Range, wanted: int) -> Range:
+def _with(known: BrokerIdRange, wanted: int) -> BrokerIdRange:
     replicas = max(wanted, known.ran)
     return msgspec.structs.replace(known, replicas=replicas, leaving=replicas - wanted)

@@ -13,7 +13,7 @@ from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
 from logfleet_operator.clusters import etcd
-from logfleet_operator.clusters.broker_id_ranges import Claim, Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange, RangeClaim
 from logfleet_operator.clusters.observed import ObjectConflict, ObservedCluster, is_bound
 from logfleet_operator.names import Manifest
 
@@ -21,7 +21,7 @@ from logfleet_operator.names import Manifest
 ACCEPTED_KEY: Final = "accepted"
 
 
-class _Recorded(msgspec.Struct, frozen=True):
+class _RecordedRange(msgspec.Struct, frozen=True):
     """A range in the record. ran: None if written by an older operator, which did not record it."""
 
     pool: str
@@ -32,7 +32,7 @@ class _Recorded(msgspec.Struct, frozen=True):
 
 
 def record(
-    cluster: ClusterResource, ranges: Sequence[Range], etcd_state: str, admitted: str
+    cluster: ClusterResource, ranges: Sequence[BrokerIdRange], etcd_state: str, admitted: str
 ) -> Manifest:
     """The record: assigned broker ids, which may have run, etcd's state, and the accepted spec.
 
@@ -54,7 +54,7 @@ def record(
     }
 
 
-def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[Range], str] | None:
+def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[BrokerIdRange], str] | None:
     """The record's broker ids and state of etcd; None if there is no record.
 
     Raises ObjectConflict if the record is malformed: its content must not be guessed.
@@ -68,11 +68,11 @@ def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[Range], str]
     if state not in etcd.STATES:
         raise _damaged_record(name, f"etcd: {state!r}")
     try:
-        found = msgspec.json.decode(data.get("ranges", ""), type=list[_Recorded])
+        found = msgspec.json.decode(data.get("ranges", ""), type=list[_RecordedRange])
     except msgspec.DecodeError as error:
         raise _damaged_record(name, f"ranges: {error}") from error
     return [
-        Range(
+        BrokerIdRange(
             each.pool,
             each.zone,
             each.base,
@@ -90,14 +90,14 @@ def _damaged_record(name: str, why: str) -> ObjectConflict:
     )
 
 
-def claims_of(observed: ObservedCluster, cluster: str) -> list[Claim]:
+def claims_of(observed: ObservedCluster, cluster: str) -> list[RangeClaim]:
     """The claims of the record, StatefulSets and volume claims, in this order.
 
     Raises ObjectConflict if one of them is malformed.
     """
     record = recorded(observed, cluster)
     source = f"ConfigMap {names.record_map(cluster)}"
-    claims = [] if record is None else [Claim(source, given) for given in record[0]]
+    claims = [] if record is None else [RangeClaim(source, given) for given in record[0]]
     for (kind, name), live in sorted(observed.objects.items()):
         component = live["metadata"]["labels"].get(names.COMPONENT_LABEL)
         if kind == "StatefulSet" and component == names.BROKER:
@@ -149,7 +149,7 @@ def ordinal_of(volume: Manifest, cluster: str) -> int | None:
     return int(ordinal) if is_number and prefix == f"data-{set_name(cluster, pool, zone)}" else None
 
 
-def _claim(source: str, live: Manifest, replicas: int, ran: int) -> list[Claim]:
+def _claim(source: str, live: Manifest, replicas: int, ran: int) -> list[RangeClaim]:
     labels = live["metadata"]["labels"]
     if not {names.BASE_LABEL, names.POOL_LABEL, names.ZONE_LABEL} <= labels.keys():
         return []
@@ -159,4 +159,4 @@ def _claim(source: str, live: Manifest, replicas: int, ran: int) -> list[Claim]:
             f"{source}: label {names.BASE_LABEL} is {base!r}, no broker id; correct it"
         )
     place = labels[names.POOL_LABEL], labels[names.ZONE_LABEL]
-    return [Claim(source, Range(*place, int(base), replicas, ran))]
+    return [RangeClaim(source, BrokerIdRange(*place, int(base), replicas, ran))]

@@ -46,7 +46,7 @@ class Readiness:
         # (namespace, Cluster) -> uid -> (the node's time, since when by this clock), of ready pods.
         self._seen: dict[tuple[str, str], dict[str, tuple[str, datetime]]] = {}
 
-    def forget(self, namespace: str, cluster: str) -> None:
+    def remove(self, namespace: str, cluster: str) -> None:
         self._seen.pop((namespace, cluster), None)
 
     def fresh(

@@ -11,7 +11,7 @@ from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Reason, Shortages, SpecRefusal
 
 from logfleet_operator import conditions, names
-from logfleet_operator.accepted import Wish, judged
+from logfleet_operator.accepted import EffectiveSpec, checked_against_objects
 from logfleet_operator.clusters import certificates, members
 from logfleet_operator.clusters.cluster_reader import Readiness, accepted_cluster, observe
 from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_access
@@ -35,7 +35,6 @@ from logfleet_operator.clusters.steps import (
     Apply,
     ClusterPlan,
     Delete,
-    Forget,
     GrowClaim,
     IssueCertificate,
     MakeAuthority,
@@ -43,9 +42,10 @@ from logfleet_operator.clusters.steps import (
     RemoveMember,
     Stage,
     TakeBack,
-    hindered,
+    UnregisterBroker,
     refused,
     target,
+    with_refusal,
 )
 from logfleet_operator.clusters.volumes import size_of
 from logfleet_operator.documents import read_cluster
@@ -67,12 +67,12 @@ RECHECK_S: Final = 5.0
 # rewrites it any more, which causes no event.
 REWRITTEN_RECHECK: Final = timedelta(seconds=60)
 
-NOT_DONE_TOLD_MAX: Final = 5
+NOT_DONE_LISTED_MAX: Final = 5
 
 NotDone = dict[tuple[str, str], KubeError | ObjectConflict]
 """(kind, name) -> why this object could not be created or removed; the others still are."""
 
-STATES_TOLD: Final = {
+DRAIN_EVENT_REASONS: Final = {
     State.DRAINING: "DrainBegun",
     State.DRAINED: "BrokerEmpty",
     State.FORGOTTEN: "BrokerForgotten",
@@ -106,7 +106,7 @@ class ClusterReconciler:
         self._etcds = etcds
         self._relocation = Relocation(movers)
         self._levels = FeatureLevels(movers)
-        self._caretaker = EtcdMaintenance(etcds, lambda: self._now().timestamp())
+        self._maintenance = EtcdMaintenance(etcds, lambda: self._now().timestamp())
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
         self._readiness = Readiness()
@@ -129,21 +129,21 @@ class ClusterReconciler:
                 return OTHERS_RECHECK_S
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._rewritings.pop((namespace, name), None)
-            self._readiness.forget(namespace, name)
-            self._ownership.forget(namespace, name)
+            self._readiness.remove(namespace, name)
+            self._ownership.remove(namespace, name)
             return None
         now = timestamp(self._now())
         try:
-            wish = await self._wish(live)
+            effective = await self._effective_spec(live)
             not_done: NotDone = {}
-            observed, wish, plan = await self._advance(live, wish, not_done)
-            cluster = wish.cluster
+            observed, effective, plan = await self._advance(live, effective, not_done)
+            cluster = effective.cluster
             if plan.done:
-                await self._look_after(live, cluster, observed, plan)
+                await self._maintain(live, cluster, observed, plan)
             plan = await self._spread(live, cluster, plan)
             plan = await self._level(live, cluster, plan)
-            for refusal, at_last in _refusals(wish, not_done, plan):
-                plan = hindered(plan, refusal, at_last)
+            for refusal, at_last in _refusals(effective, not_done, plan):
+                plan = with_refusal(plan, refusal, at_last)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
             await self._fail(live, Reason.INVALID, str(error), now)
@@ -163,7 +163,7 @@ class ClusterReconciler:
             sentence = f"the operator cannot go on: {error!r}"
             await self._fail(live, Reason.PROGRESSING, sentence, now)
             raise
-        await self._tell(live, status, now)
+        await self._report(live, status, now)
         if plan.actions or plan.stage.is_progress:
             return RECHECK_S
         for what in not_done.values():
@@ -172,25 +172,27 @@ class ClusterReconciler:
             return RECHECK_S
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
 
-    async def _look_after(
+    async def _maintain(
         self, live: Manifest, cluster: ClusterResource, observed: ObservedCluster, plan: ClusterPlan
     ) -> None:
         """Periodic work once all brokers are ready, whatever the spec says."""
-        if cared := await self._caretaker.look(cluster, observed):
-            await self._events.tell(live, cared)
-        for each in await self._relocation.forget_strangers(cluster, observed, plan.ranges):
-            said = EventText("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {each}", str(each))
-            await self._events.tell(live, said)
+        if event := await self._maintenance.run_step(cluster, observed):
+            await self._events.write(live, event)
+        for each in await self._relocation.unregister_leftovers(cluster, observed, plan.ranges):
+            said = EventText(
+                "Normal", DRAIN_EVENT_REASONS[State.FORGOTTEN], f"broker {each}", str(each)
+            )
+            await self._events.write(live, said)
 
-    async def _wish(self, live: Manifest) -> Wish:
+    async def _effective_spec(self, live: Manifest) -> EffectiveSpec:
         """The Cluster to act on. Raises InvalidResourceError if no spec was ever accepted."""
         try:
-            return Wish(read_cluster(live))
+            return EffectiveSpec(read_cluster(live))
         except InvalidResourceError as error:
             before = await accepted_cluster(self._kube, live)
             if before is None:
                 raise
-            return Wish(before, SpecRefusal(Reason.INVALID, str(error)))
+            return EffectiveSpec(before, SpecRefusal(Reason.INVALID, str(error)))
 
     async def _spread(
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
@@ -212,7 +214,7 @@ class ClusterReconciler:
         if not plan.done:
             return plan
         known = int(live.get("status", {}).get("featureLevel", 0))
-        level = await self._levels.look(cluster)
+        level = await self._levels.check(cluster)
         said = unmet(cluster.spec.feature_level, level, known)
         if not said:
             return replace(plan, level=level)
@@ -222,26 +224,28 @@ class ClusterReconciler:
     async def _advance(
         self,
         live: Manifest,
-        wish: Wish,
+        effective: EffectiveSpec,
         not_done: NotDone,
-    ) -> tuple[ObservedCluster, Wish, ClusterPlan]:
+    ) -> tuple[ObservedCluster, EffectiveSpec, ClusterPlan]:
         """Plan and act until nothing is left to do now, or a pod was removed.
 
         not_done: receives the objects whose change was refused.
         """
-        metadata = wish.cluster.metadata
+        metadata = effective.cluster.metadata
         etcd_answers = True
         fleet = None
         for turn in range(ROUNDS_MAX):
             known = self._recent_rewritings(metadata.namespace, metadata.name)
-            observed = await observe(self._kube, wish.cluster, known, self._readiness, self._now())
+            observed = await observe(
+                self._kube, effective.cluster, known, self._readiness, self._now()
+            )
             observed = replace(observed, refused=frozenset(not_done))
-            wish = judged(wish, live, observed)
-            cluster = wish.cluster
-            if wish.refusal is not None and not wish.acts:
-                return observed, wish, refused(wish.refusal)
+            effective = checked_against_objects(effective, live, observed)
+            cluster = effective.cluster
+            if effective.refusal is not None and not effective.acts:
+                return observed, effective, refused(effective.refusal)
             if turn == 0:
-                fleet = await self._relocation.look(cluster, observed)
+                fleet = await self._relocation.drain_step(cluster, observed)
             leave = await ask(self._deciders, cluster, observed)
             listed = await self._members(cluster, observed) if etcd_answers else None
             observed = replace(observed, leave=leave, members=listed, fleet=fleet)
@@ -252,7 +256,7 @@ class ClusterReconciler:
             except MovesUnavailable as error:
                 log.warning("brokers_not_changed", cluster=metadata.name, error=str(error))
                 plan = replace(plan, why=f"{plan.why}; no broker does it: {error}")
-                return observed, wish, plan
+                return observed, effective, plan
             if plan.actions:
                 log.info(
                     "cluster_changed",
@@ -264,7 +268,7 @@ class ClusterReconciler:
             disturbed = any(isinstance(action, EvictPod | DeletePod) for action in plan.actions)
             if not plan.actions or disturbed:
                 break
-        return observed, wish, plan
+        return observed, effective, plan
 
     async def _carry_out(
         self,
@@ -292,7 +296,7 @@ class ClusterReconciler:
                 not_done[key] = error
                 continue
             if said is not None:
-                await self._events.tell(live, said)
+                await self._events.write(live, said)
             elif isinstance(action, EvictPod):
                 break  # the budget forbids it: leave the rest of the wave, too
         return True
@@ -332,7 +336,7 @@ class ClusterReconciler:
                 if new:
                     await refuse_foreign(self._kube, cluster.metadata, manifest)
                 stored = await self._kube.apply(manifest)
-                self._remember(cluster, manifest, stored)
+                self._record_rewriting(cluster, manifest, stored)
                 return of_set(stored, new=new)
             case MakeAuthority(secret):
                 await self._create(certificates.authority_secret(cluster, secret, self._now()))
@@ -368,7 +372,7 @@ class ClusterReconciler:
                 await self._etcds.add(etcd_access(cluster, observed), peer_url)
                 log.info("member_added", namespace=namespace, member=name)
                 return None
-            case MarkClaim() | GrowClaim() | TakeBack() | Forget():
+            case MarkClaim() | GrowClaim() | TakeBack() | UnregisterBroker():
                 return await self._scale(cluster, observed, action)
             case _:
                 assert_never(action)
@@ -377,7 +381,7 @@ class ClusterReconciler:
         self,
         cluster: ClusterResource,
         observed: ObservedCluster,
-        action: MarkClaim | GrowClaim | TakeBack | Forget,
+        action: MarkClaim | GrowClaim | TakeBack | UnregisterBroker,
     ) -> EventText:
         """Perform an action on brokers that join or leave, or on their volumes.
 
@@ -386,7 +390,9 @@ class ClusterReconciler:
         match action:
             case MarkClaim(name, state):
                 await self._claim(cluster, observed, name, state)
-                return EventText("Normal", STATES_TOLD[State(state)], name, f"{name}/{state}")
+                return EventText(
+                    "Normal", DRAIN_EVENT_REASONS[State(state)], name, f"{name}/{state}"
+                )
             case GrowClaim(name, size):
                 await self._claim(cluster, observed, name, None, size=size)
                 return EventText("Normal", "VolumeGrows", f"{name} to {size}", f"{name}/{size}")
@@ -396,10 +402,12 @@ class ClusterReconciler:
                     await self._claim(cluster, observed, name, "")
                 ids = ", ".join(map(str, brokers))
                 return EventText("Normal", "DrainCancelled", f"brokers {ids} are wanted again", ids)
-            case Forget(broker, claim):
-                await self._relocation.forget(cluster, broker)
+            case UnregisterBroker(broker, claim):
+                await self._relocation.unregister(cluster, broker)
                 await self._claim(cluster, observed, claim, State.FORGOTTEN)
-                return EventText("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {broker}", claim)
+                return EventText(
+                    "Normal", DRAIN_EVENT_REASONS[State.FORGOTTEN], f"broker {broker}", claim
+                )
 
     async def _claim(
         self,
@@ -441,7 +449,9 @@ class ClusterReconciler:
             log.warning("etcd_unavailable", cluster=cluster.metadata.name, error=str(error))
             return None
 
-    def _remember(self, cluster: ClusterResource, manifest: Manifest, stored: Manifest) -> None:
+    def _record_rewriting(
+        self, cluster: ClusterResource, manifest: Manifest, stored: Manifest
+    ) -> None:
         """Remember that an object was stored differently, so that it is not applied again at once."""
         place = cluster.metadata.namespace, cluster.metadata.name
         key = manifest["kind"], manifest["metadata"]["name"]
@@ -461,14 +471,14 @@ class ClusterReconciler:
             log.info("exists_already", name=manifest["metadata"]["name"], error=str(error))
 
     async def _fail(self, live: Manifest, reason: Reason, sentence: str, now: str) -> None:
-        await self._tell(live, conditions.cluster_failed(live, reason, sentence, now), now)
+        await self._report(live, conditions.cluster_failed(live, reason, sentence, now), now)
 
-    async def _tell(self, live: Manifest, status: dict[str, Any], now: str) -> None:
+    async def _report(self, live: Manifest, status: dict[str, Any], now: str) -> None:
         """Write a status with what topics add: brokers may work although the Cluster failed."""
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
         conditions.add_shortages(live, status, self.shortages.get(key), now)
-        others = (self.warnings.get(key, ""), self._caretaker.warnings.get(metadata["uid"], ""))
+        others = (self.warnings.get(key, ""), self._maintenance.warnings.get(metadata["uid"], ""))
         if told := [warning for warning in others if warning]:
             status["warnings"] = [*status.get("warnings", ()), *told]
         notice = self.notices.get(key, "")
@@ -481,15 +491,15 @@ class ClusterReconciler:
         if live.get("status", {}) != status:
             await write_status(self._kube, live, status)
             for said in of_change(live.get("status", {}), status):
-                await self._events.tell(live, said)
+                await self._events.write(live, said)
 
 
 def _refusals(
-    wish: Wish, not_done: NotDone, plan: ClusterPlan
+    effective: EffectiveSpec, not_done: NotDone, plan: ClusterPlan
 ) -> Iterator[tuple[SpecRefusal, Stage]]:
     """Why the Cluster does not match its spec although its plan goes on, each with its stage."""
-    if wish.refusal is not None and wish.acts:
-        yield wish.refusal, Stage.REFUSED
+    if effective.refusal is not None and effective.acts:
+        yield effective.refusal, Stage.REFUSED
     if not_done:
         yield _refusal_of(not_done), Stage.REFUSED
     if plan.unmet:
@@ -507,4 +517,4 @@ def _refusal_of(not_done: NotDone) -> SpecRefusal:
     ]
     conflict = any(isinstance(error, ObjectConflict) for error in not_done.values())
     reason = Reason.CONFLICT if conflict else Reason.PROGRESSING
-    return SpecRefusal(reason, "; ".join(said[:NOT_DONE_TOLD_MAX]))
+    return SpecRefusal(reason, "; ".join(said[:NOT_DONE_LISTED_MAX]))

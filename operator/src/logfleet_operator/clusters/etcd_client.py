@@ -19,7 +19,7 @@ from logfleet_operator.clusters.defragmentation import MemberStatus
 from logfleet_operator.clusters.observed import EtcdMember, ObservedCluster
 from logfleet_operator.lease_holder import LeaseHolder, LeaseLost
 from logfleet_operator.tls import lenient
-from logfleet_operator.waiting import elsewhere
+from logfleet_operator.waiting import waiting_for_fleet
 
 ANSWER_S_MAX: Final = 3.0
 NO_SPACE: Final = "NOSPACE"
@@ -154,7 +154,7 @@ async def _call(access: Access, path: str, body: Mapping[str, Any]) -> dict[str,
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         for endpoint in access.endpoints:
             try:
-                with elsewhere():
+                with waiting_for_fleet():
                     async with session.post(endpoint + path, json=body) as response:
                         answer = await response.json(content_type=None)
             except aiohttp.ClientConnectorError as error:

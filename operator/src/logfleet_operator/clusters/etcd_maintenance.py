@@ -12,7 +12,7 @@ from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_
 from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.event_text import EventText
 
-LOOK_S: Final = 300.0
+CHECK_S: Final = 300.0
 # While there is work to do, or etcd takes no writes.
 BUSY_S: Final = 15.0
 
@@ -28,13 +28,15 @@ class EtcdMaintenance:
         self._due: dict[str, float] = {}
         self.warnings: dict[str, str] = {}
 
-    async def look(self, cluster: ClusterResource, observed: ObservedCluster) -> EventText | None:
+    async def run_step(
+        self, cluster: ClusterResource, observed: ObservedCluster
+    ) -> EventText | None:
         """Do the next step if it is due and all members are ready; return the Event for it."""
         managed, uid, now = cluster.spec.metadata.managed, cluster.metadata.uid, self._seconds()
         ready = [pod for pod in observed.of_component(names.ETCD) if pod.ready and not pod.deleting]
         if managed is None or len(ready) < managed.replicas or now < self._due.get(uid, 0.0):
             return None
-        self._due[uid] = now + LOOK_S
+        self._due[uid] = now + CHECK_S
         quota = etcd.quota_bytes(managed.storage)
         try:
             access = etcd_access(cluster, observed)

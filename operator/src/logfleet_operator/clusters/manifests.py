@@ -26,7 +26,7 @@ from logfleet.resources.document import Metadata
 
 from logfleet_operator import names
 from logfleet_operator.clusters import pods
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.names import Manifest
 
 NodePorts = Mapping[tuple[str, int], int]
@@ -86,7 +86,7 @@ def service_account(cluster: ClusterResource) -> Manifest:
 
 
 def services(
-    cluster: ClusterResource, ranges: Sequence[Range], node_ports: NodePorts
+    cluster: ClusterResource, ranges: Sequence[BrokerIdRange], node_ports: NodePorts
 ) -> list[Manifest]:
     """Headless and bootstrap Services, and one NodePort Service per broker and outside listener.
 
@@ -140,7 +140,7 @@ def outside_listeners(cluster: ClusterResource) -> list[ListenerSpec]:
     return [listener for listener in cluster.spec.listeners if listener.type == "nodeport"]
 
 
-def broker_pods(cluster: ClusterResource, ranges: Sequence[Range]) -> list[tuple[int, str]]:
+def broker_pods(cluster: ClusterResource, ranges: Sequence[BrokerIdRange]) -> list[tuple[int, str]]:
     """(broker id, pod name) of every broker, by id."""
     return [
         (
@@ -317,7 +317,7 @@ def start_script(cluster: ClusterResource) -> str:
 def broker_set(
     cluster: ClusterResource,
     pool: Pool,
-    given: Range,
+    given: BrokerIdRange,
     *,
     image: str,
     brokers: int,
@@ -395,7 +395,11 @@ def _asked(cluster: ClusterResource, pool: Pool, credentials: str, brokers: int)
 
 
 def _broker_pod(
-    cluster: ClusterResource, given: Range, container: Manifest, match: Manifest, config: str
+    cluster: ClusterResource,
+    given: BrokerIdRange,
+    container: Manifest,
+    match: Manifest,
+    config: str,
 ) -> Manifest:
     """config: the name of the ConfigMap."""
     name = cluster.metadata.name
@@ -421,7 +425,9 @@ def _broker_pod(
     }
 
 
-def _broker_container(cluster: ClusterResource, pool: Pool, given: Range, image: str) -> Manifest:
+def _broker_container(
+    cluster: ClusterResource, pool: Pool, given: BrokerIdRange, image: str
+) -> Manifest:
     mounts = [
         {"name": "data", "mountPath": DATA_DIRECTORY},
         {"name": pods.CONFIG_VOLUME, "mountPath": CONFIG_DIRECTORY, "readOnly": True},

@@ -17,10 +17,10 @@ from logfleet.resources.cluster import ADMIN_PORT, ClusterResource
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.observed import Leave, ObservedCluster, Pod
+from logfleet_operator.clusters.observed import ObservedCluster, Pod, StopPermission
 from logfleet_operator.clusters.rollout import next_wave
 from logfleet_operator.names import BASE_LABEL, BROKER
-from logfleet_operator.waiting import elsewhere
+from logfleet_operator.waiting import waiting_for_fleet
 
 # For all questions of one step: a change of the spec must take effect within five seconds.
 QUESTIONS_S_MAX: Final = 3.0
@@ -83,7 +83,7 @@ class AdminPorts:
             for address in addresses:
                 try:
                     url = f"http://{address}/may-i"
-                    with elsewhere():
+                    with waiting_for_fleet():
                         async with session.get(url, params=query) as response:
                             if response.status == 200:
                                 return msgspec.json.decode(await response.read(), type=MayIAnswer)
@@ -100,7 +100,7 @@ class AdminPorts:
             timeout_ms=milliseconds,
         )
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 found = await Admin(client).describe_cluster(include_fenced=True)
         except ClientError:
             return None
@@ -109,7 +109,9 @@ class AdminPorts:
         return frozenset(broker.id for broker in found.brokers) - found.fenced
 
 
-async def ask(deciders: Deciders, cluster: ClusterResource, observed: ObservedCluster) -> Leave:
+async def ask(
+    deciders: Deciders, cluster: ClusterResource, observed: ObservedCluster
+) -> StopPermission:
     """Ask for the next wave: for all of it, else its first half, and so on down to one pod.
 
     A pod that is not ready and whose broker is fenced may go in any case: it serves nobody, and its
@@ -117,12 +119,12 @@ async def ask(deciders: Deciders, cluster: ClusterResource, observed: ObservedCl
     """
     wave = next_wave(observed, _sets_of(observed))
     if not wave or cluster.spec.paused:
-        return Leave()
+        return StopPermission()
     leaving = {pod.name for pod in wave}
     service = f"{names.brokers_service(cluster.metadata.name)}.{cluster.metadata.namespace}.svc"
     others = [pod for pod in observed.of_component(BROKER) if pod.ready and not pod.deleting]
     if not others:
-        return Leave(frozenset([wave[0].name]))
+        return StopPermission(frozenset([wave[0].name]))
     others.sort(key=lambda pod: (pod.name in leaving, pod.name))
     addresses = [f"{pod.name}.{service}:{ADMIN_PORT}" for pod in others]
     ids = {pod.name: _broker_id(observed, pod) for pod in wave}
@@ -131,27 +133,27 @@ async def ask(deciders: Deciders, cluster: ClusterResource, observed: ObservedCl
             if not wave[0].ready:
                 serving = await deciders.serving(manifests.bootstrap_address(cluster))
                 if serving is not None and ids[wave[0].name] not in serving:
-                    return Leave(frozenset([wave[0].name]))
-            return await _as_many_as_may(deciders, addresses, ids)
+                    return StopPermission(frozenset([wave[0].name]))
+            return await _largest_allowed_part(deciders, addresses, ids)
     except TimeoutError:
-        return Leave(objection=NOBODY_ANSWERS)
+        return StopPermission(objection=NOBODY_ANSWERS)
 
 
-async def _as_many_as_may(
+async def _largest_allowed_part(
     deciders: Deciders, addresses: Sequence[str], ids: Mapping[str, int]
-) -> Leave:
+) -> StopPermission:
     """Ask for fewer and fewer of the wave. ids: broker ids by pod."""
     wave, objection = list(ids), ""
     while wave:
         answer = await deciders.may_stop(addresses, [ids[name] for name in wave])
         if answer is None:
-            return Leave(objection=NOBODY_ANSWERS)
+            return StopPermission(objection=NOBODY_ANSWERS)
         against = objection_of(answer, alone=len(wave) == 1)
         if not against:
-            return Leave(frozenset(wave), objection)
+            return StopPermission(frozenset(wave), objection)
         objection = against
         wave = wave[: len(wave) // 2]
-    return Leave(objection=objection)
+    return StopPermission(objection=objection)
 
 
 def _sets_of(observed: ObservedCluster) -> list[str]:

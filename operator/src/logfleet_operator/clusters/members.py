@@ -22,7 +22,7 @@ def has_majority(cluster: ClusterResource, observed: ObservedCluster) -> bool:
     return managed is not None and ready > managed.replicas // 2
 
 
-def is_lame(cluster: ClusterResource, observed: ObservedCluster) -> bool:
+def serves_degraded(cluster: ClusterResource, observed: ObservedCluster) -> bool:
     """Whether etcd serves although a member cannot run, so that it holds up nothing else."""
     stuck = any(pod.stuck and not pod.ready for pod in observed.of_component(names.ETCD))
     return stuck and has_majority(cluster, observed)

@@ -26,10 +26,10 @@ from logfleet_operator.clusters.steps import (
     MakeAuthority,
     Stage,
     applies,
-    left,
     making,
     refused,
-    with_claims_as_begun,
+    with_original_claims,
+    without_refused,
 )
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
@@ -77,7 +77,7 @@ def _brokers_have_volumes(cluster: ClusterResource, observed: ObservedCluster) -
     )
 
 
-def going_volume(cluster: ClusterResource, observed: ObservedCluster) -> str:
+def deleting_volume(cluster: ClusterResource, observed: ObservedCluster) -> str:
     """An etcd volume claim that is being deleted before etcd was created; "" if there is none.
 
     A claim stays until no pod uses it (Kubernetes: Storage Object in Use Protection). It says
@@ -154,7 +154,7 @@ def plan_metadata_store(
     if cron_job := snapshots.cron_job(cluster, broker_image(cluster.spec, settings), config):
         objects.append(cron_job)
     actions = (*applies(cluster, observed, objects), *snapshots.not_wanted(cluster, observed))
-    if plan := left(making(actions, "etcd"), observed):
+    if plan := without_refused(making(actions, "etcd"), observed):
         return plan
     if etcd_state(cluster, observed) == etcd.ESTABLISHED:
         return members.heal(cluster, observed)
@@ -188,7 +188,7 @@ def _etcd_set(
         made = etcd.stateful_set(
             cluster, managed, placed, image=settings.etcd_image, gate_image=gate_image
         )
-        return with_claims_as_begun(observed, made)
+        return with_original_claims(observed, made)
 
     if live is not None and (image := etcd.gate_image(live)):
         kept = with_gate(image)

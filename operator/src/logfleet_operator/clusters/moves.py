@@ -24,14 +24,14 @@ from logfleet.wire.errors import ErrorCode
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, shrinking
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.observed import Fleet, ObservedCluster
 from logfleet_operator.clusters.plan import leaving_brokers
 from logfleet_operator.lease_holder import LeaseHolder, LeaseLost
-from logfleet_operator.waiting import elsewhere
+from logfleet_operator.waiting import waiting_for_fleet
 
 REQUEST_TIMEOUT_MS: Final = 10_000
-TOLD_MAX: Final = 3
+NAMED_MAX: Final = 3
 """How many of the partitions that cannot be moved are named."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -44,7 +44,7 @@ class MovesUnavailable(Exception):
 class Movers(Protocol):
     """Has the brokers of a fleet move replicas. All methods raise MovesUnavailable."""
 
-    async def held(self, bootstrap: str) -> Mapping[int, int]:
+    async def replica_counts(self, bootstrap: str) -> Mapping[int, int]:
         """The number of replicas of each broker, including those that move to it or from it."""
         ...
 
@@ -68,7 +68,7 @@ class Movers(Protocol):
         """Uncordon these brokers, so that they get replicas again."""
         ...
 
-    async def forget(self, bootstrap: str, broker_id: int) -> None:
+    async def unregister(self, bootstrap: str, broker_id: int) -> None:
         """Unregister this broker id."""
         ...
 
@@ -91,8 +91,8 @@ class FleetMovers:
     def __init__(self, leadership: LeaseHolder | None) -> None:
         self._leadership = leadership
 
-    async def held(self, bootstrap: str) -> Mapping[int, int]:
-        async with _asked(bootstrap) as client:
+    async def replica_counts(self, bootstrap: str) -> Mapping[int, int]:
+        async with _client(bootstrap) as client:
             topics = await Admin(client).list_topics()
             return Counter(
                 each
@@ -111,7 +111,7 @@ class FleetMovers:
             return progress
 
     async def propose(self, bootstrap: str, goal: Goal) -> Plan:
-        async with _asked(bootstrap) as client:
+        async with _client(bootstrap) as client:
             return await make_plan(client, goal)
 
     async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
@@ -122,7 +122,7 @@ class FleetMovers:
         async with self._changing(bootstrap) as client:
             await set_cordons(Admin(client), broker_ids, cordoned=False)
 
-    async def forget(self, bootstrap: str, broker_id: int) -> None:
+    async def unregister(self, bootstrap: str, broker_id: int) -> None:
         async with self._changing(bootstrap) as client:
             try:
                 await unregister_broker(client, broker_id)
@@ -131,11 +131,11 @@ class FleetMovers:
                     raise
 
     async def stopped(self, bootstrap: str) -> Collection[int]:
-        async with _asked(bootstrap) as client:
+        async with _client(bootstrap) as client:
             return (await Admin(client).describe_cluster(include_fenced=True)).fenced
 
     async def level(self, bootstrap: str) -> FeatureLevel:
-        async with _asked(bootstrap) as client:
+        async with _client(bootstrap) as client:
             return await describe_level(client)
 
     async def raise_level(self, bootstrap: str, level: int) -> None:
@@ -150,11 +150,11 @@ class FleetMovers:
                     await stack.enter_async_context(self._leadership.guard())
                 except LeaseLost as error:
                     raise MovesUnavailable(str(error)) from error
-            yield await stack.enter_async_context(_asked(bootstrap))
+            yield await stack.enter_async_context(_client(bootstrap))
 
 
 @contextlib.asynccontextmanager
-async def _asked(bootstrap: str) -> AsyncIterator[Client]:
+async def _client(bootstrap: str) -> AsyncIterator[Client]:
     """A client for one request; raises its errors as MovesUnavailable."""
     client = Client(
         bootstrap,
@@ -163,7 +163,7 @@ async def _asked(bootstrap: str) -> AsyncIterator[Client]:
         timeout_ms=REQUEST_TIMEOUT_MS,
     )
     try:
-        with elsewhere():
+        with waiting_for_fleet():
             yield client
     except ClientError as error:
         raise MovesUnavailable(str(error)) from error
@@ -177,7 +177,7 @@ class Relocation:
     def __init__(self, movers: Movers) -> None:
         self._movers = movers
 
-    async def look(self, cluster: ClusterResource, observed: ObservedCluster) -> Fleet | None:
+    async def drain_step(self, cluster: ClusterResource, observed: ObservedCluster) -> Fleet | None:
         """Move replicas off the brokers that are marked to leave, one step further.
 
         None if no broker leaves or has left, or if none answers. Raises ObjectConflict.
@@ -189,10 +189,10 @@ class Relocation:
         bootstrap = manifests.bootstrap_address(cluster)
         try:
             # Before the step: a step that finds nothing left ends the moves, and their throttle.
-            held, said = await self._movers.held(bootstrap), ""
+            counts, progress = await self._movers.replica_counts(bootstrap), ""
             if leaving:
-                said = _said(await self._movers.step(bootstrap, _goal(cluster, leaving)))
-            return Fleet(held, said)
+                progress = _sentence(await self._movers.step(bootstrap, _goal(cluster, leaving)))
+            return Fleet(counts, progress)
         except MovesUnavailable as error:
             log.warning("replicas_not_moved", cluster=cluster.metadata.name, error=str(error))
             return None
@@ -205,43 +205,43 @@ class Relocation:
         except MovesUnavailable as error:
             log.warning("replicas_not_moved", cluster=cluster.metadata.name, error=str(error))
             return f"no broker moves replicas: {error}"
-        return None if progress.is_done else _said(progress)
+        return None if progress.is_done else _sentence(progress)
 
     async def take_back(self, cluster: ClusterResource, broker_ids: Collection[int]) -> None:
         """Raises MovesUnavailable."""
         await self._movers.take_back(manifests.bootstrap_address(cluster), broker_ids)
 
-    async def forget(self, cluster: ClusterResource, broker_id: int) -> None:
+    async def unregister(self, cluster: ClusterResource, broker_id: int) -> None:
         """Raises MovesUnavailable."""
-        await self._movers.forget(manifests.bootstrap_address(cluster), broker_id)
+        await self._movers.unregister(manifests.bootstrap_address(cluster), broker_id)
 
-    async def forget_strangers(
-        self, cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    async def unregister_leftovers(
+        self, cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
     ) -> list[int]:
         """Unregister brokers that have stopped and whose pod will not come back; return their ids.
 
         This is for a broker whose volume claim, which holds its drain state, was deleted by hand
         too early. The brokers refuse to unregister one that has replicas.
         """
-        bootstrap, forgotten = manifests.bootstrap_address(cluster), []
+        bootstrap, unregistered = manifests.bootstrap_address(cluster), []
         ours = {broker_id for broker_id, _ in manifests.broker_pods(cluster, ranges)}
         try:
             stopped = await self._movers.stopped(bootstrap)
             for broker_id in sorted({*stopped} - ours - shrinking.marked_ids(cluster, observed)):
-                await self._movers.forget(bootstrap, broker_id)
-                forgotten.append(broker_id)
+                await self._movers.unregister(bootstrap, broker_id)
+                unregistered.append(broker_id)
         except MovesUnavailable as error:
             log.warning("brokers_not_forgotten", cluster=cluster.metadata.name, error=str(error))
-        return forgotten
+        return unregistered
 
 
 def _goal(cluster: ClusterResource, leaving: frozenset[int]) -> Goal:
     return Goal(leaving=leaving, throttle=cluster.spec.scaling.bytes_per_s)
 
 
-def _said(progress: Progress) -> str:
+def _sentence(progress: Progress) -> str:
     said = (
         f"{progress.under_way} partitions move, {progress.bytes_left >> 20} MiB are left of them; "
         f"{progress.planned} wait, {progress.planned_bytes >> 20} MiB"
     )
-    return "; ".join((said, *progress.unmet[:TOLD_MAX], *progress.refused[:TOLD_MAX]))
+    return "; ".join((said, *progress.unmet[:NAMED_MAX], *progress.refused[:NAMED_MAX]))

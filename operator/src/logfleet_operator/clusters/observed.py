@@ -51,7 +51,7 @@ DEFAULT_PROTOCOL: Final = "TCP"
 # expect.
 READ_AGAIN: Final = (f"metadata.labels.{GROUP}/", "data.", "spec.replicas")
 
-FIELDS_TOLD_MAX: Final = 3
+FIELDS_LISTED_MAX: Final = 3
 
 FRESH: Final = timedelta(seconds=30)
 """How long a pod that became ready may still be unreachable at its new address for some.
@@ -86,7 +86,7 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class StopPermission:
     """Which pods of the next wave may go now, as the brokers answer.
 
     objection: why no more may go, or none.
@@ -109,11 +109,11 @@ class EtcdMember:
 class Fleet:
     """What brokers report about replicas.
 
-    held: broker id -> number of replicas. said: the progress of moves, in a sentence.
+    replica_counts: by broker id. progress: the progress of moves, in a sentence.
     """
 
-    held: Mapping[int, int]
-    said: str = ""
+    replica_counts: Mapping[int, int]
+    progress: str = ""
 
 
 class ObjectConflict(Exception):
@@ -159,7 +159,7 @@ class ObservedCluster:
     ends: Mapping[str, datetime] = field(default_factory=dict)
     rewritings: Mapping[tuple[str, str], Rewriting] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
-    leave: Leave = field(default_factory=Leave)
+    leave: StopPermission = field(default_factory=StopPermission)
     members: tuple[EtcdMember, ...] | None = None
     fleet: Fleet | None = None
     cordoned: frozenset[str] = frozenset()
@@ -381,7 +381,7 @@ def rewritten(observed: ObservedCluster) -> list[str]:
     for (kind, name), known in sorted(observed.rewritings.items(), key=lambda entry: entry[0]):
         live = observed.get(kind, name)
         if live is not None and known.explains(known.asked, live):
-            fields = ", ".join(path for path, _ in known.stored[:FIELDS_TOLD_MAX])
+            fields = ", ".join(path for path, _ in known.stored[:FIELDS_LISTED_MAX])
             said.append(f"{kind} {name} ({fields})")
     return said
 

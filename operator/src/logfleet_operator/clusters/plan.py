@@ -28,7 +28,7 @@ from logfleet_operator.clusters import (
     shrinking,
     unwanted_objects,
 )
-from logfleet_operator.clusters.broker_id_ranges import Range, allocate, merge
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange, allocate, merge
 from logfleet_operator.clusters.broker_ids import claims_of
 from logfleet_operator.clusters.broker_ids import record as record_of
 from logfleet_operator.clusters.observed import (
@@ -42,11 +42,11 @@ from logfleet_operator.clusters.steps import (
     ClusterPlan,
     Stage,
     applies,
-    left,
     making,
     refused,
-    with_claims_as_begun,
-    with_template_as_asked,
+    with_original_claims,
+    with_unchanged_template,
+    without_refused,
 )
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
@@ -70,7 +70,7 @@ def plan_cluster(
     others = foreign(observed, cluster)
     if others:
         return ClusterPlan(f"waiting until objects of a former Cluster are gone: {others[0]}")
-    going = metadata_store.going_volume(cluster, observed)
+    going = metadata_store.deleting_volume(cluster, observed)
     if going:
         return ClusterPlan(f"waiting until PersistentVolumeClaim {going} is deleted")
     given = merge(claims_of(observed, cluster.metadata.name))
@@ -80,14 +80,16 @@ def plan_cluster(
     config = manifests.config(cluster, _total(ranges))
     config_name = str(config["metadata"]["name"])
     plan = (
-        _ground(cluster, observed, ranges, config)
-        or left(unwanted_objects.what_never_ran(cluster, observed, ranges), observed)
+        _record_and_services(cluster, observed, ranges, config)
+        or without_refused(unwanted_objects.never_ran(cluster, observed, ranges), observed)
         or metadata_store.plan_metadata_store(cluster, observed, settings, renew, config_name)
         or _brokers(cluster, observed, settings, ranges)
-        or left(resizing.plan_resizing(cluster, observed, ranges), observed)
-        or left(unwanted_objects.configs_of_nobody(cluster, observed, config_name), observed)
+        or without_refused(resizing.plan_resizing(cluster, observed, ranges), observed)
+        or without_refused(
+            unwanted_objects.unused_configs(cluster, observed, config_name), observed
+        )
         or _shrink_and_roll(cluster, observed, ranges)
-        or left(unwanted_objects.services_of_nobody(cluster, observed, ranges), observed)
+        or without_refused(unwanted_objects.unused_services(cluster, observed, ranges), observed)
         or ClusterPlan("all brokers are ready", stage=Stage.DONE)
     )
     why = plan.why
@@ -119,8 +121,8 @@ def refusal_of(
 
 
 def ranges_of(
-    cluster: ClusterResource, observed: ObservedCluster, given: Sequence[Range]
-) -> list[Range]:
+    cluster: ClusterResource, observed: ObservedCluster, given: Sequence[BrokerIdRange]
+) -> list[BrokerIdRange]:
     """The ranges that the spec asks for. given: the merged ranges of all sources."""
     ran = shrinking.without_drained(cluster.metadata.name, observed, given)
     return allocate(cluster.spec, ran)
@@ -138,17 +140,20 @@ def leaving_brokers(cluster: ClusterResource, observed: ObservedCluster) -> froz
 
 
 def _shrink_and_roll(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
     """Replicas move for long; brokers are replaced meanwhile as usual."""
-    shrinking_plan = left(shrinking.plan_shrinking(cluster, observed, ranges), observed)
+    shrinking_plan = without_refused(shrinking.plan_shrinking(cluster, observed, ranges), observed)
     if shrinking_plan is not None and shrinking_plan.actions:
         return shrinking_plan
     return _roll(cluster, observed, ranges) or shrinking_plan
 
 
-def _ground(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range], config: Manifest
+def _record_and_services(
+    cluster: ClusterResource,
+    observed: ObservedCluster,
+    ranges: Sequence[BrokerIdRange],
+    config: Manifest,
 ) -> ClusterPlan | None:
     """The record first, alone: no object may exist that it does not cover.
 
@@ -165,12 +170,15 @@ def _ground(
     return making(applies(cluster, observed, objects), "Services")
 
 
-def _total(ranges: Sequence[Range]) -> int:
+def _total(ranges: Sequence[BrokerIdRange]) -> int:
     return sum(given.replicas for given in ranges)
 
 
 def _brokers(
-    cluster: ClusterResource, observed: ObservedCluster, settings: Settings, ranges: Sequence[Range]
+    cluster: ClusterResource,
+    observed: ObservedCluster,
+    settings: Settings,
+    ranges: Sequence[BrokerIdRange],
 ) -> ClusterPlan | None:
     known, ids = node_ports(observed, cluster), manifests.broker_pods(cluster, ranges)
     serving = {broker_id for broker_id, _ in ids}
@@ -190,7 +198,7 @@ def _brokers(
     # Part of the pods' template: another format would replace all brokers.
     credentials = f"{until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
     sets = [
-        with_claims_as_begun(
+        with_original_claims(
             observed,
             manifests.broker_set(
                 cluster,
@@ -204,7 +212,7 @@ def _brokers(
         for given in ranges
         if given.replicas and given.pool in pools  # a removed pool stays until it is empty
     ]
-    sets = [with_template_as_asked(observed, wanted) for wanted in sets]
+    sets = [with_unchanged_template(observed, wanted) for wanted in sets]
     # Create the files before the pods that read them.
     kept = _files_in_use(cluster, observed)
     if actions := applies(cluster, observed, [manifests.ports(cluster, ports, kept)]):
@@ -248,7 +256,7 @@ def _min_available(
 
 
 def _roll(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
     name = cluster.metadata.name
     needed = {
@@ -273,7 +281,7 @@ def _roll(
             continue
         stage = Stage.REPLACING if waiting.replaces else Stage.STARTING
         plan = ClusterPlan(waiting.why, waiting.actions, stage=stage)
-        goes_on = waiting.held or members.is_lame(cluster, observed)
+        goes_on = waiting.needs_person or members.serves_degraded(cluster, observed)
         if component == names.BROKER or waiting.actions or not goes_on:
             return plan
         later = plan

@@ -104,7 +104,7 @@ def claim(storage: Storage, labels: Manifest) -> Manifest:
     }
 
 
-def with_claims_as_begun(stateful_set: Manifest, live: Manifest | None) -> Manifest:
+def with_original_claims(stateful_set: Manifest, live: Manifest | None) -> Manifest:
     """The StatefulSet with its original volume claim template, since templates cannot change.
 
     The claims themselves are resized to the wanted size (`resizing`).

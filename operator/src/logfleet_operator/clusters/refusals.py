@@ -9,7 +9,7 @@ from logfleet.resources.plan import Reason, SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.clusters.pods import is_larger
 from logfleet_operator.clusters.volumes import by_pool
@@ -38,7 +38,7 @@ def _advertised(cluster: ClusterResource) -> str:
 
 
 def storage_refusals(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> Iterator[SpecRefusal]:
     """Require a class that waits for the pod for new volumes, else the volume chooses the zone."""
     name = cluster.metadata.name
@@ -81,7 +81,7 @@ def storage_class(observed: ObservedCluster, name: str | None) -> Manifest | Non
 def volumes_refusals(
     cluster: ClusterResource,
     observed: ObservedCluster,
-    ranges: Sequence[Range],
+    ranges: Sequence[BrokerIdRange],
     before: ClusterResource | None,
 ) -> Iterator[SpecRefusal]:
     """Refuse to shrink existing volumes or to change their class.

@@ -16,7 +16,7 @@ from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import Reason, SpecRefusal
 
 from logfleet_operator import names
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.clusters.pods import is_larger
 from logfleet_operator.clusters.refusals import storage_class
@@ -26,13 +26,13 @@ from logfleet_operator.names import Manifest
 
 # Kubernetes grows a volume and its file system within minutes; after this time warn.
 LATE: Final = timedelta(minutes=5)
-TOLD_MAX: Final = 3
+LISTED_MAX: Final = 3
 FAILED: Final = ("ControllerResizeError", "NodeResizeError")
 WAITS_FOR_POD: Final = "FileSystemResizePending"
 
 
 def plan_resizing(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
     """Resize claims that have a volume; others wait until they have one."""
     changes = [
@@ -47,7 +47,7 @@ def plan_resizing(
 
 
 def unmet(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> Iterator[SpecRefusal]:
     """Sizes of the spec that volumes do not have: the impossible ones, then those under way."""
     small = [
@@ -69,13 +69,16 @@ def unmet(
             f"(allowVolumeExpansion); write {volume.has}, or add a pool with larger volumes",
         )
     if asked:
-        said = "; ".join(_told(volume) for volume in asked[:TOLD_MAX])
-        more = f"; and {len(asked) - TOLD_MAX} more" if len(asked) > TOLD_MAX else ""
+        said = "; ".join(_growth(volume) for volume in asked[:LISTED_MAX])
+        more = f"; and {len(asked) - LISTED_MAX} more" if len(asked) > LISTED_MAX else ""
         yield SpecRefusal(Reason.PROGRESSING, f"waiting for volumes to grow: {said}{more}")
 
 
 def warnings(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range], now: datetime
+    cluster: ClusterResource,
+    observed: ObservedCluster,
+    ranges: Sequence[BrokerIdRange],
+    now: datetime,
 ) -> Iterator[str]:
     """The volumes that do not grow, with a remedy; only the first TOLD_MAX."""
     said = []
@@ -90,19 +93,19 @@ def warnings(
                 f"above {volume.given} only, write one if it must not grow"
             )
         elif any(_condition(volume.claim, each) for each in FAILED):
-            said.append(f"{_told(volume)}; mend that, or {back}")
+            said.append(f"{_growth(volume)}; mend that, or {back}")
         elif asked_at is not None and now - asked_at < LATE:
             continue
         elif _condition(volume.claim, WAITS_FOR_POD):
             remedy = f"`logfleet may-i stop ID && kubectl delete pod {volume.pod}`"
-            said.append(f"{_told(volume)}; if it stays so, have its pod start again: {remedy}")
+            said.append(f"{_growth(volume)}; if it stays so, have its pod start again: {remedy}")
         else:
             said.append(
-                f"{_told(volume)}; see `kubectl describe pvc {volume.name}` and the driver's resizer, or {back}"
+                f"{_growth(volume)}; see `kubectl describe pvc {volume.name}` and the driver's resizer, or {back}"
             )
-    yield from said[:TOLD_MAX]
-    if len(said) > TOLD_MAX:
-        yield f"and {len(said) - TOLD_MAX} volumes more do not grow"
+    yield from said[:LISTED_MAX]
+    if len(said) > LISTED_MAX:
+        yield f"and {len(said) - LISTED_MAX} volumes more do not grow"
 
 
 def _may_grow(observed: ObservedCluster, volume: Volume) -> bool:
@@ -110,7 +113,7 @@ def _may_grow(observed: ObservedCluster, volume: Volume) -> bool:
     return found is not None and bool(found.get("allowVolumeExpansion"))
 
 
-def _told(volume: Volume) -> str:
+def _growth(volume: Volume) -> str:
     """The claim's state in a sentence that stays the same as long as nothing changes."""
     for kind in (*FAILED, WAITS_FOR_POD, "Resizing"):
         if found := _condition(volume.claim, kind):

@@ -54,7 +54,7 @@ class Rollout:
     why: str
     actions: tuple[EvictPod | DeletePod, ...] = ()
     replaces: bool = False
-    held: bool = False
+    needs_person: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _Pods:
     missing: tuple[str, ...]
     present: tuple[Pod, ...]
     outdated: tuple[Pod, ...]
-    held: tuple[Pod, ...]
+    losing_disk: tuple[Pod, ...]
     places: Mapping[str, tuple[int, str]]
 
 
@@ -89,18 +89,18 @@ def _pods_of(observed: ObservedCluster, component: str, sets: Sequence[str]) -> 
             places[f"{name}-{ordinal}"] = number, zone
     present = tuple(pods[name] for name in revisions if name in pods)
     outdated = [pod for pod in present if pod.revision != revisions[pod.name] and not pod.deleting]
-    last = pods_with_going_volumes(observed)
+    last = pods_losing_volumes(observed)
     return _Pods(
         expected=tuple(revisions),
         missing=tuple(name for name in revisions if name not in pods),
         present=present,
         outdated=tuple(pod for pod in outdated if pod.name not in last),
-        held=tuple(pod for pod in outdated if pod.name in last),
+        losing_disk=tuple(pod for pod in outdated if pod.name in last),
         places=places,
     )
 
 
-def pods_with_going_volumes(observed: ObservedCluster) -> frozenset[str]:
+def pods_losing_volumes(observed: ObservedCluster) -> frozenset[str]:
     """Names of the pods whose volume claims are deleted as soon as the pods are."""
     claims = (live["metadata"] for live in observed.volumes)
     going = {
@@ -126,7 +126,7 @@ def next_wave(observed: ObservedCluster, stateful_sets: Sequence[str]) -> tuple[
     unready = [pod for pod in pods.outdated if not pod.ready]
     if unready:
         return (min(unready, key=lambda pod: pod.name),)
-    old = {pod.name for pod in (*pods.outdated, *pods.held)}
+    old = {pod.name for pod in (*pods.outdated, *pods.losing_disk)}
     begun = {pods.places[pod.name][1] for pod in pods.present if pod.name not in old}
     first = min(pods.outdated, key=lambda pod: _place(pods, pod, begun))
     zone = pods.places[first.name][1]
@@ -154,7 +154,7 @@ def _drained(observed: ObservedCluster, pods: _Pods) -> tuple[Pod, ...]:
         for pod in pods.present
         if pod.node in observed.cordoned
         and not pod.deleting
-        and pod.name not in pods_with_going_volumes(observed)
+        and pod.name not in pods_losing_volumes(observed)
         and pods.places[pod.name][1] in waiting - {""}
     )
 
@@ -208,22 +208,22 @@ def plan_rollout(
         )
     unready = [pod for pod in pods.present if not pod.ready or pod.deleting]
     # Beside a held member that is not ready the budget allows no eviction of a ready one.
-    blocked = component == ETCD and not all(pod.ready for pod in pods.held)
+    blocked = component == ETCD and not all(pod.ready for pod in pods.losing_disk)
     if pods.outdated and not (blocked and all(pod.ready for pod in pods.outdated)):
         return _replace(observed, component, stateful_sets, pods)
     late = [*pods.missing, *(pod.name for pod in unready)]
-    if {*late} - {pod.name for pod in pods.held}:
+    if {*late} - {pod.name for pod in pods.losing_disk}:
         ready = len(pods.expected) - len(late)
         return Rollout(
             f"waiting for {', '.join(late[:5])}: {ready} of {len(pods.expected)} "
             f"{_noun(component)} are ready" + troubles(unready)
         )
-    if pods.held:
+    if pods.losing_disk:
         return Rollout(
-            f"not replacing {_names(pods.held)}: out of date, but the disk goes with the pod, as "
+            f"not replacing {_names(pods.losing_disk)}: out of date, but the disk goes with the pod, as "
             f"its volume claim is being deleted; see status.warnings{troubles(unready)}",
             replaces=True,
-            held=True,
+            needs_person=True,
         )
     return None
 
@@ -264,7 +264,7 @@ def _awaited(component: str, pods: _Pods) -> list[str]:
     new etcd members while no member is ready: they get ready only with a quorum.
     """
     without_quorum = component == ETCD and not any(pod.ready for pod in pods.present)
-    outdated = (*pods.outdated, *pods.held)
+    outdated = (*pods.outdated, *pods.losing_disk)
     return [
         pod.name
         for pod in pods.present

@@ -23,17 +23,17 @@ import msgspec
 from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.broker_ids import ordinal_of
 from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.clusters.steps import (
     Action,
     ClusterPlan,
     Delete,
-    Forget,
     MarkClaim,
     Stage,
     TakeBack,
+    UnregisterBroker,
 )
 from logfleet_operator.names import Manifest
 
@@ -63,7 +63,9 @@ def state_of(claim: Manifest) -> str:
     return str(annotations.get(names.DRAIN_ANNOTATION, ""))
 
 
-def without_drained(cluster: str, observed: ObservedCluster, given: Sequence[Range]) -> list[Range]:
+def without_drained(
+    cluster: str, observed: ObservedCluster, given: Sequence[BrokerIdRange]
+) -> list[BrokerIdRange]:
     """The ranges as if the drained brokers at their ends had never run."""
     claims = _claims(observed)
     found = []
@@ -75,7 +77,7 @@ def without_drained(cluster: str, observed: ObservedCluster, given: Sequence[Ran
     return found
 
 
-def leaving_ids(ranges: Sequence[Range]) -> frozenset[int]:
+def leaving_ids(ranges: Sequence[BrokerIdRange]) -> frozenset[int]:
     return frozenset(
         given.base + ordinal for given in ranges for ordinal in range(given.staying, given.replicas)
     )
@@ -89,7 +91,7 @@ def marked_ids(cluster: ClusterResource, observed: ObservedCluster) -> frozenset
 
 
 def plan_shrinking(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
     """The next of the steps above; None if no broker leaves or has left.
 
@@ -101,33 +103,37 @@ def plan_shrinking(
     ]
     if back:
         ids = tuple(each.id for each in back)
-        return _step(f"brokers {_said(ids)} are wanted again", TakeBack(ids, _names(back)))
+        return _step(f"brokers {_ids(ids)} are wanted again", TakeBack(ids, _names(back)))
     leaving = [each for each in places if each.id in leaving_ids(ranges)]
     unmarked = [each for each in leaving if each.claim is not None and not each.state]
     if unmarked:
         marks = [MarkClaim(name, State.DRAINING) for name in _names(unmarked)]
-        return _step(f"brokers {_said([each.id for each in unmarked])} are to leave", *marks)
-    held = observed.fleet.held if observed.fleet is not None else None
+        return _step(f"brokers {_ids([each.id for each in unmarked])} are to leave", *marks)
+    replica_counts = observed.fleet.replica_counts if observed.fleet is not None else None
     empty = [
         each
         for each in leaving
-        if each.state == State.DRAINING and held is not None and not held.get(each.id, 0)
+        if each.state == State.DRAINING
+        and replica_counts is not None
+        and not replica_counts.get(each.id, 0)
     ]
     if empty:
         marks = [MarkClaim(name, State.DRAINED) for name in _names(empty)]
-        return _step(f"brokers {_said([each.id for each in empty])} are empty", *marks)
+        return _step(f"brokers {_ids([each.id for each in empty])} are empty", *marks)
     gone = [each for each in places if not each.is_wanted and _has_gone(observed, each)]
     if gone:
-        forgets = [Forget(each.id, name) for each, name in zip(gone, _names(gone), strict=True)]
-        return _step(f"brokers {_said([each.id for each in gone])} have gone", *forgets)
+        forgets = [
+            UnregisterBroker(each.id, name) for each, name in zip(gone, _names(gone), strict=True)
+        ]
+        return _step(f"brokers {_ids([each.id for each in gone])} have gone", *forgets)
     left = [each for each in places if not each.is_wanted and each.state == State.FORGOTTEN]
     if cluster.spec.scaling.volumes == "Delete" and (deletes := list(_deletes(left))):
         return _step("removing volumes of brokers that have gone", *deletes)
     if not leaving:
         return None
-    said = observed.fleet.said if observed.fleet is not None else "no broker answers"
-    who = _said([each.id for each in leaving])
-    return ClusterPlan(f"draining brokers {who}: {said}", stage=Stage.DRAINING)
+    progress = observed.fleet.progress if observed.fleet is not None else "no broker answers"
+    who = _ids([each.id for each in leaving])
+    return ClusterPlan(f"draining brokers {who}: {progress}", stage=Stage.DRAINING)
 
 
 def _deletes(places: Sequence[Place]) -> Iterator[Delete]:
@@ -144,7 +150,7 @@ def _has_gone(observed: ObservedCluster, place: Place) -> bool:
 
 
 def _places(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> Iterator[Place]:
     """All brokers that are wanted or leave, then the others with marked claims; each by id."""
     claims, name = _claims(observed), cluster.metadata.name
@@ -175,7 +181,7 @@ def _claims(observed: ObservedCluster) -> dict[str, Manifest]:
     return {str(live["metadata"]["name"]): live for live in observed.volumes}
 
 
-def _claim_name(cluster: str, given: Range, ordinal: int) -> str:
+def _claim_name(cluster: str, given: BrokerIdRange, ordinal: int) -> str:
     return f"data-{set_name(cluster, given.pool, given.zone)}-{ordinal}"
 
 
@@ -191,7 +197,7 @@ def _names(places: Sequence[Place]) -> tuple[str, ...]:
     return tuple(str(each.claim["metadata"]["name"]) for each in places if each.claim is not None)
 
 
-def _said(ids: Sequence[int]) -> str:
+def _ids(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
 
 

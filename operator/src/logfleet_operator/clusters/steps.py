@@ -10,7 +10,7 @@ from logfleet.resources.plan import SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, pods
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.observed import ObservedCluster, differs
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.names import Manifest
@@ -94,7 +94,7 @@ class TakeBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class UnregisterBroker:
     """Unregister this broker id, whose pod is gone, and mark its volume claim."""
 
     broker: int
@@ -135,7 +135,7 @@ Action = (
     | MarkClaim
     | GrowClaim
     | TakeBack
-    | Forget
+    | UnregisterBroker
 )
 
 
@@ -152,7 +152,7 @@ class ClusterPlan:
     actions: tuple[Action, ...] = ()
     refusal: SpecRefusal | None = None
     stage: Stage = Stage.WAITING
-    ranges: tuple[Range, ...] = field(default=())
+    ranges: tuple[BrokerIdRange, ...] = field(default=())
     level: FeatureLevel | None = None
     unmet: tuple[SpecRefusal, ...] = ()
     spread: bool = False
@@ -188,7 +188,7 @@ def target(action: Action) -> tuple[str, str] | None:
             return None
 
 
-def left(plan: ClusterPlan | None, observed: ObservedCluster) -> ClusterPlan | None:
+def without_refused(plan: ClusterPlan | None, observed: ObservedCluster) -> ClusterPlan | None:
     """The plan without the actions refused in this pass; None if no action is left."""
     if plan is None or not plan.actions:
         return plan
@@ -196,7 +196,7 @@ def left(plan: ClusterPlan | None, observed: ObservedCluster) -> ClusterPlan | N
     return replace(plan, actions=actions) if actions else None
 
 
-def hindered(
+def with_refusal(
     plan: ClusterPlan, refusal: SpecRefusal, at_last: Stage = Stage.REFUSED
 ) -> ClusterPlan:
     """The plan with a refusal added. at_last: its stage once all else is done."""
@@ -234,13 +234,13 @@ def making(actions: Sequence[Action], what: str) -> ClusterPlan | None:
     return ClusterPlan(f"making {what}", tuple(actions), stage=Stage.MAKING) if actions else None
 
 
-def with_claims_as_begun(observed: ObservedCluster, wanted: Manifest) -> Manifest:
+def with_original_claims(observed: ObservedCluster, wanted: Manifest) -> Manifest:
     """The StatefulSet with the claim templates of the live one, since they cannot change."""
     live = observed.get("StatefulSet", wanted["metadata"]["name"])
-    return pods.with_claims_as_begun(wanted, live)
+    return pods.with_original_claims(wanted, live)
 
 
-def with_template_as_asked(observed: ObservedCluster, wanted: Manifest) -> Manifest:
+def with_unchanged_template(observed: ObservedCluster, wanted: Manifest) -> Manifest:
     """The StatefulSet; it keeps its live template if what a person wrote is the same as then.
 
     So another version of the operator, which builds pods differently, replaces no pod by itself.

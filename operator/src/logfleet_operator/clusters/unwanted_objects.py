@@ -6,7 +6,7 @@ from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, shrinking
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.broker_ids import ordinal_of
 from logfleet_operator.clusters.observed import (
     ObservedCluster,
@@ -18,8 +18,8 @@ from logfleet_operator.clusters.observed import (
 from logfleet_operator.clusters.steps import ClusterPlan, Delete, Stage
 
 
-def what_never_ran(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+def never_ran(
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
     """Remove StatefulSets without brokers, and claims without a volume that no pod waits for.
 
@@ -51,8 +51,8 @@ def what_never_ran(
     return _removing(left, ", which never ran")
 
 
-def services_of_nobody(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+def unused_services(
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
     """Remove NodePorts of removed listeners and brokers, once no broker advertises them any more.
 
@@ -73,7 +73,7 @@ def services_of_nobody(
     return _removing(left, "")
 
 
-def configs_of_nobody(
+def unused_configs(
     cluster: ClusterResource, observed: ObservedCluster, wanted: str
 ) -> ClusterPlan | None:
     """Remove configurations that no pod uses. wanted: the ConfigMap that pods start with now."""

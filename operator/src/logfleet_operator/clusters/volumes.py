@@ -12,10 +12,10 @@ from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet.resources.quantity import parse_quantity
 
 from logfleet_operator import names
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.observed import ObservedCluster, is_bound
 from logfleet_operator.clusters.pods import is_larger
-from logfleet_operator.clusters.rollout import pods_with_going_volumes
+from logfleet_operator.clusters.rollout import pods_losing_volumes
 from logfleet_operator.names import Manifest
 
 
@@ -60,7 +60,7 @@ class PoolVolumes:
 
 
 def volumes_of(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> Iterator[Volume]:
     """Volumes of the pools in the spec, by the claim's name; unbound claims are left out."""
     sizes = {pool.name: pool.storage.size for pool in cluster.spec.pools}
@@ -78,7 +78,7 @@ def volumes_of(
 
 
 def by_pool(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> list[PoolVolumes]:
     """Pools that have volumes, in the order of the spec, to compare a new spec with."""
     found: dict[str, list[str]] = {}
@@ -100,10 +100,10 @@ def by_pool(
     ]
 
 
-def going(observed: ObservedCluster) -> Iterator[str]:
+def deletion_warnings(observed: ObservedCluster) -> Iterator[str]:
     """Warnings about volume claims that are being deleted while their pods run."""
     kept = {pod.name: pod.component for pod in observed.pods}
-    for name in sorted(pods_with_going_volumes(observed)):
+    for name in sorted(pods_losing_volumes(observed)):
         said = (
             f"PersistentVolumeClaim data-{name} is being deleted: its disk, with all that is on it, goes "
             f"as soon as pod {name} does, and no roll takes that away"

@@ -23,7 +23,7 @@ from logfleet_operator.documents import ignored_fields, read_cluster, read_rebal
 from logfleet_operator.event_text import EventText
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube
-from logfleet_operator.logs import tell_ignored
+from logfleet_operator.logs import log_ignored_fields
 from logfleet_operator.names import Manifest
 from logfleet_operator.ownership import Ownership
 from logfleet_operator.rebalances import rebalance_status
@@ -83,7 +83,7 @@ class RebalanceReconciler:
             return WAIT_S
         now = timestamp(self._now())
         try:
-            tell_ignored("Rebalance", tuple(ignored_fields(live)))
+            log_ignored_fields("Rebalance", tuple(ignored_fields(live)))
             rebalance = read_rebalance(live)
         except InvalidResourceError as error:
             status = conditions.failed(live, Reason.INVALID, str(error), now)
@@ -107,7 +107,7 @@ class RebalanceReconciler:
             log.warning("rebalance_waits", name=name, error=str(error))
             phase = phase_of(live)
             decision, fields = PhaseDecision(Act.NOTHING, phase, f"no broker does it: {error}"), {}
-        await self._tell(live, decision, fields, now)
+        await self._report(live, decision, fields, now)
         return self._after(rebalance, decision)
 
     def _after(self, rebalance: RebalanceResource, decision: PhaseDecision) -> float | None:
@@ -197,7 +197,7 @@ class RebalanceReconciler:
             return None
         return (self._now() - datetime.fromisoformat(moment)).total_seconds()
 
-    async def _tell(
+    async def _report(
         self, live: Manifest, decision: PhaseDecision, fields: dict[str, Any], now: str
     ) -> None:
         before = live.get("status", {})
@@ -222,7 +222,7 @@ class RebalanceReconciler:
         if before.get("phase") != status["phase"]:
             about = f"{status['phase']}/{live['metadata']['generation']}"
             said = EventText("Normal", f"Rebalance{status['phase']}", why, about)
-            await self._events.tell(live, said)
+            await self._events.write(live, said)
 
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
         if live.get("status", {}) != status:

@@ -44,7 +44,7 @@ MISSING_SHARE_MAX: Final = Fraction(1, 20)
 _DOTS: Final = re.compile(r"-*\.\.")
 
 
-class Line(msgspec.Struct, frozen=True):
+class LedgerLine(msgspec.Struct, frozen=True):
     """The line of one topic. uid, name: of its Topic resource; crd, cluster: uids.
 
     policy: the Topic's last seen deletionPolicy. topic_id: "" if unknown.
@@ -73,7 +73,7 @@ class LedgerDamaged(Exception):
         )
 
 
-Ledger = dict[str, Line]
+Ledger = dict[str, LedgerLine]
 """Topic name -> line."""
 
 
@@ -103,7 +103,7 @@ def read(cluster: str, config_maps: Iterable[Manifest]) -> Ledger:
         name = live["metadata"]["name"]
         for key, text in (live.get("data") or {}).items() if name in own else ():
             try:
-                lines[_topic_of(key)] = msgspec.json.decode(text, type=Line)
+                lines[_topic_of(key)] = msgspec.json.decode(text, type=LedgerLine)
             except msgspec.DecodeError as error:
                 raise LedgerDamaged(name, key, str(error)) from error
     return lines
@@ -136,17 +136,17 @@ def policy_of(document: Mapping[str, Any]) -> DeletionPolicy:
 def follow(
     lines: Ledger,
     live: Mapping[str, DeletionPolicy],
-    last_words: Mapping[str, DeletionPolicy],
+    deleted_policies: Mapping[str, DeletionPolicy],
     held: frozenset[str],
 ) -> Ledger:
     """The lines, each with its Topic's policy; none is held whose Topic exists.
 
-    held: uids of lines that were to be held before and could not be written then. live: uid -> policy of Topics that exist; last_words: of those whose delete event was seen, as
+    held: uids of lines that were to be held before and could not be written then. live: uid -> policy of Topics that exist; deleted_policies: of those whose delete event was seen, as
     it was then. The one is newer than what a line says, so it counts either way; the other too, but
     it can no longer be taken back: it saves a topic and dooms none.
     """
     policies = dict(live)
-    policies |= {uid: policy for uid, policy in last_words.items() if policy == "Retain"}
+    policies |= {uid: policy for uid, policy in deleted_policies.items() if policy == "Retain"}
     return {
         topic: msgspec.structs.replace(
             line,
@@ -157,8 +157,8 @@ def follow(
     }
 
 
-def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> Line:
-    return Line(
+def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> LedgerLine:
+    return LedgerLine(
         uid=topic.metadata.uid,
         name=topic.metadata.name,
         policy=topic.spec.deletion_policy,
@@ -169,7 +169,7 @@ def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> Lin
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class DeletionPreconditions:
     """What else must hold before a topic is deleted.
 
     crd, cluster: the present uids. calm: nothing around is being deleted, and the namespace is in
@@ -183,7 +183,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class DeletionEvidence:
     """Evidence that resources were deleted.
 
     gone: uids with a delete event, whose object a read did not find. missed_s: uid -> seconds since
@@ -195,7 +195,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class DeletionDecision:
     """Names of topics: to delete now; to drop from the ledger only (Retain); not yet certain.
 
     blocked: why missing resources' topics are not deleted, and what to do; "" otherwise. held: the
@@ -209,9 +209,9 @@ class Judgement:
     held: tuple[str, ...] = ()
 
 
-def judge(
-    lines: Ledger, alive: frozenset[str], around: Surroundings, evidence: Evidence
-) -> Judgement:
+def decide_deletions(
+    lines: Ledger, alive: frozenset[str], around: DeletionPreconditions, evidence: DeletionEvidence
+) -> DeletionDecision:
     """What to do with topics whose resource is not in `alive` (uids of this Cluster's Topics)."""
     decided = tuple(sorted(topic for topic, line in lines.items() if line.deleting))
     missing = {
@@ -220,15 +220,15 @@ def judge(
         if line.uid not in alive and not line.deleting
     }
     if not missing:
-        return Judgement(delete=decided if around.calm else ())
+        return DeletionDecision(delete=decided if around.calm else ())
     if not around.calm:
-        return Judgement(uncertain=tuple(missing))
-    strangers = [
+        return DeletionDecision(uncertain=tuple(missing))
+    foreign = [
         topic
         for topic, line in missing.items()
         if line.crd != around.crd or line.cluster != around.cluster
     ]
-    own = {topic: line for topic, line in missing.items() if topic not in strangers}
+    own = {topic: line for topic, line in missing.items() if topic not in foreign}
     seen = [topic for topic, line in own.items() if line.uid in evidence.gone]
 
     def missed(seconds: float) -> list[str]:
@@ -242,31 +242,31 @@ def judge(
     certain = [*seen, *missed(CONFIRM_WITHOUT_EVENT_S)]
     uncertain = tuple(topic for topic in own if topic not in certain)
     forget = tuple(topic for topic in certain if own[topic].policy == "Retain")
-    doomed = tuple(topic for topic in seen if topic not in forget)
+    seen_deleted = tuple(topic for topic in seen if topic not in forget)
     unseen = [topic for topic in missed(EVENT_WITHIN_S) if topic not in forget]
-    blocked, wait = _hold(lines, [*strangers, *unseen], strangers, around.confirmation)
+    blocked, wait = _why_held(lines, [*foreign, *unseen], foreign, around.confirmation)
     if blocked:
-        held = (*strangers, *unseen)
-        return Judgement((*decided, *doomed), forget, uncertain, blocked, held)
+        held = (*foreign, *unseen)
+        return DeletionDecision((*decided, *seen_deleted), forget, uncertain, blocked, held)
     if wait and uncertain:
-        return Judgement((*decided, *doomed), forget, uncertain)
-    ripe = tuple(topic for topic in unseen if topic not in uncertain)
-    return Judgement((*decided, *doomed, *ripe), forget, uncertain)
+        return DeletionDecision((*decided, *seen_deleted), forget, uncertain)
+    confirmed = tuple(topic for topic in unseen if topic not in uncertain)
+    return DeletionDecision((*decided, *seen_deleted, *confirmed), forget, uncertain)
 
 
-def _hold(
-    lines: Ledger, missing: list[str], strangers: list[str], confirmation: str
+def _why_held(
+    lines: Ledger, missing: list[str], foreign: list[str], confirmation: str
 ) -> tuple[str, bool]:
     """Why nothing is deleted ("" if nothing forbids it), and whether all must be certain first.
 
     A confirmation names one set of lines, so these are deleted together.
     """
-    if strangers:
-        told = (
-            f"{len(strangers)} topics lost their Topics together with the CRD or the Cluster "
-            f"({_some(strangers)}): they stay; make Topics for them again"
+    if foreign:
+        message = (
+            f"{len(foreign)} topics lost their Topics together with the CRD or the Cluster "
+            f"({_some(foreign)}): they stay; make Topics for them again"
         )
-        return told, True
+        return message, True
     few = not missing or len(missing) <= max(
         MISSING_AT_ONCE_MAX, int(len(lines) * MISSING_SHARE_MAX)
     )
@@ -275,12 +275,12 @@ def _hold(
     token = confirmation_for(lines, missing)
     if confirmation == token:
         return "", True
-    told = (
+    message = (
         f"Topics gone at once: {len(missing)} ({_some(missing)}): their topics stay; make them "
         "again to keep the topics with their records, or annotate the Cluster with "
         f"{names.CONFIRM_ANNOTATION}={token} to delete the topics"
     )
-    return told, True
+    return message, True
 
 
 def confirmation_for(lines: Ledger, missing: Iterable[str]) -> str:

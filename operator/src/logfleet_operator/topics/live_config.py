@@ -14,7 +14,7 @@ from logfleet_operator.events import Events
 from logfleet_operator.names import Manifest
 
 # How often to check for changes by others; a change of the spec is set at once.
-LOOK_S: Final = 60.0
+CHECK_S: Final = 60.0
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -25,14 +25,14 @@ class LiveConfig:
     def __init__(self, events: Events, monotonic: Callable[[], float]) -> None:
         self._events = events
         self._monotonic = monotonic
-        self._looked: dict[str, tuple[dict[str, str], float]] = {}
+        self._checked: dict[str, tuple[dict[str, str], float]] = {}
         self.refused: dict[str, str] = {}
 
-    async def settle(self, cluster: ClusterResource, found: Manifest, admin: Admin) -> None:
+    async def apply(self, cluster: ClusterResource, found: Manifest, admin: Admin) -> None:
         """Give the brokers the whole configuration, or set `refused`. Raises AdminUnavailable."""
         uid, generation, now = cluster.metadata.uid, cluster.metadata.generation, self._monotonic()
-        config, known = dynamic_config(cluster), self._looked.get(uid)
-        if known is not None and known[0] == config and now - known[1] < LOOK_S:
+        config, known = dynamic_config(cluster), self._checked.get(uid)
+        if known is not None and known[0] == config and now - known[1] < CHECK_S:
             return
         wanted = replace(cluster, spec=replace(cluster.spec, config={**config}))
         try:
@@ -44,5 +44,5 @@ class LiveConfig:
             if changed:
                 log.info("config_changed", cluster=cluster.metadata.name, keys=changed)
                 said = EventText("Normal", "ConfigChanged", changed, f"{generation}/{now}")
-                await self._events.tell(found, said)
-        self._looked[uid] = config, now
+                await self._events.write(found, said)
+        self._checked[uid] = config, now

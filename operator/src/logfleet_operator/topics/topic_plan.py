@@ -30,24 +30,26 @@ from logfleet_operator.admin import AdminRefused
 from logfleet_operator.event_text import EventText
 from logfleet_operator.topics import ledger
 from logfleet_operator.topics.ledger import (
-    Evidence,
-    Judgement,
+    DeletionDecision,
+    DeletionEvidence,
+    DeletionPreconditions,
     Ledger,
-    Line,
-    Surroundings,
+    LedgerLine,
     line_for,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class TopicHolders:
     """holders: topic name -> the resource that may act. losers: uid -> the others' refusal."""
 
     holders: Mapping[str, TopicResource]
     losers: Mapping[str, SpecRefusal]
 
 
-def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[str]) -> Claims:
+def claims_of(
+    topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[str]
+) -> TopicHolders:
     """Which resource holds each topic. lines: as read; they name the present holders.
 
     A resource that exists (its uid is in `alive`) but is invalid keeps what it holds: a mistake in
@@ -64,7 +66,7 @@ def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[s
         for topic in listed
         if holders.get(topic.name) is not topic
     }
-    return Claims(holders, losers)
+    return TopicHolders(holders, losers)
 
 
 def may_act_alone(topic: TopicResource, lines: Ledger, cluster: str) -> bool:
@@ -80,7 +82,7 @@ def may_act_alone(topic: TopicResource, lines: Ledger, cluster: str) -> bool:
     return line.uid == topic.metadata.uid and not line.deleting
 
 
-def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
+def inherit(lines: Ledger, claims: TopicHolders, seen_gone: frozenset[str]) -> Ledger:
     """The lines; a resource that replaced another one of the same topic unseen takes its line.
 
     The new resource keeps the topic: no topic is deleted for absence while somebody visibly wants
@@ -102,30 +104,30 @@ def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
     return inherited
 
 
-def judge(
+def decide_deletions(
     lines: Ledger,
-    claims: Claims,
+    claims: TopicHolders,
     alive: frozenset[str],
-    around: Surroundings,
-    evidence: Evidence,
-) -> tuple[Ledger, Judgement]:
+    preconditions: DeletionPreconditions,
+    evidence: DeletionEvidence,
+) -> tuple[Ledger, DeletionDecision]:
     """(the lines after `inherit`, the decision about lines whose resource is gone).
 
     If a deletion is blocked, it may not have been meant: a Topic that is created again keeps its
     topic, even if the deletion of the old one was seen.
     """
     inherited = inherit(lines, claims, evidence.gone)
-    judgement = ledger.judge(inherited, alive, around, evidence)
-    if not judgement.blocked:
-        return inherited, judgement
-    meant = evidence.gone - {inherited[name].uid for name in judgement.held}
-    inherited = inherit(hold(inherited, judgement), claims, meant)
-    return inherited, ledger.judge(inherited, alive, around, evidence)
+    decision = ledger.decide_deletions(inherited, alive, preconditions, evidence)
+    if not decision.blocked:
+        return inherited, decision
+    meant = evidence.gone - {inherited[name].uid for name in decision.held}
+    inherited = inherit(mark_held(inherited, decision), claims, meant)
+    return inherited, ledger.decide_deletions(inherited, alive, preconditions, evidence)
 
 
-def hold(lines: Ledger, judgement: Judgement) -> Ledger:
+def mark_held(lines: Ledger, decision: DeletionDecision) -> Ledger:
     """The lines, with those marked as held that only a confirmation deletes."""
-    held = {name: msgspec.structs.replace(lines[name], held=True) for name in judgement.held}
+    held = {name: msgspec.structs.replace(lines[name], held=True) for name in decision.held}
     return {**lines, **held}
 
 
@@ -144,16 +146,16 @@ class TopicsPlan:
 
 
 def plan_topics(
-    claims: Claims,
+    claims: TopicHolders,
     lines: Ledger,
-    judgement: Judgement,
+    decision: DeletionDecision,
     observed: Mapping[str, ObservedTopic],
-    around: Surroundings,
+    preconditions: DeletionPreconditions,
 ) -> TopicsPlan:
     """What to write and do now. lines: as `judge` returned them."""
-    after = {name: line for name, line in lines.items() if name not in judgement.forget}
+    after = {name: line for name, line in lines.items() if name not in decision.forget}
     deletions = []
-    for name in judgement.delete:
+    for name in decision.delete:
         found = observed.get(name)
         if found is None or not _is_of(found, lines[name]):
             after.pop(name, None)
@@ -171,11 +173,11 @@ def plan_topics(
         plans[name] = plan
         if plan.refusal is None:
             known = found.topic_id if found is not None else ""
-            after[name] = line_for(topic, around.crd, around.cluster, known)
+            after[name] = line_for(topic, preconditions.crd, preconditions.cluster, known)
     return TopicsPlan(after, tuple(deletions), plans, frozenset(waiting))
 
 
-def _is_of(found: ObservedTopic, line: Line) -> bool:
+def _is_of(found: ObservedTopic, line: LedgerLine) -> bool:
     """False if somebody else created the topic again under the same name."""
     return line.topic_id in {"", found.topic_id}
 
@@ -213,7 +215,7 @@ def waiting_refusal(name: str) -> SpecRefusal:
     return SpecRefusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")
 
 
-def said_of(action: TopicAction, generation: str) -> EventText:
+def event_of(action: TopicAction, generation: str) -> EventText:
     """The Event of an action that was carried out."""
     match action:
         case CreateTopic(name, partitions):

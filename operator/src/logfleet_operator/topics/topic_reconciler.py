@@ -40,22 +40,22 @@ from logfleet_operator.ownership import Ownership
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics import ledger, topic_plan
 from logfleet_operator.topics.ledger import (
-    Evidence,
-    Judgement,
+    DeletionDecision,
+    DeletionEvidence,
+    DeletionPreconditions,
     Ledger,
     LedgerDamaged,
-    Line,
-    Surroundings,
+    LedgerLine,
 )
 from logfleet_operator.topics.ledger_store import LedgerStore
 from logfleet_operator.topics.live_config import LiveConfig
-from logfleet_operator.topics.topic_plan import Claims, TopicsPlan
+from logfleet_operator.topics.topic_plan import TopicHolders, TopicsPlan
 from logfleet_operator.topics.topic_statuses import TopicStatuses
 from logfleet_operator.writes import timestamp
 
 CRD_NAME: Final = f"topics.{GROUP}"
 # Brokers learn of a new topic a moment after it was created.
-LOOK_AGAIN_S: Final = 0.5
+RECHECK_S: Final = 0.5
 UNAVAILABLE_S: Final = 3.0
 # No event reports what partitions lack.
 DEGRADED_S: Final = 10.0
@@ -69,10 +69,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class TopicsPass:
     """What one pass works on.
 
-    found: the live Cluster. live: uid -> live Topic. topics: the valid ones. last_words: uid ->
+    found: the live Cluster. live: uid -> live Topic. topics: the valid ones. deleted_policies: uid ->
     policy of Topics whose delete event was seen before this pass read the ledger. lines: the ledger
     as it should be before any action, even if it could not be written.
     """
@@ -81,8 +81,8 @@ class Scene:
     found: Manifest
     live: Mapping[str, Manifest]
     topics: tuple[TopicResource, ...]
-    around: Surroundings
-    last_words: Mapping[str, DeletionPolicy]
+    around: DeletionPreconditions
+    deleted_policies: Mapping[str, DeletionPolicy]
     lines: Ledger
 
     @property
@@ -91,14 +91,14 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PassResult:
     """The result of a pass. observed: the topics afterwards.
 
     refused: topic name -> why the brokers refuse the change, or Kubernetes the line.
     """
 
-    claims: Claims
-    judgement: Judgement
+    claims: TopicHolders
+    decision: DeletionDecision
     plan: TopicsPlan
     observed: Mapping[str, ObservedTopic]
     refused: Mapping[str, SpecRefusal]
@@ -134,7 +134,7 @@ class Outcome:
             for deletion in self.plan.deletions
             if deletion.name in self.refused
         ]
-        return "; ".join(filter(None, [self.judgement.blocked, *undeletable[:3]]))
+        return "; ".join(filter(None, [self.decision.blocked, *undeletable[:3]]))
 
 
 class TopicReconciler:
@@ -166,13 +166,13 @@ class TopicReconciler:
         self._events = Events(kube, settings.identity, now=self._now)
         self._live = LiveConfig(self._events, monotonic)
         self._damaged: set[ClusterKey] = set()
-        self._last_words: dict[ClusterKey, dict[str, DeletionPolicy]] = {}
+        self._deleted_policies: dict[ClusterKey, dict[str, DeletionPolicy]] = {}
         self._missed_since: dict[ClusterKey, dict[str, float]] = {}
         self._held: dict[ClusterKey, frozenset[str]] = {}
 
-    def saw_deletion(self, cluster: ClusterKey, uid: str, policy: DeletionPolicy) -> None:
+    def on_topic_deleted(self, cluster: ClusterKey, uid: str, policy: DeletionPolicy) -> None:
         """Record that a watch saw the deletion of the Topic with this uid, and its policy then."""
-        self._last_words.setdefault(cluster, {})[uid] = policy
+        self._deleted_policies.setdefault(cluster, {})[uid] = policy
 
     async def reconcile(self, namespace: str, cluster_name: str) -> tuple[float | None, Refused]:
         """Take the topics of the Cluster as far as they go now.
@@ -220,14 +220,14 @@ class TopicReconciler:
             return False
         policies = {uid: ledger.policy_of(document) for uid, document in live.items()}
         lines = ledger.follow(lines, policies, {}, frozenset())
-        claims = Claims({topic.name: topic for topic in topics}, {})
-        around = await self._surroundings(cluster)
-        scene = Scene(cluster, found, live, topics, around, {}, lines)
+        claims = TopicHolders({topic.name: topic for topic in topics}, {})
+        around = await self._preconditions(cluster)
+        topics_pass = TopicsPass(cluster, found, live, topics, around, {}, lines)
         try:
-            outcome = await self._carry_out(scene, store, lines, claims, Judgement())
+            outcome = await self._carry_out(topics_pass, store, lines, claims, DeletionDecision())
         except AdminUnavailable:
             return False
-        await _tell(scene, outcome, statuses)
+        await _write_statuses(topics_pass, outcome, statuses)
         return outcome.is_at_rest and not outcome.refused and not refused
 
     async def _pass(
@@ -241,12 +241,12 @@ class TopicReconciler:
         found = await self._kube.get("Cluster", namespace, cluster_name)
         key = namespace, cluster_name
         if found is None:
-            self._forget(key)
+            self._drop_state(key)
             sentence = f"there is no Cluster {cluster_name} in namespace {namespace}"
             await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_FOUND, sentence)
             return None
         if not self._ownership.has(found):
-            self._forget(key)
+            self._drop_state(key)
             return None
         if "deletionTimestamp" in found["metadata"]:
             sentence = f"Cluster {cluster_name} is being deleted"
@@ -254,7 +254,7 @@ class TopicReconciler:
             return None
         store = LedgerStore(self._kube, msgspec.convert(found["metadata"], Metadata), refused)
         try:
-            last_words, lines = await self._follow(store, key, live)
+            deleted_policies, lines = await self._follow(store, key, live)
         except LedgerDamaged as error:
             self._damaged.add(key)
             self.notices[key] = str(error)
@@ -273,17 +273,17 @@ class TopicReconciler:
             await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_READY, sentence)
             return None
         topics = await statuses.valid(live.values())
-        around = await self._surroundings(cluster)
-        scene = Scene(cluster, found, live, topics, around, last_words, lines)
+        around = await self._preconditions(cluster)
+        topics_pass = TopicsPass(cluster, found, live, topics, around, deleted_policies, lines)
         shortages = self.shortages[key] = await self._ask_brokers(cluster, found)
         self.warnings[key] = self._live.refused.get(cluster.metadata.uid, "")
         if obstacle := _obstacle(found):
-            await _wait(scene, statuses, f"Cluster {cluster_name} {obstacle}")
+            await _wait(topics_pass, statuses, f"Cluster {cluster_name} {obstacle}")
             return None
         try:
-            after = await self._work(scene, store, statuses)
+            after = await self._work(topics_pass, store, statuses)
         except AdminUnavailable as error:
-            await _wait(scene, statuses, f"no broker of {cluster_name} answers: {error}")
+            await _wait(topics_pass, statuses, f"no broker of {cluster_name} answers: {error}")
             return UNAVAILABLE_S
         if after is None and shortages != Shortages():
             return DEGRADED_S
@@ -297,20 +297,20 @@ class TopicReconciler:
             admin = await self._admins.open(manifests.bootstrap_address(cluster))
             try:
                 if not cluster.spec.paused and not list(config_refusals(cluster)):
-                    await self._live.settle(cluster, found, admin)
+                    await self._live.apply(cluster, found, admin)
                 return await admin.shortages()
             finally:
                 await admin.close()
         except AdminUnavailable:
             return None
 
-    def _forget(self, key: ClusterKey) -> None:
+    def _drop_state(self, key: ClusterKey) -> None:
         """Drop the state of a Cluster that is gone with its ledger: a later one is another Cluster."""
         for known in (
             self.notices,
             self.shortages,
             self.warnings,
-            self._last_words,
+            self._deleted_policies,
             self._missed_since,
             self._held,
         ):
@@ -327,17 +327,17 @@ class TopicReconciler:
         """
         lines = await store.load()
         known = {*live, *(line.uid for line in lines.values())}
-        heard = self._last_words.get(key, {})
-        last_words = {uid: policy for uid, policy in heard.items() if uid in known}
-        self._last_words[key] = dict(last_words)
+        seen = self._deleted_policies.get(key, {})
+        deleted_policies = {uid: policy for uid, policy in seen.items() if uid in known}
+        self._deleted_policies[key] = dict(deleted_policies)
         policies = {uid: ledger.policy_of(document) for uid, document in live.items()}
         held = self._held.get(key, frozenset()) & {line.uid for line in lines.values()}
         self._held[key] = held - live.keys()
-        followed = ledger.follow(lines, policies, last_words, self._held[key])
+        followed = ledger.follow(lines, policies, deleted_policies, self._held[key])
         await store.write(followed)
-        return last_words, followed
+        return deleted_policies, followed
 
-    async def _surroundings(self, cluster: ClusterResource) -> Surroundings:
+    async def _preconditions(self, cluster: ClusterResource) -> DeletionPreconditions:
         namespace = cluster.metadata.namespace
         crd = await self._kube.get("CustomResourceDefinition", "", CRD_NAME)
         space = await self._kube.get("Namespace", "", namespace)
@@ -345,7 +345,7 @@ class TopicReconciler:
             found is not None and "deletionTimestamp" not in found["metadata"]
             for found in (crd, space)
         )
-        return Surroundings(
+        return DeletionPreconditions(
             crd=crd["metadata"]["uid"] if crd is not None else "",
             cluster=cluster.metadata.uid,
             calm=calm,
@@ -353,75 +353,84 @@ class TopicReconciler:
         )
 
     async def _work(
-        self, scene: Scene, store: LedgerStore, statuses: TopicStatuses
+        self, topics_pass: TopicsPass, store: LedgerStore, statuses: TopicStatuses
     ) -> float | None:
-        written = scene.lines
-        alive = frozenset(scene.live)
-        claims = topic_plan.claims_of(scene.topics, written, alive)
-        gone = await self._confirm_gone(scene, written, alive)
-        evidence = Evidence(gone, self._missed(scene.key, written, alive))
-        lines, judgement = topic_plan.judge(written, claims, alive, scene.around, evidence)
-        if judgement.held:
+        written = topics_pass.lines
+        alive = frozenset(topics_pass.live)
+        claims = topic_plan.claims_of(topics_pass.topics, written, alive)
+        gone = await self._confirm_gone(topics_pass, written, alive)
+        evidence = DeletionEvidence(gone, self._missed(topics_pass.key, written, alive))
+        lines, decision = topic_plan.decide_deletions(
+            written, claims, alive, topics_pass.around, evidence
+        )
+        if decision.held:
             # Write this first: once lines of other Topics are written, fewer are missing at once.
-            held = topic_plan.hold(written, judgement)
-            self._held[scene.key] |= {held[name].uid for name in judgement.held}
+            held = topic_plan.mark_held(written, decision)
+            self._held[topics_pass.key] |= {held[name].uid for name in decision.held}
             await store.write(held)
-            for name in judgement.held:
+            for name in decision.held:
                 if not store.lines[name].held:
                     refusal = store.unwritten(held)[name]
-                    self.notices[scene.key] = f"{judgement.blocked}; {refusal.message}"
-                    await _wait(scene, statuses, refusal.message)
+                    self.notices[topics_pass.key] = f"{decision.blocked}; {refusal.message}"
+                    await _wait(topics_pass, statuses, refusal.message)
                     return None
         # Only a confirmation deletes a held line; the mark stays in memory until it can be written.
-        self._held[scene.key] -= {lines[name].uid for name in judgement.delete}
-        outcome = await self._carry_out(scene, store, lines, claims, judgement)
-        self.notices[scene.key] = outcome.notice
-        await _tell(scene, outcome, statuses)
+        self._held[topics_pass.key] -= {lines[name].uid for name in decision.delete}
+        outcome = await self._carry_out(topics_pass, store, lines, claims, decision)
+        self.notices[topics_pass.key] = outcome.notice
+        await _write_statuses(topics_pass, outcome, statuses)
         if not outcome.is_at_rest:
-            return LOOK_AGAIN_S
-        if judgement.uncertain:
+            return RECHECK_S
+        if decision.uncertain:
             return ledger.EVENT_WITHIN_S
         return ledger.CONFIRM_WITHOUT_EVENT_S if outcome.refused else None
 
     async def _carry_out(
-        self, scene: Scene, store: LedgerStore, lines: Ledger, claims: Claims, judgement: Judgement
-    ) -> Outcome:
+        self,
+        topics_pass: TopicsPass,
+        store: LedgerStore,
+        lines: Ledger,
+        claims: TopicHolders,
+        decision: DeletionDecision,
+    ) -> PassResult:
         """Write the ledger, act on the brokers, read the result, write the ledger."""
-        concerned = {*claims.holders, *judgement.delete}
+        concerned = {*claims.holders, *decision.delete}
         if not concerned:
-            plan = topic_plan.plan_topics(claims, lines, judgement, {}, scene.around)
+            plan = topic_plan.plan_topics(claims, lines, decision, {}, topics_pass.around)
             await store.write(plan.lines)
-            return Outcome(claims, judgement, plan, {}, store.unwritten(plan.lines))
-        admin = await self._admins.open(manifests.bootstrap_address(scene.cluster))
+            return PassResult(claims, decision, plan, {}, store.unwritten(plan.lines))
+        admin = await self._admins.open(manifests.bootstrap_address(topics_pass.cluster))
         try:
             observed = await admin.describe(concerned)
-            plan = topic_plan.plan_topics(claims, lines, judgement, observed, scene.around)
+            plan = topic_plan.plan_topics(claims, lines, decision, observed, topics_pass.around)
             await store.write(plan.lines)
-            touched, refused = await self._act(scene, admin, plan, store.unwritten(plan.lines))
+            touched, refused = await self._act(
+                topics_pass, admin, plan, store.unwritten(plan.lines)
+            )
             if touched:
                 observed = {name: seen for name, seen in observed.items() if name not in touched}
                 observed |= await admin.describe(touched)
-                plan = topic_plan.plan_topics(claims, lines, judgement, observed, scene.around)
+                plan = topic_plan.plan_topics(claims, lines, decision, observed, topics_pass.around)
                 await store.write(plan.lines)
         finally:
             await admin.close()
-        return Outcome(
-            claims, judgement, plan, observed, {**refused, **store.unwritten(plan.lines)}
+        return PassResult(
+            claims, decision, plan, observed, {**refused, **store.unwritten(plan.lines)}
         )
 
     async def _confirm_gone(
-        self, scene: Scene, lines: Ledger, alive: frozenset[str]
+        self, topics_pass: TopicsPass, lines: Ledger, alive: frozenset[str]
     ) -> frozenset[str]:
         """Resources whose delete event was seen and that a read does not find."""
-        namespace = scene.cluster.metadata.namespace
+        namespace = topics_pass.cluster.metadata.namespace
         told = [
             line
             for line in lines.values()
-            if line.uid in scene.last_words and line.uid not in alive
+            if line.uid in topics_pass.deleted_policies and line.uid not in alive
         ]
         limit = asyncio.Semaphore(READ_AT_ONCE)
 
-        async def is_gone(line: Line) -> bool:
+        async def is_gone(line: LedgerLine) -> bool:
             async with limit:
                 found = await self._kube.get("Topic", namespace, line.name)
             return found is None or found["metadata"]["uid"] != line.uid
@@ -439,7 +448,7 @@ class TopicReconciler:
 
     async def _act(
         self,
-        scene: Scene,
+        topics_pass: TopicsPass,
         admin: Admin,
         plan: TopicsPlan,
         unwritten: Mapping[str, SpecRefusal],
@@ -458,19 +467,19 @@ class TopicReconciler:
                 done = [type(action).__name__ for action in actions]
                 log.info("topic_changed", topic=name, actions=done)
                 for action in actions:
-                    await self._tell_of(scene, action)
+                    await self._write_event(topics_pass, action)
             except AdminRefused as error:
                 refused[name] = topic_plan.broker_refusal(actions, error)
                 log.warning("topic_refused", topic=name, error=str(error))
         return set(todo), refused
 
-    async def _tell_of(self, scene: Scene, action: TopicAction) -> None:
+    async def _write_event(self, topics_pass: TopicsPass, action: TopicAction) -> None:
         """Write an Event for the action: on the Topic that wants it, else on the Cluster."""
-        of_topic = {topic.name: topic for topic in scene.topics}
+        of_topic = {topic.name: topic for topic in topics_pass.topics}
         holder = None if isinstance(action, DeleteTopic) else of_topic.get(action.name)
-        document = scene.found if holder is None else scene.live[holder.metadata.uid]
+        document = topics_pass.found if holder is None else topics_pass.live[holder.metadata.uid]
         generation = str(document["metadata"].get("generation", 0))
-        await self._events.tell(document, topic_plan.said_of(action, generation))
+        await self._events.write(document, topic_plan.event_of(action, generation))
 
 
 def _obstacle(cluster: Manifest) -> str:
@@ -482,10 +491,12 @@ def _obstacle(cluster: Manifest) -> str:
     return "" if cluster.get("status", {}).get("readyReplicas") else "has no broker that is ready"
 
 
-async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None:
+async def _write_statuses(
+    topics_pass: TopicsPass, outcome: PassResult, statuses: TopicStatuses
+) -> None:
     """Write the statuses of all valid Topics."""
-    for topic in scene.topics:
-        document = scene.live[topic.metadata.uid]
+    for topic in topics_pass.topics:
+        document = topics_pass.live[topic.metadata.uid]
         refusal, why = outcome.verdict(topic)
         holds = outcome.claims.holders.get(topic.name) is topic
         observed = outcome.observed.get(topic.name) if holds else None
@@ -495,7 +506,7 @@ async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None
         await statuses.write(document, status)
 
 
-async def _wait(scene: Scene, statuses: TopicStatuses, sentence: str) -> None:
+async def _wait(topics_pass: TopicsPass, statuses: TopicStatuses, sentence: str) -> None:
     """Report to the valid Topics that they wait for the Cluster."""
-    waiting = [scene.live[topic.metadata.uid] for topic in scene.topics]
+    waiting = [topics_pass.live[topic.metadata.uid] for topic in topics_pass.topics]
     await statuses.postpone(waiting, Reason.CLUSTER_NOT_READY, sentence)

@@ -12,7 +12,7 @@ from logfleet_operator import conditions
 from logfleet_operator.documents import ignored_fields, read_topic
 from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeError, Refused
-from logfleet_operator.logs import tell_ignored
+from logfleet_operator.logs import log_ignored_fields
 from logfleet_operator.names import Manifest
 from logfleet_operator.writes import write_status
 
@@ -35,7 +35,7 @@ class TopicStatuses:
         """The valid Topics; the others get an INVALID status."""
         topics = []
         for document in documents:
-            tell_ignored("Topic", tuple(ignored_fields(document)))
+            log_ignored_fields("Topic", tuple(ignored_fields(document)))
             try:
                 topics.append(topic_as_shown(read_topic(document)))
             except InvalidResourceError as error:
@@ -53,7 +53,7 @@ class TopicStatuses:
             return
         for said in of_change(document.get("status", {}), status):
             if said.type == "Warning":  # the actions have their own Events
-                await self._events.tell(document, said)
+                await self._events.write(document, said)
 
     async def fail(self, document: Manifest, reason: Reason, sentence: str) -> None:
         """Write why a Topic is not Ready."""

@@ -17,7 +17,7 @@ class FeatureLevels:
     def __init__(self, movers: Movers) -> None:
         self._movers = movers
 
-    async def look(self, cluster: ClusterResource) -> FeatureLevel | None:
+    async def check(self, cluster: ClusterResource) -> FeatureLevel | None:
         """Raise the level if `spec.featureLevel` asks for it and all brokers can; return it.
 
         None if no broker answers. A raise that succeeded although its response was lost is seen at
