@@ -1,8 +1,8 @@
-"""One line for a refusal: the broker's own words first, then what to do, by error code and command.
+"""One line for a refusal: the broker's message, then what to do, by error code and command.
 
-A code alone says little: POLICY_VIOLATION is answered for too many partitions and for records that
-a topic keeps. So a broker's words are never replaced, and advice is given only for the command that
-asked.
+A code alone says little: POLICY_VIOLATION is the response for too many partitions and for records
+that a topic keeps. So a broker's message is never replaced, and advice depends on the command that
+was run.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ MEANINGS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.POLICY_VIOLATION: "a policy of the brokers forbids it",
     ErrorCode.KAFKA_STORAGE_ERROR: "the disk of a broker is full or failed",
 }
-"""What a code means where a broker gives no words: many answers have no field for them."""
+"""The meaning of a code if the broker sends no message: many responses have no field for one."""
 
 _LIST_TOPICS: Final = "`logfleet topic list` shows what there is"
 _LIST_GROUPS: Final = "`logfleet group list` shows what there is"
@@ -56,11 +56,11 @@ ADVICE: Final[Mapping[tuple[str, ErrorCode], str]] = {
     ("group reset-offsets", ErrorCode.NON_EMPTY_GROUP): _STOP_MEMBERS,
     ("group delete-offsets", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC): _STOP_MEMBERS,
 }
-"""(Command without `logfleet`, code) -> what to do next; it follows the broker's words."""
+"""(Command without `logfleet`, code) -> what to do next; it follows the broker's message."""
 
 
 def explain(error: ClientError, *, with_subject: bool = True) -> str:
-    """One line: subject, the broker's words (else what its code means), advice for this command."""
+    """One line: subject, the broker's message (else the meaning of its code), advice."""
     if not isinstance(error, KafkaError):
         return _one_line(str(error))
     words = error.words or MEANINGS.get(error.code, error.code.name)
@@ -72,7 +72,7 @@ def explain(error: ClientError, *, with_subject: bool = True) -> str:
 
 
 def _command() -> str:
-    """The command that runs now, as in `topic create`; empty outside of one."""
+    """The running command, such as `topic create`; empty outside of one."""
     context = click.get_current_context(silent=True)
     names: list[str] = []
     while context is not None and context.parent is not None:

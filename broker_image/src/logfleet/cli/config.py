@@ -1,4 +1,4 @@
-"""`logfleet config`: what topics, brokers, the cluster and groups are set to."""
+"""`logfleet config`: dynamic configuration of topics, brokers, the cluster and groups."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -34,7 +34,7 @@ OWN_SOURCE: Final = {
     "cluster": ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
     "group": ConfigSource.GROUP_CONFIG,
 }
-"""Where a value that was set for the thing itself comes from."""
+"""The source of a value that was set for the resource itself."""
 WHOLE_CLUSTER: Final = ""
 HIDDEN: Final = "(hidden)"
 
@@ -45,7 +45,7 @@ kind_argument = click.argument("kind", type=click.Choice(list(KINDS)), metavar="
 def config() -> None:
     """Show and change what topics, brokers and groups are set to, with Kafka's keys.
 
-    KIND is topic, broker, cluster or group. The cluster has no name: what is set for it holds for every broker that says nothing else.
+    KIND is topic, broker, cluster or group. The cluster has no name: what is set for it holds for every broker without a value of its own.
 
     \b
     logfleet config describe topic orders
@@ -59,7 +59,7 @@ def config() -> None:
 
 
 def _named(kind: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The name, and the words after it."""
+    """The name, and the arguments after it."""
     if kind == "cluster":
         return WHOLE_CLUSTER, words
     if not words:
@@ -71,7 +71,7 @@ def _named(kind: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 
 async def _check(client: Client, kind: str, name: str) -> None:
-    """Refuse a broker that is not there at once. Raises ClickException."""
+    """Raises ClickException at once for a broker that does not exist."""
     if kind == "broker":
         await check_brokers(client, [int(name)])
 
@@ -148,7 +148,7 @@ def set_(
 ) -> None:
     """Set keys; all others stay as they are.
 
-    All of it is done, or nothing.
+    Either all keys are set or none.
 
     \b
     logfleet config set topic orders retention.ms=3600000
@@ -170,7 +170,7 @@ def set_(
 def delete(
     kind: str, words: tuple[str, ...], *, dry_run: bool, as_json: bool, server: Server
 ) -> None:
-    """Take keys back to what holds without them.
+    """Reset keys to the value that holds without them.
 
     \b
     logfleet config delete topic orders retention.ms segment.bytes
@@ -197,7 +197,7 @@ def _change(
         admin = Admin(client)
         entries = await admin.config(KINDS[kind], name)
         for key in gone:
-            # what only the cluster has set is all that it describes
+            # of the cluster only keys with a value are described
             if key not in entries and kind != "cluster":
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no key {key}")
         present = {

@@ -1,4 +1,4 @@
-"""`logfleet group`: consumer groups, their members and how far they are."""
+"""`logfleet group`: consumer groups, their members and their progress."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -90,7 +90,10 @@ def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
 
 
 async def description_of(client: Client, name: str) -> dict[str, Any]:
-    """As JSON shows it; end and lag are None where a partition is gone or has no leader. Raises ClientError."""
+    """The description for JSON. Raises ClientError.
+
+    end and lag are None if a partition is gone or has no leader.
+    """
     groups = Groups(client)
     description = await groups.describe(name)
     committed = await groups.committed(name)
@@ -273,7 +276,7 @@ async def _without_members(groups: Groups, name: str) -> None:
         description = await groups.describe(name)
     except KafkaError as error:
         if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
-            return  # the first commit makes the group
+            return  # the first commit creates the group
         raise
     if description.members:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, subject=f"group {name}")
@@ -294,7 +297,7 @@ def delete_offsets(
     as_json: bool,
     server: Server,
 ) -> None:
-    """Forget what a group has committed for topics that its members do not read any more.
+    """Delete what a group has committed for topics that its members do not read any more.
 
     Asks first on a terminal; a script gives --yes.
 

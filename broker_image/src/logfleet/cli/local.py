@@ -1,4 +1,4 @@
-"""`logfleet local`: a whole fleet on this machine until Ctrl-C."""
+"""`logfleet local`: run a whole fleet on this machine until Ctrl-C."""
 
 import asyncio
 import signal
@@ -33,7 +33,7 @@ from logfleet.node.tools.local_fleet import FleetError, FleetSpec, LocalFleet
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("logfleet-local"),
     show_default=True,
-    help="Where everything is kept: logs, metadata, what the processes say. Found again next time.",
+    help="Where everything is kept: logs, metadata, output of the processes. Reused next time.",
 )
 @click.option(
     "--override",

@@ -1,4 +1,4 @@
-"""`logfleet log-dirs`: what lies on the brokers' disks."""
+"""`logfleet log-dirs`: log directories of brokers, and what partitions use of them."""
 
 import sys
 from typing import Any, Final
@@ -122,7 +122,7 @@ def _echo_partitions(found: list[LogDirDescription]) -> None:
 
 
 def bytes_text(size: int) -> str:
-    """As people read it; - for what is not known."""
+    """A size for people; "-" if it is unknown."""
     if size < 0:
         return "-"
     value = float(size)

@@ -1,4 +1,4 @@
-"""`logfleet records`: records that are not wanted any more."""
+"""`logfleet records`: delete records."""
 
 from typing import Final
 

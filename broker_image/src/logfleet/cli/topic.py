@@ -99,7 +99,7 @@ def create(
 ) -> None:
     """Create topics.
 
-    What is not given is as the brokers' configuration says.
+    Options that are not given follow the brokers' configuration.
 
     \b
     logfleet topic create orders
@@ -165,7 +165,7 @@ def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server:
 
 
 async def _describe(client: Client, name: str, *, all_config: bool) -> dict[str, Any]:
-    """As JSON shows it. Raises ClientError."""
+    """The description for JSON. Raises ClientError."""
     admin = Admin(client)
     found = await _found(admin, name)
     entries = await admin.topic_config(name)
@@ -240,7 +240,7 @@ def _echo_description(description: dict[str, Any]) -> None:
     "--delete-config",
     multiple=True,
     metavar="KEY",
-    help="Take a key back to its default; may be given again and again.",
+    help="Reset a key to its default; may be given again and again.",
 )
 @changing_options
 def alter(
@@ -254,7 +254,7 @@ def alter(
 ) -> None:
     """Give a topic more partitions or another configuration.
 
-    What is not named stays. All of it is done, or nothing. With more partitions, later records of a key may go to another partition than earlier
+    What is not named stays. Either all changes are made or none. With more partitions, later records of a key may go to another partition than earlier
     ones.
 
     \b

@@ -36,7 +36,7 @@ def may_i() -> None:
     """Ask whether brokers may go down now (stop, lose-zone, roll), or for good (drain, scale).
 
     No, if a partition would be offline or have fewer in-sync replicas than min.insync.replicas, so that acknowledged records could not be read or new
-    ones not be written. The same rule decides when a broker that is stopped lets go. It holds for this moment: ask again for the next broker.
+    ones not be written. The same rule decides when a broker's controlled shutdown ends. The answer holds for this moment: ask again for the next broker.
 
     \b
     logfleet may-i stop 2 && kubectl delete pod demo-b-0
@@ -112,7 +112,7 @@ def _first_rule(answer: dict[str, Any]) -> str:
 @THROTTLE
 @server_options
 def drain(brokers: tuple[int, ...], *, throttle: float, server: Server) -> None:
-    """Whether the other brokers could hold all that these have, and what moving it takes.
+    """Whether the other brokers could hold all replicas of these, and what moving them takes.
 
     No, if a partition would have no other place: fewer brokers than replicas, or disks that would be too full. Nothing is changed; `logfleet drain` does it.
 
@@ -127,9 +127,9 @@ def drain(brokers: tuple[int, ...], *, throttle: float, server: Server) -> None:
 @THROTTLE
 @server_options
 def scale(count: int, *, throttle: float, server: Server) -> None:
-    """Whether so many brokers could hold all there is, and what getting there takes.
+    """Whether so many brokers could hold all replicas, and what moving them takes.
 
-    Those that would go are the ones of the highest ids, from the zones that have most, as the operator chooses them.
+    The brokers to go have the highest ids in the zones with most brokers, as the operator chooses them.
 
     \b
     logfleet may-i scale 6
@@ -138,7 +138,7 @@ def scale(count: int, *, throttle: float, server: Server) -> None:
 
 
 def surplus(nodes: Sequence[Node], count: int) -> frozenset[int]:
-    """Who goes if so many stay."""
+    """Ids of the brokers to remove so that `count` stay."""
     left = sorted(nodes, key=lambda node: node.id)
     while len(left) > count:
         zone = zone_that_gives(Counter(node.rack for node in left))

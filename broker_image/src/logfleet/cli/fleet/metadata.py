@@ -1,4 +1,4 @@
-"""`logfleet metadata`: snapshots of the metadata store, and the way back."""
+"""`logfleet metadata`: take and restore snapshots of the metadata store."""
 
 import asyncio
 from collections import Counter
@@ -91,8 +91,8 @@ def restore_(
 ) -> None:
     """Write a snapshot into an empty metadata store, while no broker runs.
 
-    Leader epochs and producer ids are raised above all that logs can know. What happened after the snapshot is lost: topics made since are set aside by the brokers, deleted ones are
-    there again; docs/restoring-metadata.md has all of it.
+    Leader epochs and producer ids are raised above all that logs can know. What happened after the snapshot is lost: brokers set topics created since aside, and deleted ones
+    exist again; docs/restoring-metadata.md has all of it.
     """
     config = _config(properties, overrides, env_prefix)
     try:
