@@ -112,7 +112,8 @@ class LeaseHolder:
             except (KubeError, KubeUnavailable, TimeoutError) as error:
                 if isinstance(error, KubeError) and error.status in {401, 403}:
                     raise LeaseLost(
-                        f"may not use Lease {self._place[1]} in {self._place[0]}: give the operator's ServiceAccount "
+                        f"may not use Lease {self._place[1]} in {self._place[0]}: give the "
+                        f"operator's ServiceAccount "
                         f"the rights of charts/operator/templates/rbac.yaml ({error})"
                     ) from error
                 log.warning("lease_unknown", lease=self._place[1], error=repr(error))

@@ -106,7 +106,8 @@ class Ownership:
             return
         self.others[key] = holder
         note = (
-            f"the operator of Lease {holder} looks after this Cluster. That of {self.mine}, which watches it too, "
+            f"the operator of Lease {holder} looks after this Cluster. That of {self.mine}, which "
+            f"watches it too, "
             f"leaves it alone until that Lease is gone or was not renewed for {HANDOVER_S:.0f} s"
         )
         log.warning("cluster_of_another", namespace=key[0], cluster=key[1], why=note)

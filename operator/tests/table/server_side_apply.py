@@ -15,7 +15,8 @@ _CONTAINER = {
     "volumeMounts": ("mountPath",),
 }
 _POD = "spec.template.spec"
-# Where: x-kubernetes-list-map-keys, as in Kubernetes's OpenAPI (1.36, kinds that the operator applies).
+# Where: x-kubernetes-list-map-keys, as in Kubernetes's OpenAPI (1.36, kinds that the operator
+# applies).
 LIST_MAP_KEYS: dict[str, tuple[str, ...]] = {
     "metadata.ownerReferences": ("uid",),
     "spec.ports": ("port", "protocol"),

@@ -105,7 +105,8 @@ def test_else_nothing_goes(seen):
     [
         (BROKER, "rrr", [0], []),
         (BROKER, "Rrr", [1], []),
-        # one that has just come back may not be reached by everybody; of one that is out of date that is no matter
+        # one that has just come back may not be reached by everybody; of one that is out of date
+        # that is no matter
         (BROKER, "Frr", [], []),
         (BROKER, "Rfr", [1], []),
         # the one that serves nobody first

@@ -43,7 +43,8 @@ class FakeServer:
     """One Cluster in every namespace.
 
     refused: namespace or plural for which lists are answered with 404, which kopf, other than 403,
-    does not try again. lists: how often each namespace was asked for its Clusters; "" for all. happens: by plural, the events of its watches.
+    does not try again. lists: how often each namespace was asked for its Clusters; "" for all.
+    happens: by plural, the events of its watches.
     """
 
     def __init__(self) -> None:

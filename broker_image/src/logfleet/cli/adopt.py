@@ -31,7 +31,8 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option(
     "--properties",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Kafka's server.properties: instead of DIR its log.dirs, and which metadata store the broker will use.",
+    help="Kafka's server.properties: instead of DIR its log.dirs, and which metadata store the "
+    "broker will use.",
 )
 @click.option(
     "--override",
@@ -56,21 +57,24 @@ def adopt(
 ) -> None:
     """Take over what a stopped one-node Apache Kafka left in DIR (all its log.dirs, in their order).
 
-    Topics with their ids, partitions and configuration, committed offsets, quotas and dynamic configs of brokers and groups
-    are taken over. No record is copied or changed: the metadata that our broker needs is written beside Kafka's, which
-    stays. Logs of a Kafka that was killed are recovered first, as its next start would do. Without --execute this only shows
-    what would be done. In both cases the headers of all batches are read, which may take a while. The command may be
-    interrupted and repeated at any time.
+    Topics with their ids, partitions and configuration, committed offsets, quotas and dynamic
+    configs of brokers and groups are taken over. No record is copied or changed: the metadata that
+    our broker needs is written beside Kafka's, which stays. Logs of a Kafka that was killed are
+    recovered first, as its next start would do. Without --execute this only shows what would be
+    done. In both cases the headers of all batches are read, which may take a while. The command may
+    be interrupted and repeated at any time.
 
-    To go back: stop the broker and start Kafka on the same directories. It has the topics that existed at the adoption,
-    with all records written since; it does not know what was created, configured or deleted since.
+    To go back: stop the broker and start Kafka on the same directories. It has the topics that
+    existed at the adoption, with all records written since; it does not know what was created,
+    configured or deleted since.
 
     \b
     logfleet adopt kafka-data
     logfleet adopt kafka-data --execute && logfleet broker --override log.dirs=kafka-data --override node.id=1
     logfleet adopt --properties server.properties --execute && logfleet broker server.properties
 
-    Exit codes: 0 done or nothing to do, 1 refused (one line on stderr for each reason), 2 the command line is wrong.
+    Exit codes: 0 done or nothing to do, 1 refused (one line on stderr for each reason), 2 the
+    command line is wrong.
     """
     config, command = _config(directories, properties, overrides)
     raise_limit()  # a recovered log is flushed at once, and may have many segments
@@ -121,7 +125,8 @@ def _node_id(directory: Path) -> str:
         return found["node.id"]
     except (CorruptCheckpoint, KeyError):
         raise click.ClickException(
-            f"{directory}/{META_PROPERTIES} names no node.id: {directory} is no log directory of a Kafka in KRaft mode"
+            f"{directory}/{META_PROPERTIES} names no node.id: {directory} is no log directory of a "
+            f"Kafka in KRaft mode"
         ) from None
 
 

@@ -48,7 +48,8 @@ PARSERS: Final[dict[str, Callable[[object], Resource]]] = {
     multiple=True,
     required=True,
     type=click.Path(exists=True, allow_dash=True, path_type=Path),
-    help="A YAML or JSON file, a folder of them, or - for standard input; may be given again and again.",
+    help="A YAML or JSON file, a folder of them, or - for standard input; may be given again and "
+    "again.",
 )
 @click.option(
     "--dry-run",
@@ -60,14 +61,15 @@ PARSERS: Final[dict[str, Callable[[object], Resource]]] = {
 def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server) -> None:
     """Make topics and settings match resource documents.
 
-    The documents are those that `kubectl apply` takes. A Topic is created, grown and configured until it is as written; a
-    key that is set on the topic and not written is removed. A Cluster is compared with the running one: its dynamic
-    configuration is changed, and a warning names what only a restart or more brokers would change.
-    Applying the same again changes nothing. Partitions are never taken away, and nothing is deleted.
+    The documents are those that `kubectl apply` takes. A Topic is created, grown and configured
+    until it is as written; a key that is set on the topic and not written is removed. A Cluster is
+    compared with the running one: its dynamic configuration is changed, and a warning names what
+    only a restart or more brokers would change. Applying the same again changes nothing. Partitions
+    are never taken away, and nothing is deleted.
 
-    One line per resource says created, configured or unchanged. If a document is wrong, none is applied; if a broker
-    refuses one, the others are still applied. Kinds that are not for this command, as a Rebalance or a ConfigMap,
-    are skipped with a warning.
+    One line per resource says created, configured or unchanged. If a document is wrong, none is
+    applied; if a broker refuses one, the others are still applied. Kinds that are not for this
+    command, as a Rebalance or a ConfigMap, are skipped with a warning.
 
     \b
     logfleet apply -f crds/examples/
@@ -75,7 +77,8 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
     logfleet apply -f topics/ -f cluster.yaml --dry-run
     kubectl get topics -o yaml | logfleet apply -f - -b broker:9092
 
-    Exit codes: 0 all is as written, 1 something is not (one line on stderr for each), 2 the command line is wrong.
+    Exit codes: 0 all is as written, 1 something is not (one line on stderr for each), 2 the command
+    line is wrong.
     """
     try:
         documents, skipped = for_this_tool(read_documents(paths))
@@ -128,7 +131,10 @@ def _why_skipped(content: object) -> str | None:
     if not slash or group != GROUP:
         return f"{version} is not of {GROUP}"
     if kind == rebalance.KIND:
-        return "the operator carries it out: use `logfleet rebalance plan` and `logfleet rebalance run`"
+        return (
+            "the operator carries it out: use `logfleet rebalance plan` and `logfleet rebalance "
+            "run`"
+        )
     return None
 
 
@@ -204,7 +210,8 @@ def _contradictions(resources: Sequence[Resource]) -> list[str]:
     }
     if len(clusters) > 1:
         lines.append(
-            f"the documents are for the Clusters {', '.join(sorted(clusters))}, and one is behind a bootstrap address: "
+            f"the documents are for the Clusters {', '.join(sorted(clusters))}, and one is behind "
+            f"a bootstrap address: "
             "apply those of each Cluster by themselves"
         )
     return lines

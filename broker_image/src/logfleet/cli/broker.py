@@ -44,7 +44,8 @@ def config_options(command: Command) -> Command:
         "--env-prefix",
         default="",
         metavar="PREFIX",
-        help="Take keys from the environment as Apache Kafka's image does: with KAFKA_, KAFKA_LOG_DIRS sets log.dirs (two underscores "
+        help="Take keys from the environment as Apache Kafka's image does: with KAFKA_, "
+        "KAFKA_LOG_DIRS sets log.dirs (two underscores "
         "are one, three a dash). They go before the file's, and --override before them.",
     )
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -66,10 +67,11 @@ def broker(
 ) -> None:
     """Run a broker in the foreground until SIGTERM or Ctrl-C.
 
-    PROPERTIES is a Kafka server.properties: node.id, listeners, advertised.listeners, log.dirs, broker.rack and the
-    rest mean what they mean there. With nothing given the broker has id 1, listens on 127.0.0.1:9092,
-    keeps its data, cluster metadata included, in ./logfleet-data, and serves health, metrics, events and may-i at
-    http://127.0.0.1:9644 (or at a free port, if that one is taken).
+    PROPERTIES is a Kafka server.properties: node.id, listeners, advertised.listeners, log.dirs,
+    broker.rack and the rest mean what they mean there. With nothing given the broker has id 1,
+    listens on 127.0.0.1:9092, keeps its data, cluster metadata included, in ./logfleet-data, and
+    serves health, metrics, events and may-i at http://127.0.0.1:9644 (or at a free port, if that
+    one is taken).
 
     \b
     logfleet broker

@@ -45,7 +45,8 @@ kind_argument = click.argument("kind", type=click.Choice(list(KINDS)), metavar="
 def config() -> None:
     """Show and change what topics, brokers and groups are set to, with Kafka's keys.
 
-    KIND is topic, broker, cluster or group. The cluster has no name: what is set for it holds for every broker without a value of its own.
+    KIND is topic, broker, cluster or group. The cluster has no name: what is set for it holds for
+    every broker without a value of its own.
 
     \b
     logfleet config describe topic orders
@@ -86,7 +87,8 @@ def describe(
 ) -> None:
     """Show what is set for a topic, a broker, the cluster or a group.
 
-    SOURCE is where a value comes from: the thing itself, its broker, the cluster, the broker's file, or Kafka's default.
+    SOURCE is where a value comes from: the thing itself, its broker, the cluster, the broker's
+    file, or Kafka's default.
 
     \b
     logfleet config describe topic orders

@@ -48,7 +48,8 @@ def _lookup(name: str, class_name: str, params: Mapping[str, str]) -> Lookup:
     key = f"{PROVIDERS}.{name}.class"
     raise ConfigError(
         key,
-        f"{key}={class_name}: a Java class cannot be loaded here; of {_PACKAGE} there are EnvVarConfigProvider, FileConfigProvider and "
+        f"{key}={class_name}: a Java class cannot be loaded here; of {_PACKAGE} there are "
+        f"EnvVarConfigProvider, FileConfigProvider and "
         "DirectoryConfigProvider",
     )
 

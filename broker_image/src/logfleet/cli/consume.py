@@ -102,7 +102,8 @@ class Printer:
     "-g",
     "--group",
     metavar="NAME",
-    help="Read as a member of this consumer group, from where it left off, and commit what was printed.",
+    help="Read as a member of this consumer group, from where it left off, and commit what was "
+    "printed.",
 )
 @partition_option
 @click.option(
@@ -111,7 +112,8 @@ class Printer:
     "start",
     metavar="WHERE",
     callback=place_of,
-    help=f"Where to begin: {PLACES}. With --group only beginning or end, for partitions without a committed offset.  "
+    help=f"Where to begin: {PLACES}. With --group only beginning or end, for partitions without a "
+    f"committed offset.  "
     "[default: end]",
 )
 @click.option("--from-beginning", is_flag=True, help="The same as --offset beginning.")
@@ -152,14 +154,15 @@ def consume(
     logfleet consume orders --offset @2013-01-01T00:00:00Z -n 100 -o json | jq .value
     logfleet consume orders payments --group billing --from-beginning
 
-    FORMAT has %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S their sizes
-    (-1: null), %h headers as a=b,c=d, %% a percent sign, and \\n, \\t, \\r, \\0, \\xHH. With -o json each record is a line as
-    `logfleet produce --json` reads it.
+    FORMAT has %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K
+    and %S their sizes (-1: null), %h headers as a=b,c=d, %% a percent sign, and \\n, \\t, \\r, \\0,
+    \\xHH. With -o json each record is a line as `logfleet produce --json` reads it.
 
-    Members of a group share the partitions. What was printed is committed each second and at the end, so that after a
-    crash a record may be printed again, and none is left out.
+    Members of a group share the partitions. What was printed is committed each second and at the
+    end, so that after a crash a record may be printed again, and none is left out.
 
-    Exit codes: 0 done (--count, --exit-at-end), 1 failed (one line on stderr), 2 the command line is wrong, 130 Ctrl-C.
+    Exit codes: 0 done (--count, --exit-at-end), 1 failed (one line on stderr), 2 the command line
+    is wrong, 130 Ctrl-C.
     """
     if from_beginning and start is not None:
         raise click.UsageError("--from-beginning and --offset both say where to begin, give one")
@@ -168,7 +171,8 @@ def consume(
         raise click.UsageError("--group gives out partitions by itself, leave out --partition")
     if group is not None and start.spec is None:
         raise click.UsageError(
-            "--offset with --group is beginning or end; `logfleet group reset-offsets` moves a group"
+            "--offset with --group is beginning or end; `logfleet group reset-offsets` moves a "
+            "group"
         )
     write = _writer(format_, key_separator, null, as_json=as_json)
     request = Request(list(dict.fromkeys(topics)), partitions, start, exit_at_end)
@@ -295,7 +299,8 @@ class _Ends:
         for key, end in ends.items():
             if end < self._ends[key]:
                 raise click.ClickException(
-                    f"{key} ended at {self._ends[key]} when it was begun, and ends at {end} now: its records are lost, "
+                    f"{key} ended at {self._ends[key]} when it was begun, and ends at {end} now: "
+                    f"its records are lost, "
                     "or the topic was created again"
                 )
 

@@ -28,7 +28,8 @@ def doctor(
     logfleet doctor server.properties
     logfleet doctor -o json | jq -r '.[] | select(.level == "failed") | .message'
 
-    Exit codes: 0 nothing failed (there may be warnings), 1 something did, 2 the command line is wrong.
+    Exit codes: 0 nothing failed (there may be warnings), 1 something did, 2 the command line is
+    wrong.
     """
     try:
         config = read_config(properties, overrides, env_prefix)

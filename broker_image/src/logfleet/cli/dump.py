@@ -53,8 +53,8 @@ TABLE_ROWS_MAX: Final = 100_000
 def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: bool) -> None:
     """Print what segments (.log), indexes (.index, .timeindex), producer snapshots (.snapshot) and the small text files hold.
 
-    A table for each file, or an object per line as JSON. A directory stands for the files in it. Checksums are checked, and indexes against the
-    segment beside them. The files may be in use.
+    A table for each file, or an object per line as JSON. A directory stands for the files in it.
+    Checksums are checked, and indexes against the segment beside them. The files may be in use.
 
     \b
     logfleet dump data/orders-0
@@ -62,7 +62,8 @@ def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: 
     logfleet dump 00000000000000000000.log --records -n 20
     logfleet dump 00000000000000000000.log -o json | jq 'select(.valid | not)'
 
-    Exit codes: 0 all is sound, 1 something is not (one line on stderr for each file), 2 the command line is wrong.
+    Exit codes: 0 all is sound, 1 something is not (one line on stderr for each file), 2 the command
+    line is wrong.
     """
     sound = True
     for number, path in enumerate(_expanded(files)):
@@ -83,7 +84,8 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
         known = [each for each in inside if is_known(each.name)]
         if not known:
             raise click.UsageError(
-                f"{path}: no segment or index (their names are 20 digits and .log, .index, .timeindex or .snapshot), "
+                f"{path}: no segment or index (their names are 20 digits and .log, .index, "
+                f".timeindex or .snapshot), "
                 f"nor one of {', '.join(sorted(TEXTS))}"
             )
         found += known
@@ -135,7 +137,8 @@ def _untrue(path: Path, row: dict[str, Any]) -> str:
     if path.suffix == LOG:
         return f"the batch at position {row['position']} has another checksum"
     return (
-        f"the entry for offset {row['offset']} is not so in {path.stem}{LOG}: stop the broker and remove the index, "
+        f"the entry for offset {row['offset']} is not so in {path.stem}{LOG}: stop the broker and "
+        f"remove the index, "
         "it is created again"
     )
 
@@ -207,5 +210,6 @@ def _record_rows(batch: bytes, header: BatchHeader, position: int) -> Rows:
             }
     except RecordsError as error:
         raise RecordsError(
-            f"the batch at offset {header.base_offset} (position {position}) has the right checksum and unreadable records: {error}"
+            f"the batch at offset {header.base_offset} (position {position}) has the right "
+            f"checksum and unreadable records: {error}"
         ) from error

@@ -206,7 +206,8 @@ def delete(
     "shift",
     type=int,
     metavar="N",
-    help="That many records on from what is committed, or back if it is negative; never beyond what is there.",
+    help="That many records on from what is committed, or back if it is negative; never beyond "
+    "what is there.",
 )
 @execute_option
 @listing_options

@@ -153,5 +153,6 @@ def cli() -> None:
     echo hello | logfleet produce greetings
     logfleet consume greetings --from-beginning --exit-at-end
 
-    Exit codes: 0 done, 1 failed (one line on stderr says what and why), 2 the command line is wrong, 130 Ctrl-C.
+    Exit codes: 0 done, 1 failed (one line on stderr says what and why), 2 the command line is
+    wrong, 130 Ctrl-C.
     """

@@ -23,7 +23,8 @@ WORDS: Final = {
 }
 
 PLACES: Final = (
-    "beginning, end, an offset, -N for the last N of each partition, @TIME (milliseconds since 1970 or "
+    "beginning, end, an offset, -N for the last N of each partition, @TIME (milliseconds since "
+    "1970 or "
     "2013-01-01T00:00:00Z)"
 )
 partition_option = click.option(
@@ -76,7 +77,8 @@ def _milliseconds(text: str) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise ValueError(
-            f"{text!r}: write milliseconds since 1970 or a time with its zone, as 2013-01-01T00:00:00Z"
+            f"{text!r}: write milliseconds since 1970 or a time with its zone, as "
+            f"2013-01-01T00:00:00Z"
         )
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
     if milliseconds < 0:
@@ -148,7 +150,8 @@ async def find(
     for key in keys:
         if not begins[key] <= place.offset <= ends[key]:
             raise click.ClickException(
-                f"offset {place.offset}: {key} has offsets from {begins[key]}, and {ends[key]} is the next one"
+                f"offset {place.offset}: {key} has offsets from {begins[key]}, and {ends[key]} is "
+                f"the next one"
             )
     return dict.fromkeys(keys, place.offset)
 

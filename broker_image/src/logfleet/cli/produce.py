@@ -114,7 +114,8 @@ def _headers_of(ctx: click.Context, option: click.Parameter, values: Sequence[st
     type=click.Choice(list(ACKS)),
     default="all",
     show_default=True,
-    help="Which replicas must have a record before it counts as written: all in-sync replicas, the leader, nobody. "
+    help="Which replicas must have a record before it counts as written: all in-sync replicas, the "
+    "leader, nobody. "
     "With all, a retry never writes a record twice.",
 )
 @click.option(
@@ -154,20 +155,20 @@ def produce(
 ) -> None:
     """Write each line of standard input to TOPIC as a record.
 
-    Ends at the end of the input (Ctrl-D), when every record is acknowledged. With -o json, each record is printed once it
-    is acknowledged: topic, partition, offset, timestamp.
+    Ends at the end of the input (Ctrl-D), when every record is acknowledged. With -o json, each
+    record is printed once it is acknowledged: topic, partition, offset, timestamp.
 
     \b
     echo hello | logfleet produce greetings
     logfleet produce orders -K: -H source=shell -z zstd < orders.txt
     logfleet consume orders -o json --from-beginning --exit-at-end | logfleet produce copy --json
 
-    A record in JSON has "value" and, if wanted, "key", "headers" (a list of [name, value]), "timestamp" (milliseconds
-    since 1970) and "partition"; bytes that are no text are {"base64": "..."}. In separators, delimiters and keys
-    \\t, \\n, \\0 and \\xHH are the bytes that they name.
+    A record in JSON has "value" and, if wanted, "key", "headers" (a list of [name, value]),
+    "timestamp" (milliseconds since 1970) and "partition"; bytes that are no text are {"base64":
+    "..."}. In separators, delimiters and keys \\t, \\n, \\0 and \\xHH are the bytes that they name.
 
-    Exit codes: 0 all records are acknowledged, 1 one is not (stderr names its line; all lines before it are written),
-    2 the command line is wrong.
+    Exit codes: 0 all records are acknowledged, 1 one is not (stderr names its line; all lines
+    before it are written), 2 the command line is wrong.
     """
     if delimiter == b"" or key_separator == b"":
         raise click.UsageError("an empty text separates nothing: --delimiter, --key-separator")

@@ -179,8 +179,9 @@ _FIELD: Final = re.compile(rb"%(.?)", re.DOTALL)
 def format_writer(text: str, *, null: bytes = b"") -> Writer:
     r"""A function of topic, partition and record that writes as kcat's formats say. Raises TextError.
 
-    %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S their sizes (-1: null),
-    %h headers as a=b,c=d, %% a percent sign; and the escapes of `unescape`. null: stands for a key or value that is null.
+    %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S
+    their sizes (-1: null), %h headers as a=b,c=d, %% a percent sign; and the escapes of `unescape`.
+    null: stands for a key or value that is null.
     """
     fields = _fields(null)
     parts: list[bytes | Writer] = []

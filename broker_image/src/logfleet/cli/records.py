@@ -59,8 +59,8 @@ def delete(
 ) -> None:
     """Delete the records before a place in each partition, for good.
 
-    Only shows what would go, until --execute is given. BEGIN is where the log begins now, BEFORE where it begins then. A topic that is
-    compacted and nothing else keeps its records.
+    Only shows what would go, until --execute is given. BEGIN is where the log begins now, BEFORE
+    where it begins then. A topic that is compacted and nothing else keeps its records.
 
     \b
     logfleet records delete orders --before end

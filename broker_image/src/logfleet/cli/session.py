@@ -144,7 +144,8 @@ def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
                 await client.any()  # fail at once if the address is mistyped
             except ConnectionLost as error:
                 raise click.ClickException(
-                    f"{error}; start a broker there, or name another with --bootstrap-server or {BOOTSTRAP_VARIABLE}"
+                    f"{error}; start a broker there, or name another with --bootstrap-server or "
+                    f"{BOOTSTRAP_VARIABLE}"
                 ) from error
             return await work(client)
 

@@ -145,9 +145,10 @@ def _replicas(found: Topic) -> int:
 def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server: Server) -> None:
     """Show topics: configuration, leaders, replicas, offsets.
 
-    Without a name all but the internal ones. ISR are the replicas that are in sync, BEGIN is the first offset that is still there,
-    END the one that the next record gets. REMARK marks what is under-replicated, under min.insync.replicas or offline, and names who may
-    lead besides the ISR (ELR).
+    Without a name all but the internal ones. ISR are the replicas that are in sync, BEGIN is the
+    first offset that is still there, END the one that the next record gets. REMARK marks what is
+    under-replicated, under min.insync.replicas or offline, and names who may lead besides the ISR
+    (ELR).
 
     \b
     logfleet topic describe orders
@@ -254,8 +255,8 @@ def alter(
 ) -> None:
     """Give a topic more partitions or another configuration.
 
-    What is not named stays. Either all changes are made or none. With more partitions, later records of a key may go to another partition than earlier
-    ones.
+    What is not named stays. Either all changes are made or none. With more partitions, later
+    records of a key may go to another partition than earlier ones.
 
     \b
     logfleet topic alter orders --partitions 12
@@ -305,8 +306,8 @@ def delete(
 ) -> None:
     """Delete topics with all their records, at once and for good.
 
-    Asks first on a terminal; a script gives --yes. Topics that brokers keep for themselves, as __consumer_offsets with what all groups have
-    committed, are deleted only with --internal.
+    Asks first on a terminal; a script gives --yes. Topics that brokers keep for themselves, as
+    __consumer_offsets with what all groups have committed, are deleted only with --internal.
 
     \b
     logfleet topic delete orders payments

@@ -65,7 +65,8 @@ def unmet(
         class_name = volume.claim["spec"].get("storageClassName") or "(the default one)"
         yield SpecRefusal(
             Reason.NOT_SUPPORTED,
-            f"spec.pools[{pool}].storage.size: StorageClass {class_name} does not allow volumes to grow "
+            f"spec.pools[{pool}].storage.size: StorageClass {class_name} does not allow volumes to "
+            f"grow "
             f"(allowVolumeExpansion); write {volume.has}, or add a pool with larger volumes",
         )
     if asked:
@@ -85,11 +86,15 @@ def warnings(
     for volume in volumes_of(cluster, observed, ranges):
         if not is_larger(volume.asked, volume.given):
             continue
-        back = f"write a size above {volume.given} that its StorageClass can give, in spec.pools[{volume.pool}].storage.size"
+        back = (
+            f"write a size above {volume.given} that its StorageClass can give, in "
+            f"spec.pools[{volume.pool}].storage.size"
+        )
         asked_at = _asked_at(volume.claim)
         if not is_larger(volume.wanted, volume.given):
             said.append(
-                f"{volume.name} still asks for {volume.asked}: Kubernetes takes that back to a size "
+                f"{volume.name} still asks for {volume.asked}: Kubernetes takes that back to a "
+                f"size "
                 f"above {volume.given} only, write one if it must not grow"
             )
         elif any(_condition(volume.claim, each) for each in FAILED):
@@ -101,7 +106,8 @@ def warnings(
             said.append(f"{_growth(volume)}; if it stays so, have its pod start again: {remedy}")
         else:
             said.append(
-                f"{_growth(volume)}; see `kubectl describe pvc {volume.name}` and the driver's resizer, or {back}"
+                f"{_growth(volume)}; see `kubectl describe pvc {volume.name}` and the driver's "
+                f"resizer, or {back}"
             )
     yield from said[:LISTED_MAX]
     if len(said) > LISTED_MAX:

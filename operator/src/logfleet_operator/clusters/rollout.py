@@ -220,7 +220,8 @@ def plan_rollout(
         )
     if pods.losing_disk:
         return Rollout(
-            f"not replacing {_names(pods.losing_disk)}: out of date, but the disk goes with the pod, as "
+            f"not replacing {_names(pods.losing_disk)}: out of date, but the disk goes with the "
+            f"pod, as "
             f"its volume claim is being deleted; see status.warnings{troubles(unready)}",
             replaces=True,
             needs_person=True,

@@ -63,7 +63,10 @@ def progress(
 
 def running(made: Progress) -> str:
     """The progress in one sentence, with what cannot be moved."""
-    said = f"{made.under_way} partitions move, {made.planned} wait, {(made.bytes_left + made.planned_bytes) / MIB:.1f} MiB are left"
+    said = (
+        f"{made.under_way} partitions move, {made.planned} wait, "
+        f"{(made.bytes_left + made.planned_bytes) / MIB:.1f} MiB are left"
+    )
     return "; ".join((said, *made.unmet[:3], *made.refused[:3]))
 
 

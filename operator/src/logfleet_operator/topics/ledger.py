@@ -67,7 +67,8 @@ class LedgerDamaged(Exception):
 
     def __init__(self, config_map: str, key: str, why: str) -> None:
         super().__init__(
-            f"ConfigMap {config_map}, key {key}, is no line of the ledger ({why}): no topic of this "
+            f"ConfigMap {config_map}, key {key}, is no line of the ledger ({why}): no topic of "
+            f"this "
             "Cluster is made, changed or deleted; correct the line, or remove the key, then the "
             "topic stays and its Topic takes it over anew"
         )
@@ -141,9 +142,10 @@ def follow(
 ) -> Ledger:
     """The lines, each with its Topic's policy; none is held whose Topic exists.
 
-    held: uids of lines that were to be held before and could not be written then. live: uid -> policy of Topics that exist; deleted_policies: of those whose delete event was seen, as
-    it was then. The one is newer than what a line says, so it counts either way; the other too, but
-    it can no longer be taken back: it saves a topic and dooms none.
+    held: uids of lines that were to be held before and could not be written then. live: uid ->
+    policy of Topics that exist; deleted_policies: of those whose delete event was seen, as it was
+    then. The one is newer than what a line says, so it counts either way; the other too, but it can
+    no longer be taken back: it saves a topic and dooms none.
     """
     policies = dict(live)
     policies |= {uid: policy for uid, policy in deleted_policies.items() if policy == "Retain"}

@@ -72,9 +72,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 class TopicsPass:
     """What one pass works on.
 
-    found: the live Cluster. live: uid -> live Topic. topics: the valid ones. deleted_policies: uid ->
-    policy of Topics whose delete event was seen before this pass read the ledger. lines: the ledger
-    as it should be before any action, even if it could not be written.
+    found: the live Cluster. live: uid -> live Topic. topics: the valid ones. deleted_policies: uid
+    -> policy of Topics whose delete event was seen before this pass read the ledger. lines: the
+    ledger as it should be before any action, even if it could not be written.
     """
 
     cluster: ClusterResource

@@ -51,4 +51,7 @@ def warning(wanted: int | None, level: int) -> str:
     """A warning if the spec asks for less than the level reached; else "". level: 0 if unknown."""
     if wanted is None or wanted >= level:
         return ""
-    return f"spec.featureLevel is {wanted}, the brokers are at {level} and never go back: write {level}"
+    return (
+        f"spec.featureLevel is {wanted}, the brokers are at {level} and never go back: write "
+        f"{level}"
+    )

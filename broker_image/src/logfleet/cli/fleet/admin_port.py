@@ -105,7 +105,10 @@ async def _ask(cluster: ClusterDescription, node: Node, path: str, parameters: P
 def _on_loopback(address: str) -> str:
     if not address.startswith(("127.", "localhost:", "[::1]:")):
         return ""
-    return f"; that is a port of the broker's own machine: run the command there, or set {ADMIN_LISTENER}"
+    return (
+        f"; that is a port of the broker's own machine: run the command there, or set "
+        f"{ADMIN_LISTENER}"
+    )
 
 
 async def _address(node: Node) -> str:

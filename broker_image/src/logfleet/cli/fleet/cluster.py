@@ -27,9 +27,10 @@ REMARKS: Final = ("under_replicated", "under_min_isr", "offline")
 def cluster(*, as_json: bool, server: Server) -> None:
     """Show brokers with their zones, the controller, and partitions that lack replicas.
 
-    STATE: active; fenced (registered, and not allowed to lead); unregistered (it has replicas, and does not run); cordoned beside it: it gets no new
-    replicas, as after `logfleet cordon` and `drain`. LEADS and REPLICAS are numbers of partitions.
-    `logfleet may-i stop ID` shows what forbids to stop a broker, `logfleet events` why brokers decided something.
+    STATE: active; fenced (registered, and not allowed to lead); unregistered (it has replicas, and
+    does not run); cordoned beside it: it gets no new replicas, as after `logfleet cordon` and
+    `drain`. LEADS and REPLICAS are numbers of partitions. `logfleet may-i stop ID` shows what
+    forbids to stop a broker, `logfleet events` why brokers decided something.
 
     \b
     logfleet cluster

@@ -53,10 +53,12 @@ def drain(
 ) -> None:
     """Cordon brokers, and move all that they have to others, within the zones as far as there are enough.
 
-    Partitions that fit nowhere else are named, and then nothing is changed; `logfleet may-i drain` asks without changing anything.
+    Partitions that fit nowhere else are named, and then nothing is changed; `logfleet may-i drain`
+    asks without changing anything.
 
-    Ends when they have no replicas left: then they can be stopped for good, and `kafka-cluster unregister --id ID` removes their registration. Ctrl-C leaves what is under way
-    to the brokers; the same command goes on from there, `logfleet rebalance stop` and `logfleet uncordon` go back.
+    Ends when they have no replicas left: then they can be stopped for good, and `kafka-cluster
+    unregister --id ID` removes their registration. Ctrl-C leaves what is under way to the brokers;
+    the same command goes on from there, `logfleet rebalance stop` and `logfleet uncordon` go back.
 
     \b
     logfleet drain 4 5 --throttle 20
@@ -67,7 +69,8 @@ def drain(
     if not carry_out(server, wanted):
         ids = " ".join(map(str, brokers))
         raise click.ClickException(
-            f"not all was moved, and cordons stay: `logfleet drain {ids}` goes on, `logfleet uncordon {ids}` goes back"
+            f"not all was moved, and cordons stay: `logfleet drain {ids}` goes on, `logfleet "
+            f"uncordon {ids}` goes back"
         )
 
 

@@ -73,15 +73,16 @@ def events(
 ) -> None:
     """Show what brokers decided and why: elections, fencing, changes of ISRs, failing directories, stalls.
 
-    Each broker keeps its own, the last 10,000 of a week at most, over restarts; all of them are asked for theirs at their admin port. BY is the broker that
-    reports it.
+    Each broker keeps its own, the last 10,000 of a week at most, over restarts; all of them are
+    asked for theirs at their admin port. BY is the broker that reports it.
 
     \b
     logfleet events --topic orders --since 14:00
     logfleet events --since 10m --kind election --kind fenced
     logfleet events -o json | jq -r '.[].cause'
 
-    Exit codes: 0 done, also if some brokers could not be asked (stderr says which), 1 none could, 2 the command line is wrong.
+    Exit codes: 0 done, also if some brokers could not be asked (stderr says which), 1 none could, 2
+    the command line is wrong.
     """
     given = {"topic": topic, "partition": partition, "broker": broker, "since": since}
     parameters = {name: [str(value)] for name, value in given.items() if value is not None}

@@ -16,7 +16,8 @@ from logfleet.control.brokers.feature_level import FEATURE, FeatureLevel
 def features() -> None:
     """Show and raise the feature level: what brokers may write that the version before could not read.
 
-    After an upgrade the level stays, so that you can go back to the version before. Raising it ends that. `kafka-features` does the same.
+    After an upgrade the level stays, so that you can go back to the version before. Raising it ends
+    that. `kafka-features` does the same.
 
     \b
     logfleet features describe
@@ -42,7 +43,8 @@ def describe(*, as_json: bool, server: Server) -> None:
 def upgrade(level: int, *, confirm: Callable[[str], None], server: Server) -> None:
     """Raise the level. It is never lowered: versions that do not support it cannot start any more.
 
-    Refused while a broker does not support it or is not running; the error names it. Asks first on a terminal; a script gives --yes.
+    Refused while a broker does not support it or is not running; the error names it. Asks first on
+    a terminal; a script gives --yes.
 
     \b
     logfleet features upgrade 2

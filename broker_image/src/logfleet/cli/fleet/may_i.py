@@ -35,8 +35,10 @@ UNMET_SHOWN_MAX: Final = 20
 def may_i() -> None:
     """Ask whether brokers may go down now (stop, lose-zone, roll), or for good (drain, scale).
 
-    No, if a partition would be offline or have fewer in-sync replicas than min.insync.replicas, so that acknowledged records could not be read or new
-    ones not be written. The same rule decides when a broker's controlled shutdown ends. The answer holds for this moment: ask again for the next broker.
+    No, if a partition would be offline or have fewer in-sync replicas than min.insync.replicas, so
+    that acknowledged records could not be read or new ones not be written. The same rule decides
+    when a broker's controlled shutdown ends. The answer holds for this moment: ask again for the
+    next broker.
 
     \b
     logfleet may-i stop 2 && kubectl delete pod demo-b-0
@@ -45,7 +47,8 @@ def may_i() -> None:
     logfleet may-i drain 4 5
     logfleet may-i scale 3
 
-    Exit codes: 0 yes, 1 no (or nobody could be asked: one line on stderr says so), 2 the command line is wrong.
+    Exit codes: 0 yes, 1 no (or nobody could be asked: one line on stderr says so), 2 the command
+    line is wrong.
     """
 
 
@@ -114,7 +117,8 @@ def _first_rule(answer: dict[str, Any]) -> str:
 def drain(brokers: tuple[int, ...], *, throttle: float, server: Server) -> None:
     """Whether the other brokers could hold all replicas of these, and what moving them takes.
 
-    No, if a partition would have no other place: fewer brokers than replicas, or disks that would be too full. Nothing is changed; `logfleet drain` does it.
+    No, if a partition would have no other place: fewer brokers than replicas, or disks that would
+    be too full. Nothing is changed; `logfleet drain` does it.
 
     \b
     logfleet may-i drain 4 5
@@ -129,7 +133,8 @@ def drain(brokers: tuple[int, ...], *, throttle: float, server: Server) -> None:
 def scale(count: int, *, throttle: float, server: Server) -> None:
     """Whether so many brokers could hold all replicas, and what moving them takes.
 
-    The brokers to go have the highest ids in the zones with most brokers, as the operator chooses them.
+    The brokers to go have the highest ids in the zones with most brokers, as the operator chooses
+    them.
 
     \b
     logfleet may-i scale 6

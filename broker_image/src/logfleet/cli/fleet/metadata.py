@@ -61,7 +61,8 @@ def snapshot(
 ) -> None:
     """Write all that the metadata store holds to a file: of etcd while brokers run, of a single broker's embedded store while that is stopped.
 
-    PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations, quotas and who has which replica are in it; records and committed offsets are not.
+    PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations,
+    quotas and who has which replica are in it; records and committed offsets are not.
     """
     config = _config(properties, overrides, env_prefix)
 
@@ -91,8 +92,9 @@ def restore_(
 ) -> None:
     """Write a snapshot into an empty metadata store, while no broker runs.
 
-    Leader epochs and producer ids are raised above all that logs can know. What happened after the snapshot is lost: brokers set topics created since aside, and deleted ones
-    exist again; docs/restoring-metadata.md has all of it.
+    Leader epochs and producer ids are raised above all that logs can know. What happened after the
+    snapshot is lost: brokers set topics created since aside, and deleted ones exist again;
+    docs/restoring-metadata.md has all of it.
     """
     config = _config(properties, overrides, env_prefix)
     try:
@@ -103,7 +105,8 @@ def restore_(
         raise click.ClickException(f"{path} is no whole snapshot: {error}") from error
     if head.cluster != config.logfleet_cluster_name:
         raise click.ClickException(
-            f"{path} is of cluster {head.cluster}, and logfleet.cluster.name is {config.logfleet_cluster_name}"
+            f"{path} is of cluster {head.cluster}, and logfleet.cluster.name is "
+            f"{config.logfleet_cluster_name}"
         )
     counts = Counter(key.partition("/")[0] for key in items)
     told = ", ".join(f"{counts[kind]} {noun}" for kind, noun in TOLD.items() if counts[kind])

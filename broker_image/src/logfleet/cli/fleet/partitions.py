@@ -24,7 +24,8 @@ POLL_S: Final = 0.5
 def partitions() -> None:
     """Show partitions that are lost, and give them up.
 
-    A partition is lost if nobody leads it though all its brokers run: the disks that had it are gone. While one of its brokers is down it is not, as that may have it.
+    A partition is lost if nobody leads it though all its brokers run: the disks that had it are
+    gone. While one of its brokers is down it is not, as that may have it.
 
     \b
     logfleet partitions lost
@@ -60,9 +61,11 @@ def lost(*, as_json: bool, server: Server) -> None:
 def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> None:
     """Let lost partitions start again, with what is left of them, or empty. What is missing is lost for good.
 
-    A replica that has something, though it was not in sync, leads (Kafka: an unclean election); where none has, they begin at offset 0. Consumers whose offsets are not there any more do
-    what their auto.offset.reset says; groups whose offsets were in such a partition of __consumer_offsets begin as new ones. Should an old disk come back afterwards, what it has is cut off
-    or set aside.
+    A replica that has something, though it was not in sync, leads (Kafka: an unclean election);
+    where none has, they begin at offset 0. Consumers whose offsets are not there any more do what
+    their auto.offset.reset says; groups whose offsets were in such a partition of
+    __consumer_offsets begin as new ones. Should an old disk come back afterwards, what it has is
+    cut off or set aside.
 
     If a disk can be had back, do that instead: put it in, and start the broker again.
     """
@@ -71,7 +74,8 @@ def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> 
         found = [each for each in await _lost(client) if topic in {None, each.topic}]
         if len(found) != count:
             raise click.ClickException(
-                f"{len(found)} partitions are lost, not {count}: check again (logfleet partitions lost)"
+                f"{len(found)} partitions are lost, not {count}: check again (logfleet partitions "
+                f"lost)"
             )
         echo_table(("TOPIC", "PARTITION", "BROKERS"), [_row(each) for each in found[:SHOWN_MAX]])
         if not execute:

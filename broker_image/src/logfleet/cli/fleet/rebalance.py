@@ -55,7 +55,8 @@ def rebalance() -> None:
     logfleet rebalance status
     logfleet rebalance stop                  # cancel what is under way
 
-    Partitions are written and read meanwhile. All state is in the brokers: `run` may be interrupted and started again, from anywhere.
+    Partitions are written and read meanwhile. All state is in the brokers: `run` may be interrupted
+    and started again, from anywhere.
     """
 
 
@@ -107,7 +108,8 @@ def goal(
 def plan(*, excluded: tuple[str, ...], as_json: bool, server: Server) -> None:
     """Show what would be moved, and what that costs. Nothing is changed.
 
-    BYTES are shown beside the least that any plan has to copy. Exit codes: 0 done (also if there is nothing to do), 1 something cannot be reached, 2 the command line is wrong.
+    BYTES are shown beside the least that any plan has to copy. Exit codes: 0 done (also if there is
+    nothing to do), 1 something cannot be reached, 2 the command line is wrong.
     """
 
     async def work(client: Client) -> Plan:
@@ -127,7 +129,8 @@ def plan(*, excluded: tuple[str, ...], as_json: bool, server: Server) -> None:
 def run_(*, excluded: tuple[str, ...], per_broker: int, throttle: float, server: Server) -> None:
     """Move what the plan says, a few partitions at a time, until there is nothing left to do.
 
-    On Ctrl-C the brokers complete the moves under way; `logfleet rebalance run` goes on from there, `logfleet rebalance stop` cancels them.
+    On Ctrl-C the brokers complete the moves under way; `logfleet rebalance run` goes on from there,
+    `logfleet rebalance stop` cancels them.
     """
     if not carry_out(server, goal(excluded, per_broker, throttle)):
         sys.exit(1)
@@ -214,7 +217,8 @@ def echo_plan(made: Plan) -> None:
     else:
         copied = [move for move in made.moves if move.bytes]
         click.echo(
-            f"{len(made.moves)} partitions change, {len(copied)} are copied: {bytes_text(made.bytes)} (any plan: {bytes_text(made.least_bytes)} at least)"
+            f"{len(made.moves)} partitions change, {len(copied)} are copied: "
+            f"{bytes_text(made.bytes)} (any plan: {bytes_text(made.least_bytes)} at least)"
         )
         rows = [
             (
