@@ -255,7 +255,7 @@ class Watcher:
             watch.thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask kopf to end, if it was started, and wait; its threads do not keep the process alive."""
+        """Ask kopf to end, if started, and wait; its threads do not keep the process alive."""
         until = time.monotonic() + timeout_s
         for watch in self._watches:
             watch.stop()

@@ -6,7 +6,7 @@ contains is removed, fields of other managers stay. Objects that may exist only 
 
     KubeError            an answer that is not success: status, reason, message of the API server;
                          also a Status that says Failure under HTTP's 2xx, as client-go reads it (an
-                         eviction where two budgets cover the pod; Kubernetes, pod/storage/eviction.go)
+                         eviction where two budgets cover the pod; pod/storage/eviction.go)
     └ KubeConflict       409: the object is not as it was when read
     KubeUnavailable      no answer (connection, timeout), or one that says to try again (429, 5xx)
 """

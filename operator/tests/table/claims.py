@@ -1,4 +1,4 @@
-"""Volume claims: what the API server lets be asked for, and the controllers that bind and resize."""
+"""Volume claims: how the API server checks requests, and controllers that bind and resize."""
 
 from collections.abc import Iterable
 from datetime import datetime

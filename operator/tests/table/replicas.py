@@ -1,4 +1,4 @@
-"""Replicas of partitions on brokers, and their moves: `logfleet_operator.clusters.moves.Movers` in memory."""
+"""Replicas on brokers, and their moves: `logfleet_operator.clusters.moves.Movers` in memory."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ STEP = 2
 
 
 class Replicas:
-    """counts: by the id of each broker that is registered. cordoned: ids of brokers. answers: False while no broker does.
+    """counts: by id of registered brokers. cordoned: ids. answers: False while no broker answers.
 
     fewest: brokers that are needed for all that there is. running: ids of the brokers that run.
     """

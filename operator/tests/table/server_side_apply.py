@@ -35,7 +35,7 @@ DEFAULTS = {"protocol": "TCP"}
 
 
 def merge(live: Manifest, before: Manifest, wanted: Manifest, path: str = "") -> None:
-    """Change `live` to what an apply of `wanted` by the manager that last applied `before` makes."""
+    """Change `live` as an apply of `wanted` does after the manager's last apply of `before`."""
     for name in before:
         if name not in wanted:
             live.pop(name, None)

@@ -1,4 +1,4 @@
-"""Two operators and one Lease: who works, who takes over and when, and that one that stood still writes nothing."""
+"""Two operators and one Lease: who works, who takes over, and a suspended one writes nothing."""
 
 from dataclasses import replace
 from datetime import timedelta

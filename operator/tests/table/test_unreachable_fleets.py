@@ -1,4 +1,4 @@
-"""Fleets that nobody reaches, as behind a NetworkPolicy, and what they cost the others: with the worker as it runs in the process."""
+"""Unreachable fleets, as behind a NetworkPolicy, and what they cost others, with a real worker."""
 
 import asyncio
 import contextlib

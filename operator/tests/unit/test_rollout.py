@@ -70,7 +70,7 @@ def on_nodes(
 
 
 def test_what_is_left_on_a_node_that_is_drained_goes_with_what_has_left_it():
-    """A node of two brokers with volumes of its own: the budget would never let the second one go."""
+    """A node of two brokers with local volumes: the budget would never let the second one go."""
     rollout = plan_rollout(on_nodes("-n", cordoned="n"), BROKER, ["x"])
     assert rollout is not None
     assert rollout.actions == (DeletePod("x-1", "1"),)

@@ -111,7 +111,7 @@ def discovery(path: str) -> dict[str, Any]:
 
 
 class Noted:
-    """What a Feed needs of a worker. seen: the Clusters of which events told. changed: Topics that are looked at by themselves; all_of: keys of all."""
+    """A worker for a Feed. seen: Clusters with events. changed: Topics; all_of: keys of all."""
 
     def __init__(self) -> None:
         self.changed: list[tuple[str, str, str]] = []
@@ -149,7 +149,7 @@ Begin = Callable[..., Watcher]
 
 @pytest_asyncio.fixture
 async def begin(server: FakeServer) -> AsyncIterator[Begin]:
-    """Begins to watch some namespaces, or all. Silent: log records would keep kopf's tasks alive."""
+    """Start watches of some namespaces, or all. Silent: log records would keep kopf's tasks."""
     del server
     logging.disable()
     begun = []

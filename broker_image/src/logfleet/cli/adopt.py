@@ -55,7 +55,7 @@ def adopt(
     execute: bool,
     as_json: bool,
 ) -> None:
-    """Take over what a stopped one-node Apache Kafka left in DIR (all its log.dirs, in their order).
+    """Take over what a stopped one-node Apache Kafka left in DIR (all its log.dirs, in order).
 
     Topics with their ids, partitions and configuration, committed offsets, quotas and dynamic
     configs of brokers and groups are taken over. No record is copied or changed: the metadata that

@@ -51,7 +51,7 @@ TABLE_ROWS_MAX: Final = 100_000
 )
 @table_option
 def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: bool) -> None:
-    """Print what segments (.log), indexes (.index, .timeindex), producer snapshots (.snapshot) and the small text files hold.
+    """Print segments (.log), indexes (.index, .timeindex), snapshots (.snapshot) and checkpoints.
 
     A table for each file, or an object per line as JSON. A directory stands for the files in it.
     Checksums are checked, and indexes against the segment beside them. The files may be in use.

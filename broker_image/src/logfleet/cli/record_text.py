@@ -34,7 +34,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def unescape(text: str) -> bytes:
-    r"""The bytes of a text in which \n, \t, \r, \0, \\ and \xHH stand for single bytes. Raises TextError."""
+    r"""The bytes of a text with the escapes \n, \t, \r, \0, \\ and \xHH. Raises TextError."""
 
     def plain(match: re.Match[str]) -> str:
         name = match[1]
@@ -177,7 +177,7 @@ _FIELD: Final = re.compile(rb"%(.?)", re.DOTALL)
 
 
 def format_writer(text: str, *, null: bytes = b"") -> Writer:
-    r"""A function of topic, partition and record that writes as kcat's formats say. Raises TextError.
+    r"""A function that writes topic, partition and record by kcat's format. Raises TextError.
 
     %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S
     their sizes (-1: null), %h headers as a=b,c=d, %% a percent sign; and the escapes of `unescape`.

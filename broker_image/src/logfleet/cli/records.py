@@ -65,7 +65,7 @@ def delete(
     \b
     logfleet records delete orders --before end
     logfleet records delete orders -p 0 --before 1200 --execute
-    logfleet records delete orders --before -1000 --execute    # keep the last 1000 of each partition
+    logfleet records delete orders --before -1000 --execute  # keep the last 1000 of each partition
     """
 
     async def work(client: Client) -> list[tuple[object, ...]]:

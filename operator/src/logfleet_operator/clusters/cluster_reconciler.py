@@ -452,7 +452,7 @@ class ClusterReconciler:
     def _record_rewriting(
         self, cluster: ClusterResource, manifest: Manifest, stored: Manifest
     ) -> None:
-        """Remember that an object was stored differently, so that it is not applied again at once."""
+        """Remember that an object was stored differently: it is not applied again at once."""
         place = cluster.metadata.namespace, cluster.metadata.name
         key = manifest["kind"], manifest["metadata"]["name"]
         self._rewritings.get(place, {}).pop(key, None)

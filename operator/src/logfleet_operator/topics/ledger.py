@@ -87,7 +87,7 @@ def shard_name(cluster: str, shard: int) -> str:
 
 
 def _key_of(topic: str) -> str:
-    """The topic's key in a ConfigMap, which may not begin with ".." (Kubernetes: IsConfigMapKey)."""
+    """The topic's key in a ConfigMap; it must not start with ".." (Kubernetes: IsConfigMapKey)."""
     return f"-{topic}" if _DOTS.match(topic) else topic
 
 

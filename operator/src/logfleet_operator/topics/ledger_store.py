@@ -68,7 +68,7 @@ class LedgerStore:
         }
 
     async def _apply(self, manifest: Manifest) -> Manifest:
-        """As Kube's apply; another owner's ConfigMap of that name is left alone and counts as refused."""
+        """As Kube's apply; another owner's ConfigMap is left alone and counts as refused."""
         version = self._versions.get(manifest["metadata"]["name"])
         if version is not None:
             manifest["metadata"]["resourceVersion"] = version

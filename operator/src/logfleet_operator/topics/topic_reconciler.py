@@ -290,7 +290,7 @@ class TopicReconciler:
         return after
 
     async def _ask_brokers(self, cluster: ClusterResource, found: Manifest) -> Shortages | None:
-        """Set the brokers' live configuration, and read what partitions lack; None if none answers."""
+        """Set the live configuration, and read what partitions lack; None without an answer."""
         if not found.get("status", {}).get("readyReplicas"):
             return None
         try:
@@ -305,7 +305,7 @@ class TopicReconciler:
             return None
 
     def _drop_state(self, key: ClusterKey) -> None:
-        """Drop the state of a Cluster that is gone with its ledger: a later one is another Cluster."""
+        """Drop the state of a Cluster that is gone, since a later one is another Cluster."""
         for known in (
             self.notices,
             self.shortages,
@@ -483,7 +483,7 @@ class TopicReconciler:
 
 
 def _obstacle(cluster: Manifest) -> str:
-    """Why the Cluster's topics cannot be changed now, as far as its object shows; "" for nothing."""
+    """Why the Cluster's topics cannot be changed now, by its own object; "" for nothing."""
     if "deletionTimestamp" in cluster["metadata"]:
         return "is being deleted"
     if cluster["spec"].get("paused", False):

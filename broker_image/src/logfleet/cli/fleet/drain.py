@@ -51,7 +51,7 @@ def drain(
     throttle: float,
     server: Server,
 ) -> None:
-    """Cordon brokers, and move all that they have to others, within the zones as far as there are enough.
+    """Cordon brokers, and move all their replicas to others, within the zones where possible.
 
     Partitions that fit nowhere else are named, and then nothing is changed; `logfleet may-i drain`
     asks without changing anything.

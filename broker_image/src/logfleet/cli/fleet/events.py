@@ -71,7 +71,7 @@ def events(
     as_json: bool,
     server: Server,
 ) -> None:
-    """Show what brokers decided and why: elections, fencing, changes of ISRs, failing directories, stalls.
+    """Show what brokers decided and why: elections, fencing, ISR changes, failed disks, stalls.
 
     Each broker keeps its own, the last 10,000 of a week at most, over restarts; all of them are
     asked for theirs at their admin port. BY is the broker that reports it.

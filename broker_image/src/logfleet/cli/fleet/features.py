@@ -14,7 +14,7 @@ from logfleet.control.brokers.feature_level import FEATURE, FeatureLevel
 
 @click.group()
 def features() -> None:
-    """Show and raise the feature level: what brokers may write that the version before could not read.
+    """Show and raise the feature level: what brokers may write that older versions cannot read.
 
     After an upgrade the level stays, so that you can go back to the version before. Raising it ends
     that. `kafka-features` does the same.

@@ -59,7 +59,9 @@ def snapshot(
     directory: Path,
     keep: int,
 ) -> None:
-    """Write all that the metadata store holds to a file: of etcd while brokers run, of a single broker's embedded store while that is stopped.
+    """Write all that the metadata store holds to a file.
+
+    etcd is read while brokers run; the embedded store of a single broker only while that is stopped.
 
     PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations,
     quotas and who has which replica are in it; records and committed offsets are not.

@@ -59,7 +59,7 @@ def lost(*, as_json: bool, server: Server) -> None:
 @execute_option
 @server_options
 def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> None:
-    """Let lost partitions start again, with what is left of them, or empty. What is missing is lost for good.
+    """Let lost partitions start again, with what is left of them. What is missing is lost for good.
 
     A replica that has something, though it was not in sync, leads (Kafka: an unclean election);
     where none has, they begin at offset 0. Consumers whose offsets are not there any more do what

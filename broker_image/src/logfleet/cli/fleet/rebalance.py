@@ -202,7 +202,7 @@ def status(*, as_json: bool, server: Server) -> None:
 @rebalance.command()
 @server_options
 def stop(*, server: Server) -> None:
-    """Cancel all moves under way, whose partitions stay where they were; completed moves stay. Throttles are removed."""
+    """Cancel all moves under way; completed moves stay. Throttles are removed."""
     refused = run(server, lambda client: call_back(client, Goal(throttle=0)))
     for each in refused:
         click.echo(f"Error: {each}", err=True)
