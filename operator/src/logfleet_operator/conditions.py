@@ -318,16 +318,16 @@ def add_shortages(
     true: bool | None = True
     if shortages is not None and shortages.reason is not None:
         reason: str = shortages.reason
-        said = str(shortages)
+        text = str(shortages)
     elif troubles:
-        reason, said = PODS_CANNOT_RUN, "; ".join(troubles)
+        reason, text = PODS_CANNOT_RUN, "; ".join(troubles)
     elif shortages is None:
-        true, reason, said = None, "NobodyAnswers", "no broker says what the partitions lack"
+        true, reason, text = None, "NobodyAnswers", "no broker says what the partitions lack"
     else:
-        true, reason, said = False, "NotDegraded", ""
-    told = condition(live, DEGRADED, true=true, reason=reason, message=said, now=now)
+        true, reason, text = False, "NotDegraded", ""
+    changed_condition = condition(live, DEGRADED, true=true, reason=reason, message=text, now=now)
     others = [known for known in status["conditions"] if known["type"] != DEGRADED]
-    status["conditions"] = [*others, told]
+    status["conditions"] = [*others, changed_condition]
     if shortages is None:
         status.pop("partitions", None)
         return
@@ -353,7 +353,7 @@ def add_shortages(
 def add_notice(live: Mapping[str, Any], status: Status, notice: str, now: str) -> None:
     """Put into a Cluster's status what blocks the deletion of topics; "" if nothing does."""
     kind = DELETION_BLOCKED
-    told = condition(
+    changed_condition = condition(
         live,
         kind,
         true=bool(notice),
@@ -362,6 +362,6 @@ def add_notice(live: Mapping[str, Any], status: Status, notice: str, now: str) -
         now=now,
     )
     others = [known for known in status["conditions"] if known["type"] != kind]
-    status["conditions"] = [*others, told]
+    status["conditions"] = [*others, changed_condition]
     if notice:
         status["why"] = f"{status['why']}; {notice}"

@@ -43,15 +43,15 @@ def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[
         was = old.get(new["type"], {})
         same = (was.get("status"), was.get("reason")) == (new["status"], new["reason"])
         word: str = new["reason"]
-        said = EventText("Warning", word, new["message"] or word, new["lastTransitionTime"])
+        event = EventText("Warning", word, new["message"] or word, new["lastTransitionTime"])
         kind, true = new["type"], new["status"] == "True"
         if kind == READY and not true and word in REFUSALS:
             if not (same and was["message"] == new["message"]):
-                yield said
+                yield event
         elif kind == READY and true and not same:
             yield EventText("Normal", word, new["message"], new["lastTransitionTime"])
         elif kind in {DEGRADED, DELETION_BLOCKED} and true and not same:
-            yield said
+            yield event
 
 
 class Events:
@@ -64,20 +64,20 @@ class Events:
         self._instance = instance
         self._now = now or (lambda: datetime.now(UTC))
 
-    async def write(self, regarding: Manifest, said: EventText) -> None:
+    async def write(self, regarding: Manifest, event: EventText) -> None:
         """Write an Event about a live resource, unless it was written before."""
-        manifest = self._manifest(regarding, said)
+        manifest = self._manifest(regarding, event)
         try:
             await self._kube.create(manifest)
         except KubeConflict:
             return  # written already, or its namespace is being deleted
         except (KubeError, KubeUnavailable) as error:
             name = regarding["metadata"]["name"]
-            log.warning("event_lost", about=name, reason=said.reason, error=str(error))
+            log.warning("event_lost", about=name, reason=event.reason, error=str(error))
 
-    def _manifest(self, regarding: Manifest, said: EventText) -> Manifest:
+    def _manifest(self, regarding: Manifest, event: EventText) -> Manifest:
         metadata = regarding["metadata"]
-        words = (metadata["uid"], said.type, said.reason, said.note, said.about)
+        words = (metadata["uid"], event.type, event.reason, event.note, event.about)
         digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
         return {
             "apiVersion": "events.k8s.io/v1",
@@ -89,8 +89,8 @@ class Events:
             "eventTime": self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": f"{GROUP}/{FIELD_MANAGER}",
             "reportingInstance": self._instance[:128] or FIELD_MANAGER,
-            "action": said.reason,
-            "reason": said.reason,
+            "action": event.reason,
+            "reason": event.reason,
             "regarding": {
                 "apiVersion": regarding["apiVersion"],
                 "kind": regarding["kind"],
@@ -99,8 +99,8 @@ class Events:
                 "uid": metadata["uid"],
                 "resourceVersion": metadata["resourceVersion"],
             },
-            "note": said.note[:NOTE_LENGTH_MAX],
-            "type": said.type,
+            "note": event.note[:NOTE_LENGTH_MAX],
+            "type": event.type,
         }
 
 

@@ -101,7 +101,7 @@ class LeaseHolder:
 
         Raises LeaseLost if the API server does not allow the use of Leases.
         """
-        told = False
+        logged = False
         while True:
             tick()
             try:
@@ -117,8 +117,8 @@ class LeaseHolder:
                         f"the rights of charts/operator/templates/rbac.yaml ({error})"
                     ) from error
                 log.warning("lease_unknown", lease=self._place[1], error=repr(error))
-            if not told and self._seen is not None:
-                told = True
+            if not logged and self._seen is not None:
+                logged = True
                 holder = self._seen.spec.get("holderIdentity", "")
                 log.info("lease_awaited", lease=self._place[1], holder=holder)
             await asyncio.sleep(RETRY_S)

@@ -81,10 +81,12 @@ class Ownership:
 
     def __str__(self) -> str:
         """The Clusters of other releases, for people; "" for none."""
-        said = [f"{'/'.join(key)} by {holder}" for key, holder in sorted(self.others.items())]
-        if not said:
+        listed = [f"{'/'.join(key)} by {holder}" for key, holder in sorted(self.others.items())]
+        if not listed:
             return ""
-        return f"other operators look after {len(said)} Clusters: {', '.join(said[:LISTED_MAX])}"
+        return (
+            f"other operators look after {len(listed)} Clusters: {', '.join(listed[:LISTED_MAX])}"
+        )
 
     async def _is_in_use(self, holder: str) -> bool:
         """Whether a release may still work under this Lease; True if that cannot be read."""

@@ -185,12 +185,12 @@ class Worker:
         notice = self._topics.notices.get(cluster, "")
         shortages = self._topics.shortages.get(cluster)
         warning = self._topics.warnings.get(cluster, "")
-        told = (
+        before = (
             self._clusters.notices.get(cluster, ""),
             self._clusters.shortages.get(cluster),
             self._clusters.warnings.get(cluster, ""),
         )
-        if told != (notice, shortages, warning):
+        if before != (notice, shortages, warning):
             self._clusters.notices[cluster] = notice
             self._clusters.shortages[cluster] = shortages
             self._clusters.warnings[cluster] = warning

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from logfleet.cli.broker import read_config
-from logfleet.cli.confirming import DRY_RUN, execute_option, say_dry_run
+from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run
 from logfleet.cli.log_dirs import bytes_text
 from logfleet.cli.session import echo_json, echo_table, table_option
 from logfleet.control.adoption import AdoptedTopic
@@ -94,7 +94,7 @@ def adopt(
     if problems:
         sys.exit(1)
     if not done.was_there:
-        say_dry_run(execute=execute)
+        report_dry_run(execute=execute)
 
 
 def _config(
@@ -112,10 +112,10 @@ def _config(
         config = read_config(properties, tuple(given))
     except (ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    words = ["logfleet", "broker", *([str(properties)] if properties else [])]
+    command = ["logfleet", "broker", *([str(properties)] if properties else [])]
     for each in given:
-        words += ["--override", each]
-    return config, shlex.join(words)
+        command += ["--override", each]
+    return config, shlex.join(command)
 
 
 def _node_id(directory: Path) -> str:

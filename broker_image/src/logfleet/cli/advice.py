@@ -63,12 +63,12 @@ def explain(error: ClientError, *, with_subject: bool = True) -> str:
     """One line: subject, the broker's message (else the meaning of its code), advice."""
     if not isinstance(error, KafkaError):
         return _one_line(str(error))
-    words = error.words or MEANINGS.get(error.code, error.code.name)
+    message = error.words or MEANINGS.get(error.code, error.code.name)
     if (advice := ADVICE.get((_command(), error.code))) is not None:
-        words = f"{words.rstrip().removesuffix('.')}; {advice}"
+        message = f"{message.rstrip().removesuffix('.')}; {advice}"
     if with_subject and error.subject:
-        words = f"{error.subject}: {words}"
-    return _one_line(words)
+        message = f"{error.subject}: {message}"
+    return _one_line(message)
 
 
 def _command() -> str:

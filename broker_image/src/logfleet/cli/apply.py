@@ -190,8 +190,8 @@ def _title(content: object) -> str:
         return ""
     metadata = content.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    words = [word for word in (content.get("kind"), name) if isinstance(word, str)]
-    return f" ({'/'.join(words)})" if words else ""
+    parts = [word for word in (content.get("kind"), name) if isinstance(word, str)]
+    return f" ({'/'.join(parts)})" if parts else ""
 
 
 def _contradictions(resources: Sequence[Resource]) -> list[str]:

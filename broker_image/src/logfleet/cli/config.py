@@ -59,13 +59,13 @@ def config() -> None:
     """
 
 
-def _named(kind: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def _named(kind: str, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The name, and the arguments after it."""
     if kind == "cluster":
-        return WHOLE_CLUSTER, words
-    if not words:
+        return WHOLE_CLUSTER, arguments
+    if not arguments:
         raise click.UsageError(f"which {kind}? Its name comes after the kind")
-    name, *rest = words
+    name, *rest = arguments
     if kind == "broker" and not name.isdecimal():
         raise click.UsageError(f"{name!r}: a broker is named by its id, a number")
     return name, tuple(rest)
@@ -79,11 +79,11 @@ async def _check(client: Client, kind: str, name: str) -> None:
 
 @config.command()
 @kind_argument
-@click.argument("words", nargs=-1, metavar="[NAME]")
+@click.argument("arguments", nargs=-1, metavar="[NAME]")
 @click.option("--all", "everything", is_flag=True, help="Keys at their defaults, too.")
 @listing_options
 def describe(
-    kind: str, words: tuple[str, ...], *, everything: bool, as_json: bool, server: Server
+    kind: str, arguments: tuple[str, ...], *, everything: bool, as_json: bool, server: Server
 ) -> None:
     """Show what is set for a topic, a broker, the cluster or a group.
 
@@ -96,7 +96,7 @@ def describe(
     logfleet config describe cluster
     logfleet config describe group billing -o json
     """
-    name, rest = _named(kind, words)
+    name, rest = _named(kind, arguments)
     if rest:
         raise click.UsageError(f"{rest[0]!r}: one at a time")
 
@@ -135,14 +135,14 @@ def _text(row: dict[str, Any]) -> str:
 
 @config.command(name="set")
 @kind_argument
-@click.argument("words", nargs=-1, metavar="[NAME] KEY=VALUE...")
+@click.argument("arguments", nargs=-1, metavar="[NAME] KEY=VALUE...")
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @changing_options
 @click.pass_context
 def set_(
     ctx: click.Context,
     kind: str,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     *,
     dry_run: bool,
     as_json: bool,
@@ -157,7 +157,7 @@ def set_(
     logfleet config set broker 1 log.cleaner.threads=2
     logfleet config set cluster log.retention.ms=86400000
     """
-    name, pairs = _named(kind, words)
+    name, pairs = _named(kind, arguments)
     values = config_pairs(ctx, ctx.command.params[1], pairs)
     if not values:
         raise click.UsageError("nothing to set: give KEY=VALUE")
@@ -166,11 +166,11 @@ def set_(
 
 @config.command()
 @kind_argument
-@click.argument("words", nargs=-1, metavar="[NAME] KEY...")
+@click.argument("arguments", nargs=-1, metavar="[NAME] KEY...")
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @changing_options
 def delete(
-    kind: str, words: tuple[str, ...], *, dry_run: bool, as_json: bool, server: Server
+    kind: str, arguments: tuple[str, ...], *, dry_run: bool, as_json: bool, server: Server
 ) -> None:
     """Reset keys to the value that holds without them.
 
@@ -178,7 +178,7 @@ def delete(
     logfleet config delete topic orders retention.ms segment.bytes
     logfleet config delete cluster log.retention.ms
     """
-    name, keys = _named(kind, words)
+    name, keys = _named(kind, arguments)
     if not keys:
         raise click.UsageError("nothing to delete: give KEY")
     _change(server, kind, name, {}, keys, dry_run=dry_run, as_json=as_json)

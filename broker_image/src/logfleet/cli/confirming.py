@@ -55,7 +55,7 @@ def execute_option(command: Command) -> Command:
     return option(command)
 
 
-def say_dry_run(*, execute: bool) -> None:
+def report_dry_run(*, execute: bool) -> None:
     """Report that nothing was changed, after a dry run was shown."""
     if not execute:
         click.echo("Nothing was changed; --execute does it.", err=True)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from logfleet.cli.confirming import DRY_RUN, execute_option, say_dry_run, yes_option
+from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run, yes_option
 from logfleet.cli.offsets import (
     PLACES,
     Place,
@@ -269,7 +269,7 @@ def reset_offsets(
         echo_json(rows)
     else:
         _echo_moves(rows)
-    say_dry_run(execute=execute)
+    report_dry_run(execute=execute)
 
 
 async def _without_members(groups: Groups, name: str) -> None:

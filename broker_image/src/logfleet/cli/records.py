@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from logfleet.cli.confirming import DRY_RUN, execute_option, say_dry_run
+from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run
 from logfleet.cli.offsets import (
     PLACES,
     Place,
@@ -86,4 +86,4 @@ def delete(
         echo_json([{**mark, **dict(zip(COLUMNS, row, strict=True))} for row in rows])
     else:
         echo_rows(COLUMNS, rows, as_json=False)
-    say_dry_run(execute=execute)
+    report_dry_run(execute=execute)

@@ -179,10 +179,10 @@ class ClusterReconciler:
         if event := await self._maintenance.run_step(cluster, observed):
             await self._events.write(live, event)
         for each in await self._relocation.unregister_leftovers(cluster, observed, plan.ranges):
-            said = EventText(
+            event = EventText(
                 "Normal", DRAIN_EVENT_REASONS[State.FORGOTTEN], f"broker {each}", str(each)
             )
-            await self._events.write(live, said)
+            await self._events.write(live, event)
 
     async def _effective_spec(self, live: Manifest) -> EffectiveSpec:
         """The Cluster to act on. Raises InvalidResourceError if no spec was ever accepted."""
@@ -200,12 +200,14 @@ class ClusterReconciler:
         """Once all brokers are ready, give new ones their share of replicas."""
         if not plan.done:
             return plan
-        said = None
+        progress = None
         if conditions.spreads(live, cluster):
-            said = await self._relocation.spread(cluster)
-        if said is None:
+            progress = await self._relocation.spread(cluster)
+        if progress is None:
             return replace(plan, spread=True)
-        return replace(plan, why=f"{plan.why}; they get their share: {said}", stage=Stage.SPREADING)
+        return replace(
+            plan, why=f"{plan.why}; they get their share: {progress}", stage=Stage.SPREADING
+        )
 
     async def _level(
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
@@ -215,11 +217,11 @@ class ClusterReconciler:
             return plan
         known = int(live.get("status", {}).get("featureLevel", 0))
         level = await self._levels.check(cluster)
-        said = unmet(cluster.spec.feature_level, level, known)
-        if not said:
+        obstacle = unmet(cluster.spec.feature_level, level, known)
+        if not obstacle:
             return replace(plan, level=level)
         stage = Stage.RAISING if plan.stage is Stage.DONE else plan.stage
-        return replace(plan, why=f"{plan.why}; {said}", stage=stage, level=level)
+        return replace(plan, why=f"{plan.why}; {obstacle}", stage=stage, level=level)
 
     async def _advance(
         self,
@@ -284,7 +286,7 @@ class ClusterReconciler:
         """
         for action in plan.actions:
             try:
-                said = await self._perform(cluster, observed, action)
+                event = await self._perform(cluster, observed, action)
             except EtcdUnavailable as error:  # repaired later, and the rest goes on
                 log.warning("member_not_changed", cluster=cluster.metadata.name, error=str(error))
                 return False
@@ -295,8 +297,8 @@ class ClusterReconciler:
                 log.warning("object_refused", kind=key[0], name=key[1], error=str(error))
                 not_done[key] = error
                 continue
-            if said is not None:
-                await self._events.write(live, said)
+            if event is not None:
+                await self._events.write(live, event)
             elif isinstance(action, EvictPod):
                 break  # the budget forbids it: leave the rest of the wave, too
         return True
@@ -362,8 +364,8 @@ class ClusterReconciler:
             case EvictPod(name, uid):
                 allowed = await self._kube.evict_pod(namespace, name, uid)
                 log.info("pod_evicted", namespace=namespace, pod=name, allowed=allowed)
-                said = EventText("Normal", "PodEvicted", f"{name} is out of date", uid)
-                return said if allowed else None
+                event = EventText("Normal", "PodEvicted", f"{name} is out of date", uid)
+                return event if allowed else None
             case RemoveMember(name, id_):
                 await self._etcds.remove(etcd_access(cluster, observed), id_)
                 log.info("member_removed", namespace=namespace, member=name, id=id_)
@@ -479,8 +481,8 @@ class ClusterReconciler:
         key = metadata["namespace"], metadata["name"]
         conditions.add_shortages(live, status, self.shortages.get(key), now)
         others = (self.warnings.get(key, ""), self._maintenance.warnings.get(metadata["uid"], ""))
-        if told := [warning for warning in others if warning]:
-            status["warnings"] = [*status.get("warnings", ()), *told]
+        if warnings := [warning for warning in others if warning]:
+            status["warnings"] = [*status.get("warnings", ()), *warnings]
         notice = self.notices.get(key, "")
         conditions.add_notice(live, status, notice, now)
         await self._write(live, status)
@@ -490,8 +492,8 @@ class ClusterReconciler:
             status["operator"] = self._ownership.mine
         if live.get("status", {}) != status:
             await write_status(self._kube, live, status)
-            for said in of_change(live.get("status", {}), status):
-                await self._events.write(live, said)
+            for event in of_change(live.get("status", {}), status):
+                await self._events.write(live, event)
 
 
 def _refusals(
@@ -509,7 +511,7 @@ def _refusals(
 
 def _refusal_of(not_done: NotDone) -> SpecRefusal:
     """The refusal for objects that could not be written; there is at least one."""
-    said = [
+    messages = [
         str(error)
         if isinstance(error, ObjectConflict)
         else f"Kubernetes refuses {kind} {name}: {error}"
@@ -517,4 +519,4 @@ def _refusal_of(not_done: NotDone) -> SpecRefusal:
     ]
     conflict = any(isinstance(error, ObjectConflict) for error in not_done.values())
     reason = Reason.CONFLICT if conflict else Reason.PROGRESSING
-    return SpecRefusal(reason, "; ".join(said[:NOT_DONE_LISTED_MAX]))
+    return SpecRefusal(reason, "; ".join(messages[:NOT_DONE_LISTED_MAX]))

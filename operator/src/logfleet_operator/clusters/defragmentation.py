@@ -60,14 +60,14 @@ def next_step(
 def warning(members: Sequence[MemberStatus], *, no_space: bool, quota_bytes: int) -> str:
     """A warning about the size of the database; "" for none."""
     used = max((member.used for member in members), default=0)
-    said = f"etcd uses {used >> 20} MiB of its {quota_bytes >> 20} MiB"
+    sentence = f"etcd uses {used >> 20} MiB of its {quota_bytes >> 20} MiB"
     if no_space:
         return (
-            f"{said} and takes no writes (alarm NOSPACE): nothing of the Cluster can change until "
+            f"{sentence} and takes no writes (alarm NOSPACE): nothing of the Cluster can change until "
             f"there is room"
         )
     return (
-        f"{said}: delete topics or groups that nobody needs"
+        f"{sentence}: delete topics or groups that nobody needs"
         if used > quota_bytes * FULL_SHARE
         else ""
     )

@@ -149,7 +149,7 @@ async def _call(access: Access, path: str, body: Mapping[str, Any]) -> dict[str,
     Once sent, a request is not sent to another member: it may have been done.
     """
     timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
-    said = "no member is ready"
+    reason = "no member is ready"
     connector = aiohttp.TCPConnector(ssl=_context(access))
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         for endpoint in access.endpoints:
@@ -158,14 +158,14 @@ async def _call(access: Access, path: str, body: Mapping[str, Any]) -> dict[str,
                     async with session.post(endpoint + path, json=body) as response:
                         answer = await response.json(content_type=None)
             except aiohttp.ClientConnectorError as error:
-                said = str(error)
+                reason = str(error)
                 continue
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 raise EtcdUnavailable(f"{endpoint}: {error!r}") from error
             if response.status == 200 and isinstance(answer, dict):
                 return answer
             raise EtcdUnavailable(f"{endpoint}: HTTP {response.status}: {answer}")
-    raise EtcdUnavailable(said)
+    raise EtcdUnavailable(reason)
 
 
 def _context(access: Access) -> ssl.SSLContext:

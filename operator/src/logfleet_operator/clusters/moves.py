@@ -240,8 +240,8 @@ def _goal(cluster: ClusterResource, leaving: frozenset[int]) -> Goal:
 
 
 def _sentence(progress: Progress) -> str:
-    said = (
+    sentence = (
         f"{progress.under_way} partitions move, {progress.bytes_left >> 20} MiB are left of them; "
         f"{progress.planned} wait, {progress.planned_bytes >> 20} MiB"
     )
-    return "; ".join((said, *progress.unmet[:NAMED_MAX], *progress.refused[:NAMED_MAX]))
+    return "; ".join((sentence, *progress.unmet[:NAMED_MAX], *progress.refused[:NAMED_MAX]))

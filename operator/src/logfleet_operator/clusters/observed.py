@@ -339,8 +339,8 @@ def _differences_of_field(
     found = {_identity(entry, keys): entry for entry in live}
     for entry in wanted:
         identity = _identity(entry, keys)
-        said = ",".join(str(part) for part in identity if part is not None)
-        yield from differences(entry, found.get(identity), f"{path}[{said}]")
+        listed = ",".join(str(part) for part in identity if part is not None)
+        yield from differences(entry, found.get(identity), f"{path}[{listed}]")
 
 
 def _same_value(wanted: Any, live: Any) -> bool:
@@ -377,13 +377,13 @@ def rewriting(wanted: Manifest, stored: Manifest, now: datetime) -> Rewriting | 
 
 def rewritten(observed: ObservedCluster) -> list[str]:
     """Objects that were stored differently than applied, as "Kind name (fields)"."""
-    said = []
+    listed = []
     for (kind, name), known in sorted(observed.rewritings.items(), key=lambda entry: entry[0]):
         live = observed.get(kind, name)
         if live is not None and known.explains(known.asked, live):
             fields = ", ".join(path for path, _ in known.stored[:FIELDS_LISTED_MAX])
-            said.append(f"{kind} {name} ({fields})")
-    return said
+            listed.append(f"{kind} {name} ({fields})")
+    return listed
 
 
 def by_kind_and_name(objects: Iterable[Manifest]) -> dict[tuple[str, str], Manifest]:

@@ -70,9 +70,9 @@ def unmet(
             f"(allowVolumeExpansion); write {volume.has}, or add a pool with larger volumes",
         )
     if asked:
-        said = "; ".join(_growth(volume) for volume in asked[:LISTED_MAX])
+        messages = "; ".join(_growth(volume) for volume in asked[:LISTED_MAX])
         more = f"; and {len(asked) - LISTED_MAX} more" if len(asked) > LISTED_MAX else ""
-        yield SpecRefusal(Reason.PROGRESSING, f"waiting for volumes to grow: {said}{more}")
+        yield SpecRefusal(Reason.PROGRESSING, f"waiting for volumes to grow: {messages}{more}")
 
 
 def warnings(
@@ -82,7 +82,7 @@ def warnings(
     now: datetime,
 ) -> Iterator[str]:
     """The volumes that do not grow, with a remedy; only the first TOLD_MAX."""
-    said = []
+    messages = []
     for volume in volumes_of(cluster, observed, ranges):
         if not is_larger(volume.asked, volume.given):
             continue
@@ -92,26 +92,28 @@ def warnings(
         )
         asked_at = _asked_at(volume.claim)
         if not is_larger(volume.wanted, volume.given):
-            said.append(
+            messages.append(
                 f"{volume.name} still asks for {volume.asked}: Kubernetes takes that back to a "
                 f"size "
                 f"above {volume.given} only, write one if it must not grow"
             )
         elif any(_condition(volume.claim, each) for each in FAILED):
-            said.append(f"{_growth(volume)}; mend that, or {back}")
+            messages.append(f"{_growth(volume)}; mend that, or {back}")
         elif asked_at is not None and now - asked_at < LATE:
             continue
         elif _condition(volume.claim, WAITS_FOR_POD):
             remedy = f"`logfleet may-i stop ID && kubectl delete pod {volume.pod}`"
-            said.append(f"{_growth(volume)}; if it stays so, have its pod start again: {remedy}")
+            messages.append(
+                f"{_growth(volume)}; if it stays so, have its pod start again: {remedy}"
+            )
         else:
-            said.append(
+            messages.append(
                 f"{_growth(volume)}; see `kubectl describe pvc {volume.name}` and the driver's "
                 f"resizer, or {back}"
             )
-    yield from said[:LISTED_MAX]
-    if len(said) > LISTED_MAX:
-        yield f"and {len(said) - LISTED_MAX} volumes more do not grow"
+    yield from messages[:LISTED_MAX]
+    if len(messages) > LISTED_MAX:
+        yield f"and {len(messages) - LISTED_MAX} volumes more do not grow"
 
 
 def _may_grow(observed: ObservedCluster, volume: Volume) -> bool:

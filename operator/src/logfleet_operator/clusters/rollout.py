@@ -48,7 +48,7 @@ class DeletePod:
 class Rollout:
     """What is done or waited for, while some pods are missing, unready or out of date.
 
-    replaces: some pods are out of date. held: only a person can go on.
+    replaces: some pods are out of date. needs_person: only a person can go on.
     """
 
     why: str
@@ -61,7 +61,7 @@ class Rollout:
 class _Pods:
     """The pods that some sets should have.
 
-    missing: names. outdated: pods to be replaced, not yet being deleted. held: outdated, but their
+    missing: names. outdated: pods to be replaced, not yet being deleted. losing_disk: outdated, but their
     disk would go with them. places: name -> (number of the set in the sets' order, zone).
     """
 
@@ -207,7 +207,7 @@ def plan_rollout(
             tuple(DeletePod(each.name, each.uid) for each in going),
         )
     unready = [pod for pod in pods.present if not pod.ready or pod.deleting]
-    # Beside a held member that is not ready the budget allows no eviction of a ready one.
+    # Beside a kept member that is not ready the budget allows no eviction of a ready one.
     blocked = component == ETCD and not all(pod.ready for pod in pods.losing_disk)
     if pods.outdated and not (blocked and all(pod.ready for pod in pods.outdated)):
         return _replace(observed, component, stateful_sets, pods)
@@ -289,8 +289,8 @@ def _removal(pod: Pod, pods: Sequence[Pod]) -> EvictPod | DeletePod:
 
 def troubles(pods: Sequence[Pod]) -> str:
     """What Kubernetes reports about pods that cannot run, as a suffix of a sentence."""
-    said = _troubles(pods)
-    return f" ({'; '.join(said[:5])})" if said else ""
+    found = _troubles(pods)
+    return f" ({'; '.join(found[:5])})" if found else ""
 
 
 def troubles_of(observed: ObservedCluster) -> list[str]:
@@ -299,16 +299,16 @@ def troubles_of(observed: ObservedCluster) -> list[str]:
 
 
 def _troubles(pods: Sequence[Pod]) -> list[str]:
-    said = []
+    found = []
     for pod in pods:
         if pod.stuck == EMPTY_VOLUME:
-            said.append(
-                f"{pod.name} lost its data and may not vote again; it joins anew once a "
+            found.append(
+                f"{pod.name} lost its data and may not vote again; it joins again once a "
                 "majority of the others is ready"
             )
         elif pod.stuck:
-            said.append(f"{pod.name}: {pod.stuck}")
-    return said
+            found.append(f"{pod.name}: {pod.stuck}")
+    return found
 
 
 def _names(pods: Sequence[Pod]) -> str:

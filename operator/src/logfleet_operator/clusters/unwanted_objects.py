@@ -92,5 +92,5 @@ def unused_configs(
 def _removing(left: Sequence[Delete], why: str) -> ClusterPlan | None:
     if not left:
         return None
-    said = ", ".join(f"{each.kind} {each.name}" for each in left[:5])
-    return ClusterPlan(f"removing {said}{why}", tuple(left), stage=Stage.REMOVING)
+    listed = ", ".join(f"{each.kind} {each.name}" for each in left[:5])
+    return ClusterPlan(f"removing {listed}{why}", tuple(left), stage=Stage.REMOVING)

@@ -104,20 +104,20 @@ def deletion_warnings(observed: ObservedCluster) -> Iterator[str]:
     """Warnings about volume claims that are being deleted while their pods run."""
     kept = {pod.name: pod.component for pod in observed.pods}
     for name in sorted(pods_losing_volumes(observed)):
-        said = (
+        sentence = (
             f"PersistentVolumeClaim data-{name} is being deleted: its disk, with all that is on "
             f"it, goes "
             f"as soon as pod {name} does, and no roll takes that away"
         )
         if kept[name] == names.BROKER:
             yield (
-                f"{said}; when all of its partitions have in-sync replicas elsewhere, "
+                f"{sentence}; when all of its partitions have in-sync replicas elsewhere, "
                 f"`logfleet may-i stop ID && kubectl delete pod {name}`: it comes back empty and "
                 f"is filled again"
             )
         else:
             yield (
-                f"{said}; while a majority of the other members is ready, `kubectl delete pod "
+                f"{sentence}; while a majority of the other members is ready, `kubectl delete pod "
                 f"{name}`: "
                 "the member is added again; a member that is alone has to be saved first "
                 "(docs/operating.md, row 15)"

@@ -119,8 +119,8 @@ def obstacle(cluster: Manifest | None, name: str, before: Manifest | None) -> st
 
 def phase_of(live: Mapping[str, Any]) -> Phase:
     """The phase in the status; Pending if this version does not know it."""
-    told = live.get("status", {}).get("phase")
-    return Phase(told) if told in set(Phase) else Phase.PENDING
+    phase = live.get("status", {}).get("phase")
+    return Phase(phase) if phase in set(Phase) else Phase.PENDING
 
 
 def comes_before(live: Manifest, others: Iterable[Manifest]) -> Manifest | None:

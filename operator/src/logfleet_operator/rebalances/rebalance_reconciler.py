@@ -221,8 +221,8 @@ class RebalanceReconciler:
         await self._write(live, status)
         if before.get("phase") != status["phase"]:
             about = f"{status['phase']}/{live['metadata']['generation']}"
-            said = EventText("Normal", f"Rebalance{status['phase']}", why, about)
-            await self._events.write(live, said)
+            event = EventText("Normal", f"Rebalance{status['phase']}", why, about)
+            await self._events.write(live, event)
 
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
         if live.get("status", {}) != status:

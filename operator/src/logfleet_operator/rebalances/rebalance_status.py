@@ -63,11 +63,11 @@ def progress(
 
 def running(made: Progress) -> str:
     """The progress in one sentence, with what cannot be moved."""
-    said = (
+    sentence = (
         f"{made.under_way} partitions move, {made.planned} wait, "
         f"{(made.bytes_left + made.planned_bytes) / MIB:.1f} MiB are left"
     )
-    return "; ".join((said, *made.unmet[:3], *made.refused[:3]))
+    return "; ".join((sentence, *made.unmet[:3], *made.refused[:3]))
 
 
 def done(made: Progress) -> str:

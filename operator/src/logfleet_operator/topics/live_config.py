@@ -43,6 +43,6 @@ class LiveConfig:
             self.refused.pop(uid, None)
             if changed:
                 log.info("config_changed", cluster=cluster.metadata.name, keys=changed)
-                said = EventText("Normal", "ConfigChanged", changed, f"{generation}/{now}")
-                await self._events.write(found, said)
+                event = EventText("Normal", "ConfigChanged", changed, f"{generation}/{now}")
+                await self._events.write(found, event)
         self._checked[uid] = config, now

@@ -188,13 +188,13 @@ def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> SpecR
     The API server accepts no smaller number of partitions, though the topic never had the refused
     one.
     """
-    said = f"the brokers refuse: {error}"
+    sentence = f"the brokers refuse: {error}"
     if error.code != "INVALID_CONFIG" and any(isinstance(action, GrowTopic) for action in actions):
-        said += (
+        sentence += (
             "; if spec.partitions is too large by mistake, set deletionPolicy to Retain, delete "
             "this Topic and make it again: the topic stays with its records"
         )
-    return SpecRefusal(Reason.INVALID, said)
+    return SpecRefusal(Reason.INVALID, sentence)
 
 
 def as_served(why: str, found: ObservedTopic) -> tuple[SpecRefusal | None, str]:
@@ -204,10 +204,10 @@ def as_served(why: str, found: ObservedTopic) -> tuple[SpecRefusal | None, str]:
     """
     if found.shortages.reason is None:
         return None, why
-    said = f"{why}, but {found.shortages}"
+    sentence = f"{why}, but {found.shortages}"
     if not found.shortages.offline:
-        return None, said
-    return SpecRefusal(Reason.OFFLINE_PARTITIONS, said), said
+        return None, sentence
+    return SpecRefusal(Reason.OFFLINE_PARTITIONS, sentence), sentence
 
 
 def waiting_refusal(name: str) -> SpecRefusal:

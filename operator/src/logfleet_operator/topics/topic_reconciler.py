@@ -423,7 +423,7 @@ class TopicReconciler:
     ) -> frozenset[str]:
         """Resources whose delete event was seen and that a read does not find."""
         namespace = topics_pass.cluster.metadata.namespace
-        told = [
+        reported = [
             line
             for line in lines.values()
             if line.uid in topics_pass.deleted_policies and line.uid not in alive
@@ -435,8 +435,8 @@ class TopicReconciler:
                 found = await self._kube.get("Topic", namespace, line.name)
             return found is None or found["metadata"]["uid"] != line.uid
 
-        answers = await asyncio.gather(*(is_gone(line) for line in told))
-        return frozenset(line.uid for line, gone in zip(told, answers, strict=True) if gone)
+        answers = await asyncio.gather(*(is_gone(line) for line in reported))
+        return frozenset(line.uid for line, gone in zip(reported, answers, strict=True) if gone)
 
     def _missed(self, key: ClusterKey, lines: Ledger, alive: frozenset[str]) -> Mapping[str, float]:
         """Uid -> seconds for which this operator's lists have missed the resource of a line."""

@@ -51,14 +51,14 @@ class TopicStatuses:
         except KubeError as error:
             self._refused["Topic", document["metadata"]["name"]] = error
             return
-        for said in of_change(document.get("status", {}), status):
-            if said.type == "Warning":  # the actions have their own Events
-                await self._events.write(document, said)
+        for event in of_change(document.get("status", {}), status):
+            if event.type == "Warning":  # the actions have their own Events
+                await self._events.write(document, event)
 
     async def fail(self, document: Manifest, reason: Reason, sentence: str) -> None:
         """Write why a Topic is not Ready."""
-        told = self.instead.get(document["metadata"]["uid"], SpecRefusal(reason, sentence))
-        status = conditions.failed(document, told.reason, told.message, self.now)
+        refusal = self.instead.get(document["metadata"]["uid"], SpecRefusal(reason, sentence))
+        status = conditions.failed(document, refusal.reason, refusal.message, self.now)
         await self.write(document, status)
 
     async def postpone(self, documents: Iterable[Manifest], reason: Reason, sentence: str) -> None:

@@ -32,7 +32,7 @@ class Answers(NamedTuple):
     texts: dict[int, str]
     failures: dict[int, str]
 
-    def tell_failures(self) -> None:
+    def report_failures(self) -> None:
         """Print each failure on stderr. Raises ClickException if nobody answered."""
         for broker, reason in self.failures.items():
             click.echo(f"Error: broker {broker}: {reason}", err=True)
@@ -50,13 +50,13 @@ async def ask_all(client: Client, path: str, parameters: Parameters) -> Answers:
     )
     gone = unregistered(cluster, await admin.list_topics())
     answers = Answers({}, dict.fromkeys(gone, "it does not run"))
-    for node, said in zip(cluster.brokers, found, strict=True):
-        if isinstance(said, str):
-            answers.texts[node.id] = said
-        elif isinstance(said, NoAnswer):
-            answers.failures[node.id] = str(said)
+    for node, answer in zip(cluster.brokers, found, strict=True):
+        if isinstance(answer, str):
+            answers.texts[node.id] = answer
+        elif isinstance(answer, NoAnswer):
+            answers.failures[node.id] = str(answer)
         else:
-            raise said
+            raise answer
     return answers
 
 

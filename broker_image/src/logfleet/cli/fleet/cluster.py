@@ -149,8 +149,8 @@ def overview(
 
 def _echo(overview: Mapping[str, Any]) -> None:
     click.echo(f"Cluster:     {overview['id']}")
-    words = ", ".join(f"{len(overview[remark])} {remark.replace('_', ' ')}" for remark in REMARKS)
-    click.echo(f"Partitions:  {overview['partitions']}, {words}")
+    counts = ", ".join(f"{len(overview[remark])} {remark.replace('_', ' ')}" for remark in REMARKS)
+    click.echo(f"Partitions:  {overview['partitions']}, {counts}")
     rows = [
         (
             each["id"],

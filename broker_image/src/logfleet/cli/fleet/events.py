@@ -92,7 +92,7 @@ def events(
         echo_json(found)
     elif answers.texts:
         echo_table(("TIME", "BY", "KIND", "ABOUT", "CAUSE"), [_row(each) for each in found])
-    answers.tell_failures()
+    answers.report_failures()
 
 
 def merged(answers: Answers) -> list[dict[str, Any]]:

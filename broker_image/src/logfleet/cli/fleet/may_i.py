@@ -91,7 +91,7 @@ def roll(*, server: Server) -> None:
         found = []
         for node in nodes:
             answers = await ask_any(client, PATH, {"stop": [str(node.id)]})
-            answers.tell_failures()
+            answers.report_failures()
             (text,) = answers.texts.values()
             found.append((node.id, json.loads(text)))
         return found
@@ -178,7 +178,7 @@ def _ask_for_room(
 
 def _ask(server: Server, parameters: Parameters, *, as_json: bool) -> None:
     answers = run(server, lambda client: ask_any(client, PATH, parameters))
-    answers.tell_failures()
+    answers.report_failures()
     (text,) = answers.texts.values()
     answer = json.loads(text)
     if as_json:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from logfleet.cli.broker import config_options, read_config
-from logfleet.cli.confirming import execute_option, say_dry_run
+from logfleet.cli.confirming import execute_option, report_dry_run
 from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import MetadataStore, StoreError, StoreLocked
@@ -17,7 +17,7 @@ from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.tools.metadata_snapshots import NoCluster, NotEmpty, read, restore, take
 
 KEEP: Final = 7
-TOLD: Final = {
+NOUNS: Final = {
     "topic": "topics",
     "part": "partitions",
     "config": "configurations",
@@ -111,9 +111,9 @@ def restore_(
             f"{config.logfleet_cluster_name}"
         )
     counts = Counter(key.partition("/")[0] for key in items)
-    told = ", ".join(f"{counts[kind]} {noun}" for kind, noun in TOLD.items() if counts[kind])
-    click.echo(f"Snapshot of {head.taken}, revision {head.revision}: {told or 'nothing'}.")
-    say_dry_run(execute=execute)
+    listed = ", ".join(f"{counts[kind]} {noun}" for kind, noun in NOUNS.items() if counts[kind])
+    click.echo(f"Snapshot of {head.taken}, revision {head.revision}: {listed or 'nothing'}.")
+    report_dry_run(execute=execute)
     if not execute:
         return
     click.echo(f"{_run(config, lambda store: restore(store, items))} keys were written.")

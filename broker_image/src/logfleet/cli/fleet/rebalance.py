@@ -153,13 +153,13 @@ def carry_out(server: Server, wanted: Goal) -> bool:
     """
 
     async def work(client: Client) -> Progress:
-        said = None
+        last_line = None
         while True:
             progress = await advance(client, wanted, await flows(client))
             line = _line(progress)
-            if line != said:
+            if line != last_line:
                 click.echo(f"{time.strftime('%H:%M:%S')}  {line}")
-                said = line
+                last_line = line
             if progress.is_over:
                 await finish(client, wanted)
                 return progress
@@ -239,11 +239,11 @@ def echo_plan(made: Plan) -> None:
         ("leaders", "leaders"),
         ("traffic", "rate"),
     ]
-    told = ", ".join(
+    skews = ", ".join(
         f"{title} {getattr(made.before, name):.0%} -> {getattr(made.after, name):.0%}"
         for title, name in pairs
     )
-    click.echo(f"Furthest off the mean: {told}")
+    click.echo(f"Furthest off the mean: {skews}")
     for each in made.unmet:
         click.echo(f"Cannot be reached: {each}", err=True)
     for each in made.hot:
