@@ -72,7 +72,7 @@ NOT_DONE_LISTED_MAX: Final = 5
 NotDone = dict[tuple[str, str], KubeError | ObjectConflict]
 """(kind, name) -> why this object could not be created or removed; the others still are."""
 
-DRAIN_EVENT_REASONS: Final = {
+EVENT_REASONS: Final = {
     State.DRAINING: "DrainBegun",
     State.DRAINED: "BrokerEmpty",
     State.FORGOTTEN: "BrokerForgotten",
@@ -134,15 +134,15 @@ class ClusterReconciler:
             return None
         now = timestamp(self._now())
         try:
-            effective = await self._effective_spec(live)
+            spec = await self._effective_spec(live)
             not_done: NotDone = {}
-            observed, effective, plan = await self._advance(live, effective, not_done)
-            cluster = effective.cluster
+            observed, spec, plan = await self._advance(live, spec, not_done)
+            cluster = spec.cluster
             if plan.done:
                 await self._maintain(live, cluster, observed, plan)
             plan = await self._spread(live, cluster, plan)
             plan = await self._level(live, cluster, plan)
-            for refusal, at_last in _refusals(effective, not_done, plan):
+            for refusal, at_last in _refusals(spec, not_done, plan):
                 plan = with_refusal(plan, refusal, at_last)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
@@ -179,9 +179,7 @@ class ClusterReconciler:
         if event := await self._maintenance.run_step(cluster, observed):
             await self._events.write(live, event)
         for each in await self._relocation.unregister_leftovers(cluster, observed, plan.ranges):
-            event = EventText(
-                "Normal", DRAIN_EVENT_REASONS[State.FORGOTTEN], f"broker {each}", str(each)
-            )
+            event = EventText("Normal", EVENT_REASONS[State.FORGOTTEN], f"broker {each}", str(each))
             await self._events.write(live, event)
 
     async def _effective_spec(self, live: Manifest) -> EffectiveSpec:
@@ -224,28 +222,23 @@ class ClusterReconciler:
         return replace(plan, why=f"{plan.why}; {obstacle}", stage=stage, level=level)
 
     async def _advance(
-        self,
-        live: Manifest,
-        effective: EffectiveSpec,
-        not_done: NotDone,
+        self, live: Manifest, spec: EffectiveSpec, not_done: NotDone
     ) -> tuple[ObservedCluster, EffectiveSpec, ClusterPlan]:
         """Plan and act until nothing is left to do now, or a pod was removed.
 
         not_done: receives the objects whose change was refused.
         """
-        metadata = effective.cluster.metadata
+        metadata = spec.cluster.metadata
         etcd_answers = True
         fleet = None
         for turn in range(ROUNDS_MAX):
             known = self._recent_rewritings(metadata.namespace, metadata.name)
-            observed = await observe(
-                self._kube, effective.cluster, known, self._readiness, self._now()
-            )
+            observed = await observe(self._kube, spec.cluster, known, self._readiness, self._now())
             observed = replace(observed, refused=frozenset(not_done))
-            effective = checked_against_objects(effective, live, observed)
-            cluster = effective.cluster
-            if effective.refusal is not None and not effective.acts:
-                return observed, effective, refused(effective.refusal)
+            spec = checked_against_objects(spec, live, observed)
+            cluster = spec.cluster
+            if spec.refusal is not None and not spec.acts:
+                return observed, spec, refused(spec.refusal)
             if turn == 0:
                 fleet = await self._relocation.drain_step(cluster, observed)
             leave = await ask(self._deciders, cluster, observed)
@@ -258,7 +251,7 @@ class ClusterReconciler:
             except MovesUnavailable as error:
                 log.warning("brokers_not_changed", cluster=metadata.name, error=str(error))
                 plan = replace(plan, why=f"{plan.why}; no broker does it: {error}")
-                return observed, effective, plan
+                return observed, spec, plan
             if plan.actions:
                 log.info(
                     "cluster_changed",
@@ -270,7 +263,7 @@ class ClusterReconciler:
             disturbed = any(isinstance(action, EvictPod | DeletePod) for action in plan.actions)
             if not plan.actions or disturbed:
                 break
-        return observed, effective, plan
+        return observed, spec, plan
 
     async def _carry_out(
         self,
@@ -280,10 +273,7 @@ class ClusterReconciler:
         plan: ClusterPlan,
         not_done: NotDone,
     ) -> bool:
-        """Perform the plan's actions in order; False once etcd does not answer.
-
-        Raises MovesUnavailable.
-        """
+        """Perform the plan's actions in order; False once etcd fails. Raises MovesUnavailable."""
         for action in plan.actions:
             try:
                 event = await self._perform(cluster, observed, action)
@@ -328,17 +318,14 @@ class ClusterReconciler:
     async def _perform(
         self, cluster: ClusterResource, observed: ObservedCluster, action: Action
     ) -> EventText | None:
-        """Perform one action.
-
-        Returns the Event for it; None if it deserves none or was not done.
-        """
+        """Perform one action. Returns its Event; None if it deserves none or was not done."""
         namespace = cluster.metadata.namespace
         match action:
             case Apply(manifest, new):
                 if new:
                     await refuse_foreign(self._kube, cluster.metadata, manifest)
                 stored = await self._kube.apply(manifest)
-                self._record_rewriting(cluster, manifest, stored)
+                self._compare(cluster, manifest, stored)
                 return of_set(stored, new=new)
             case MakeAuthority(secret):
                 await self._create(certificates.authority_secret(cluster, secret, self._now()))
@@ -385,16 +372,11 @@ class ClusterReconciler:
         observed: ObservedCluster,
         action: MarkClaim | GrowClaim | TakeBack | UnregisterBroker,
     ) -> EventText:
-        """Perform an action on brokers that join or leave, or on their volumes.
-
-        Raises MovesUnavailable.
-        """
+        """Perform an action on brokers that join or leave. Raises MovesUnavailable."""
         match action:
             case MarkClaim(name, state):
                 await self._claim(cluster, observed, name, state)
-                return EventText(
-                    "Normal", DRAIN_EVENT_REASONS[State(state)], name, f"{name}/{state}"
-                )
+                return EventText("Normal", EVENT_REASONS[State(state)], name, f"{name}/{state}")
             case GrowClaim(name, size):
                 await self._claim(cluster, observed, name, None, size=size)
                 return EventText("Normal", "VolumeGrows", f"{name} to {size}", f"{name}/{size}")
@@ -408,7 +390,7 @@ class ClusterReconciler:
                 await self._relocation.unregister(cluster, broker)
                 await self._claim(cluster, observed, claim, State.FORGOTTEN)
                 return EventText(
-                    "Normal", DRAIN_EVENT_REASONS[State.FORGOTTEN], f"broker {broker}", claim
+                    "Normal", EVENT_REASONS[State.FORGOTTEN], f"broker {broker}", claim
                 )
 
     async def _claim(
@@ -451,9 +433,7 @@ class ClusterReconciler:
             log.warning("etcd_unavailable", cluster=cluster.metadata.name, error=str(error))
             return None
 
-    def _record_rewriting(
-        self, cluster: ClusterResource, manifest: Manifest, stored: Manifest
-    ) -> None:
+    def _compare(self, cluster: ClusterResource, manifest: Manifest, stored: Manifest) -> None:
         """Remember that an object was stored differently: it is not applied again at once."""
         place = cluster.metadata.namespace, cluster.metadata.name
         key = manifest["kind"], manifest["metadata"]["name"]
@@ -463,10 +443,7 @@ class ClusterReconciler:
             self._rewritings.setdefault(place, {})[key] = found
 
     async def _create(self, manifest: Manifest) -> None:
-        """Create an object.
-
-        One that somebody created meanwhile stays, and is read in the next round.
-        """
+        """Create an object; one created meanwhile stays, and is read in the next round."""
         try:
             await self._kube.create(manifest)
         except KubeConflict as error:
@@ -497,11 +474,11 @@ class ClusterReconciler:
 
 
 def _refusals(
-    effective: EffectiveSpec, not_done: NotDone, plan: ClusterPlan
+    spec: EffectiveSpec, not_done: NotDone, plan: ClusterPlan
 ) -> Iterator[tuple[SpecRefusal, Stage]]:
     """Why the Cluster does not match its spec although its plan goes on, each with its stage."""
-    if effective.refusal is not None and effective.acts:
-        yield effective.refusal, Stage.REFUSED
+    if spec.refusal is not None and spec.acts:
+        yield spec.refusal, Stage.REFUSED
     if not_done:
         yield _refusal_of(not_done), Stage.REFUSED
     if plan.unmet:

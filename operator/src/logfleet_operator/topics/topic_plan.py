@@ -104,7 +104,7 @@ def inherit(lines: Ledger, claims: TopicHolders, seen_gone: frozenset[str]) -> L
     return inherited
 
 
-def decide_deletions(
+def decide(
     lines: Ledger,
     claims: TopicHolders,
     alive: frozenset[str],

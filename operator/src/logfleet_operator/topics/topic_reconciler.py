@@ -73,8 +73,7 @@ class TopicsPass:
     """What one pass works on.
 
     found: the live Cluster. live: uid -> live Topic. topics: the valid ones. deleted_policies: uid
-    -> policy of Topics whose delete event was seen before this pass read the ledger. lines: the
-    ledger as it should be before any action, even if it could not be written.
+    -> policy in the delete events seen before this pass. lines: the ledger, written or not.
     """
 
     cluster: ClusterResource
@@ -140,8 +139,7 @@ class PassResult:
 class TopicReconciler:
     """notices: Cluster -> what blocks the deletion of its topics, for its status.
 
-    shortages: Cluster -> what its partitions lack, for its status; None if no broker answers.
-    warnings: Cluster -> why brokers refuse its configuration.
+    shortages: Cluster -> what its partitions lack, None if no broker answers. warnings: likewise.
     """
 
     def __init__(
@@ -177,8 +175,7 @@ class TopicReconciler:
     async def reconcile(self, namespace: str, cluster_name: str) -> tuple[float | None, Refused]:
         """Take the topics of the Cluster as far as they go now.
 
-        Returns when to check again, as ClusterReconciler does, for the topics that nothing was
-        refused for, and the objects that were refused, for the caller to retry.
+        Returns when to check again, as ClusterReconciler does, and the refused objects to retry.
         """
         refused: Refused = {}
         statuses = TopicStatuses(self._kube, self._events, refused, timestamp(self._now()))
@@ -189,10 +186,8 @@ class TopicReconciler:
     ) -> bool:
         """Take these Topics (names of the resources) as far as they go now.
 
-        False if they cannot be judged without the others, and the caller must reconcile all. That
-        is so for Topics that are gone, claim a name that the ledger gives to another one, or wait
-        for their Cluster, and for errors and changes that take longer. Raises what `reconcile`
-        does.
+        False if the caller must reconcile all: a Topic is gone, claims another one's name or waits
+        for its Cluster, or there are errors or slow changes. Raises what `reconcile` does.
         """
         read = await asyncio.gather(
             *(self._kube.get("Topic", namespace, name) for name in resources),
@@ -222,12 +217,12 @@ class TopicReconciler:
         lines = ledger.follow(lines, policies, {}, frozenset())
         claims = TopicHolders({topic.name: topic for topic in topics}, {})
         around = await self._preconditions(cluster)
-        topics_pass = TopicsPass(cluster, found, live, topics, around, {}, lines)
+        pass_ = TopicsPass(cluster, found, live, topics, around, {}, lines)
         try:
-            outcome = await self._carry_out(topics_pass, store, lines, claims, DeletionDecision())
+            outcome = await self._carry_out(pass_, store, lines, claims, DeletionDecision())
         except AdminUnavailable:
             return False
-        await _write_statuses(topics_pass, outcome, statuses)
+        await _write_statuses(pass_, outcome, statuses)
         return outcome.is_at_rest and not outcome.refused and not refused
 
     async def _pass(
@@ -274,16 +269,16 @@ class TopicReconciler:
             return None
         topics = await statuses.valid(live.values())
         around = await self._preconditions(cluster)
-        topics_pass = TopicsPass(cluster, found, live, topics, around, deleted_policies, lines)
+        pass_ = TopicsPass(cluster, found, live, topics, around, deleted_policies, lines)
         shortages = self.shortages[key] = await self._ask_brokers(cluster, found)
         self.warnings[key] = self._live.refused.get(cluster.metadata.uid, "")
         if obstacle := _obstacle(found):
-            await _wait(topics_pass, statuses, f"Cluster {cluster_name} {obstacle}")
+            await _wait(pass_, statuses, f"Cluster {cluster_name} {obstacle}")
             return None
         try:
-            after = await self._work(topics_pass, store, statuses)
+            after = await self._work(pass_, store, statuses)
         except AdminUnavailable as error:
-            await _wait(topics_pass, statuses, f"no broker of {cluster_name} answers: {error}")
+            await _wait(pass_, statuses, f"no broker of {cluster_name} answers: {error}")
             return UNAVAILABLE_S
         if after is None and shortages != Shortages():
             return DEGRADED_S
@@ -322,8 +317,7 @@ class TopicReconciler:
     ) -> tuple[Mapping[str, DeletionPolicy], Ledger]:
         """Write the Topics' deletion policies to the ledger, even if nothing else is done.
 
-        Returns the policies in the delete events seen so far, and the lines with all policies.
-        Events that arrive later are for the next pass.
+        Returns the policies in delete events seen so far, and the lines with all policies.
         """
         lines = await store.load()
         known = {*live, *(line.uid for line in lines.values())}
@@ -353,32 +347,30 @@ class TopicReconciler:
         )
 
     async def _work(
-        self, topics_pass: TopicsPass, store: LedgerStore, statuses: TopicStatuses
+        self, pass_: TopicsPass, store: LedgerStore, statuses: TopicStatuses
     ) -> float | None:
-        written = topics_pass.lines
-        alive = frozenset(topics_pass.live)
-        claims = topic_plan.claims_of(topics_pass.topics, written, alive)
-        gone = await self._confirm_gone(topics_pass, written, alive)
-        evidence = DeletionEvidence(gone, self._missed(topics_pass.key, written, alive))
-        lines, decision = topic_plan.decide_deletions(
-            written, claims, alive, topics_pass.around, evidence
-        )
+        written = pass_.lines
+        alive = frozenset(pass_.live)
+        claims = topic_plan.claims_of(pass_.topics, written, alive)
+        gone = await self._confirm_gone(pass_, written, alive)
+        evidence = DeletionEvidence(gone, self._missed(pass_.key, written, alive))
+        lines, decision = topic_plan.decide(written, claims, alive, pass_.around, evidence)
         if decision.held:
             # Write this first: once lines of other Topics are written, fewer are missing at once.
             held = topic_plan.mark_held(written, decision)
-            self._held[topics_pass.key] |= {held[name].uid for name in decision.held}
+            self._held[pass_.key] |= {held[name].uid for name in decision.held}
             await store.write(held)
             for name in decision.held:
                 if not store.lines[name].held:
                     refusal = store.unwritten(held)[name]
-                    self.notices[topics_pass.key] = f"{decision.blocked}; {refusal.message}"
-                    await _wait(topics_pass, statuses, refusal.message)
+                    self.notices[pass_.key] = f"{decision.blocked}; {refusal.message}"
+                    await _wait(pass_, statuses, refusal.message)
                     return None
         # Only a confirmation deletes a held line; the mark stays in memory until it can be written.
-        self._held[topics_pass.key] -= {lines[name].uid for name in decision.delete}
-        outcome = await self._carry_out(topics_pass, store, lines, claims, decision)
-        self.notices[topics_pass.key] = outcome.notice
-        await _write_statuses(topics_pass, outcome, statuses)
+        self._held[pass_.key] -= {lines[name].uid for name in decision.delete}
+        outcome = await self._carry_out(pass_, store, lines, claims, decision)
+        self.notices[pass_.key] = outcome.notice
+        await _write_statuses(pass_, outcome, statuses)
         if not outcome.is_at_rest:
             return RECHECK_S
         if decision.uncertain:
@@ -387,7 +379,7 @@ class TopicReconciler:
 
     async def _carry_out(
         self,
-        topics_pass: TopicsPass,
+        pass_: TopicsPass,
         store: LedgerStore,
         lines: Ledger,
         claims: TopicHolders,
@@ -396,37 +388,34 @@ class TopicReconciler:
         """Write the ledger, act on the brokers, read the result, write the ledger."""
         concerned = {*claims.holders, *decision.delete}
         if not concerned:
-            plan = topic_plan.plan_topics(claims, lines, decision, {}, topics_pass.around)
+            plan = topic_plan.plan_topics(claims, lines, decision, {}, pass_.around)
             await store.write(plan.lines)
             return PassResult(claims, decision, plan, {}, store.unwritten(plan.lines))
-        admin = await self._admins.open(manifests.bootstrap_address(topics_pass.cluster))
+        admin = await self._admins.open(manifests.bootstrap_address(pass_.cluster))
         try:
             observed = await admin.describe(concerned)
-            plan = topic_plan.plan_topics(claims, lines, decision, observed, topics_pass.around)
+            plan = topic_plan.plan_topics(claims, lines, decision, observed, pass_.around)
             await store.write(plan.lines)
-            touched, refused = await self._act(
-                topics_pass, admin, plan, store.unwritten(plan.lines)
-            )
+            touched, refused = await self._act(pass_, admin, plan, store.unwritten(plan.lines))
             if touched:
                 observed = {name: seen for name, seen in observed.items() if name not in touched}
                 observed |= await admin.describe(touched)
-                plan = topic_plan.plan_topics(claims, lines, decision, observed, topics_pass.around)
+                plan = topic_plan.plan_topics(claims, lines, decision, observed, pass_.around)
                 await store.write(plan.lines)
         finally:
             await admin.close()
-        return PassResult(
-            claims, decision, plan, observed, {**refused, **store.unwritten(plan.lines)}
-        )
+        refused |= store.unwritten(plan.lines)
+        return PassResult(claims, decision, plan, observed, refused)
 
     async def _confirm_gone(
-        self, topics_pass: TopicsPass, lines: Ledger, alive: frozenset[str]
+        self, pass_: TopicsPass, lines: Ledger, alive: frozenset[str]
     ) -> frozenset[str]:
         """Resources whose delete event was seen and that a read does not find."""
-        namespace = topics_pass.cluster.metadata.namespace
+        namespace = pass_.cluster.metadata.namespace
         reported = [
             line
             for line in lines.values()
-            if line.uid in topics_pass.deleted_policies and line.uid not in alive
+            if line.uid in pass_.deleted_policies and line.uid not in alive
         ]
         limit = asyncio.Semaphore(READ_AT_ONCE)
 
@@ -448,7 +437,7 @@ class TopicReconciler:
 
     async def _act(
         self,
-        topics_pass: TopicsPass,
+        pass_: TopicsPass,
         admin: Admin,
         plan: TopicsPlan,
         unwritten: Mapping[str, SpecRefusal],
@@ -467,17 +456,17 @@ class TopicReconciler:
                 done = [type(action).__name__ for action in actions]
                 log.info("topic_changed", topic=name, actions=done)
                 for action in actions:
-                    await self._write_event(topics_pass, action)
+                    await self._write_event(pass_, action)
             except AdminRefused as error:
                 refused[name] = topic_plan.broker_refusal(actions, error)
                 log.warning("topic_refused", topic=name, error=str(error))
         return set(todo), refused
 
-    async def _write_event(self, topics_pass: TopicsPass, action: TopicAction) -> None:
+    async def _write_event(self, pass_: TopicsPass, action: TopicAction) -> None:
         """Write an Event for the action: on the Topic that wants it, else on the Cluster."""
-        of_topic = {topic.name: topic for topic in topics_pass.topics}
+        of_topic = {topic.name: topic for topic in pass_.topics}
         holder = None if isinstance(action, DeleteTopic) else of_topic.get(action.name)
-        document = topics_pass.found if holder is None else topics_pass.live[holder.metadata.uid]
+        document = pass_.found if holder is None else pass_.live[holder.metadata.uid]
         generation = str(document["metadata"].get("generation", 0))
         await self._events.write(document, topic_plan.event_of(action, generation))
 
@@ -491,12 +480,10 @@ def _obstacle(cluster: Manifest) -> str:
     return "" if cluster.get("status", {}).get("readyReplicas") else "has no broker that is ready"
 
 
-async def _write_statuses(
-    topics_pass: TopicsPass, outcome: PassResult, statuses: TopicStatuses
-) -> None:
+async def _write_statuses(pass_: TopicsPass, outcome: PassResult, statuses: TopicStatuses) -> None:
     """Write the statuses of all valid Topics."""
-    for topic in topics_pass.topics:
-        document = topics_pass.live[topic.metadata.uid]
+    for topic in pass_.topics:
+        document = pass_.live[topic.metadata.uid]
         refusal, why = outcome.verdict(topic)
         holds = outcome.claims.holders.get(topic.name) is topic
         observed = outcome.observed.get(topic.name) if holds else None
@@ -506,7 +493,7 @@ async def _write_statuses(
         await statuses.write(document, status)
 
 
-async def _wait(topics_pass: TopicsPass, statuses: TopicStatuses, sentence: str) -> None:
+async def _wait(pass_: TopicsPass, statuses: TopicStatuses, sentence: str) -> None:
     """Report to the valid Topics that they wait for the Cluster."""
-    waiting = [topics_pass.live[topic.metadata.uid] for topic in topics_pass.topics]
+    waiting = [pass_.live[topic.metadata.uid] for topic in pass_.topics]
     await statuses.postpone(waiting, Reason.CLUSTER_NOT_READY, sentence)
