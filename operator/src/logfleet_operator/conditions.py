@@ -322,7 +322,7 @@ def add_shortages(
     elif troubles:
         reason, text = PODS_CANNOT_RUN, "; ".join(troubles)
     elif shortages is None:
-        true, reason, text = None, "NobodyAnswers", "no broker says what the partitions lack"
+        true, reason, text = None, "NobodyAnswers", "no broker answers what the partitions lack"
     else:
         true, reason, text = False, "NotDegraded", ""
     changed_condition = condition(live, DEGRADED, true=true, reason=reason, message=text, now=now)

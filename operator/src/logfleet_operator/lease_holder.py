@@ -113,8 +113,8 @@ class LeaseHolder:
                 if isinstance(error, KubeError) and error.status in {401, 403}:
                     raise LeaseLost(
                         f"may not use Lease {self._place[1]} in {self._place[0]}: give the "
-                        f"operator's ServiceAccount "
-                        f"the rights of charts/operator/templates/rbac.yaml ({error})"
+                        "operator's ServiceAccount the rights of "
+                        f"charts/operator/templates/rbac.yaml ({error})"
                     ) from error
                 log.warning("lease_unknown", lease=self._place[1], error=repr(error))
             if not logged and self._seen is not None:

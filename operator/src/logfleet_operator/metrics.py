@@ -17,7 +17,7 @@ class Metrics(Generic[Key]):
         self._registry = CollectorRegistry()
         prefix = "logfleet_operator"
         depth = Gauge(
-            f"{prefix}_queue_depth", "Keys that wait to be looked at.", registry=self._registry
+            f"{prefix}_queue_depth", "Keys that wait to be reconciled.", registry=self._registry
         )
         depth.set_function(lambda: len(queue))
         overdue = Gauge(

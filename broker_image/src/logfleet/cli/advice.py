@@ -16,7 +16,9 @@ from logfleet.wire.errors import ErrorCode
 MEANINGS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "exists already",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "is not a topic's name: write 1 to 249 of the characters a-z A-Z 0-9 . _ -",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (
+        "is not a topic's name: write 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+    ),
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.INVALID_GROUP_ID: "is not a group's name: it may not be empty",
     ErrorCode.NON_EMPTY_GROUP: "the group has members",

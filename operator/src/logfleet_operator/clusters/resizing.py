@@ -66,8 +66,7 @@ def unmet(
         yield SpecRefusal(
             Reason.NOT_SUPPORTED,
             f"spec.pools[{pool}].storage.size: StorageClass {class_name} does not allow volumes to "
-            f"grow "
-            f"(allowVolumeExpansion); write {volume.has}, or add a pool with larger volumes",
+            f"grow (allowVolumeExpansion); write {volume.has}, or add a pool with larger volumes",
         )
     if asked:
         messages = "; ".join(_growth(volume) for volume in asked[:LISTED_MAX])
@@ -94,8 +93,7 @@ def warnings(
         if not is_larger(volume.wanted, volume.given):
             messages.append(
                 f"{volume.name} still asks for {volume.asked}: Kubernetes takes that back to a "
-                f"size "
-                f"above {volume.given} only, write one if it must not grow"
+                f"size above {volume.given} only, write one if it must not grow"
             )
         elif any(_condition(volume.claim, each) for each in FAILED):
             messages.append(f"{_growth(volume)}; mend that, or {back}")

@@ -61,8 +61,8 @@ class Rollout:
 class _Pods:
     """The pods that some sets should have.
 
-    missing: names. outdated: pods to be replaced, not yet being deleted. losing_disk: outdated, but their
-    disk would go with them. places: name -> (number of the set in the sets' order, zone).
+    missing: names. outdated: pods to be replaced, not yet being deleted. losing_disk: outdated, but
+    their disk would go with them. places: name -> (number of the set in the sets' order, zone).
     """
 
     expected: tuple[str, ...]
@@ -221,8 +221,7 @@ def plan_rollout(
     if pods.losing_disk:
         return Rollout(
             f"not replacing {_names(pods.losing_disk)}: out of date, but the disk goes with the "
-            f"pod, as "
-            f"its volume claim is being deleted; see status.warnings{troubles(unready)}",
+            f"pod, as its volume claim is being deleted; see status.warnings{troubles(unready)}",
             replaces=True,
             needs_person=True,
         )

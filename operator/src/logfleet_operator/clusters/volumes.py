@@ -106,8 +106,7 @@ def deletion_warnings(observed: ObservedCluster) -> Iterator[str]:
     for name in sorted(pods_losing_volumes(observed)):
         sentence = (
             f"PersistentVolumeClaim data-{name} is being deleted: its disk, with all that is on "
-            f"it, goes "
-            f"as soon as pod {name} does, and no roll takes that away"
+            f"it, goes as soon as pod {name} does, and no roll takes that away"
         )
         if kept[name] == names.BROKER:
             yield (
@@ -118,8 +117,7 @@ def deletion_warnings(observed: ObservedCluster) -> Iterator[str]:
         else:
             yield (
                 f"{sentence}; while a majority of the other members is ready, `kubectl delete pod "
-                f"{name}`: "
-                "the member is added again; a member that is alone has to be saved first "
+                f"{name}`: the member is added again; a member that is alone has to be saved first "
                 "(docs/operating.md, row 15)"
             )
 

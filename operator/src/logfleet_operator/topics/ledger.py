@@ -68,9 +68,8 @@ class LedgerDamaged(Exception):
     def __init__(self, config_map: str, key: str, why: str) -> None:
         super().__init__(
             f"ConfigMap {config_map}, key {key}, is no line of the ledger ({why}): no topic of "
-            f"this "
-            "Cluster is made, changed or deleted; correct the line, or remove the key, then the "
-            "topic stays and its Topic takes it over anew"
+            "this Cluster is made, changed or deleted; correct the line, or remove the key, then "
+            "the topic stays and its Topic takes it over again"
         )
 
 
@@ -140,12 +139,11 @@ def follow(
     deleted_policies: Mapping[str, DeletionPolicy],
     held: frozenset[str],
 ) -> Ledger:
-    """The lines, each with its Topic's policy; none is held whose Topic exists.
+    """The lines, each with its Topic's current policy; a line whose Topic exists is not held.
 
-    held: uids of lines that were to be held before and could not be written then. live: uid ->
-    policy of Topics that exist; deleted_policies: of those whose delete event was seen, as it was
-    then. The one is newer than what a line says, so it counts either way; the other too, but it can
-    no longer be taken back: it saves a topic and dooms none.
+    held: uids of lines that were to be held but could not be written. live: uid -> policy of
+    existing Topics, which is newer than the line's. deleted_policies: uid -> policy in the delete
+    event that was seen. It cannot be taken back any more, so it may keep a topic, not delete one.
     """
     policies = dict(live)
     policies |= {uid: policy for uid, policy in deleted_policies.items() if policy == "Retain"}

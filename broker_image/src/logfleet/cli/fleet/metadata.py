@@ -61,7 +61,7 @@ def snapshot(
 ) -> None:
     """Write all that the metadata store holds to a file.
 
-    etcd is read while brokers run; the embedded store of a single broker only while that is stopped.
+    Of etcd while brokers run; of a single broker's embedded store while that is stopped.
 
     PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations,
     quotas and who has which replica are in it; records and committed offsets are not.

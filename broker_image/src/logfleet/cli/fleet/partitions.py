@@ -75,7 +75,7 @@ def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> 
         if len(found) != count:
             raise click.ClickException(
                 f"{len(found)} partitions are lost, not {count}: check again (logfleet partitions "
-                f"lost)"
+                "lost)"
             )
         echo_table(("TOPIC", "PARTITION", "BROKERS"), [_row(each) for each in found[:SHOWN_MAX]])
         if not execute:
