@@ -1,1 +1,1 @@
-"""A package, so that pytest names these modules `tests....`: `operator` is the standard library's."""
+"""A package, so that pytest names these modules `tests....`: `operator` is a standard module."""

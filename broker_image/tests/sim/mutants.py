@@ -31,7 +31,7 @@ from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
 from logfleet.wire.errors import ErrorCode
 from logfleet_operator.clusters import may_i as operators_question
-from logfleet_operator.clusters.observed import Leave
+from logfleet_operator.clusters.observed import StopPermission
 
 from broker_image.tests.sim import (
     broker,
@@ -272,7 +272,7 @@ def _at_once(_rule: Any) -> Any:
 
 def _asks_nobody(_rule: Any) -> Any:
     async def all_may(_deciders: Any, _addresses: Any, ids: Any) -> Any:
-        return Leave(frozenset(ids))
+        return StopPermission(frozenset(ids))
 
     return all_may
 
@@ -280,7 +280,7 @@ def _asks_nobody(_rule: Any) -> Any:
 def _asks_about_one(rule: Any) -> Any:
     async def if_the_first_may(deciders: Any, addresses: Any, ids: Any) -> Any:
         first = await rule(deciders, addresses, dict([next(iter(ids.items()))]))
-        return Leave(frozenset(ids)) if first.pods else first
+        return StopPermission(frozenset(ids)) if first.pods else first
 
     return if_the_first_may
 

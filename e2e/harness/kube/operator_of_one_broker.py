@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from logfleet.control.balance.load import Plan
 from logfleet.control.brokers.feature_level import FeatureLevel
 from logfleet.operations.rebalancing import Goal, Progress
-from logfleet_operator.__main__ import Ways
+from logfleet_operator.__main__ import BrokerAccess
 from logfleet_operator.__main__ import main as operate
 from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins
 from logfleet_operator.clusters.may_i import AdminPorts, MayIAnswer
@@ -39,9 +39,9 @@ class OneDecider(AdminPorts):
 class OneMover(FleetMovers):
     """The one broker has all replicas; those that are wanted besides are pods without a process."""
 
-    async def held(self, bootstrap: str) -> Mapping[int, int]:
+    async def replica_counts(self, bootstrap: str) -> Mapping[int, int]:
         del bootstrap
-        return await super().held(os.environ[ADDRESS])
+        return await super().replica_counts(os.environ[ADDRESS])
 
     async def step(self, bootstrap: str, goal: Goal) -> Progress:
         del bootstrap
@@ -59,9 +59,9 @@ class OneMover(FleetMovers):
         serving = await OneDecider().serving(bootstrap) or frozenset()
         await super().take_back(os.environ[ADDRESS], serving.intersection(broker_ids))
 
-    async def forget(self, bootstrap: str, broker_id: int) -> None:
+    async def unregister(self, bootstrap: str, broker_id: int) -> None:
         del bootstrap
-        await super().forget(os.environ[ADDRESS], broker_id)
+        await super().unregister(os.environ[ADDRESS], broker_id)
 
     async def stopped(self, bootstrap: str) -> Collection[int]:
         del bootstrap
@@ -77,7 +77,7 @@ class OneMover(FleetMovers):
 
 
 def main() -> None:
-    operate(Ways(OneBroker(), OneDecider(), OneMover))
+    operate(BrokerAccess(OneBroker(), OneDecider(), OneMover))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The operator's process: everything meets here. SHELL."""
+"""The operator's process: builds all parts and runs them. SHELL."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from logfleet_operator.credentials import NoCredentials, login
 from logfleet_operator.events import Events
 from logfleet_operator.handlers import Feed, Watcher, watch_settings
 from logfleet_operator.kube import ApiServer, Kube, KubeError, KubeUnavailable
-from logfleet_operator.lease_holder import LeaseHolder, LeaseLost, LedAdmins, LedKube
+from logfleet_operator.lease_holder import GuardedAdmins, GuardedKube, LeaseHolder, LeaseLost
 from logfleet_operator.ownership import Ownership
 from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.settings import Settings, SettingsError
@@ -41,20 +41,23 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class NotAllowed(Exception):
-    """The API server does not let the operator read what it cannot begin without."""
+    """The API server does not let the operator read what it needs to start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """How brokers are asked. movers: made for the leadership that changes need, None where the operator works alone."""
+class BrokerAccess:
+    """How the operator reaches brokers.
+
+    movers: called with the lease holder, None for an operator that works alone.
+    """
 
     admins: AdminFactory = field(default_factory=BrokerAdmins)
     deciders: Deciders = field(default_factory=AdminPorts)
     movers: Callable[[LeaseHolder | None], Movers] = FleetMovers
 
 
-def main(ways: Ways | None = None) -> None:
-    """The whole life of the process. ways: None for those of `Ways`."""
+def main(ways: BrokerAccess | None = None) -> None:
+    """Run the process. ways: None for the defaults of `Ways`."""
     if NO_ASSERTIONS:
         sys.exit(NO_ASSERTIONS)
     try:
@@ -63,13 +66,13 @@ def main(ways: Ways | None = None) -> None:
         sys.exit(f"logfleet-operator: {error}")
     logs.configure(settings.log_level, as_json=settings.log_json)
     try:
-        asyncio.run(run(settings, ways or Ways()))
+        asyncio.run(run(settings, ways or BrokerAccess()))
     except (NoCredentials, NotAllowed, LeaseLost) as error:
         sys.exit(f"logfleet-operator: {error}")
 
 
-async def run(settings: Settings, ways: Ways) -> None:
-    """Operate until SIGTERM or SIGINT. Nothing is finished first: any step may be the last."""
+async def run(settings: Settings, ways: BrokerAccess) -> None:
+    """Operate until SIGTERM or SIGINT. No work is completed first: any step may be the last."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -88,14 +91,18 @@ async def run(settings: Settings, ways: Ways) -> None:
         await kube.close()
 
 
-async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
-    """Watch and work until cancelled, while no other operator does. Raises LeaseLost, NotAllowed."""
+async def operate(kube: Kube, ways: BrokerAccess, settings: Settings) -> None:
+    """Watch and reconcile until cancelled, while holding the Lease.
+
+    Raises LeaseLost, NotAllowed.
+    """
     leadership, admins = None, ways.admins
     if settings.lease_namespace:
-        # A process of its own, also if its container is started again (client-go's hint for identities).
+        # A new identity for each process, also when its container is restarted (as client-go
+        # advises).
         identity = f"{settings.identity}_{uuid.uuid4()}"
         leadership = LeaseHolder(kube, settings.lease_namespace, settings.lease, identity)
-        kube, admins = LedKube(kube, leadership), LedAdmins(admins, leadership)
+        kube, admins = GuardedKube(kube, leadership), GuardedAdmins(admins, leadership)
     etcds = EtcdClients(leadership)
     movers = ways.movers(leadership)
     ownership = Ownership(kube, settings.release, Events(kube, settings.identity))
@@ -139,7 +146,10 @@ async def operate(kube: Kube, ways: Ways, settings: Settings) -> None:
 
 
 async def _both(*parts: Coroutine[Any, Any, None]) -> None:
-    """Run them until one raises, or all are cancelled; none is left then. Raises what the first raised."""
+    """Run all until one raises or the caller is cancelled, then cancel the rest.
+
+    Raises what the first one raised.
+    """
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -152,7 +162,7 @@ async def _both(*parts: Coroutine[Any, Any, None]) -> None:
 
 
 async def wait_for_crds(kube: Kube, worker: Worker) -> None:
-    """Return once the API server serves our kinds in the version that this operator speaks.
+    """Return once the API server serves our kinds in this operator's version.
 
     Raises NotAllowed.
     """

@@ -1,8 +1,10 @@
-"""The spec by which a Cluster is looked after: as it is written or, where that is refused, as it was accepted last. PURE.
+"""The spec that the operator acts on: the live one, else the one accepted last. PURE.
 
-A spec that passes `plan.refusal_of` is written into the record before anything is done for it, so
-an operator that begins later knows it, too. What is refused changes nothing, and stops nothing:
-members of etcd are healed, and objects that somebody deleted come back, by the spec before.
+The last accepted spec counts while the live one is refused.
+
+A spec that passes `plan.refusal_of` is written into the record before the operator acts on it, so
+an operator that starts later knows it too. A refused spec changes nothing and stops nothing: etcd
+members are still repaired and deleted objects are created again, by the last accepted spec.
 """
 
 from dataclasses import dataclass, replace
@@ -22,10 +24,12 @@ from logfleet_operator.names import Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """cluster: by which it is looked after. refusal: why that is not the spec that there is.
+class EffectiveSpec:
+    """The Cluster to act on, and why that is not the live spec.
 
-    acts: False if nothing was ever accepted, so that there is nothing to look after.
+    cluster: the resource with the spec to act on. refusal: why the live spec is not used, None if
+    it is.
+    acts: False if no spec was ever accepted, so that there is nothing to do.
     """
 
     cluster: ClusterResource
@@ -34,9 +38,10 @@ class Wish:
 
 
 def last_accepted(live: Manifest, record: Manifest | None) -> ClusterResource | None:
-    """The Cluster as it was accepted last, but `paused` as it is now; None if no record tells it.
+    """The Cluster with the spec accepted last, but today's `paused`; None if no record holds one.
 
-    live: the Cluster. record: its ConfigMap, that of a former Cluster counts for nothing.
+    live: the Cluster. record: its ConfigMap; the record of an earlier Cluster of this name does not
+    count.
     """
     if record is None or controlled_by_another(record, str(live["metadata"]["uid"])):
         return None
@@ -45,27 +50,29 @@ def last_accepted(live: Manifest, record: Manifest | None) -> ClusterResource | 
         now = {**spec, "paused": live["spec"].get("paused") is True}
         return read_cluster({**live, "spec": now})
     except (msgspec.DecodeError, InvalidResourceError):
-        return None  # of an operator that wrote none, or read specs otherwise
+        return None  # written by an operator that recorded no spec, or read specs differently
 
 
-def judged(wish: Wish, live: Manifest, observed: ObservedCluster) -> Wish:
-    """Also by what exists. Raises ObjectConflict."""
-    if wish.refusal is not None or wish.cluster.spec.paused:
-        return wish
-    record = observed.get("ConfigMap", names.record_map(wish.cluster.metadata.name))
+def checked_against_objects(
+    effective: EffectiveSpec, live: Manifest, observed: ObservedCluster
+) -> EffectiveSpec:
+    """Check the spec against what exists, too. Raises ObjectConflict."""
+    if effective.refusal is not None or effective.cluster.spec.paused:
+        return effective
+    record = observed.get("ConfigMap", names.record_map(effective.cluster.metadata.name))
     before = last_accepted(live, record)
-    refusal = refusal_of(wish.cluster, observed, before)
+    refusal = refusal_of(effective.cluster, observed, before)
     if refusal is None:
-        return wish
+        return effective
     if before is None and not _was_carried_out(live, record):
-        return replace(wish, refusal=refusal, acts=False)
-    return Wish(before or wish.cluster, refusal)
+        return replace(effective, refusal=refusal, acts=False)
+    return EffectiveSpec(before or effective.cluster, refusal)
 
 
 def _was_carried_out(live: Manifest, record: Manifest | None) -> bool:
-    """Whether an operator of before, which did not record what it accepted, carried out this very spec.
+    """Whether an older operator, which did not record what it accepted, carried out this very spec.
 
-    It refused less: its fleets run, and are looked after as they are.
+    Older operators refused less: their fleets run, and are managed as they are.
     """
     if record is None or ACCEPTED_KEY in (record.get("data") or {}):
         return False

@@ -1,7 +1,7 @@
-"""What the operator asks of brokers: topics, as they are and as they should be.
+"""What the operator asks of brokers: to describe topics and to change them.
 
-AdminRefused        a broker understood and said no: Kafka's error name and its sentence
-AdminUnavailable    no broker answered, or none what was asked; nothing is known about it
+AdminRefused        a broker refused the request: Kafka's error name and its message
+AdminUnavailable    no broker answered, or none with what was asked: the state is unknown
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,41 +20,42 @@ class AdminRefused(Exception):
 
 
 class AdminUnavailable(Exception):
-    """No broker answered in time what was asked."""
+    """No broker answered the request in time."""
 
 
 class Admin(Protocol):
     """A connection to the brokers of one Cluster."""
 
     async def describe(self, names: Iterable[str]) -> dict[str, ObservedTopic]:
-        """Those of the topics that exist. Raises AdminUnavailable."""
+        """The named topics that exist. Raises AdminUnavailable."""
         ...
 
     async def shortages(self) -> Shortages:
-        """What partitions lack, of all topics. Raises AdminUnavailable."""
+        """What the partitions of all topics lack. Raises AdminUnavailable."""
         ...
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
-        """Do all that one topic needs, in order; nothing if the brokers refuse a part of it.
+        """Perform all actions on one topic, in order; none if the brokers refuse one of them.
 
-        Raises AdminRefused, AdminUnavailable; deleting what is not there is no error.
+        Raises AdminRefused, AdminUnavailable. Deleting a topic that does not exist is no error.
         """
         ...
 
     async def configure(self, desired: ClusterResource) -> str:
-        """Set what of `desired.config` the brokers do not have, for all of them, and remove what else is set so.
+        """Make the fleet-wide config of the brokers equal to `desired.config`.
 
-        Returns what was changed; "" for nothing. Raises AdminRefused, AdminUnavailable.
+        Sets keys that differ and removes all others. Returns the changed keys, "" if there are
+        none. Raises AdminRefused, AdminUnavailable.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...
 
 
 class AdminFactory(Protocol):
-    """Opens connections; an open one is used for one reconcile."""
+    """Opens connections; each is used for one reconcile."""
 
     async def open(self, bootstrap: str) -> Admin:
         """bootstrap: HOST:PORT. Raises AdminUnavailable."""

@@ -1,4 +1,7 @@
-"""Admin through `logfleet.client`: a connection per pass over a Cluster's topics. SHELL."""
+"""Admin through `logfleet.client`; each pass over a Cluster's topics has its own connection.
+
+SHELL.
+"""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -29,16 +32,16 @@ from logfleet.resources.plan import (
 from logfleet.wire.errors import ErrorCode
 
 from logfleet_operator.admin import AdminRefused, AdminUnavailable
-from logfleet_operator.waiting import elsewhere
+from logfleet_operator.waiting import waiting_for_fleet
 
-# A pass that hangs on a dead fleet keeps nobody else waiting long.
+# Short, so that a pass over a dead fleet does not delay other Clusters.
 REQUEST_TIMEOUT_MS: Final = 10_000
 CALL_TIMEOUT_MS: Final = 15_000
 DESCRIBED_AT_ONCE: Final = 32
 
 
 class BrokerAdmin:
-    """Admin of the fleet behind one client."""
+    """Admin for the fleet that one client is connected to."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -53,34 +56,35 @@ class BrokerAdmin:
                 return topic.name, await observe_topic(self._admin, topic, moving)
 
         async def listed_topics() -> list[Topic]:
-            # All topics in one answer; the brokers complain about single ones that are not there.
+            # List all topics in one request; the brokers log an error for each single topic that
+            # does not exist.
             if len(wanted) > DESCRIBED_AT_ONCE:
                 return await self._admin.list_topics()
             single = await asyncio.gather(*(self._admin.find_topic(name) for name in wanted))
             return [topic for topic in single if topic is not None]
 
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 listed = await listed_topics()
                 moving = await list_reassignments(self._client)
                 found = await asyncio.gather(
                     *(one(topic) for topic in listed if topic.name in wanted)
                 )
         except ClientError as error:
-            # No verdict about a topic, whatever it is: nothing was asked to be done.
+            # Any error here says nothing about a single topic: no change was requested yet.
             raise AdminUnavailable(f"topics cannot be read: {error}") from error
         return {name: topic for name, topic in found if topic is not None}
 
     async def shortages(self) -> Shortages:
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 return await observe_shortages(self._admin)
         except ClientError as error:
             raise AdminUnavailable(f"partitions cannot be read: {error}") from error
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 await perform_all(self._admin, actions)
         except ClientError as error:
             if not _already(actions, error):
@@ -88,7 +92,7 @@ class BrokerAdmin:
 
     async def configure(self, desired: ClusterResource) -> str:
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 brokers = await observe_brokers(self._admin)
                 actions = plan_cluster(cluster_as_shown(desired), brokers).actions
                 await perform_all(self._admin, actions)
@@ -102,7 +106,7 @@ class BrokerAdmin:
 
 
 def _already(actions: Sequence[TopicAction], error: ClientError) -> bool:
-    """True if all is done all the same: perhaps by an attempt whose answer was lost."""
+    """True if the action is done despite the error, by an attempt whose response was lost."""
     if not isinstance(error, KafkaError):
         return False
     match actions:
@@ -120,7 +124,7 @@ def _verdict(error: ClientError) -> AdminRefused | AdminUnavailable:
 
 
 class BrokerAdmins:
-    """Opens one client per pass: it holds no connection to brokers that may move meanwhile."""
+    """Opens one client per pass: brokers may move between passes."""
 
     async def open(self, bootstrap: str) -> BrokerAdmin:
         client = Client(

@@ -1,9 +1,9 @@
-"""What `status` says: conditions as metav1.Condition, and what a person wants to see. PURE.
+"""The status of a resource: its conditions (metav1.Condition) and what a person wants to see. PURE.
 
-Ready is always there, so that `kubectl wait --for=condition=Ready` works in every state; its
-reason is one word of logfleet.resources.plan.Reason and its message the sentence `why`. A Cluster
-has besides, always: Progressing (reason: a word of clusters.steps.Stage), Degraded (a word for what
-partitions lack, PodsCannotRun, NotDegraded, NobodyAnswers), Paused, TopicDeletionBlocked.
+Ready is always there, so that `kubectl wait --for=condition=Ready` works in every state. Its reason
+is a logfleet.resources.plan.Reason, its message the sentence `why`. A Cluster always has these as
+well: Progressing (reason: a clusters.steps.Stage), Degraded (what partitions lack, or
+PodsCannotRun, NotDegraded, NobodyAnswers), Paused, TopicDeletionBlocked.
 """
 
 import re
@@ -38,7 +38,7 @@ PODS_CANNOT_RUN: Final = "PodsCannotRun"
 
 
 def condition_of(live: Mapping[str, Any], kind: str) -> Status | None:
-    """The condition of that type that the live object's status has."""
+    """The condition of type `kind` in the live object's status, or None."""
     conditions: list[Status] = live.get("status", {}).get("conditions", [])
     return next((each for each in conditions if each["type"] == kind), None)
 
@@ -48,7 +48,7 @@ def condition(
 ) -> Status:
     """A condition of type `kind`; it keeps its transition time while its status stays the same.
 
-    live: the whole live object. true: None if it is not known. now: RFC 3339, UTC, whole seconds.
+    live: the whole live object. true: None for Unknown. now: RFC 3339, UTC, whole seconds.
     """
     status = "Unknown" if true is None else str(true)
     before = condition_of(live, kind) or {}
@@ -64,7 +64,7 @@ def condition(
 
 
 def failed(live: Mapping[str, Any], reason: Reason, message: str, now: str) -> Status:
-    """The live status with Ready=False; everything else that was known stays."""
+    """The live status with Ready=False; all other fields and conditions stay."""
     ready = condition(live, READY, true=False, reason=reason, message=message, now=now)
     others = [old for old in live.get("status", {}).get("conditions", ()) if old["type"] != READY]
     return {
@@ -76,7 +76,7 @@ def failed(live: Mapping[str, Any], reason: Reason, message: str, now: str) -> S
 
 
 def cluster_failed(live: Mapping[str, Any], reason: Reason, message: str, now: str) -> Status:
-    """As `failed`, of a Cluster: nothing is under way, and every condition is there."""
+    """As `failed`, for a Cluster: it is not progressing, and every condition is present."""
     status = failed(live, reason, message, now)
     known = {old["type"]: old for old in status["conditions"]}
     known[PROGRESSING] = condition(
@@ -100,10 +100,11 @@ def ready_as_written(live: Mapping[str, Any]) -> bool:
 
 
 def postponed(live: Mapping[str, Any], message: str, now: str) -> Status:
-    """The live status with why nothing can be done for now; what is Ready as it is stays so.
+    """The live status with the reason why nothing can be done now; a Ready object stays Ready.
 
-    A message that differs from the last one in numbers only is not written again: it may name the
-    port of a connection, and a status that changed is an event, which is looked at at once.
+    A message that differs from the last one only in numbers is not written again: it may contain
+    the port of a connection, and each change of a status is an event that causes another reconcile
+    at once.
     """
     status: Status = live.get("status", {})
     if _without_numbers(message) == _without_numbers(status.get("why", "")):
@@ -118,7 +119,10 @@ def _without_numbers(message: str) -> str:
 
 
 def spreads(live: Mapping[str, Any], cluster: ClusterResource) -> bool:
-    """Whether brokers are new, or have not got all of their share yet: more are wanted than last time, and none were to go since."""
+    """Whether new brokers may lack their share of replicas.
+
+    True if the spec wants more brokers than last time, or did and no broker was removed since.
+    """
     status = live.get("status", {})
     before = status.get("replicas", 0)
     is_wanted = cluster.spec.scaling.on_scale_up == "Rebalance"
@@ -157,7 +161,7 @@ def cluster_status(
         "pools": _pools(cluster, observed, plan),
         "conditions": _cluster_conditions(live, plan, now),
     }
-    if not plan.ranges:  # paused or refused: what was known is still true
+    if not plan.ranges:  # paused or refused: the last values are still true
         for key in ("listeners", "brokers", "ranges", "pools"):
             status[key] = live.get("status", {}).get(key, [])
     if cluster.spec.metadata.managed is not None:
@@ -174,7 +178,7 @@ def cluster_status(
     if failed := snapshots.trouble(cluster, observed, datetime.fromisoformat(now)):
         status["warnings"].append(failed)
     moment = datetime.fromisoformat(now)
-    status["warnings"] += volumes.going(observed)
+    status["warnings"] += volumes.deletion_warnings(observed)
     status["warnings"] += resizing.warnings(cluster, observed, plan.ranges, moment)
     return status
 
@@ -187,7 +191,7 @@ def _pools(cluster: ClusterResource, observed: ObservedCluster, plan: ClusterPla
 
 
 def _levels(live: Mapping[str, Any], plan: ClusterPlan) -> Status:
-    """The feature level, as it was told last."""
+    """The feature level, as it was read last."""
     if plan.level is not None:
         return {
             "featureLevel": plan.level.finalized,
@@ -215,7 +219,8 @@ def _cluster_conditions(live: Mapping[str, Any], plan: ClusterPlan, now: str) ->
         now=now,
     )
     if plan.paused and (ready := condition_of(live, READY)) is not None:
-        # Whatever was true about Ready may still be; nobody looks at it while paused, but at partitions (`add_shortages`).
+        # While paused, Ready keeps its last value, except that partitions are still checked
+        # (`add_shortages`).
         if ready["reason"] == Reason.OFFLINE_PARTITIONS:
             ready = condition(
                 live, READY, true=True, reason=Reason.READY, message=plan.why, now=now
@@ -304,25 +309,25 @@ def topic_status(
 def add_shortages(
     live: Mapping[str, Any], status: Status, shortages: Shortages | None, now: str
 ) -> None:
-    """Put into a Cluster's status what its partitions lack; None: no broker says it.
+    """Put what its partitions lack into a Cluster's status; shortages: None if no broker answers.
 
-    Degraded is what lacks replicas or pods and will not mend by itself soon; a fleet with
-    partitions that nobody can use is not Ready.
+    Degraded means that replicas or pods are missing and will not come back by themselves soon. A
+    fleet with offline partitions is not Ready.
     """
     troubles = status.get("troubles", [])
     true: bool | None = True
     if shortages is not None and shortages.reason is not None:
         reason: str = shortages.reason
-        said = str(shortages)
+        text = str(shortages)
     elif troubles:
-        reason, said = PODS_CANNOT_RUN, "; ".join(troubles)
+        reason, text = PODS_CANNOT_RUN, "; ".join(troubles)
     elif shortages is None:
-        true, reason, said = None, "NobodyAnswers", "no broker says what the partitions lack"
+        true, reason, text = None, "NobodyAnswers", "no broker answers what the partitions lack"
     else:
-        true, reason, said = False, "NotDegraded", ""
-    told = condition(live, DEGRADED, true=true, reason=reason, message=said, now=now)
+        true, reason, text = False, "NotDegraded", ""
+    changed_condition = condition(live, DEGRADED, true=true, reason=reason, message=text, now=now)
     others = [known for known in status["conditions"] if known["type"] != DEGRADED]
-    status["conditions"] = [*others, told]
+    status["conditions"] = [*others, changed_condition]
     if shortages is None:
         status.pop("partitions", None)
         return
@@ -346,9 +351,9 @@ def add_shortages(
 
 
 def add_notice(live: Mapping[str, Any], status: Status, notice: str, now: str) -> None:
-    """Put into a Cluster's status what keeps topics from being deleted; "" if nothing does."""
+    """Put into a Cluster's status what blocks the deletion of topics; "" if nothing does."""
     kind = DELETION_BLOCKED
-    told = condition(
+    changed_condition = condition(
         live,
         kind,
         true=bool(notice),
@@ -357,6 +362,6 @@ def add_notice(live: Mapping[str, Any], status: Status, notice: str, now: str) -
         now=now,
     )
     others = [known for known in status["conditions"] if known["type"] != kind]
-    status["conditions"] = [*others, told]
+    status["conditions"] = [*others, changed_condition]
     if notice:
         status["why"] = f"{status['why']}; {notice}"

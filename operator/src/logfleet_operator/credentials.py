@@ -1,4 +1,4 @@
-"""How the operator reaches the API server: one answer for its own requests and for kopf's watches. SHELL."""
+"""How the operator reaches the API server, for its own requests and for kopf's watches. SHELL."""
 
 import ssl
 
@@ -9,18 +9,21 @@ from logfleet_operator.tls import lenient
 
 
 class NoCredentials(Exception):
-    """Neither a service account nor a kubeconfig says where the API server is and who we are."""
+    """Neither a service account nor a kubeconfig names the API server and the credentials."""
 
 
 class Connection(kopf.ConnectionInfo):
-    """As kopf's, for the authorities that Kubernetes's own clients take: see `lenient`."""
+    """kopf's ConnectionInfo, which accepts the same authorities as Go clients: see `lenient`."""
 
     def as_ssl_context(self) -> ssl.SSLContext:
         return lenient(super().as_ssl_context())
 
 
 def login(settings: kopf.OperatorSettings) -> Connection:
-    """The pod's service account, else the kubeconfig (KUBECONFIG, ~/.kube/config). Raises NoCredentials."""
+    """Read the pod's service account, else the kubeconfig (KUBECONFIG, ~/.kube/config).
+
+    Raises NoCredentials.
+    """
     try:
         found = kopf.login_with_service_account(settings=settings)
         found = found or kopf.login_with_kubeconfig(settings=settings)

@@ -1,6 +1,7 @@
-"""Resources as an API server has them whose CRDs may be newer: fields that this operator does not know are left out. PURE.
+"""Reads resources, leaving out fields that this operator does not know. PURE.
 
-CRDs are upgraded before the operator, and all releases of a Kubernetes cluster share them.
+CRDs may be newer than the operator: they are upgraded first, and all releases of a Kubernetes
+cluster share them.
 """
 
 from collections.abc import Mapping
@@ -37,5 +38,5 @@ def read_rebalance(live: Manifest) -> RebalanceResource:
 
 
 def ignored_fields(live: Mapping[str, Any]) -> list[str]:
-    """Paths of what the functions above left out, such as spec.pools[0].color."""
+    """Paths of the fields that the functions above leave out, such as spec.pools[0].color."""
     return without_unknown(live, SHAPES[live["kind"]])[1]

@@ -1,4 +1,4 @@
-"""One Event: its words. PURE."""
+"""The text of one Event. PURE."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class EventText:
-    """reason: a word in CamelCase. about: what tells it from others of the same words."""
+    """reason: in CamelCase. about: tells Events of equal type, reason and note apart."""
 
     type: Literal["Normal", "Warning"]
     reason: str

@@ -1,7 +1,8 @@
-"""Events: what the operator did and what it refuses, once each, as `kubectl describe` shows them.
+"""Events: what the operator did and what it refuses, each once, as `kubectl describe` shows them.
 
-An Event is a courtesy: where it cannot be written nothing else waits for it. Its name follows from what
-it says, so that the same act told again (after a crash, or a lost answer) is the same Event. SHELL.
+Events are best effort: an Event that cannot be written holds up nothing. Its name is a hash of its
+text, so an Event that is written again (after a crash or a lost response) is the same object.
+SHELL.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[EventText]:
-    """What a status says that the one before it did not: refusals, what degrades, and their ends."""
+    """The Events for what is new in a status: refusals, warnings, degradation and their end."""
     for warning in status.get("warnings", ()):
         if warning not in before.get("warnings", ()):
             reason = "ConfigWarning" if warning.startswith("spec.") else "ClusterWarning"
@@ -42,19 +43,19 @@ def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[
         was = old.get(new["type"], {})
         same = (was.get("status"), was.get("reason")) == (new["status"], new["reason"])
         word: str = new["reason"]
-        said = EventText("Warning", word, new["message"] or word, new["lastTransitionTime"])
+        event = EventText("Warning", word, new["message"] or word, new["lastTransitionTime"])
         kind, true = new["type"], new["status"] == "True"
         if kind == READY and not true and word in REFUSALS:
             if not (same and was["message"] == new["message"]):
-                yield said
+                yield event
         elif kind == READY and true and not same:
             yield EventText("Normal", word, new["message"], new["lastTransitionTime"])
         elif kind in {DEGRADED, DELETION_BLOCKED} and true and not same:
-            yield said
+            yield event
 
 
 class Events:
-    """now: the time of day. instance: which operator says it."""
+    """now: the time of day. instance: which operator reports."""
 
     def __init__(
         self, kube: Kube, instance: str, *, now: Callable[[], datetime] | None = None
@@ -63,20 +64,20 @@ class Events:
         self._instance = instance
         self._now = now or (lambda: datetime.now(UTC))
 
-    async def tell(self, regarding: Manifest, said: EventText) -> None:
-        """Write an Event about a live Cluster or Topic, unless it was written before."""
-        manifest = self._manifest(regarding, said)
+    async def write(self, regarding: Manifest, event: EventText) -> None:
+        """Write an Event about a live resource, unless it was written before."""
+        manifest = self._manifest(regarding, event)
         try:
             await self._kube.create(manifest)
         except KubeConflict:
-            return  # told already, or its namespace goes
+            return  # written already, or its namespace is being deleted
         except (KubeError, KubeUnavailable) as error:
             name = regarding["metadata"]["name"]
-            log.warning("event_lost", about=name, reason=said.reason, error=str(error))
+            log.warning("event_lost", about=name, reason=event.reason, error=str(error))
 
-    def _manifest(self, regarding: Manifest, said: EventText) -> Manifest:
+    def _manifest(self, regarding: Manifest, event: EventText) -> Manifest:
         metadata = regarding["metadata"]
-        words = (metadata["uid"], said.type, said.reason, said.note, said.about)
+        words = (metadata["uid"], event.type, event.reason, event.note, event.about)
         digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
         return {
             "apiVersion": "events.k8s.io/v1",
@@ -88,8 +89,8 @@ class Events:
             "eventTime": self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": f"{GROUP}/{FIELD_MANAGER}",
             "reportingInstance": self._instance[:128] or FIELD_MANAGER,
-            "action": said.reason,
-            "reason": said.reason,
+            "action": event.reason,
+            "reason": event.reason,
             "regarding": {
                 "apiVersion": regarding["apiVersion"],
                 "kind": regarding["kind"],
@@ -98,13 +99,13 @@ class Events:
                 "uid": metadata["uid"],
                 "resourceVersion": metadata["resourceVersion"],
             },
-            "note": said.note[:NOTE_LENGTH_MAX],
-            "type": said.type,
+            "note": event.note[:NOTE_LENGTH_MAX],
+            "type": event.type,
         }
 
 
 def of_set(stored: Manifest, *, new: bool) -> EventText | None:
-    """Of all that is applied, what concerns pods."""
+    """The Event for an applied StatefulSet; None for other kinds, which do not concern pods."""
     if stored["kind"] != "StatefulSet":
         return None
     metadata = stored["metadata"]

@@ -1,9 +1,9 @@
 """kopf watches, and turns every event into a key for the queue. SHELL.
 
-Only `on.event` handlers are used: they leave no finalizer, no annotation and no progress in the
-objects they see, so nothing hangs when the operator is gone. kopf runs in a thread with a loop of
-its own, since it takes every task of its loop for its own; there is one for each scope, since what
-is refused in one namespace ends all of a kopf.
+Only `on.event` handlers are used: they leave no finalizer, annotation or progress in the objects
+that they see, so nothing hangs when the operator is gone. kopf runs in a thread with an event loop
+of its own, because it treats all tasks of its loop as its own. Each scope has its own kopf, because
+a refusal in one namespace ends the whole kopf.
 """
 
 import asyncio
@@ -25,18 +25,21 @@ from logfleet_operator.topics.ledger import policy_of
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
 from logfleet_operator.worker import Key, Worker
 
-# What a Cluster owns and whose events are worth an early look: (group, version, plural).
+# Kinds that a Cluster owns and whose events cause an early reconcile: (group, version, plural).
 OWNED: Final = (
     ("apps", "v1", "statefulsets"),
     ("", "v1", "pods"),
     ("", "v1", "services"),
     ("policy", "v1", "poddisruptionbudgets"),
 )
-Claim = tuple[str, str, str]
-"""Namespace, Cluster and the name in Kafka that a Topic wants."""
-Claims = Mapping[Claim, Collection[str]]
-"""uids of the Topics that want it, as kopf's index has them: by what its watches have seen, which is never a ground to delete anything."""
-# kopf tries for a minute before it gives up; what the watches of a namespace miss, `resync` finds.
+TopicClaim = tuple[str, str, str]
+"""Namespace, Cluster, and the name in Kafka that a Topic wants."""
+ClaimIndex = Mapping[TopicClaim, Collection[str]]
+"""uids of the Topics that want it, from kopf's index.
+
+The index holds what the watches have seen, so nothing is deleted because of it."""
+# kopf retries for a minute before it gives up; `resync` finds what a namespace's watches miss
+# meanwhile.
 RESTART_S: Final = 30.0
 CANCEL_AGAIN_S: Final = 1.0
 
@@ -44,7 +47,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class Feed:
-    """Hands events over to the worker's loop. Called from kopf's threads."""
+    """Passes events to the worker's loop. Called from kopf's threads."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, worker: Worker, topics: TopicReconciler
@@ -57,19 +60,23 @@ class Feed:
         self._call(self._worker.add_both, metadata["namespace"], metadata["name"])
 
     def topic(self, kind: str | None, body: Mapping[str, Any], *, rivals: int = 0) -> None:
-        """kind: of the event, None while what exists is listed. rivals: other Topics that want the same topic."""
+        """Queue a Topic, or all Topics of its Cluster.
+
+        kind: of the event, None during the initial listing. rivals: how many other Topics want the
+        same topic.
+        """
         metadata = body["metadata"]
         cluster = body["spec"]["clusterRef"]["name"]
         if kind == "MODIFIED" and ready_as_written(body):
-            return  # our own word, or a label
+            return  # our own status write, or a label
         if kind in {"ADDED", "MODIFIED"} and not rivals:
             name = metadata["name"]
             self._call(self._worker.topic_changed, metadata["namespace"], cluster, name)
             return
         if kind == "DELETED":
             place = metadata["namespace"], cluster
-            # The object as it was last, also if no pass ever read it like that.
-            self._call(self._topics.saw_deletion, place, metadata["uid"], policy_of(body))
+            # Pass on the object's last state, since a pass may never have read it like that.
+            self._call(self._topics.on_topic_deleted, place, metadata["uid"], policy_of(body))
         self._call(self._worker.add, Key("topics", metadata["namespace"], cluster))
 
     def rebalance(self, metadata: Mapping[str, Any]) -> None:
@@ -84,15 +91,15 @@ class Feed:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def claim_of(body: Mapping[str, Any]) -> Claim:
-    """Of a Topic, be the rest of it valid or not."""
+def claim_of(body: Mapping[str, Any]) -> TopicClaim:
+    """The claim of a Topic, whether or not the rest of it is valid."""
     metadata, spec = body["metadata"], body["spec"]
     name = spec.get("topicName") or metadata["name"]
     return str(metadata["namespace"]), str(spec["clusterRef"]["name"]), str(name)
 
 
 def registry(feed: Feed) -> kopf.OperatorRegistry:
-    """The handlers: what is watched, and nothing else."""
+    """The handlers, one for each kind that is watched."""
     result = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=result)
@@ -104,12 +111,12 @@ def registry(feed: Feed) -> kopf.OperatorRegistry:
         feed.cluster(meta)
 
     @kopf.index(GROUP, VERSION, "topics", id="topic_claims", registry=result)
-    def topic_claims(body: kopf.Body, **_: Any) -> dict[Claim, str]:
+    def topic_claims(body: kopf.Body, **_: Any) -> dict[TopicClaim, str]:
         return {claim_of(body): str(body["metadata"]["uid"])}
 
     @kopf.on.event(GROUP, VERSION, "topics", registry=result)
     def topic_event(event: Mapping[str, Any], body: kopf.Body, **given: Any) -> None:
-        claims: Claims = given["topic_claims"]  # kopf hands indices over by their names
+        claims: ClaimIndex = given["topic_claims"]  # kopf hands indices over by their names
         uids = set(claims.get(claim_of(body), ()))
         feed.topic(event["type"], body, rivals=len(uids - {body["metadata"]["uid"]}))
 
@@ -129,7 +136,7 @@ def registry(feed: Feed) -> kopf.OperatorRegistry:
 
 
 def watch_settings() -> kopf.OperatorSettings:
-    """Time limits on every connection (a watch that dies silently must be noticed), no Events."""
+    """Kopf's settings: time limits on all connections (a dead watch must be noticed), no Events."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
@@ -147,11 +154,11 @@ def watch_settings() -> kopf.OperatorSettings:
 
 
 class Watch:
-    """kopf for one scope in its thread. namespace: "" for all. begun: kopf is about to list.
+    """kopf for one scope, in its thread. namespace: "" for all. started: set before its first list.
 
-    With a namespace the operator's Role goes too, and kopf ends by the refusal (403). It is begun
-    again every RESTART_S, so that it watches once the namespace is back. What ends kopf for all
-    namespaces ends the thread.
+    When a namespace is deleted, the operator's Role in it goes too, and the refusal (403) ends
+    kopf. It is restarted every RESTART_S, so that it watches again once the namespace is back. An
+    error that ends kopf for all namespaces ends the thread.
     """
 
     def __init__(self, feed: Feed, namespace: str) -> None:
@@ -160,12 +167,12 @@ class Watch:
         self._namespace = namespace
         self._stop = threading.Event()
         self._over = threading.Event()
-        self.begun = threading.Event()
+        self.started = threading.Event()
         name = f"watches {namespace}".rstrip()
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def stop(self) -> None:
-        """Ask kopf to end and the thread with it."""
+        """Ask kopf and the thread to end."""
         self._stop.set()
         self._over.set()
 
@@ -186,34 +193,35 @@ class Watch:
                 return
 
     async def _watch(self) -> None:
-        """Return when `stop` is called. Raises what ends kopf."""
+        """Watch until `stop` is called. Raises the error that ends kopf."""
         self._over.clear()
         if self._stop.is_set():  # `stop` may have come before `clear`
             self._over.set()
         roots = await kopf.spawn_tasks(
             registry=self._registry,
             settings=self._settings,
-            # Without a name of its own kopf asks for the user's, and a pod's user has none.
+            # Without an identity kopf looks up the user's name, and a pod's user has none.
             identity=Identity(FIELD_MANAGER),
             standalone=True,
             clusterwide=not self._namespace,
             namespaces=[self._namespace] if self._namespace else [],
             stop_flag=self._over,
-            ready_flag=self.begun,
+            ready_flag=self.started,
         )
         ended, _ = await asyncio.wait(roots, return_when=asyncio.FIRST_COMPLETED)
-        # kopf waits for it in an executor's thread, and asyncio.run for that thread.
+        # kopf waits for this event in an executor's thread, and asyncio.run for that thread.
         self._over.set()
         await _end_all(roots)
         await asyncio.gather(*ended)
 
 
 async def _end_all(roots: Collection[asyncio.Task[None]]) -> None:
-    """Cancel kopf's root tasks, then what they leave in the loop, until nothing is left.
+    """Cancel kopf's root tasks, then all other tasks of the loop, until none is left.
 
-    `kopf.run_tasks` cancels the rest once and waits for ever: a watch that is cancelled together
-    with its waiter for a pause takes this for the pause (kopf, _cogs/clients/api.py, `stream`), goes
-    on and waits for credentials, which nobody brings any more.
+    `kopf.run_tasks` cancels the rest only once and may wait for ever: a watch that is cancelled
+    together with the task that waits for its pause takes this for the pause (kopf,
+    _cogs/clients/api.py, `stream`), goes on and waits for credentials that nobody provides any
+    more.
     """
     left = set(roots)
     while left:
@@ -226,8 +234,8 @@ async def _end_all(roots: Collection[asyncio.Task[None]]) -> None:
 class Watcher:
     """The watches of all scopes.
 
-    watching: kopf has begun in every scope, whether or not the API server lets it watch there. That
-    is before its first request, so a namespace that is gone keeps nobody waiting, and it stays so.
+    watching: kopf has started in every scope, whether or not the API server allows the watch. It is
+    set before the first request, so a deleted namespace does not delay it, and it stays set.
     alive: no thread has ended.
     """
 
@@ -236,7 +244,7 @@ class Watcher:
 
     @property
     def watching(self) -> bool:
-        return all(watch.begun.is_set() for watch in self._watches)
+        return all(watch.started.is_set() for watch in self._watches)
 
     @property
     def alive(self) -> bool:
@@ -247,7 +255,7 @@ class Watcher:
             watch.thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask kopf to end, if it was started, and wait; its threads never keep the process alive."""
+        """Ask kopf to end, if started, and wait; its threads do not keep the process alive."""
         until = time.monotonic() + timeout_s
         for watch in self._watches:
             watch.stop()

@@ -1,11 +1,10 @@
 """/healthz, /readyz and /metrics. SHELL.
 
-Healthy means that the dispatcher keeps turning and that the watches' threads live; ready, that all
-resources were listed once (but for those of namespaces that refuse) and kopf has begun, or that another
-operator works, by the Lease as it was read, and this one stands by. An operator that has not once
-reached the API server is not ready, whatever the reason. What other releases look after is named,
-and no fault. Neither
-depends on the API server answering now: restarting the operator would not bring it back.
+Healthy: the dispatcher keeps turning and the watches' threads live. Ready: all resources were
+listed once (except in namespaces that refuse) and kopf has started, or another operator holds the
+Lease and this one stands by. An operator that has never reached the API server is not ready.
+Clusters of other releases are named, and are no fault. Neither check depends on the API server's
+answering now: a restart of the operator would not bring it back.
 """
 
 import time
@@ -29,9 +28,9 @@ async def serve(
     left_alone: Callable[[], str],
     port: int,
 ) -> web.AppRunner:
-    """Listen on all interfaces, of IPv4 and IPv6; the caller calls `cleanup` on what is returned.
+    """Listen on all interfaces, IPv4 and IPv6; the caller must call `cleanup` on the result.
 
-    leadership: None for an operator that works alone.
+    leadership: None for an operator without a Lease.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -42,7 +41,7 @@ async def serve(
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        if leadership is not None and leadership.waits:
+        if leadership is not None and leadership.stands_by:
             return web.Response(text="stands by\n")
         if worker.synced and watching():
             others = left_alone()

@@ -1,12 +1,12 @@
 """The Kubernetes API, as little of it as the operator uses, on plain mappings.
 
-Typed models are left out on purpose: they refuse answers of servers that are older or newer than
-themselves. Writes are server-side applies of whole objects by one field manager, so that what is no
-longer in a manifest goes, and what others set stays; but for what may only be made once.
+Typed models are not used: they refuse responses of servers older or newer than themselves.
+Writes are server-side applies of whole objects by one field manager: what a manifest no longer
+contains is removed, fields of other managers stay. Objects that may exist only once are created.
 
     KubeError            an answer that is not success: status, reason, message of the API server;
                          also a Status that says Failure under HTTP's 2xx, as client-go reads it (an
-                         eviction where two budgets cover the pod; Kubernetes, pod/storage/eviction.go)
+                         eviction where two budgets cover the pod; pod/storage/eviction.go)
     └ KubeConflict       409: the object is not as it was when read
     KubeUnavailable      no answer (connection, timeout), or one that says to try again (429, 5xx)
 """
@@ -30,7 +30,7 @@ TOKEN_READ_S: Final = 60.0
 
 
 class KubeError(Exception):
-    """status: HTTP's. reason: Kubernetes's word for it, such as NotFound."""
+    """status: the HTTP status. reason: Kubernetes's name of it, such as NotFound."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message or reason)
@@ -39,20 +39,20 @@ class KubeError(Exception):
 
 
 class KubeConflict(KubeError):
-    """Somebody else wrote the object in between."""
+    """Somebody else wrote the object since it was read."""
 
 
 Refused = dict[tuple[str, str], KubeError]
-"""(kind, name) -> why the API server does not take the object, of those that do not stop the others."""
+"""(kind, name) -> why the API server refuses the object; the other objects are still written."""
 
 
 class KubeUnavailable(Exception):
-    """No answer that could be acted on."""
+    """No response, or one that says to retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Where objects of a kind are found."""
+    """Where the API serves objects of a kind."""
 
     path: str
     plural: str
@@ -87,21 +87,24 @@ class Kube(Protocol):
     """What reconcilers need. Every read is a quorum read (no resourceVersion is given)."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        """The object, or None if there is none. namespace "" for kinds without."""
+        """The object, or None if there is none. namespace: "" for kinds without one."""
         ...
 
     async def list(
         self, kind: str, namespace: str, labels: Mapping[str, str] | None = None
     ) -> list[Manifest]:
-        """All objects of a kind; namespace "" for all. They carry their kind."""
+        """All objects of a kind, each with its `kind`; namespace: "" for all."""
         ...
 
     async def create(self, manifest: Manifest) -> None:
-        """Make an object that nobody has made yet. Raises KubeConflict if it exists."""
+        """Create a new object. Raises KubeConflict if it exists."""
         ...
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        """Make the object as `manifest` says, taking over fields of others. Returns it."""
+        """Create or change the object to match `manifest`, taking over fields of other managers.
+
+        Returns the object.
+        """
         ...
 
     async def apply_status(self, manifest: Manifest) -> None:
@@ -118,9 +121,9 @@ class Kube(Protocol):
 
 
 class ApiServer:
-    """Kube over HTTP. credentials: read at first, and again for its headers as tokens are replaced.
+    """Kube over HTTP. credentials: called at the start, and every TOKEN_READ_S for new tokens.
 
-    To be made within a running loop.
+    Must be created within a running event loop.
     """
 
     def __init__(self, credentials: Callable[[], Connection]) -> None:
@@ -230,7 +233,7 @@ class ApiServer:
             answer = json.loads(data)
             assert isinstance(answer, dict)
             if answer.get("kind") == "Status" and answer.get("status") == "Failure":
-                # A verdict whatever its code: asked again, the API server says the same.
+                # A final failure, whatever the code: a retry would get the same.
                 raise KubeError(
                     int(answer.get("code", 500)),
                     str(answer.get("reason", "")),
@@ -252,7 +255,7 @@ def _path(kind: str, namespace: str, name: str = "") -> str:
 
 
 def _error(status: int, data: bytes, what: str) -> Exception:
-    """The exception for an answer that is not success; 429 and 5xx are no verdict."""
+    """The exception for a failed response; 429 and 5xx mean retry."""
     try:
         answer: Any = json.loads(data)
     except ValueError:

@@ -1,7 +1,8 @@
-"""Holds a Lease, so that of several operators one works, and lets none write that does not hold it. SHELL.
+"""Holds a Lease, so that one of several operators works, and lets only its holder write. SHELL.
 
-A process may stand still between two lines (a stopped container, a starved node). So each write asks `guard`,
-which knows until when the Lease is held, and ends before anybody else may have taken it.
+A process may be suspended between any two lines (a stopped container, a starved node). So each
+write goes through `guard`, which knows until when the Lease is held, and ends the write before
+another operator can take the Lease.
 """
 
 import asyncio
@@ -20,11 +21,11 @@ from logfleet_operator.lease_rules import (
     LEASE_S,
     RENEW_S,
     RETRY_S,
-    Sighting,
+    SeenLease,
     claimed,
     given_back,
     is_free,
-    sight,
+    see,
 )
 from logfleet_operator.names import Manifest
 
@@ -32,11 +33,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class LeaseLost(Exception):
-    """Somebody else may hold it now. Nothing may be written any more."""
+    """Another operator may hold the Lease now: nothing may be written any more."""
 
 
 class LeaseHolder:
-    """One operator's part in the election. identity: no other process has the same, ever."""
+    """One operator's part in the election. identity: unique to this process, for ever."""
 
     def __init__(
         self,
@@ -53,32 +54,35 @@ class LeaseHolder:
         self._identity = identity
         self._monotonic = monotonic
         self._now = now or (lambda: datetime.now(UTC))
-        self._seen: Sighting | None = None
+        self._seen: SeenLease | None = None
         self._renewed: float | None = None
 
     @property
-    def held(self) -> bool:
-        """Whether a write may begin."""
+    def holds(self) -> bool:
+        """Whether a write may start."""
         return self._renewed is not None and self._monotonic() < self._renewed + RENEW_S
 
     @property
-    def waits(self) -> bool:
-        """Whether another one had it when it was read last. False as long as it was never read."""
-        if self._seen is None or self.held:
+    def stands_by(self) -> bool:
+        """Whether another operator held the Lease at the last read; False before the first read."""
+        if self._seen is None or self.holds:
             return False
         return self._seen.spec.get("holderIdentity", "") not in {"", self._identity}
 
     @property
     def was_read(self) -> bool:
-        """Whether the API server has once answered who holds it."""
+        """Whether the API server has answered once who holds the Lease."""
         return self._seen is not None
 
     async def attempt(self) -> bool:
-        """Take or renew it, if it is free; whether that was done. Raises KubeError, KubeUnavailable."""
+        """Take or renew the Lease if it is free; return whether that succeeded.
+
+        Raises KubeError, KubeUnavailable.
+        """
         namespace, name = self._place
         began = self._monotonic()
         live = await self._kube.get("Lease", namespace, name)
-        self._seen = sight(self._seen, live, self._monotonic())
+        self._seen = see(self._seen, live, self._monotonic())
         if not is_free(self._seen, self._identity, self._monotonic()):
             return False
         manifest = claimed(namespace, name, live, self._identity, self._now())
@@ -88,13 +92,16 @@ class LeaseHolder:
             else:
                 await self._kube.apply(manifest)
         except KubeConflict:
-            return False  # another one was faster, which the next look shows
+            return False  # another operator was faster: the next read shows it
         self._renewed = began
         return True
 
     async def acquire(self, tick: Callable[[], None]) -> None:
-        """Return once it is held. tick: called at each look. Raises LeaseLost if the API server does not let it be used."""
-        told = False
+        """Return once the Lease is held. tick: called at each attempt.
+
+        Raises LeaseLost if the API server does not allow the use of Leases.
+        """
+        logged = False
         while True:
             tick()
             try:
@@ -105,18 +112,19 @@ class LeaseHolder:
             except (KubeError, KubeUnavailable, TimeoutError) as error:
                 if isinstance(error, KubeError) and error.status in {401, 403}:
                     raise LeaseLost(
-                        f"may not use Lease {self._place[1]} in {self._place[0]}: give the operator's ServiceAccount "
-                        f"the rights of charts/operator/templates/rbac.yaml ({error})"
+                        f"may not use Lease {self._place[1]} in {self._place[0]}: give the "
+                        "operator's ServiceAccount the rights of "
+                        f"charts/operator/templates/rbac.yaml ({error})"
                     ) from error
                 log.warning("lease_unknown", lease=self._place[1], error=repr(error))
-            if not told and self._seen is not None:
-                told = True
+            if not logged and self._seen is not None:
+                logged = True
                 holder = self._seen.spec.get("holderIdentity", "")
                 log.info("lease_awaited", lease=self._place[1], holder=holder)
             await asyncio.sleep(RETRY_S)
 
     async def keep(self) -> None:
-        """Renew it until cancelled. Raises LeaseLost."""
+        """Renew the Lease until cancelled. Raises LeaseLost."""
         while True:
             await asyncio.sleep(RETRY_S)
             renewed = self._renewed
@@ -125,14 +133,14 @@ class LeaseHolder:
                     await self.attempt()
             except (KubeError, KubeUnavailable, TimeoutError) as error:
                 log.warning("lease_not_renewed", lease=self._place[1], error=repr(error))
-            if not self.held or (self._renewed == renewed and self._is_anothers()):
+            if not self.holds or (self._renewed == renewed and self._is_anothers()):
                 self._renewed = None
                 raise LeaseLost(f"Lease {self._place[1]} in {self._place[0]} is not held any more")
 
     async def release(self) -> None:
-        """Give it back, if it is held: nothing of this operator's may be under way. An error is logged."""
+        """Give the Lease back, if it is held; no work may be under way. Errors are logged."""
         namespace, name = self._place
-        if not self.held:
+        if not self.holds:
             return
         self._renewed = None
         try:
@@ -145,8 +153,8 @@ class LeaseHolder:
 
     @asynccontextmanager
     async def guard(self) -> AsyncIterator[None]:
-        """For one write: raises LeaseLost where none may begin, and where it does not end in time."""
-        if not self.held:
+        """For one write: raises LeaseLost if none may start, or if it does not end in time."""
+        if not self.holds:
             raise LeaseLost(f"Lease {self._place[1]} is not held")
         try:
             async with asyncio.timeout(self._left(LEASE_S)):
@@ -159,13 +167,13 @@ class LeaseHolder:
         return self._renewed + of_s - self._monotonic()
 
     def _is_anothers(self) -> bool:
-        """As it was seen last."""
+        """Whether another operator held the Lease at the last read."""
         assert self._seen is not None
         return bool(self._seen.spec.get("holderIdentity", "") != self._identity)
 
 
-class LedKube:
-    """Kube whose writes need the Lease: without it they raise KubeUnavailable."""
+class GuardedKube:
+    """A Kube whose writes need the Lease; without it they raise KubeUnavailable."""
 
     def __init__(self, kube: Kube, leadership: LeaseHolder) -> None:
         self._kube = kube
@@ -208,8 +216,8 @@ class LedKube:
             raise KubeUnavailable(str(error)) from error
 
 
-class LedAdmin:
-    """Admin whose changes need the Lease: without it they raise AdminUnavailable."""
+class GuardedAdmin:
+    """An Admin whose changes need the Lease; without it they raise AdminUnavailable."""
 
     def __init__(self, admin: Admin, leadership: LeaseHolder) -> None:
         self._admin = admin
@@ -241,12 +249,12 @@ class LedAdmin:
             raise AdminUnavailable(str(error)) from error
 
 
-class LedAdmins:
-    """AdminFactory of those."""
+class GuardedAdmins:
+    """An AdminFactory that opens LedAdmins."""
 
     def __init__(self, admins: AdminFactory, leadership: LeaseHolder) -> None:
         self._admins = admins
         self._leadership = leadership
 
     async def open(self, bootstrap: str) -> Admin:
-        return LedAdmin(await self._admins.open(bootstrap), self._leadership)
+        return GuardedAdmin(await self._admins.open(bootstrap), self._leadership)

@@ -1,11 +1,12 @@
 """Which of several operators works: the rules of a Lease. PURE.
 
-As client-go's LeaderElector (k8s.io/client-go/tools/leaderelection), whose times these are. Nobody compares
-clocks of two machines: a holder is given up once its record has not changed for LEASE_S by the onlooker's own
-clock, and a holder works for RENEW_S after it sent what renewed it, so it has stopped before anybody else begins.
+As client-go's LeaderElector (k8s.io/client-go/tools/leaderelection), with its times. Clocks of two
+machines are never compared. An observer takes the Lease once its record has not changed for LEASE_S
+by the observer's own clock. A holder works for RENEW_S after it sent its last renewal, so it stops
+before another one starts.
 
-kopf's peering is no election: its peers pause by priority, all of them where priorities are equal, a peer that
-dies counts for a minute, and one that is paused in the middle of its work writes on afterwards.
+kopf's peering is no election: peers pause by priority, all of them if priorities are equal; a dead
+peer counts for a minute; and a peer that is paused in the middle of its work goes on writing.
 """
 
 from dataclasses import dataclass
@@ -21,22 +22,25 @@ RETRY_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """The Lease's spec, {} if there is none, and since when it has been like that: seconds of the onlooker's clock."""
+class SeenLease:
+    """The Lease's spec as last read ({} if there is no Lease), and since when it is unchanged.
+
+    since: seconds of the observer's clock.
+    """
 
     spec: Manifest
     since: float
 
 
-def sight(before: Sighting | None, live: Manifest | None, now: float) -> Sighting:
+def see(before: SeenLease | None, live: Manifest | None, now: float) -> SeenLease:
     spec = (live or {}).get("spec") or {}
     if before is not None and before.spec == spec:
         return before
-    return Sighting(spec, now)
+    return SeenLease(spec, now)
 
 
-def is_free(seen: Sighting, identity: str, now: float) -> bool:
-    """Whether `identity` may take or keep it."""
+def is_free(seen: SeenLease, identity: str, now: float) -> bool:
+    """Whether `identity` may take or keep the Lease."""
     holder = seen.spec.get("holderIdentity", "")
     lasts = float(seen.spec.get("leaseDurationSeconds", LEASE_S))
     return holder in {"", identity} or now - seen.since >= lasts
@@ -45,7 +49,7 @@ def is_free(seen: Sighting, identity: str, now: float) -> bool:
 def claimed(
     namespace: str, name: str, live: Manifest | None, identity: str, now: datetime
 ) -> Manifest:
-    """The Lease as its holder writes it: over the very object that was read, or as a new one."""
+    """The Lease as its holder writes it: over the object that was read, or as a new one."""
     before: dict[str, Any] = (live or {}).get("spec") or {}
     mine = before.get("holderIdentity") == identity
     time = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
@@ -61,7 +65,7 @@ def claimed(
 
 
 def given_back(namespace: str, name: str, live: Manifest, now: datetime) -> Manifest:
-    """The Lease without a holder, so that the next need not wait."""
+    """The Lease without a holder, so that the next operator need not wait."""
     spec = {
         "leaseDurationSeconds": 1,
         "renewTime": f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",

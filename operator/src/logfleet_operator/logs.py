@@ -1,4 +1,4 @@
-"""One line per event, JSON or for a terminal; kopf and other libraries speak the same way."""
+"""One log line per event, as JSON or for a terminal; kopf and other libraries do the same."""
 
 import functools
 import logging
@@ -11,7 +11,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 def configure(level: str, *, as_json: bool) -> None:
-    """Afterwards every log line of this process goes to stdout in one form. level: debug ... error."""
+    """Send every log line of this process to stdout in one form. level: debug ... error."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -29,7 +29,7 @@ def configure(level: str, *, as_json: bool) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    # kopf tells of every event that it hands on
+    # kopf logs every event that it passes on.
     logging.getLogger("kopf").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
     structlog.configure(
         processors=[*shared[:-1], structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -40,7 +40,7 @@ def configure(level: str, *, as_json: bool) -> None:
 
 
 @functools.lru_cache
-def tell_ignored(kind: str, fields: tuple[str, ...]) -> None:
-    """That resources of this kind have fields which this operator does not know; once, though many may have them."""
+def log_ignored_fields(kind: str, fields: tuple[str, ...]) -> None:
+    """Log that resources of this kind have unknown fields; once per set of fields."""
     if fields:
         log.warning("fields_ignored", kind=kind, fields=fields)

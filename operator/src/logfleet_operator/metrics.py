@@ -11,13 +11,13 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Metrics(Generic[Key]):
-    """Of one work queue. `now`: the clock that the queue is used with."""
+    """The metrics of one work queue. now: the queue's clock."""
 
     def __init__(self, queue: WorkQueue[Key], now: Callable[[], float]) -> None:
         self._registry = CollectorRegistry()
         prefix = "logfleet_operator"
         depth = Gauge(
-            f"{prefix}_queue_depth", "Keys that wait to be looked at.", registry=self._registry
+            f"{prefix}_queue_depth", "Keys that wait to be reconciled.", registry=self._registry
         )
         depth.set_function(lambda: len(queue))
         overdue = Gauge(

@@ -1,9 +1,9 @@
-"""Names and labels of what a Cluster owns. PURE.
+"""Names and labels of the objects that a Cluster owns. PURE.
 
 Every object carries the cluster label, so that one label selector lists them all, and an owner
-reference, so that Kubernetes removes them with their Cluster. Volumes outlive it: they carry the
-pool, the zone and the base of the broker ids, which is how a later Cluster of the same name finds
-its data and its ids again.
+reference, so that Kubernetes deletes them with their Cluster. Volumes outlive it: they carry the
+pool, the zone and the first broker id, by which a later Cluster of the same name finds its data and
+its ids.
 """
 
 from typing import Any, Final
@@ -24,16 +24,16 @@ REVISION_LABEL: Final = "controller-revision-hash"
 
 CREDENTIALS_ANNOTATION: Final = f"{GROUP}/etcd-credentials"
 CONFIG_ANNOTATION: Final = f"{GROUP}/config"
-# Of what a person wrote, all that pods are made of: while it is the same, no pod is replaced.
+# Digest of what a person wrote about the pods: while it is the same, no pod is replaced.
 ASKED_ANNOTATION: Final = f"{GROUP}/asked"
-# On pods: the digest of their template, as an operator made it.
+# On pods: the digest of their template, as an operator built it.
 MADE_ANNOTATION: Final = f"{GROUP}/made"
-# On a Cluster and, copied, on its pods: another value has these replaced, as this operator makes them.
+# On a Cluster and, copied, on its pods: pods with another value are replaced.
 RENEW_ANNOTATION: Final = f"{GROUP}/renew"
 APPLIED_ANNOTATION: Final = f"{GROUP}/applied"
-# On a volume claim: how far the broker is that is to leave it, a word of clusters.shrinking.State.
+# On the volume claim of a broker that is to be removed: its clusters.shrinking.State.
 DRAIN_ANNOTATION: Final = f"{GROUP}/drain"
-# When a Secret's certificate ends, for people: the operator reads the certificate.
+# When a Secret's certificate expires; for people, the operator reads the certificate itself.
 EXPIRY_ANNOTATION: Final = f"{GROUP}/not-after"
 CONFIRM_ANNOTATION: Final = f"{GROUP}/confirm-topic-deletions"
 
@@ -61,12 +61,12 @@ def listener_service(cluster: str, listener: str, broker_id: int) -> str:
 
 
 def config_map(cluster: str) -> str:
-    """Of the nodes' ports; operators of before kept the brokers' configuration there as well."""
+    """The ConfigMap of node ports; older operators kept the brokers' configuration there too."""
     return f"{cluster}-config"
 
 
 def config_revision(cluster: str, digest: str) -> str:
-    """Of the configuration that brokers start with, one ConfigMap for each text of it."""
+    """The ConfigMap with the brokers' start configuration; one for each text of it."""
     return f"{cluster}-config-{digest}"
 
 
@@ -83,12 +83,12 @@ def brokers_budget(cluster: str) -> str:
 
 
 def etcd_name(cluster: str) -> str:
-    """Of the StatefulSet, its Service and its budget."""
+    """The etcd StatefulSet, its Service and its disruption budget."""
     return f"{cluster}-etcd"
 
 
 def snapshots(cluster: str) -> str:
-    """Of the CronJob."""
+    """The CronJob that takes etcd snapshots."""
     return f"{cluster}-snapshots"
 
 
@@ -113,7 +113,7 @@ def selector(cluster: str, component: str) -> dict[str, str]:
 
 
 def owner(name: str, uid: str) -> Manifest:
-    """The reference that makes Kubernetes remove an object with its Cluster."""
+    """The owner reference that makes Kubernetes delete an object with its Cluster."""
     return {
         "apiVersion": API_VERSION,
         "kind": "Cluster",

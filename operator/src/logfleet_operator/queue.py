@@ -1,9 +1,9 @@
-"""The work queue: keys of what may have changed, each worked on by one task at a time.
+"""The work queue: keys of objects that may have changed; one task works on a key at a time.
 
-Level-based: an event says only *which* object to look at, never what happened to it, so a thousand
-events about one object are one entry. A key that is added while it is worked on is worked on once
-more afterwards. Failures come back after a growing delay. Nothing here waits or knows the time of
-day: the caller gives `now` (monotonic seconds) and sleeps until `next_due`. The shape is that of
+Level-based: an event says only *which* object to check, not what happened to it, so a thousand
+events about one object are one entry. A key that is added while a task works on it is worked on
+once more afterwards. Failed keys come back after a growing delay. Nothing here waits or reads a
+clock: the caller passes `now` (monotonic seconds) and sleeps until `next_due`. The shape is that of
 client-go's rate limiting queue (k8s.io/client-go/util/workqueue).
 """
 
@@ -56,12 +56,12 @@ class WorkQueue(Generic[Key]):
         return key
 
     def done(self, key: Key) -> None:
-        """`key` was worked on with success."""
+        """Report success for `key`."""
         self._working.discard(key)
         self._failures.pop(key, None)
 
     def failed(self, key: Key, now: float) -> float:
-        """`key` failed; it comes back after the delay that is returned, in seconds."""
+        """Report failure of `key`; it comes back after the returned delay in seconds."""
         self._working.discard(key)
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
@@ -75,5 +75,5 @@ class WorkQueue(Generic[Key]):
         return min(map(self._due.__getitem__, self._waiting()), default=None)
 
     def _waiting(self) -> list[Key]:
-        """Two per Cluster at most: to look at all is cheap."""
+        """Keys without a task. At most a few keys per Cluster, so a scan is cheap."""
         return [key for key in self._due if key not in self._working]

@@ -8,16 +8,17 @@ DEFAULT_ETCD_IMAGE: Final = "quay.io/coreos/etcd:v3.6.5"
 
 
 class SettingsError(ValueError):
-    """An environment variable that is missing or has no meaning; the text names it."""
+    """An environment variable is missing or malformed; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """broker_image, etcd_image: what Clusters run by default. namespaces: empty means all.
+    """What the operator is started with.
 
-    identity: which of several operators this is, its pod's name. lease, lease_namespace: what they elect the one by
-    that works, and what other releases know it by (`ownership`); without a namespace this one works, and another beside
-    it would write the same objects.
+    broker_image, etcd_image: the defaults for Clusters. namespaces: empty means all. identity: the
+    pod's name, which tells the processes of a release apart. lease, lease_namespace: the Lease by
+    which these elect one, and by which other releases know this one (`ownership`). Without a
+    lease_namespace there is no election: a second operator would write the same objects.
     """
 
     broker_image: str
@@ -32,12 +33,12 @@ class Settings:
 
     @property
     def release(self) -> str:
-        """NAMESPACE/NAME of the Lease, by which other releases know this one; "" without a Lease."""
+        """NAMESPACE/NAME of the Lease, which identifies this release to others; "" without."""
         return f"{self.lease_namespace}/{self.lease}" if self.lease_namespace else ""
 
     @property
     def scopes(self) -> list[str]:
-        """What is listed and watched: each named namespace, or "" for all at once."""
+        """What to list and watch: each named namespace, or "" for all at once."""
         return sorted(self.namespaces) or [""]
 
     def in_scope(self, namespace: str) -> bool:

@@ -1,15 +1,15 @@
-"""How far a server's certificate is verified, for every connection of the operator over TLS."""
+"""How strictly the operator verifies the certificates of servers, on all its TLS connections."""
 
 import ssl
 
 
 def lenient(context: ssl.SSLContext) -> ssl.SSLContext:
-    """`context`, which verifies chain, dates and host name as before, but not the form of certificates.
+    """`context` without VERIFY_X509_STRICT; chain, dates and host name are still verified.
 
-    Python 3.13 sets VERIFY_X509_STRICT in each default context. It refuses authorities without key
-    identifiers (EKS, kubernetes-client/python#2394) or without key usage (MicroK8s before June 2026,
-    canonical/microk8s#4864), which Go's clients of Kubernetes take. Nobody who installs the operator
-    can replace the authority of a managed cluster.
+    Python 3.13 sets this flag in each default context. It refuses authorities without key
+    identifiers (EKS, kubernetes-client/python#2394) or without key usage (MicroK8s before June
+    2026, canonical/microk8s#4864), which Kubernetes's Go clients accept. A user of a managed
+    cluster cannot replace its authority.
     """
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

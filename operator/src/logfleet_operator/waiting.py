@@ -1,7 +1,7 @@
-"""Lets a key that waits for the brokers or the etcd of its fleet leave its place to another key.
+"""Lets a key that waits for brokers or etcd give its place in the worker to another key.
 
-A pass over a fleet that nobody reaches waits for up to 45 s and comes back soon after. If such waits kept their places
-among the AT_ONCE_MAX of the worker, a few such fleets would delay all others.
+A pass over an unreachable fleet waits for up to 45 s and comes back soon after. If such waits kept
+their places among the worker's AT_ONCE_MAX, a few such fleets would delay all others.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-# Each has a connection: well below the 1,024 descriptors that a process may have by default.
+# Each wait has a connection: stay well below the 1,024 descriptors that a process has by default.
 WAITING_MAX: Final = 400
 
 
 class Waiting:
-    """The keys of one worker that wait now. count: how many. began: called when one more does."""
+    """Counts the keys of one worker that wait now. began: called when a wait begins."""
 
     def __init__(self, began: Callable[[], None]) -> None:
         self.count = 0
@@ -22,7 +22,7 @@ class Waiting:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """For the work on one key: its calls of `elsewhere` are counted here."""
+        """Count the calls of `elsewhere` during the work on one key."""
         token = _CURRENT.set(self)
         try:
             yield
@@ -40,15 +40,15 @@ class Waiting:
 
 
 _CURRENT: ContextVar[Waiting | None] = ContextVar("waiting", default=None)
-"""None outside of a worker, and within `elsewhere`: a wait counts once."""
+"""None outside of a worker, and within `elsewhere`, so that a nested wait counts once."""
 
 
 @contextmanager
-def elsewhere() -> Iterator[None]:
-    """For as long as an answer is awaited that is not the API server's; nothing else may be done within.
+def waiting_for_fleet() -> Iterator[None]:
+    """Wrap a wait for anything but the API server; nothing else may be done within.
 
-    Afterwards the key goes on at once. What is left of its pass is short, and no other key begins until fewer than
-    AT_ONCE_MAX are worked on. Above WAITING_MAX the place is kept.
+    Afterwards the key goes on at once: the rest of its pass is short, and no other key begins until
+    fewer than AT_ONCE_MAX are worked on. With WAITING_MAX waits already, the key keeps its place.
     """
     waiting = _CURRENT.get()
     if waiting is None or waiting.count >= WAITING_MAX:

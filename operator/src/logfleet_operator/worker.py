@@ -1,8 +1,8 @@
 """Takes keys from the queue and has them reconciled, several at a time. SHELL.
 
-What goes wrong is caught here and nowhere else: an answer that did not come, or somebody's write in
-between, is tried again after a delay; so is a bug, with its traceback in the log. Every
-RESYNC_S all resources are looked at again, so that a lost event delays something and loses nothing.
+All errors are caught here and nowhere else: a missing response or a conflicting write is retried
+after a delay; so is a bug, with its traceback in the log. Every RESYNC_S all resources are checked
+again, so a lost event only delays something.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from logfleet_operator.topics.pending import Pending
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
 from logfleet_operator.waiting import Waiting
 
-# Those that wait for their fleet do not count.
+# Not counting keys that wait for their fleet.
 AT_ONCE_MAX: Final = 8
 RESYNC_S: Final = 60.0
 RESYNC_RETRY_S: Final = 5.0
-# The dispatcher looks around at least this often; /healthz asks when it last did.
+# The dispatcher runs at least this often; /healthz checks when it last did.
 TICK_S: Final = 5.0
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class Key(NamedTuple):
-    """A Cluster, all topics of one (which need not exist), or a Rebalance."""
+    """A Cluster, all Topics of a Cluster (which need not exist), or a Rebalance."""
 
     what: Literal["cluster", "topics", "rebalance"]
     namespace: str
@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 
 class Worker:
-    """ticked: when the dispatcher last looked around; synced: all that may be was listed."""
+    """ticked: when the dispatcher last ran. synced: all resources in scope were listed once."""
 
     def __init__(
         self,
@@ -68,7 +68,10 @@ class Worker:
         self.synced = False
 
     def add(self, key: Key, *, after: float = 0.0) -> None:
-        """Look at `key` soon; at all Topics, if it is those of a Cluster. From the loop's own thread only."""
+        """Reconcile `key` soon; a key of Topics means all Topics of that Cluster.
+
+        To be called from the loop's own thread only.
+        """
         now = self._clock()
         if key.what == "topics":
             self._pending(key).all_due(now + after)
@@ -76,7 +79,7 @@ class Worker:
         self._wake.set()
 
     def topic_changed(self, namespace: str, cluster: str, name: str) -> None:
-        """Look at one Topic of a Cluster soon."""
+        """Reconcile one Topic of a Cluster soon."""
         key = Key("topics", namespace, cluster)
         self._pending(key).change(name)
         self.queue.add(key, self._clock())
@@ -86,7 +89,7 @@ class Worker:
         return self._topics_due.setdefault(key, Pending())
 
     def add_both(self, namespace: str, cluster: str) -> None:
-        """Look at a Cluster and at its topics."""
+        """Reconcile a Cluster and its Topics."""
         self.add(Key("cluster", namespace, cluster))
         self.add(Key("topics", namespace, cluster))
 
@@ -117,7 +120,7 @@ class Worker:
         return len(self.queue.working) - self._waiting.count >= AT_ONCE_MAX
 
     async def work_on(self, key: Key) -> None:
-        """Reconcile a key that was taken from the queue, and give it back."""
+        """Reconcile a key that was taken from the queue, and return it to the queue."""
         started = self._clock()
         result = "failed"
         try:
@@ -143,7 +146,7 @@ class Worker:
         log.warning(event, **key._asdict(), error=str(error), retry_s=delay)
 
     def _failed(self, key: Key) -> float:
-        """When it is tried again, in seconds; of Topics all are, whatever was tried."""
+        """Queue a retry and return its delay in seconds; all Topics of the Cluster are due then."""
         delay = self.queue.failed(key, self._clock())
         if key.what == "topics":
             self._pending(key).all_due(self._clock())
@@ -156,35 +159,38 @@ class Worker:
             return await self._rebalances.reconcile(key.namespace, key.name)
         few = self._pending(key).take(self._clock())
         if few is not None:
-            return await self._look_at_few(key, few)
+            return await self._reconcile_few(key, few)
         try:
             after, refused = await self._topics.reconcile(key.namespace, key.name)
-        finally:  # what a pass found counts also if it could not be ended
-            self._tell_cluster(key)
+        finally:  # pass on what was found even if the pass failed
+            self._pass_to_cluster(key)
         for error in refused.values():
-            if after is not None:  # others need not wait as long as what was refused
+            if after is not None:  # the other Topics need not wait for the retry of the refused one
                 self.add(key, after=after)
             raise error
         return after
 
-    async def _look_at_few(self, key: Key, few: frozenset[str]) -> float | None:
-        """All of them, if these cannot be judged by themselves; else when all are due again."""
+    async def _reconcile_few(self, key: Key, few: frozenset[str]) -> float | None:
+        """Reconcile single Topics; return the delay until all are due.
+
+        The delay is 0 if they cannot be judged without the others.
+        """
         if not await self._topics.reconcile_few(key.namespace, key.name, few):
             return 0.0
         due = self._pending(key).all_at
         return None if due is None else max(0.0, due - self._clock())
 
-    def _tell_cluster(self, key: Key) -> None:
+    def _pass_to_cluster(self, key: Key) -> None:
         cluster = key.namespace, key.name
         notice = self._topics.notices.get(cluster, "")
         shortages = self._topics.shortages.get(cluster)
         warning = self._topics.warnings.get(cluster, "")
-        told = (
+        before = (
             self._clusters.notices.get(cluster, ""),
             self._clusters.shortages.get(cluster),
             self._clusters.warnings.get(cluster, ""),
         )
-        if told != (notice, shortages, warning):
+        if before != (notice, shortages, warning):
             self._clusters.notices[cluster] = notice
             self._clusters.shortages[cluster] = shortages
             self._clusters.warnings[cluster] = warning
@@ -204,10 +210,10 @@ class Worker:
             await asyncio.sleep(pause)
 
     async def resync(self) -> None:
-        """Look at everything in scope, but for named namespaces that refuse (403, 404).
+        """Queue everything in scope, except named namespaces that refuse (403, 404).
 
-        One that is deleted takes the operator's Role along; the others must not wait for its
-        return. Raises KubeError if nothing else is in scope, too, and KubeUnavailable.
+        A deleted namespace takes the operator's Role with it; the others must not wait for its
+        return. Raises KubeUnavailable, and KubeError if all namespaces refuse.
         """
         refused: dict[str, KubeError] = {}
         for namespace in self._settings.scopes:

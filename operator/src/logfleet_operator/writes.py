@@ -1,4 +1,4 @@
-"""What every reconciler of resources observes when it writes. SHELL."""
+"""Rules that every reconciler follows when it writes. SHELL."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,9 +15,9 @@ from logfleet_operator.names import Manifest
 
 
 async def refuse_foreign(kube: Kube, cluster: Metadata, manifest: Manifest) -> None:
-    """An object that exists without our label may be somebody's: it is not taken over.
+    """Raise ObjectConflict if the object exists but is not the Cluster's.
 
-    Raises ObjectConflict. cluster: whose object it is to be.
+    An object without our label may be somebody else's: it is not taken over. cluster: the owner.
     """
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     live = await kube.get(kind, cluster.namespace, name)
@@ -30,11 +30,11 @@ async def refuse_foreign(kube: Kube, cluster: Metadata, manifest: Manifest) -> N
 
 
 async def write_status(kube: Kube, live: Manifest, status: dict[str, Any]) -> None:
-    """Write the status of the very object that was read, if it still exists.
+    """Write the status of the object that was read, if it still exists.
 
-    Raises KubeConflict if it is not as it was when read, or another one of its name: what is said
-    of it may not be true. Its resourceVersion tells; of a custom resource's uid the API server
-    takes no notice here (apiextensions-apiserver: statusStrategy).
+    Raises KubeConflict if it was written since, or replaced by another object of its name: the
+    status may be wrong for it. The resourceVersion shows this; the API server ignores a custom
+    resource's uid here (apiextensions-apiserver: statusStrategy).
     """
     manifest = {
         "apiVersion": live["apiVersion"],

@@ -13,7 +13,7 @@ Manifest = dict[str, Any]
 def budget_allows(
     objects: Mapping[tuple[str, str, str], Manifest], pod: Manifest, *, free: bool
 ) -> bool:
-    """As Kubernetes (pod/storage/eviction.go): at most one budget may cover a pod. free: what happens elsewhere leaves room."""
+    """Whether a budget allows an eviction (Kubernetes: pod/storage/eviction.go)."""
     labels = pod["metadata"]["labels"]
     budgets = [
         live["spec"]

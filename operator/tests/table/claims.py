@@ -1,4 +1,4 @@
-"""Volume claims: what the API server lets be asked for, and the controllers that bind and resize."""
+"""Volume claims: how the API server checks requests, and controllers that bind and resize."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -42,7 +42,8 @@ def given(claim: Manifest) -> str:
 def admit(before: Manifest, live: Manifest, objects: Iterable[Manifest], now: datetime) -> None:
     """Note in `live`, which was just changed, when that was.
 
-    Raises KubeError as the API server does (Kubernetes 1.34): ValidatePersistentVolumeClaimUpdate, and the admission plugin PersistentVolumeClaimResize.
+    Raises KubeError as the API server does (Kubernetes 1.34): ValidatePersistentVolumeClaimUpdate,
+    and the admission plugin PersistentVolumeClaimResize.
     """
     sizes = asked(before), asked(live)
     if is_larger(sizes[0], sizes[1]) and not is_larger(sizes[1], given(before)):

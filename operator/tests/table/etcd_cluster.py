@@ -10,7 +10,7 @@ from logfleet_operator.clusters.observed import EtcdMember
 
 
 class EtcdCluster:
-    """Etcds for the Cluster `fleet`. unavailable: why it answers nothing; refused: why it changes nothing. call: counts, as World does it."""
+    """Etcds for the Cluster `fleet`. unavailable, refused: why it does not answer, or change."""
 
     def __init__(self, call: Callable[[str, Callable[[], Any]], Any]) -> None:
         self._call = call
@@ -24,7 +24,7 @@ class EtcdCluster:
         self.no_space = False
 
     def join(self, name: str) -> None:
-        """A member begins without data: only as one that was added since, or else it votes with a forgotten log."""
+        """Start a member without data; unless it was added since, it votes with a lost log."""
         (entry,) = (each for each in self.listed if each.peer_url == url(name))
         assert entry.name == "", f"{name} is let in under its old id"
         self.listed = [

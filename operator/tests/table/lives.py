@@ -45,7 +45,7 @@ def running_brokers(objects: Mapping[tuple[str, str, str], Manifest]) -> frozens
 def without_accidents(
     objects: Mapping[tuple[str, str, str], Manifest], topics: Mapping[str, ObservedTopic]
 ) -> str:
-    """All objects and topics as text, the same for two runs that differ in uids, versions, revisions, ports, topic ids and times."""
+    """All objects and topics as text, without uids, versions, revisions, ports, ids and times."""
     kept = {}
     for (kind, _, name), live in sorted(objects.items()):
         if kind == "Event":  # named by uids and times; a lost one is nothing but a lost word

@@ -1,4 +1,4 @@
-"""Replicas of partitions on brokers, and their moves: `logfleet_operator.clusters.moves.Movers` in memory."""
+"""Replicas on brokers, and their moves: `logfleet_operator.clusters.moves.Movers` in memory."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ STEP = 2
 
 
 class Replicas:
-    """counts: by the id of each broker that is registered. cordoned: ids of brokers. answers: False while no broker does.
+    """counts: by id of registered brokers. cordoned: ids. answers: False while no broker answers.
 
     fewest: brokers that are needed for all that there is. running: ids of the brokers that run.
     """
@@ -40,7 +40,7 @@ class Replicas:
         self.throttles: set[int | None] = set()
         self.called_back = 0
 
-    async def held(self, bootstrap: str) -> Mapping[int, int]:
+    async def replica_counts(self, bootstrap: str) -> Mapping[int, int]:
         assert bootstrap
         return self._do("held", lambda: dict(self.counts))
 
@@ -67,7 +67,7 @@ class Replicas:
         assert bootstrap
         self._do("take back", lambda: self.cordoned.difference_update(broker_ids))
 
-    async def forget(self, bootstrap: str, broker_id: int) -> None:
+    async def unregister(self, bootstrap: str, broker_id: int) -> None:
         assert bootstrap
         assert not self.counts.get(broker_id), "it holds replicas"
         self._do("forget", lambda: self._forget(broker_id))

@@ -1,4 +1,4 @@
-"""What the CRDs' schemas say of a status: fields that they do not name are refused in a typed patch."""
+"""The CRDs' schemas of a status: a typed patch refuses fields that they do not name."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

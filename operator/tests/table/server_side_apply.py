@@ -15,7 +15,8 @@ _CONTAINER = {
     "volumeMounts": ("mountPath",),
 }
 _POD = "spec.template.spec"
-# Where: x-kubernetes-list-map-keys, as in Kubernetes's OpenAPI (1.36, kinds that the operator applies).
+# Where: x-kubernetes-list-map-keys, as in Kubernetes's OpenAPI (1.36, kinds that the operator
+# applies).
 LIST_MAP_KEYS: dict[str, tuple[str, ...]] = {
     "metadata.ownerReferences": ("uid",),
     "spec.ports": ("port", "protocol"),
@@ -34,7 +35,7 @@ DEFAULTS = {"protocol": "TCP"}
 
 
 def merge(live: Manifest, before: Manifest, wanted: Manifest, path: str = "") -> None:
-    """Change `live` to what an apply of `wanted` by the manager that last applied `before` makes."""
+    """Change `live` as an apply of `wanted` does after the manager's last apply of `before`."""
     for name in before:
         if name not in wanted:
             live.pop(name, None)

@@ -1,4 +1,4 @@
-"""What a broker would start with if it crashed now: its file changes when its pod is replaced, not before."""
+"""The configuration a broker restarts with: its file changes with its pod, not before."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Objects that somebody edited so that the operator cannot go on: status tells it, and Ready ends."""
+"""Objects that somebody edited so that the operator cannot go on: the status reports it."""
 
 import base64
 from typing import Any

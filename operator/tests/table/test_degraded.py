@@ -1,4 +1,4 @@
-"""What partitions lack is told as long as it lasts: by the Cluster, and by the Topics that it concerns."""
+"""What partitions lack is reported as long as it lasts, by the Cluster and the Topics."""
 
 from typing import Any
 

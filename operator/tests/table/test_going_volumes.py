@@ -1,4 +1,4 @@
-"""A volume claim that somebody deleted stays as long as its pod runs: told, and no roll takes the pod."""
+"""A volume claim that somebody deleted stays with its pod: reported, and no roll takes the pod."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Two operators and one Lease: who works, who takes over and when, and that one that stood still writes nothing."""
+"""Two operators and one Lease: who works, who takes over, and a suspended one writes nothing."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from logfleet_operator.admin import AdminUnavailable
 from logfleet_operator.kube import KubeError, KubeUnavailable
-from logfleet_operator.lease_holder import LeaseHolder, LeaseLost, LedAdmins, LedKube
+from logfleet_operator.lease_holder import GuardedAdmins, GuardedKube, LeaseHolder, LeaseLost
 from logfleet_operator.lease_rules import LEASE_S, RENEW_S, RETRY_S
 from logfleet_operator.names import Manifest
 
@@ -37,13 +37,13 @@ def lease(world: World) -> Manifest:
 async def test_one_works_and_the_other_stands_by() -> None:
     world = World()
     one, other = candidate(world, "one"), candidate(world, "other")
-    assert (other.was_read, other.waits) == (False, False)
+    assert (other.was_read, other.stands_by) == (False, False)
     assert await one.attempt()
     for _ in range(30):
         assert not await other.attempt()
         assert await one.attempt()
-        assert (one.held, other.held) == (True, False)
-        assert (one.waits, other.waits) == (False, True)
+        assert (one.holds, other.holds) == (True, False)
+        assert (one.stands_by, other.stands_by) == (False, True)
         world.now_s += RETRY_S
     assert lease(world)["holderIdentity"] == "one"
     assert lease(world)["leaseTransitions"] == 0
@@ -58,10 +58,10 @@ async def test_the_other_takes_over_from_one_that_died_whatever_its_clock_says(
     assert await one.attempt()
     died = world.now_s
     while not await other.attempt():
-        assert not (one.held and other.held)
+        assert not (one.holds and other.holds)
         world.now_s += RETRY_S
     assert LEASE_S <= world.now_s - died <= TAKEOVER_S_MAX
-    assert not one.held
+    assert not one.holds
     assert lease(world)["leaseTransitions"] == 1
 
 
@@ -71,7 +71,7 @@ async def test_one_that_ends_gives_it_back_and_nobody_waits() -> None:
     assert await one.attempt()
     assert not await other.attempt()
     await one.release()
-    assert not one.held
+    assert not one.holds
     assert await other.attempt()
 
 
@@ -92,7 +92,7 @@ async def test_of_two_that_find_it_free_at_once_one_gets_it() -> None:
     world.after_call = is_faster
     assert not await one.attempt()
     assert raced
-    assert not one.held
+    assert not one.holds
     assert lease(world)["holderIdentity"] == "other"
 
 
@@ -101,7 +101,7 @@ async def test_one_that_stood_still_writes_nothing_afterwards_and_ends() -> None
     one, other = candidate(world, "one"), candidate(world, "other")
     assert await one.attempt()
     assert not await other.attempt()
-    kube, admins = LedKube(world, one), LedAdmins(world, one)
+    kube, admins = GuardedKube(world, one), GuardedAdmins(world, one)
     world.now_s += LEASE_S  # it was stopped here, in the middle of its work
     assert await other.attempt()
     before = world.changes
@@ -127,7 +127,7 @@ async def test_a_holder_that_cannot_renew_stops_before_another_may_begin() -> No
     one = candidate(world, "one")
     assert await one.attempt()
     world.now_s += RENEW_S
-    assert not one.held
+    assert not one.holds
     with pytest.raises(LeaseLost):
         async with one.guard():
             raise AssertionError("nothing may be written here")
@@ -152,7 +152,7 @@ async def test_one_that_cannot_take_what_is_free_does_not_stand_by() -> None:
     world.refused["Lease", "operator"] = "no Lease is written in a namespace that ends"
     with pytest.raises(KubeError):
         await one.attempt()
-    assert (one.was_read, one.waits) == (True, False)
+    assert (one.was_read, one.stands_by) == (True, False)
 
 
 async def test_a_second_operator_goes_on_with_the_roll_of_one_that_died() -> None:

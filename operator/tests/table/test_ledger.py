@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.resources.topic import TOPIC_NAME_LENGTH_MAX
-from logfleet_operator.topics.ledger import Ledger, Line, read, shards
+from logfleet_operator.topics.ledger import Ledger, LedgerLine, read, shards
 
 from .lives import is_config_map_key
 
-LINE = Line(uid="1", name="x", policy="Delete", crd="2", cluster="3")
+LINE = LedgerLine(uid="1", name="x", policy="Delete", crd="2", cluster="3")
 TOPIC_NAMES = st.from_regex(re.compile(r"[-.]{0,4}[a-zA-Z0-9._-]{0,245}"), fullmatch=True).filter(
     lambda name: name not in {"", ".", ".."}
 )

@@ -1,4 +1,4 @@
-"""How clients outside reach each broker: what is advertised, and which nodes take a connection for it."""
+"""How outside clients reach each broker: what is advertised, which nodes take a connection."""
 
 from typing import Any
 

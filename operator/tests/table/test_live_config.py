@@ -1,4 +1,4 @@
-"""What replaces brokers and what does not: keys that change in place, unknown keys, other versions of the operator."""
+"""What replaces brokers and what does not: live keys, unknown keys, other operator versions."""
 
 from dataclasses import replace
 from typing import Any

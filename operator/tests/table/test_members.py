@@ -1,4 +1,4 @@
-"""A member of etcd that lost its volume: healed while a majority stands, and in nobody's way meanwhile."""
+"""An etcd member that lost its volume is repaired while a majority is ready, and blocks nothing."""
 
 import pytest
 from logfleet_operator.clusters import etcd
@@ -66,7 +66,7 @@ async def test_without_a_majority_nothing_is_removed_and_status_tells_it() -> No
 
 @pytest.mark.parametrize("trouble", ["unavailable", "refused"])
 async def test_while_it_cannot_be_healed_brokers_are_replaced_all_the_same(trouble: str) -> None:
-    """etcd changes no members until a majority was connected for 5 s (server.go, `unhealthy cluster`)."""
+    """etcd refuses changes until a majority was connected for 5 s (unhealthy cluster)."""
     world, operation = await losing(1)
     setattr(world.etcd, trouble, "etcdserver: unhealthy cluster")
     world.put(cluster(image="logfleet/broker:2"))

@@ -1,4 +1,4 @@
-"""A status says of which generation of the spec it speaks, in itself and in its condition Ready: whoever waits for a change to be carried out relies on it."""
+"""A status names the generation of the spec that it is about, for clients that wait for it."""
 
 from typing import Any
 

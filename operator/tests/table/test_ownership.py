@@ -1,4 +1,4 @@
-"""Two releases of the operator, of two versions, that see the same Cluster: one looks after it, the other says why it does not."""
+"""Two releases of the operator see one Cluster: one manages it, the other reports why not."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A Rebalance is proposed, approved, carried out, stopped; whoever carries it out may die at any moment."""
+"""A Rebalance is proposed, approved, carried out, stopped; its operator may die at any moment."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is looked after while a part of what is asked for cannot be done: the last spec that could, and every object but the refused one."""
+"""While a part of a spec is refused, the last accepted spec and all other objects are managed."""
 
 import copy
 from dataclasses import replace

@@ -67,7 +67,7 @@ STEP_S = 4.0
 
 
 async def evictions(world: World, operation: Operation, *, until: int) -> list[float]:
-    """When pods were evicted, while time goes on in small steps: `until` many of them, or as many as are in an hour."""
+    """When pods were evicted, in small steps of time: `until` so many, or those of an hour."""
     times: list[float] = []
     begun = world.now_s
     while len(times) < until and world.now_s < begun + 3600:

@@ -1,4 +1,4 @@
-"""Fewer brokers are emptied, stopped and forgotten; more get their share; both are written back at any moment."""
+"""Fewer brokers are drained and unregistered; more get their share; both can be undone."""
 
 from typing import Any
 
@@ -247,7 +247,7 @@ async def test_a_cluster_made_again_with_fewer_brokers_than_volumes_empties_them
 
 
 async def test_fewer_brokers_that_cannot_be_emptied_leave_min_insync_replicas_as_it_was() -> None:
-    """3 -> 2 with topics of three replicas, which have no other place: the shrink waits, and what acks=all means changes at once."""
+    """3 -> 2 with topics of three replicas, which fit nowhere: the shrink waits."""
     world, operation = await at_rest(**pool(replicas=3))
     world.replicas.counts = {0: 10, 1000: 10, 2000: 10}
     world.replicas.fewest = 3

@@ -1,4 +1,4 @@
-"""Snapshots of the metadata store: the CronJob comes and goes with the spec, and a failure is told."""
+"""Snapshots of the metadata store: the CronJob follows the spec, and failures are reported."""
 
 from typing import Any
 

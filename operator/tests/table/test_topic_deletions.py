@@ -1,4 +1,4 @@
-"""What becomes of topics whose Topic is gone: seen to be deleted, missed while nobody looked, or made again."""
+"""What becomes of topics whose Topic is gone: deletion seen, unseen, or created again."""
 
 import pytest
 from logfleet.resources.plan import ObservedTopic
@@ -109,7 +109,7 @@ async def test_deletions_that_were_seen_are_carried_out_however_many(count: int)
 
 
 async def test_a_reading_ahead_of_the_watch_holds_nothing() -> None:
-    """`kubectl delete lft --all`: a pass finds all of them missing, and only two events are there yet."""
+    """`kubectl delete lft --all`: a pass misses all of them, and only two events have come."""
     names_of = [f"topic-{number}" for number in range(10)]
     world, operation = await fleet(*(topic(name) for name in names_of))
     last = {name: world.one("Topic", name) for name in names_of}
@@ -154,7 +154,7 @@ def topic_ids(world: World) -> dict[str, str]:
 
 
 async def gone_at_once(count: int) -> tuple[World, Operation]:
-    """A fleet of `count` Topics that all went while nobody looked, which waits for a confirmation."""
+    """A fleet whose `count` Topics were deleted unseen, and that waits for a confirmation."""
     names_of = [f"topic-{number}" for number in range(count)]
     world, operation = await fleet(*(topic(name) for name in names_of))
     for name in names_of:

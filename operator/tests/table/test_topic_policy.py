@@ -97,7 +97,7 @@ def works_again(world: World) -> None:
 
 
 async def retained_while(idle: Callable[[World], None]) -> tuple[World, Operation]:
-    """A fleet in which nothing is done for some reason, and a Topic that has just been changed to Retain."""
+    """A fleet in which no pass acts, and a Topic that has just been changed to Retain."""
     world, operation = await fleet(topic())
     idle(world)
     await some_rounds(operation)

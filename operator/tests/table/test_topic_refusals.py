@@ -1,4 +1,4 @@
-"""What Kubernetes refuses of one Topic, its line in the ledger or its status, keeps no other waiting."""
+"""If Kubernetes refuses one Topic's line or status, the other Topics do not wait."""
 
 import pytest
 from logfleet_operator import names
@@ -27,7 +27,7 @@ def refuse_ledger(world: World, name: str) -> None:
 
 
 async def all_deleted() -> tuple[World, Operation]:
-    """A person deleted all four, and the first one's line cannot be written; the operator has not looked yet."""
+    """A person deleted all four, the first one's line cannot be written; no pass has run yet."""
     world, operation = await fleet(*(topic(name) for name in FOUR))
     refuse_ledger(world, FOUR[0])
     for name in FOUR:

@@ -1,4 +1,4 @@
-"""What never ran can be written back: too many replicas, a mistyped zone, a pool by mistake; what ran is not forgotten."""
+"""A change can be undone if its brokers never ran: too many replicas, a wrong zone or pool."""
 
 import json
 from collections.abc import Callable

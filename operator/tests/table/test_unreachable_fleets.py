@@ -1,4 +1,4 @@
-"""Fleets that nobody reaches, as behind a NetworkPolicy, and what they cost the others: with the worker as it runs in the process."""
+"""Unreachable fleets, as behind a NetworkPolicy, and what they cost others, with a real worker."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from logfleet_operator.clusters.may_i import AdminPorts
 from logfleet_operator.clusters.moves import FleetMovers
 from logfleet_operator.rebalances.rebalance_reconciler import RebalanceReconciler
 from logfleet_operator.topics.topic_reconciler import TopicReconciler
-from logfleet_operator.waiting import Waiting, elsewhere
+from logfleet_operator.waiting import Waiting, waiting_for_fleet
 from logfleet_operator.worker import AT_ONCE_MAX, Worker
 
 from .operation import SETTINGS, Operation, cluster, topic
@@ -203,5 +203,5 @@ async def test_more_waits_than_there_may_be_connections_keep_their_places(
 ) -> None:
     monkeypatch.setattr(waiting_module, "WAITING_MAX", 1)
     waiting = Waiting(lambda: None)
-    with waiting.one_more(), waiting.counted(), elsewhere():
+    with waiting.one_more(), waiting.counted(), waiting_for_fleet():
         assert waiting.count == 1

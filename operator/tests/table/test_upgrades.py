@@ -1,4 +1,4 @@
-"""A Cluster's version: its image first, then the level of what brokers may write, which the brokers raise."""
+"""A Cluster's version: first its image, then the feature level, which the brokers raise."""
 
 from collections.abc import Callable
 from dataclasses import replace

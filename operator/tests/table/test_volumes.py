@@ -1,4 +1,4 @@
-"""Volumes grow, or cannot, or do not; what there is decides what may be written, and what is refused stops nothing else."""
+"""Volumes grow, or cannot, or do not; a refused size stops nothing else."""
 
 import copy
 from collections.abc import Mapping
@@ -161,11 +161,17 @@ async def test_volumes_that_nobody_grows_are_told_with_what_can_be_done() -> Non
     [
         (
             {"type": "ControllerResizeError", "message": "quota exceeded"},
-            "(ControllerResizeError since 2026-01-01T00:09:00Z: quota exceeded); mend that, or write",
+            (
+                "(ControllerResizeError since 2026-01-01T00:09:00Z: quota exceeded); mend that, or "
+                "write"
+            ),
         ),
         (
             {"type": "FileSystemResizePending", "message": "waiting for a pod"},
-            "have its pod start again: `logfleet may-i stop ID && kubectl delete pod fleet-main-a-0`",
+            (
+                "have its pod start again: `logfleet may-i stop ID && kubectl delete pod "
+                "fleet-main-a-0`"
+            ),
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rolls by zone: what goes together, what the brokers' word allows, and what happens in the middle."""
+"""Rolls by zone: what goes together, what the brokers allow, and changes in the middle."""
 
 from collections.abc import Callable
 
@@ -96,7 +96,7 @@ async def test_any_number_of_partitions_that_no_waiting_cures_forbid_several_and
 
 
 async def in_the_middle(spec_image: str) -> tuple[World, Operation]:
-    """A broker of the first zone runs with a new image and catches up; then the image changes again."""
+    """A broker of the first zone runs a new image and catches up; then the image changes."""
     world, operation = await nine(lambda _: YES)
     world.idle_pods = {"fleet-main-a-1"}
     for _ in range(6):
@@ -128,7 +128,7 @@ async def test_one_that_is_fenced_is_replaced_whatever_its_partitions_lack() -> 
 
 
 async def test_what_lacks_replicas_is_waited_for_and_named() -> None:
-    """However long: other operators gave up after some minutes, or went on (Strimzi issues 12649, 6690)."""
+    """However long: other operators gave up after minutes, or went on (Strimzi 12649, 6690)."""
     world, operation = await nine(lambda _: no(can_heal=True))
     for _ in range(40):
         await operation.round()

@@ -37,7 +37,7 @@ async def test_a_reading_that_breaks_is_done_again(monkeypatch: pytest.MonkeyPat
 
 
 class Guarded(World):
-    """A World that answers lists of some namespaces ("" is all) with an error. answers: its status."""
+    """A World that fails lists of some namespaces ("" is all) with the status `answers`."""
 
     def __init__(self, answers: Mapping[str, int]) -> None:
         super().__init__()

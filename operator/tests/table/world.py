@@ -1,7 +1,7 @@
 """A small Kubernetes and its brokers in memory: enough for the operator to be run against.
 
-Objects live in a dictionary and are never changed in place, so that readers need no copies; `step` does what controllers, kubelets and the garbage collector
-would do. Every call of the operator is counted, and may be the one at which it dies (`Death`) or at which the answer gets lost.
+Objects are never changed in place, so readers need no copies; `step` is what controllers, kubelets
+and the garbage collector do. The operator may die (`Death`) or lose a response at any of its calls.
 """
 
 import copy
@@ -53,9 +53,10 @@ class Death(BaseException):
 class World:
     """Kube and AdminFactory in one.
 
-    may_i: what brokers answer who are asked whether these may stop; serves: who is not fenced, if they say. has_node: whether a pod of this name fits on a node; its volume is bound then. broken_images: pods with these never run; idle_images: they run and are never ready; idle_pods: so do these. empty_members: etcd pods that came back with an empty volume. refused: (kind, name) -> why the API server does not take it; kind "Topic/status" for a status. webhook: changes what is applied before it is stored. resizes: claims that ask for more get it.
-    lacks: of all partitions. forbidden_topics: name -> why brokers refuse to touch it; forbidden_keys: of topics' configuration. disruptions_allowed:
-    by budgets, which know of what happens elsewhere. taken_most: of the brokers that ran, how many the operator took away between two steps, at most.
+    serves: ids not fenced. has_node: whether a pod fits on a node. broken_images: of pods that
+    never run; idle: never ready. empty_members: etcd pods with a lost volume. refused: (kind, name)
+    -> the API server's error; "Topic/status" for a status. webhook: changes applied objects.
+    taken_most: how many running brokers the operator removed between two steps, at most.
     """
 
     def __init__(self) -> None:

@@ -3,7 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.resources.cluster import ClusterSpec, MetadataSpec, Pool, Storage
 from logfleet.resources.plan import Reason, SpecRefusal
-from logfleet_operator.clusters.broker_id_ranges import Claim, Range, allocate, merge, spread
+from logfleet_operator.clusters.broker_id_ranges import (
+    BrokerIdRange,
+    RangeClaim,
+    allocate,
+    merge,
+    spread,
+)
 
 
 def spec(zones: list[str], **replicas: int) -> ClusterSpec:
@@ -74,18 +80,18 @@ def test_growing_step_by_step_or_at_once_never_moves_a_broker(
 
 def test_each_pool_has_a_range_in_each_zone() -> None:
     assert allocate(spec(["a", "b"], one=2, two=1), []) == [
-        Range("one", "a", 0, 1),
-        Range("one", "b", 1000, 1),
-        Range("two", "a", 2000, 1),
+        BrokerIdRange("one", "a", 0, 1),
+        BrokerIdRange("one", "b", 1000, 1),
+        BrokerIdRange("two", "a", 2000, 1),
     ]
 
 
 def test_a_base_is_kept_and_a_new_one_lies_above_all_that_were_given() -> None:
-    known = [Range("one", "b", 3000, 1), Range("one", "a", 0, 0)]
+    known = [BrokerIdRange("one", "b", 3000, 1), BrokerIdRange("one", "a", 0, 0)]
     assert allocate(spec(["a", "b", "c"], one=3), known) == [
-        Range("one", "a", 0, 1),
-        Range("one", "b", 3000, 1),
-        Range("one", "c", 4000, 1),
+        BrokerIdRange("one", "a", 0, 1),
+        BrokerIdRange("one", "b", 3000, 1),
+        BrokerIdRange("one", "c", 4000, 1),
     ]
 
 
@@ -101,7 +107,9 @@ def test_a_base_is_kept_and_a_new_one_lies_above_all_that_were_given() -> None:
 def test_what_ran_and_is_not_wanted_is_there_until_it_is_empty(
     wanted: ClusterSpec, leaving: dict[int, int]
 ) -> None:
-    found = allocate(wanted, [Range("one", "a", 0, 1, 1), Range("one", "b", 1000, 1, 1)])
+    found = allocate(
+        wanted, [BrokerIdRange("one", "a", 0, 1, 1), BrokerIdRange("one", "b", 1000, 1, 1)]
+    )
     assert {each.base: each.leaving for each in found if each.leaving} == leaving
     assert [each.replicas for each in found if each.pool == "one"] == [1, 1]
 
@@ -117,18 +125,18 @@ def test_what_ran_and_is_not_wanted_is_there_until_it_is_empty(
 def test_what_never_ran_can_be_written_back(
     wanted: ClusterSpec, ids: list[tuple[int, int]]
 ) -> None:
-    given = [Range("one", "a", 0, 1, 1), Range("one", "b", 1000, 3, 0)]
+    given = [BrokerIdRange("one", "a", 0, 1, 1), BrokerIdRange("one", "b", 1000, 3, 0)]
     found = allocate(wanted, given)
     assert [(each.base, each.replicas) for each in found] == ids
 
 
-def claim(source: str, zone: str, base: int, replicas: int) -> Claim:
-    return Claim(source, Range("one", zone, base, replicas))
+def claim(source: str, zone: str, base: int, replicas: int) -> RangeClaim:
+    return RangeClaim(source, BrokerIdRange("one", zone, base, replicas))
 
 
 def test_several_sources_that_agree_are_one() -> None:
     claims = [claim("record", "b", 1000, 1), claim("volume", "b", 1000, 3), claim("set", "a", 0, 1)]
-    assert merge(claims) == [Range("one", "a", 0, 1), Range("one", "b", 1000, 3)]
+    assert merge(claims) == [BrokerIdRange("one", "a", 0, 1), BrokerIdRange("one", "b", 1000, 3)]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +146,7 @@ def test_several_sources_that_agree_are_one() -> None:
         [claim("record", "a", 0, 1), claim("volume", "b", 0, 1)],
     ],
 )
-def test_sources_that_contradict_each_other_are_a_conflict(claims: list[Claim]) -> None:
+def test_sources_that_contradict_each_other_are_a_conflict(claims: list[RangeClaim]) -> None:
     refused = merge(claims)
     assert isinstance(refused, SpecRefusal)
     assert refused.reason is Reason.CONFLICT

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "crds/examples/cluster.yaml"
 PROGRAM = '#!/bin/sh\necho "${0##*/} $*"\n'
@@ -23,7 +23,7 @@ def parsed() -> ClusterResource:
 def container() -> dict[str, Any]:
     cluster = parsed()
     pool = cluster.spec.pools[0]
-    given = Range(pool.name, "a", 0, 1)
+    given = BrokerIdRange(pool.name, "a", 0, 1)
     brokers = manifests.broker_set(cluster, pool, given, image="broker:1", brokers=3)
     (found,) = brokers["spec"]["template"]["spec"]["containers"]
     assert isinstance(found, dict)

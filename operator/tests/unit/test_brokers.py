@@ -30,7 +30,7 @@ DELETE = DeleteTopic("flights", None)
 
 
 class KafkaAdmin:
-    """done: the names of requests that changed something. error: what `refusing` is answered with."""
+    """done: the names of requests that changed something. error: the response of `refusing`."""
 
     refusing = ""
     error: ClientError = ConnectionLost()

@@ -65,7 +65,7 @@ FIELDS = frozenset(
 
 
 def strange_fields(shape: dict[str, Any], path: str) -> list[str]:
-    """Where a schema has what OpenAPI does not know. The API server passes over it, and `kubectl apply` of a CRD that is there refuses it."""
+    """Paths with keys that OpenAPI lacks; `kubectl apply` of an existing CRD refuses them."""
     found = [
         f"{path}: {field}" for field in shape if field not in FIELDS and not field.startswith("x-")
     ]

@@ -181,5 +181,5 @@ def test_one_that_was_ready_when_the_operator_began_is_fresh_for_half_a_minute_a
     readiness = Readiness()
     assert fresh(readiness, became_ready(written), 0) == at_first
     assert not fresh(readiness, became_ready(written), 30)
-    readiness.forget("air", "fleet")
+    readiness.remove("air", "fleet")
     assert fresh(readiness, became_ready(written), 31) == at_first

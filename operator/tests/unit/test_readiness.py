@@ -1,4 +1,4 @@
-"""What the operator's process says of itself while it cannot work: /readyz and /healthz, which Kubernetes and `helm --wait` go by."""
+"""What /readyz and /healthz answer while the operator cannot work, for Kubernetes and helm."""
 
 import contextlib
 import json

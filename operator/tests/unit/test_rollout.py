@@ -7,7 +7,7 @@ are up to date.
 from dataclasses import replace
 
 import pytest
-from logfleet_operator.clusters.observed import Leave, ObservedCluster, Pod
+from logfleet_operator.clusters.observed import ObservedCluster, Pod, StopPermission
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod, plan_rollout
 from logfleet_operator.names import BROKER, ETCD, ZONE_LABEL
 
@@ -34,7 +34,7 @@ def observed(component: str, states: str) -> ObservedCluster:
         for ordinal, state in enumerate(states)
         if state != "-"
     ]
-    leave = Leave(frozenset(pod.name for pod in pods))
+    leave = StopPermission(frozenset(pod.name for pod in pods))
     return ObservedCluster({("StatefulSet", "x"): live}, {}, tuple(pods), (), (), leave=leave)
 
 
@@ -49,7 +49,11 @@ def on_nodes(
         replace(pod, node=node.strip("-"), ready=node != "-")
         for pod, node in zip(seen.pods, nodes, strict=True)
     )
-    leave = seen.leave if allowed else Leave(objection="t-0: no other in-sync replica could lead")
+    leave = (
+        seen.leave
+        if allowed
+        else StopPermission(objection="t-0: no other in-sync replica could lead")
+    )
     volumes = [
         {
             "metadata": {
@@ -66,7 +70,7 @@ def on_nodes(
 
 
 def test_what_is_left_on_a_node_that_is_drained_goes_with_what_has_left_it():
-    """A node of two brokers with volumes of its own: the budget would never let the second one go."""
+    """A node of two brokers with local volumes: the budget would never let the second one go."""
     rollout = plan_rollout(on_nodes("-n", cordoned="n"), BROKER, ["x"])
     assert rollout is not None
     assert rollout.actions == (DeletePod("x-1", "1"),)
@@ -101,7 +105,8 @@ def test_else_nothing_goes(seen):
     [
         (BROKER, "rrr", [0], []),
         (BROKER, "Rrr", [1], []),
-        # one that has just come back may not be reached by everybody; of one that is out of date that is no matter
+        # one that has just come back may not be reached by everybody; of one that is out of date
+        # that is no matter
         (BROKER, "Frr", [], []),
         (BROKER, "Rfr", [1], []),
         # the one that serves nobody first

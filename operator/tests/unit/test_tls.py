@@ -1,4 +1,4 @@
-"""What the operator verifies of servers, also where Python verifies strictly by default (3.13 and later)."""
+"""What the operator verifies of servers, even if Python is strict by default (since 3.13)."""
 
 import ast
 import ssl

@@ -38,7 +38,10 @@ def test_the_image_is_the_specs_or_the_default_one_of_its_version(
         (
             3,
             FeatureLevel(1, 2),
-            "feature level 3 waits: the brokers' version can do 2 at most; run a later one, or write 2",
+            (
+                "feature level 3 waits: the brokers' version can do 2 at most; run a later one, or "
+                "write 2"
+            ),
         ),
     ],
 )

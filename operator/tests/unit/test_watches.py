@@ -43,7 +43,8 @@ class FakeServer:
     """One Cluster in every namespace.
 
     refused: namespace or plural for which lists are answered with 404, which kopf, other than 403,
-    does not try again. lists: how often each namespace was asked for its Clusters; "" for all. happens: by plural, the events of its watches.
+    does not try again. lists: how often each namespace was asked for its Clusters; "" for all.
+    happens: by plural, the events of its watches.
     """
 
     def __init__(self) -> None:
@@ -110,7 +111,7 @@ def discovery(path: str) -> dict[str, Any]:
 
 
 class Noted:
-    """What a Feed needs of a worker. seen: the Clusters of which events told. changed: Topics that are looked at by themselves; all_of: keys of all."""
+    """A worker for a Feed. seen: Clusters with events. changed: Topics; all_of: keys of all."""
 
     def __init__(self) -> None:
         self.changed: list[tuple[str, str, str]] = []
@@ -148,7 +149,7 @@ Begin = Callable[..., Watcher]
 
 @pytest_asyncio.fixture
 async def begin(server: FakeServer) -> AsyncIterator[Begin]:
-    """Begins to watch some namespaces, or all. Silent: log records would keep kopf's tasks alive."""
+    """Start watches of some namespaces, or all. Silent: log records would keep kopf's tasks."""
     del server
     logging.disable()
     begun = []

@@ -1,4 +1,4 @@
-"""`logfleet adopt`: take over the partitions that a stopped one-node Apache Kafka left in its log directories."""
+"""`logfleet adopt`: take over the partitions of a stopped one-node Apache Kafka."""
 
 import asyncio
 import shlex
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from logfleet.cli.broker import read_config
-from logfleet.cli.confirming import DRY_RUN, execute_option, say_dry_run
+from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run
 from logfleet.cli.log_dirs import bytes_text
 from logfleet.cli.session import echo_json, echo_table, table_option
 from logfleet.control.adoption import AdoptedTopic
@@ -31,7 +31,8 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option(
     "--properties",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Kafka's server.properties: instead of DIR its log.dirs, and which metadata store the broker will use.",
+    help="Kafka's server.properties: instead of DIR its log.dirs, and which metadata store the "
+    "broker will use.",
 )
 @click.option(
     "--override",
@@ -54,25 +55,29 @@ def adopt(
     execute: bool,
     as_json: bool,
 ) -> None:
-    """Take over what a stopped one-node Apache Kafka left in DIR (all its log.dirs, in their order).
+    """Take over what a stopped one-node Apache Kafka left in DIR (all its log.dirs, in order).
 
-    Topics with their ids, partitions and configuration, committed offsets, quotas and dynamic configs of brokers and groups come along. No
-    record is copied or changed: the metadata that a broker of ours needs is written beside Kafka's, which stays. Logs of a Kafka that was
-    killed are recovered first, as its own next start would do. Without --execute it is only told what would be done. Either way the headers
-    of all batches are read, which may take a while. It may be interrupted and repeated at any time.
+    Topics with their ids, partitions and configuration, committed offsets, quotas and dynamic
+    configs of brokers and groups are taken over. No record is copied or changed: the metadata that
+    our broker needs is written beside Kafka's, which stays. Logs of a Kafka that was killed are
+    recovered first, as its next start would do. Without --execute this only shows what would be
+    done. In both cases the headers of all batches are read, which may take a while. The command may
+    be interrupted and repeated at any time.
 
-    To go back: stop the broker and start Kafka on the same directories. It has the topics that were there at the adoption, with all records
-    written since; what was made, configured or deleted since it does not know.
+    To go back: stop the broker and start Kafka on the same directories. It has the topics that
+    existed at the adoption, with all records written since; it does not know what was created,
+    configured or deleted since.
 
     \b
     logfleet adopt kafka-data
     logfleet adopt kafka-data --execute && logfleet broker --override log.dirs=kafka-data --override node.id=1
     logfleet adopt --properties server.properties --execute && logfleet broker server.properties
 
-    Exit codes: 0 done or nothing to do, 1 something speaks against it (one line on stderr for each thing), 2 the command line is wrong.
+    Exit codes: 0 done or nothing to do, 1 refused (one line on stderr for each reason), 2 the
+    command line is wrong.
     """
     config, command = _config(directories, properties, overrides)
-    raise_limit()  # what is recovered of a log is flushed at once, and may be many segments
+    raise_limit()  # a recovered log is flushed at once, and may have many segments
     metadata = (*config.log_dirs, str(metadata_dir)) if metadata_dir else config.log_dirs
     try:
         done = asyncio.run(take_over(PosixFiles(), config, metadata, execute=execute))
@@ -89,13 +94,13 @@ def adopt(
     if problems:
         sys.exit(1)
     if not done.was_there:
-        say_dry_run(execute=execute)
+        report_dry_run(execute=execute)
 
 
 def _config(
     directories: tuple[Path, ...], properties: Path | None, overrides: tuple[str, ...]
 ) -> tuple[BrokerConfig, str]:
-    """What the broker will be started with, and the command that does. Raises ClickException."""
+    """The broker's configuration, and the command that starts it. Raises ClickException."""
     if bool(directories) == bool(properties):
         raise click.UsageError("name the directories or --properties, one of them")
     given = list(overrides)
@@ -107,20 +112,21 @@ def _config(
         config = read_config(properties, tuple(given))
     except (ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    words = ["logfleet", "broker", *([str(properties)] if properties else [])]
+    command = ["logfleet", "broker", *([str(properties)] if properties else [])]
     for each in given:
-        words += ["--override", each]
-    return config, shlex.join(words)
+        command += ["--override", each]
+    return config, shlex.join(command)
 
 
 def _node_id(directory: Path) -> str:
-    """As Kafka wrote it there. Raises ClickException, OSError."""
+    """The node id that Kafka wrote there. Raises ClickException, OSError."""
     try:
         found = parse_properties(read_file(PosixFiles(), f"{directory}/{META_PROPERTIES}") or b"")
         return found["node.id"]
     except (CorruptCheckpoint, KeyError):
         raise click.ClickException(
-            f"{directory}/{META_PROPERTIES} names no node.id: {directory} is no log directory of a Kafka in KRaft mode"
+            f"{directory}/{META_PROPERTIES} names no node.id: {directory} is no log directory of a "
+            f"Kafka in KRaft mode"
         ) from None
 
 

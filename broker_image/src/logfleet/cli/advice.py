@@ -1,8 +1,8 @@
-"""One line for a refusal: the broker's own words first, then what to do, by error code and command.
+"""One line for a refusal: the broker's message, then what to do, by error code and command.
 
-A code alone says little: POLICY_VIOLATION is answered for too many partitions and for records that
-a topic keeps. So a broker's words are never replaced, and advice is given only for the command that
-asked.
+A code alone says little: POLICY_VIOLATION is the response for too many partitions and for records
+that a topic keeps. So a broker's message is never replaced, and advice depends on the command that
+was run.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,9 @@ from logfleet.wire.errors import ErrorCode
 MEANINGS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "exists already",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "is not a topic's name: write 1 to 249 of the characters a-z A-Z 0-9 . _ -",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (
+        "is not a topic's name: write 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+    ),
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.INVALID_GROUP_ID: "is not a group's name: it may not be empty",
     ErrorCode.NON_EMPTY_GROUP: "the group has members",
@@ -24,7 +26,7 @@ MEANINGS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.POLICY_VIOLATION: "a policy of the brokers forbids it",
     ErrorCode.KAFKA_STORAGE_ERROR: "the disk of a broker is full or failed",
 }
-"""What a code means where a broker gives no words: many answers have no field for them."""
+"""The meaning of a code if the broker sends no message: many responses have no field for one."""
 
 _LIST_TOPICS: Final = "`logfleet topic list` shows what there is"
 _LIST_GROUPS: Final = "`logfleet group list` shows what there is"
@@ -56,23 +58,23 @@ ADVICE: Final[Mapping[tuple[str, ErrorCode], str]] = {
     ("group reset-offsets", ErrorCode.NON_EMPTY_GROUP): _STOP_MEMBERS,
     ("group delete-offsets", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC): _STOP_MEMBERS,
 }
-"""(Command without `logfleet`, code) -> what to do next; it follows the broker's words."""
+"""(Command without `logfleet`, code) -> what to do next; it follows the broker's message."""
 
 
 def explain(error: ClientError, *, with_subject: bool = True) -> str:
-    """One line: subject, the broker's words (else what its code means), advice for this command."""
+    """One line: subject, the broker's message (else the meaning of its code), advice."""
     if not isinstance(error, KafkaError):
         return _one_line(str(error))
-    words = error.broker_message or MEANINGS.get(error.code, error.code.name)
+    message = error.broker_message or MEANINGS.get(error.code, error.code.name)
     if (advice := ADVICE.get((_command(), error.code))) is not None:
-        words = f"{words.rstrip().removesuffix('.')}; {advice}"
+        message = f"{message.rstrip().removesuffix('.')}; {advice}"
     if with_subject and error.subject:
-        words = f"{error.subject}: {words}"
-    return _one_line(words)
+        message = f"{error.subject}: {message}"
+    return _one_line(message)
 
 
 def _command() -> str:
-    """The command that runs now, as in `topic create`; empty outside of one."""
+    """The running command, such as `topic create`; empty outside of one."""
     context = click.get_current_context(silent=True)
     names: list[str] = []
     while context is not None and context.parent is not None:

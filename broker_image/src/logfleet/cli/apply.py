@@ -1,4 +1,7 @@
-"""`logfleet apply`: make topics and dynamic settings as resource documents say, as `kubectl apply` does on Kubernetes."""
+"""`logfleet apply`: make topics and dynamic settings match resource documents.
+
+It takes the documents that `kubectl apply` takes on Kubernetes.
+"""
 
 import functools
 import sys
@@ -45,26 +48,28 @@ PARSERS: Final[dict[str, Callable[[object], Resource]]] = {
     multiple=True,
     required=True,
     type=click.Path(exists=True, allow_dash=True, path_type=Path),
-    help="A YAML or JSON file, a folder of them, or - for standard input; may be given again and again.",
+    help="A YAML or JSON file, a folder of them, or - for standard input; may be given again and "
+    "again.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Have the brokers check everything, say what would happen, change nothing.",
+    help="Have the brokers check everything and show what would happen; change nothing.",
 )
 @server_options
 @output_option
 def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server) -> None:
-    """Make topics and settings as resource documents say.
+    """Make topics and settings match resource documents.
 
-    The documents are those that `kubectl apply` takes. A Topic is created, grown and configured until it is as written; a
-    key that is set on the topic and not written is removed. A Cluster is compared with the running one: its dynamic
-    configuration is changed, and what only a restart or more brokers would change is said as a warning.
-    Applying the same again changes nothing. Partitions are never taken away, and nothing is deleted.
+    The documents are those that `kubectl apply` takes. A Topic is created, grown and configured
+    until it is as written; a key that is set on the topic and not written is removed. A Cluster is
+    compared with the running one: its dynamic configuration is changed, and a warning names what
+    only a restart or more brokers would change. Applying the same again changes nothing. Partitions
+    are never taken away, and nothing is deleted.
 
-    One line per resource says created, configured or unchanged. If a document is wrong, none is applied; if a broker
-    refuses one, the others are applied all the same. Kinds that are not for this command, as a Rebalance or a ConfigMap,
-    are skipped with a warning.
+    One line per resource says created, configured or unchanged. If a document is wrong, none is
+    applied; if a broker refuses one, the others are still applied. Kinds that are not for this
+    command, as a Rebalance or a ConfigMap, are skipped with a warning.
 
     \b
     logfleet apply -f crds/examples/
@@ -72,7 +77,8 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
     logfleet apply -f topics/ -f cluster.yaml --dry-run
     kubectl get topics -o yaml | logfleet apply -f - -b broker:9092
 
-    Exit codes: 0 all is as written, 1 something is not (one line on stderr for each), 2 the command line is wrong.
+    Exit codes: 0 all is as written, 1 something is not (one line on stderr for each), 2 the command
+    line is wrong.
     """
     try:
         documents, skipped = for_this_tool(read_documents(paths))
@@ -91,7 +97,7 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
 
 
 class InvalidDocuments(ValueError):
-    """lines: one for each document that is wrong, naming the fields."""
+    """lines: one for each wrong document, naming the fields."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("; ".join(lines))
@@ -99,9 +105,9 @@ class InvalidDocuments(ValueError):
 
 
 def for_this_tool(documents: Sequence[Document]) -> tuple[list[Document], list[str]]:
-    """The documents that are to be applied, and a line for each that is skipped.
+    """The documents to apply, and a line for each skipped one.
 
-    A folder that kubectl takes may hold kinds of others, and a Rebalance.
+    A folder for kubectl may hold other kinds, and a Rebalance.
     """
     taken, skipped = [], []
     for document in documents:
@@ -125,12 +131,18 @@ def _why_skipped(content: object) -> str | None:
     if not slash or group != GROUP:
         return f"{version} is not of {GROUP}"
     if kind == rebalance.KIND:
-        return "the operator carries it out: use `logfleet rebalance plan` and `logfleet rebalance run`"
+        return (
+            "the operator carries it out: use `logfleet rebalance plan` and `logfleet rebalance "
+            "run`"
+        )
     return None
 
 
 def parse(documents: Sequence[Document]) -> list[Resource]:
-    """The resources in their order. Raises InvalidDocuments if any is wrong, or two of them contradict each other."""
+    """The resources in their order.
+
+    Raises InvalidDocuments if any is wrong, or two of them contradict each other.
+    """
     if not documents:
         raise InvalidDocuments(["there is no document to apply"])
     lines: list[str] = []
@@ -173,13 +185,13 @@ def _unknown_kind(kind: object) -> str:
 
 
 def _title(content: object) -> str:
-    """Kind and name for a message, as far as they can be read."""
+    """Kind and name for a message, as far as they are readable."""
     if not isinstance(content, dict):
         return ""
     metadata = content.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    words = [word for word in (content.get("kind"), name) if isinstance(word, str)]
-    return f" ({'/'.join(words)})" if words else ""
+    parts = [word for word in (content.get("kind"), name) if isinstance(word, str)]
+    return f" ({'/'.join(parts)})" if parts else ""
 
 
 def _contradictions(resources: Sequence[Resource]) -> list[str]:
@@ -198,7 +210,8 @@ def _contradictions(resources: Sequence[Resource]) -> list[str]:
     }
     if len(clusters) > 1:
         lines.append(
-            f"the documents are for the Clusters {', '.join(sorted(clusters))}, and one is behind a bootstrap address: "
+            f"the documents are for the Clusters {', '.join(sorted(clusters))}, and one is behind "
+            f"a bootstrap address: "
             "apply those of each Cluster by themselves"
         )
     return lines
@@ -207,7 +220,7 @@ def _contradictions(resources: Sequence[Resource]) -> list[str]:
 async def apply_all(
     resources: Sequence[Resource], report: Report, client: Client, *, dry_run: bool
 ) -> None:
-    """Apply one after the other; what became of each is in the report."""
+    """Apply one after the other; the report gets the result of each."""
     admin = Admin(client)
     for resource in resources:
         try:
@@ -239,7 +252,8 @@ async def _apply_topic(
         try:
             await call()
         except KafkaError as error:
-            # created meanwhile, perhaps by a request of ours whose answer was lost: compare with what is there
+            # created meanwhile, perhaps by our own request whose response was lost: compare with
+            # what exists
             error.retriable = error.code == ErrorCode.TOPIC_ALREADY_EXISTS
             raise
 

@@ -1,4 +1,4 @@
-"""`logfleet broker`: run one broker until it is told to stop."""
+"""`logfleet broker`: run one broker until it is stopped."""
 
 import asyncio
 import contextlib
@@ -24,14 +24,15 @@ from logfleet.node.broker import Broker, StartError
 log = structlog.get_logger(__name__)
 
 EXIT_FAILED: Final = 1
-# Containers allocated more than freed per young collection: requests free theirs by themselves.
+# A young collection starts after so many more container allocations than frees; requests free their
+# own.
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def config_options(command: Command) -> Command:
-    """What `read_config` takes, for every command about one broker's configuration."""
+    """The options of `read_config`, for every command about one broker's configuration."""
     overrides = click.option(
         "--override",
         "overrides",
@@ -43,7 +44,8 @@ def config_options(command: Command) -> Command:
         "--env-prefix",
         default="",
         metavar="PREFIX",
-        help="Take keys from the environment as Apache Kafka's image does: with KAFKA_, KAFKA_LOG_DIRS sets log.dirs (two underscores "
+        help="Take keys from the environment as Apache Kafka's image does: with KAFKA_, "
+        "KAFKA_LOG_DIRS sets log.dirs (two underscores "
         "are one, three a dash). They go before the file's, and --override before them.",
     )
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -65,10 +67,11 @@ def broker(
 ) -> None:
     """Run a broker in the foreground until SIGTERM or Ctrl-C.
 
-    PROPERTIES is a Kafka server.properties: node.id, listeners, advertised.listeners, log.dirs, broker.rack and the
-    rest mean what they mean there. With nothing given the broker has id 1, listens on 127.0.0.1:9092,
-    keeps its data, cluster metadata included, in ./logfleet-data, and tells health, metrics, events and may-i at
-    http://127.0.0.1:9644 (or at a free port, if that one is taken).
+    PROPERTIES is a Kafka server.properties: node.id, listeners, advertised.listeners, log.dirs,
+    broker.rack and the rest mean what they mean there. With nothing given the broker has id 1,
+    listens on 127.0.0.1:9092, keeps its data, cluster metadata included, in ./logfleet-data, and
+    serves health, metrics, events and may-i at http://127.0.0.1:9644 (or at a free port, if that
+    one is taken).
 
     \b
     logfleet broker
@@ -77,7 +80,7 @@ def broker(
 
     Exit code 0 after an orderly stop, 1 if the broker cannot start or go on.
     """
-    gc.disable()  # until it has started: hardly anything that it makes before is garbage
+    gc.disable()  # until it has started: hardly anything created before is garbage
     try:
         config = read_config(properties, overrides, env_prefix)
     except (ConfigError, OSError) as error:
@@ -96,9 +99,10 @@ def broker(
 def read_config(
     properties: Path | None, overrides: tuple[str, ...], env_prefix: str = ""
 ) -> BrokerConfig:
-    """The file's keys, with those of the environment and the overrides on top, and variables resolved. Raises ConfigError, OSError.
+    """The broker's configuration. Raises ConfigError, OSError.
 
-    env_prefix: of the variables of the environment that are keys; empty for none.
+    Overrides go before the environment, which goes before the file; variables are resolved.
+    env_prefix: of environment variables that are keys; empty for none.
     """
     keys: dict[str, str] = {}
     if properties is not None:
@@ -129,7 +133,10 @@ def run(main: Coroutine[Any, Any, int]) -> int:
 
 
 def timer_of(config: BrokerConfig) -> DeadMansTimer:
-    """What kills this process if it cannot run. With the embedded store nobody else could serve."""
+    """Kills this process if it is suspended.
+
+    With the embedded store no other broker could take over.
+    """
     if config.logfleet_metadata_store == "sqlite":
         return NO_TIMER
     try:
@@ -142,7 +149,7 @@ def timer_of(config: BrokerConfig) -> DeadMansTimer:
 
 
 async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
-    """Run the broker until a signal or its failure ends it; the exit code. timer: see Broker."""
+    """Run the broker until a signal or a failure; return the exit code. timer: see Broker."""
     if config.unknown:
         from logfleet.control.server_properties.names import sentences  # few starts need it
 
@@ -157,7 +164,7 @@ async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
     started = False
 
     def on_signal() -> None:
-        # Before it serves there is nothing to finish: the start is undone.
+        # Before it serves there is nothing to finish: cancel the start.
         if started:
             running.end()
         else:
@@ -168,7 +175,8 @@ async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
     try:
         async with running:
             started = True
-            # What is there now lives as long as the broker: the collector need not look at it again.
+            # Objects that exist now live as long as the broker: the collector need not scan them
+            # again.
             gc.enable()
             gc.collect()
             gc.freeze()

@@ -1,4 +1,4 @@
-"""`logfleet config`: what topics, brokers, the cluster and groups are set to."""
+"""`logfleet config`: dynamic configuration of topics, brokers, the cluster and groups."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -34,7 +34,7 @@ OWN_SOURCE: Final = {
     "cluster": ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
     "group": ConfigSource.GROUP_CONFIG,
 }
-"""Where a value that was set for the thing itself comes from."""
+"""The source of a value that was set for the resource itself."""
 WHOLE_CLUSTER: Final = ""
 HIDDEN: Final = "(hidden)"
 
@@ -45,7 +45,8 @@ kind_argument = click.argument("kind", type=click.Choice(list(KINDS)), metavar="
 def config() -> None:
     """Show and change what topics, brokers and groups are set to, with Kafka's keys.
 
-    KIND is topic, broker, cluster or group. The cluster has no name: what is set for it holds for every broker that says nothing else.
+    KIND is topic, broker, cluster or group. The cluster has no name: what is set for it holds for
+    every broker without a value of its own.
 
     \b
     logfleet config describe topic orders
@@ -58,35 +59,36 @@ def config() -> None:
     """
 
 
-def _named(kind: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The name, and the words after it."""
+def _named(kind: str, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The name, and the arguments after it."""
     if kind == "cluster":
-        return WHOLE_CLUSTER, words
-    if not words:
+        return WHOLE_CLUSTER, arguments
+    if not arguments:
         raise click.UsageError(f"which {kind}? Its name comes after the kind")
-    name, *rest = words
+    name, *rest = arguments
     if kind == "broker" and not name.isdecimal():
         raise click.UsageError(f"{name!r}: a broker is named by its id, a number")
     return name, tuple(rest)
 
 
 async def _check(client: Client, kind: str, name: str) -> None:
-    """Refuse a broker that is not there at once. Raises ClickException."""
+    """Raises ClickException at once for a broker that does not exist."""
     if kind == "broker":
         await check_brokers(client, [int(name)])
 
 
 @config.command()
 @kind_argument
-@click.argument("words", nargs=-1, metavar="[NAME]")
+@click.argument("arguments", nargs=-1, metavar="[NAME]")
 @click.option("--all", "everything", is_flag=True, help="Keys at their defaults, too.")
 @listing_options
 def describe(
-    kind: str, words: tuple[str, ...], *, everything: bool, as_json: bool, server: Server
+    kind: str, arguments: tuple[str, ...], *, everything: bool, as_json: bool, server: Server
 ) -> None:
     """Show what is set for a topic, a broker, the cluster or a group.
 
-    SOURCE is where a value comes from: the thing itself, its broker, the cluster, the broker's file, or Kafka's default.
+    SOURCE is where a value comes from: the thing itself, its broker, the cluster, the broker's
+    file, or Kafka's default.
 
     \b
     logfleet config describe topic orders
@@ -94,7 +96,7 @@ def describe(
     logfleet config describe cluster
     logfleet config describe group billing -o json
     """
-    name, rest = _named(kind, words)
+    name, rest = _named(kind, arguments)
     if rest:
         raise click.UsageError(f"{rest[0]!r}: one at a time")
 
@@ -133,14 +135,14 @@ def _text(row: dict[str, Any]) -> str:
 
 @config.command(name="set")
 @kind_argument
-@click.argument("words", nargs=-1, metavar="[NAME] KEY=VALUE...")
+@click.argument("arguments", nargs=-1, metavar="[NAME] KEY=VALUE...")
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @changing_options
 @click.pass_context
 def set_(
     ctx: click.Context,
     kind: str,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     *,
     dry_run: bool,
     as_json: bool,
@@ -148,14 +150,14 @@ def set_(
 ) -> None:
     """Set keys; all others stay as they are.
 
-    All of it is done, or nothing.
+    Either all keys are set or none.
 
     \b
     logfleet config set topic orders retention.ms=3600000
     logfleet config set broker 1 log.cleaner.threads=2
     logfleet config set cluster log.retention.ms=86400000
     """
-    name, pairs = _named(kind, words)
+    name, pairs = _named(kind, arguments)
     values = config_pairs(ctx, ctx.command.params[1], pairs)
     if not values:
         raise click.UsageError("nothing to set: give KEY=VALUE")
@@ -164,19 +166,19 @@ def set_(
 
 @config.command()
 @kind_argument
-@click.argument("words", nargs=-1, metavar="[NAME] KEY...")
+@click.argument("arguments", nargs=-1, metavar="[NAME] KEY...")
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @changing_options
 def delete(
-    kind: str, words: tuple[str, ...], *, dry_run: bool, as_json: bool, server: Server
+    kind: str, arguments: tuple[str, ...], *, dry_run: bool, as_json: bool, server: Server
 ) -> None:
-    """Take keys back to what holds without them.
+    """Reset keys to the value that holds without them.
 
     \b
     logfleet config delete topic orders retention.ms segment.bytes
     logfleet config delete cluster log.retention.ms
     """
-    name, keys = _named(kind, words)
+    name, keys = _named(kind, arguments)
     if not keys:
         raise click.UsageError("nothing to delete: give KEY")
     _change(server, kind, name, {}, keys, dry_run=dry_run, as_json=as_json)
@@ -197,7 +199,7 @@ def _change(
         admin = Admin(client)
         entries = await admin.config(KINDS[kind], name)
         for key in gone:
-            # what only the cluster has set is all that it describes
+            # of the cluster only keys with a value are described
             if key not in entries and kind != "cluster":
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no key {key}")
         present = {

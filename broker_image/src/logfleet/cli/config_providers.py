@@ -1,7 +1,8 @@
-"""Where the values of variables in a server.properties come from: `config.providers` (KIP-297, KIP-421).
+"""Resolves variables in a server.properties by `config.providers` (KIP-297, KIP-421).
 
-Kafka's own three providers are known by their class names, with their parameters: EnvVarConfigProvider, FileConfigProvider,
-DirectoryConfigProvider. Any other is Java code that nothing here can run.
+Kafka's own three providers are supported, by their class names and with their parameters:
+EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider. Any other is Java code, which
+cannot run here.
 """
 
 import os
@@ -26,7 +27,10 @@ ALLOWED_PATHS: Final = "allowed.paths"
 
 
 def resolved(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with what their variables stand for. Raises ConfigError, naming the key, where that is not to be had."""
+    """The properties with variables replaced.
+
+    Raises ConfigError, naming the key, if one has no value.
+    """
     return resolve(
         properties,
         {name: _lookup(name, *given) for name, given in named_providers(properties).items()},
@@ -44,7 +48,8 @@ def _lookup(name: str, class_name: str, params: Mapping[str, str]) -> Lookup:
     key = f"{PROVIDERS}.{name}.class"
     raise ConfigError(
         key,
-        f"{key}={class_name}: a Java class cannot be loaded here; of {_PACKAGE} there are EnvVarConfigProvider, FileConfigProvider and "
+        f"{key}={class_name}: a Java class cannot be loaded here; of {_PACKAGE} there are "
+        f"EnvVarConfigProvider, FileConfigProvider and "
         "DirectoryConfigProvider",
     )
 

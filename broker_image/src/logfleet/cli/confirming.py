@@ -1,7 +1,7 @@
-"""What keeps people from harm: one rule for commands that take away what cannot be had back.
+"""Protects people: one rule for commands that remove what cannot be restored.
 
-Such a command asks on a terminal and needs --yes where nobody can answer; or, where the effect is
-worth a look before, it only shows it until --execute is given. What it shows says that it is a dry
+Such a command asks on a terminal, and needs --yes where nobody can answer. If the effect should be
+inspected first, the command instead only shows it until --execute is given, and marks it as a dry
 run, in text and in JSON.
 """
 
@@ -19,7 +19,7 @@ DRY_RUN: Final = "dryRun"
 
 
 def yes_option(command: Command) -> Command:
-    """Add --yes; the command gets `confirm`, to call with a question before it changes anything.
+    """Add --yes; the command gets `confirm`, to be called with a question before any change.
 
     `confirm` raises ClickException if the answer is no, UsageError if nobody can answer and --yes
     is missing.
@@ -43,7 +43,7 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 
 def _can_answer() -> bool:
-    """Whether a person sits at standard input and reads standard error."""
+    """Whether a person uses standard input and reads standard error."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
@@ -55,7 +55,7 @@ def execute_option(command: Command) -> Command:
     return option(command)
 
 
-def say_dry_run(*, execute: bool) -> None:
-    """After what would be done was shown: that nothing was."""
+def report_dry_run(*, execute: bool) -> None:
+    """Report that nothing was changed, after a dry run was shown."""
     if not execute:
         click.echo("Nothing was changed; --execute does it.", err=True)

@@ -1,4 +1,4 @@
-"""`logfleet consume`: records of topics on standard output."""
+"""`logfleet consume`: print records of topics on standard output."""
 
 import asyncio
 import contextlib
@@ -34,17 +34,17 @@ from logfleet.client.fetcher import Fetched, Fetcher
 from logfleet.client.offsets import OffsetSpec, TopicPartition
 
 POLL_MS: Final = 500
-LEADERS_SECONDS: Final = 1.0  # between two looks for leaders that are missing
-PARTITIONS_SECONDS: Final = 60.0  # between two looks for partitions that were added
+LEADERS_SECONDS: Final = 1.0  # between two checks for missing leaders
+PARTITIONS_SECONDS: Final = 60.0  # between two checks for added partitions
 ENDS_SECONDS: Final = (
-    1.0  # between two looks whether --exit-at-end can still be reached, and for one at most
+    1.0  # between two checks that --exit-at-end can still be reached, and the timeout of one
 )
 COMMIT_SECONDS: Final = 1.0
 LAST_COMMIT_SECONDS: Final = 5.0
 
 
 class Request(NamedTuple):
-    """What to read, and when it is enough; partitions: empty for all of them."""
+    """What to read, and when to stop. partitions: empty for all."""
 
     topics: Sequence[str]
     partitions: Sequence[int]
@@ -53,9 +53,9 @@ class Request(NamedTuple):
 
 
 class Printer:
-    """Writes records to standard output, `count` of them at most (None: all), and knows what it wrote.
+    """Writes at most `count` records to standard output (None: all), and knows the next offsets.
 
-    advance: called with how many more were written.
+    advance: called with the number of records just written.
     """
 
     def __init__(
@@ -68,11 +68,14 @@ class Printer:
 
     @property
     def done(self) -> bool:
-        """True if the count is reached."""
+        """Whether `count` is reached."""
         return self._left == 0
 
     def print(self, fetched: Sequence[Fetched]) -> None:
-        """Write and flush. Raises RecordsError if a batch is corrupt, OSError if nobody reads."""
+        """Write and flush.
+
+        Raises RecordsError if a batch is corrupt, OSError if stdout is closed.
+        """
         out = standard_output()
         written: dict[TopicPartition, int] = {}
         count = 0
@@ -87,7 +90,7 @@ class Printer:
                 if self._left is not None:
                     self._left -= 1
             else:
-                written[each.partition] = each.end_offset  # with what only brokers read
+                written[each.partition] = each.end_offset  # including control records
         out.flush()
         self.next_offsets |= written
         self._advance(count)
@@ -99,7 +102,8 @@ class Printer:
     "-g",
     "--group",
     metavar="NAME",
-    help="Read as a member of this consumer group, from where it left off, and commit what was printed.",
+    help="Read as a member of this consumer group, from where it left off, and commit what was "
+    "printed.",
 )
 @partition_option
 @click.option(
@@ -108,7 +112,8 @@ class Printer:
     "start",
     metavar="WHERE",
     callback=place_of,
-    help=f"Where to begin: {PLACES}. With --group only beginning or end, for partitions without a committed offset.  "
+    help=f"Where to begin: {PLACES}. With --group only beginning or end, for partitions without a "
+    f"committed offset.  "
     "[default: end]",
 )
 @click.option("--from-beginning", is_flag=True, help="The same as --offset beginning.")
@@ -149,14 +154,15 @@ def consume(
     logfleet consume orders --offset @2013-01-01T00:00:00Z -n 100 -o json | jq .value
     logfleet consume orders payments --group billing --from-beginning
 
-    FORMAT has %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S their sizes
-    (-1: null), %h headers as a=b,c=d, %% a percent sign, and \\n, \\t, \\r, \\0, \\xHH. With -o json each record is a line as
-    `logfleet produce --json` reads it.
+    FORMAT has %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K
+    and %S their sizes (-1: null), %h headers as a=b,c=d, %% a percent sign, and \\n, \\t, \\r, \\0,
+    \\xHH. With -o json each record is a line as `logfleet produce --json` reads it.
 
-    Members of a group share the partitions. What was printed is committed each second and at the end, so that after a
-    crash a record may be printed again, and none is left out.
+    Members of a group share the partitions. What was printed is committed each second and at the
+    end, so that after a crash a record may be printed again, and none is left out.
 
-    Exit codes: 0 done (--count, --exit-at-end), 1 failed (one line on stderr), 2 the command line is wrong, 130 Ctrl-C.
+    Exit codes: 0 done (--count, --exit-at-end), 1 failed (one line on stderr), 2 the command line
+    is wrong, 130 Ctrl-C.
     """
     if from_beginning and start is not None:
         raise click.UsageError("--from-beginning and --offset both say where to begin, give one")
@@ -165,7 +171,8 @@ def consume(
         raise click.UsageError("--group gives out partitions by itself, leave out --partition")
     if group is not None and start.spec is None:
         raise click.UsageError(
-            "--offset with --group is beginning or end; `logfleet group reset-offsets` moves a group"
+            "--offset with --group is beginning or end; `logfleet group reset-offsets` moves a "
+            "group"
         )
     write = _writer(format_, key_separator, null, as_json=as_json)
     request = Request(list(dict.fromkeys(topics)), partitions, start, exit_at_end)
@@ -208,16 +215,18 @@ def _writer(format_: str | None, key_separator: str | None, null: str, *, as_jso
 
 
 async def read(client: Client, request: Request, printer: Printer) -> None:
-    """Print until the request is done. Partitions without a leader are waited for, and the others read meanwhile.
+    """Print until the request is done. Raises ClientError.
 
-    If all partitions are wanted, those that are added later are, too, from their beginning. If it ends at their ends, it waits for the client's `timeout_ms`: nobody knows where they end. Raises ClientError.
+    Partitions without a leader are waited for while the others are read. If all partitions are
+    wanted, partitions added later are read from their beginning. With exit_at_end it waits for all
+    leaders up to the client's `timeout_ms`, since the ends must be known.
     """
     keys = await partitions_of(client, request.topics, request.partitions)
     waiting = [] if request.exit_at_end else await _leaderless(client, keys)
     for key in waiting:
         click.echo(f"Warning: {key} has no leader; it is read once it has one", err=True)
     offsets = await find(client, [key for key in keys if key not in waiting], request.start)
-    # what retention takes while it is read is gone: go on with what is still there
+    # if retention deletes what is next to be read, go on with the first record left
     fetcher = Fetcher(client, reset=OffsetSpec.EARLIEST)
     fetcher.assign(offsets)
     ends = await _Ends.found(fetcher) if request.exit_at_end else None
@@ -243,13 +252,13 @@ async def read(client: Client, request: Request, printer: Printer) -> None:
 
 
 async def _leaderless(client: Client, keys: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Those of the partitions that nobody leads now. Raises ClientError."""
+    """The partitions that have no leader now. Raises ClientError."""
     led = await led_partitions(client, sorted({key.topic for key in keys}))
     return [key for key in keys if key not in led]
 
 
 class _Ends:
-    """The ends that the partitions of a fetcher had when this was made."""
+    """The log end offsets of a fetcher's partitions at the start."""
 
     def __init__(self, fetcher: Fetcher, ends: Mapping[TopicPartition, int]) -> None:
         self._fetcher, self._ends = fetcher, ends
@@ -258,23 +267,24 @@ class _Ends:
 
     @classmethod
     async def found(cls, fetcher: Fetcher) -> Self:
-        """As the leaders say. Raises ClientError."""
+        """Read them from the leaders. Raises ClientError."""
         keys = list(fetcher.positions())
         return cls(fetcher, await offsets_at(fetcher.client, keys, OffsetSpec.LATEST))
 
     def reached(self) -> bool:
-        """True if all that was before them is read."""
+        """Whether everything before them was read."""
         return all(at >= self._ends[key] for key, at in self._fetcher.positions().items())
 
     async def check(self) -> None:
-        """Raises ClickException if what was before them is not there any more, so that they may never be reached.
+        """Raise ClickException if records before the ends were lost, so it might never end.
 
-        Retention alone moves no end. A leader that does not answer holds nothing up: the fetcher gives it up when it is time.
+        Retention alone moves no end. A leader that does not respond delays nothing here: the
+        fetcher times out.
         """
         for topic, topic_id in self._fetcher.topic_ids().items():
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise click.ClickException(
-                    f"topic {topic} was deleted and made anew while it was read"
+                    f"topic {topic} was deleted and created again while it was read"
                 )
         loop = asyncio.get_running_loop()
         if loop.time() < self._look_at:
@@ -289,8 +299,9 @@ class _Ends:
         for key, end in ends.items():
             if end < self._ends[key]:
                 raise click.ClickException(
-                    f"{key} ended at {self._ends[key]} when it was begun, and ends at {end} now: its records are lost, "
-                    "or the topic was made anew"
+                    f"{key} ended at {self._ends[key]} when it was begun, and ends at {end} now: "
+                    f"its records are lost, "
+                    "or the topic was created again"
                 )
 
 
@@ -305,20 +316,20 @@ async def _read_as_member(client: Client, group: str, request: Request, printer:
         try:
             await member.read(exit_at_end=request.exit_at_end)
         except (asyncio.CancelledError, OSError):
-            # Ctrl-C, or nobody reads our output any more: they do not wait for a broker that is gone
+            # Ctrl-C, or stdout is closed: do not wait long for a broker that is gone
             with contextlib.suppress(ClientError, TimeoutError):
                 async with asyncio.timeout(LAST_COMMIT_SECONDS):
                     await member.commit()
             raise
         if not await member.commit():
             click.echo(
-                "Warning: the group divided its partitions anew; the last records may be printed again",
+                "Warning: the group rebalanced; the last records may be printed again",
                 err=True,
             )
 
 
 class _Member:
-    """Commits what was printed and nothing else."""
+    """A group member; commits what was printed and nothing else."""
 
     def __init__(self, consumer: GroupConsumer, printer: Printer) -> None:
         self._consumer, self._printer = consumer, printer
@@ -331,7 +342,7 @@ class _Member:
         while not self._printer.done:
             fetched = await self._consumer.poll(POLL_MS)
             if self._consumer.generation != self._generation:
-                # what was printed before belongs to partitions that were given back, and was committed then
+                # what was printed before belongs to revoked partitions, and was committed then
                 self._generation = self._consumer.generation
                 self._printer.next_offsets = self._first_offsets(fetched)
                 ends = await _Ends.found(self._consumer.fetcher) if exit_at_end else None
@@ -345,15 +356,16 @@ class _Member:
                 return
 
     def _first_offsets(self, fetched: Sequence[Fetched]) -> dict[TopicPartition, int]:
-        """Where reading began in each partition; fetched: all that was read since.
+        """Where reading began in each partition. fetched: all that was read since.
 
-        Committed even where nothing comes: what comes while nobody reads is for the next member.
+        Committed even if nothing is read: records that arrive while nobody reads are for the next
+        member.
         """
         offsets = self._consumer.fetcher.positions()
         return offsets | {each.partition: each.offset for each in reversed(fetched)}
 
     async def commit(self) -> bool:
-        """False if the group has moved on, so that nothing could be committed."""
+        """Commit; False if the group has rebalanced, so that nothing could be committed."""
         if self._consumer.generation != self._generation:
             return not self._printer.next_offsets
         try:

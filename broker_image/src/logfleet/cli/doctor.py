@@ -1,4 +1,4 @@
-"""`logfleet doctor`: is there all that a broker needs, and if not, what to do."""
+"""`logfleet doctor`: check whether a broker has all it needs, and what to do if not."""
 
 import asyncio
 import sys
@@ -20,15 +20,16 @@ from logfleet.node.tools.finding import Finding, Level, worst
 def doctor(
     properties: Path | None, *, overrides: tuple[str, ...], env_prefix: str, as_json: bool
 ) -> None:
-    """Look at ports, disks, limits, clock, addresses, metadata and keys for a broker, running or not.
+    """Check ports, disks, limits, clock, addresses, metadata and keys for a broker, running or not.
 
-    Give what `logfleet broker` gets. Every line says what is, and what to do where that is not good.
+    Give what `logfleet broker` gets. Every line shows a finding, and what to do if it is a problem.
 
     \b
     logfleet doctor server.properties
     logfleet doctor -o json | jq -r '.[] | select(.level == "failed") | .message'
 
-    Exit codes: 0 nothing failed (there may be warnings), 1 something did, 2 the command line is wrong.
+    Exit codes: 0 nothing failed (there may be warnings), 1 something did, 2 the command line is
+    wrong.
     """
     try:
         config = read_config(properties, overrides, env_prefix)

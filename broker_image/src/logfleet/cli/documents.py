@@ -1,4 +1,4 @@
-"""Resource documents from files, folders and standard input: strict YAML, each with where it stands."""
+"""Resource documents from files, folders and standard input: strict YAML, each with its place."""
 
 from collections.abc import Hashable, Iterable
 from pathlib import Path
@@ -13,18 +13,18 @@ STDIN: Final = Path("-")
 
 
 class DocumentError(ValueError):
-    """A file that cannot be read or is no YAML; the text names the file and the line."""
+    """A file is unreadable or not YAML; the message names the file and the line."""
 
 
 class Document(NamedTuple):
-    """where: file and number of the document in it, for messages; content: as YAML gives it."""
+    """where: file and number of the document in it, for messages. content: as YAML parses it."""
 
     where: str
     content: object
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as the Kubernetes API server takes it: a key stands once, and a date is a text."""
+    """YAML as the Kubernetes API server reads it: no duplicate keys, and dates are strings."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
@@ -47,9 +47,10 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_documents(paths: Iterable[Path]) -> list[Document]:
-    """All documents of these files, in order; a folder stands for the .yaml, .yml and .json files in it, - for stdin.
+    """All documents of these files, in order. Raises DocumentError.
 
-    Empty documents are left out, a List is taken apart. Raises DocumentError.
+    A folder stands for its .yaml, .yml and .json files, - for stdin. Empty documents are left out;
+    the items of a List are documents.
     """
     return [document for path in paths for file in _files(path) for document in _read(file)]
 

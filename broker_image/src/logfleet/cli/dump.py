@@ -1,4 +1,7 @@
-"""`logfleet dump`: what the files of partitions on this disk hold, of a running broker's too: files are only read."""
+"""`logfleet dump`: print the contents of partition files on this disk.
+
+Files are only read, so those of a running broker may be dumped.
+"""
 
 import json
 import sys
@@ -29,7 +32,7 @@ from logfleet.records.record import read_records
 
 Rows = Iterator[dict[str, Any]]
 TABLE_ROWS_MAX: Final = 100_000
-"""Rows of one table: its columns are known when all of it is."""
+"""Rows of one table at most: column widths are known only when all rows are."""
 
 
 @click.command()
@@ -48,10 +51,10 @@ TABLE_ROWS_MAX: Final = 100_000
 )
 @table_option
 def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: bool) -> None:
-    """Print what segments (.log), indexes (.index, .timeindex), producer snapshots (.snapshot) and the small text files hold.
+    """Print segments (.log), indexes (.index, .timeindex), snapshots (.snapshot) and checkpoints.
 
-    A table for each file, or an object per line as JSON. A directory stands for the files in it. Checksums are checked, and indexes against the
-    segment beside them. The files may be in use.
+    A table for each file, or an object per line as JSON. A directory stands for the files in it.
+    Checksums are checked, and indexes against the segment beside them. The files may be in use.
 
     \b
     logfleet dump data/orders-0
@@ -59,7 +62,8 @@ def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: 
     logfleet dump 00000000000000000000.log --records -n 20
     logfleet dump 00000000000000000000.log -o json | jq 'select(.valid | not)'
 
-    Exit codes: 0 all is sound, 1 something is not (one line on stderr for each file), 2 the command line is wrong.
+    Exit codes: 0 all is sound, 1 something is not (one line on stderr for each file), 2 the command
+    line is wrong.
     """
     sound = True
     for number, path in enumerate(_expanded(files)):
@@ -80,7 +84,8 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
         known = [each for each in inside if is_known(each.name)]
         if not known:
             raise click.UsageError(
-                f"{path}: no segment or index (their names are 20 digits and .log, .index, .timeindex or .snapshot), "
+                f"{path}: no segment or index (their names are 20 digits and .log, .index, "
+                f".timeindex or .snapshot), "
                 f"nor one of {', '.join(sorted(TEXTS))}"
             )
         found += known
@@ -88,7 +93,7 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
 
 
 def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str | None:
-    """Print the file; what is wrong with it, or None."""
+    """Print the file; return what is wrong with it, or None."""
     rows: list[dict[str, Any]] = []
     problems: list[str] = []
     for number, row in enumerate(_readable_rows(path, problems, records=records)):
@@ -112,9 +117,9 @@ def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str
 
 
 def _readable_rows(path: Path, problems: list[str], *, records: bool) -> Rows:
-    """The rows up to where the file cannot be read any further: then the reason is added to the problems.
+    """The rows up to where the file is unreadable; the reason is then added to `problems`.
 
-    Here and not around who prints them: that nobody reads our output is no problem of the file.
+    Errors are caught here and not around the output: a closed stdout is no problem of the file.
     """
     try:
         yield from _rows(path, records=records)
@@ -132,8 +137,9 @@ def _untrue(path: Path, row: dict[str, Any]) -> str:
     if path.suffix == LOG:
         return f"the batch at position {row['position']} has another checksum"
     return (
-        f"the entry for offset {row['offset']} is not so in {path.stem}{LOG}: stop the broker and remove the index, "
-        "it is made anew"
+        f"the entry for offset {row['offset']} is not so in {path.stem}{LOG}: stop the broker and "
+        f"remove the index, "
+        "it is created again"
     )
 
 
@@ -162,7 +168,8 @@ def _segment_rows(view: memoryview, *, records: bool) -> Rows:
         if not records:
             yield _batch_row(position, header, valid=valid)
         elif valid:
-            # a copy: an error keeps what it was about, and the file cannot be unmapped as long as anything refers to it
+            # a copy: an error keeps a reference to its data, and a mapped file with references
+            # cannot be closed
             yield from _record_rows(bytes(view[position:end]), header, position)
         else:
             raise RecordsError(f"the batch at position {position} has another checksum")
@@ -203,5 +210,6 @@ def _record_rows(batch: bytes, header: BatchHeader, position: int) -> Rows:
             }
     except RecordsError as error:
         raise RecordsError(
-            f"the batch at offset {header.base_offset} (position {position}) has the right checksum and unreadable records: {error}"
+            f"the batch at offset {header.base_offset} (position {position}) has the right "
+            f"checksum and unreadable records: {error}"
         ) from error

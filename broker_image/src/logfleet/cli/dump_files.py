@@ -1,4 +1,7 @@
-"""What the files beside a segment hold, as rows: indexes (checked against it), producer snapshots, checkpoints, properties."""
+"""The rows of files beside a segment: indexes, producer snapshots, checkpoints, properties.
+
+Indexes are checked against the segment.
+"""
 
 import contextlib
 import mmap
@@ -41,7 +44,7 @@ def is_known(name: str) -> bool:
 
 @contextlib.contextmanager
 def mapped(path: Path) -> Iterator[memoryview]:
-    """A file that is not empty, without reading it whole."""
+    """Map a non-empty file without reading it whole."""
     with (
         path.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
@@ -51,7 +54,7 @@ def mapped(path: Path) -> Iterator[memoryview]:
 
 
 def offset_index_rows(path: Path, base_offset: int) -> Rows:
-    """Offset and position of each entry; valid: it is so in the log beside it, left out if there is none."""
+    """Offset and position of each entry; valid: as in the segment, left out if there is none."""
     entries = unpack_entries(OFFSET_ENTRY, _entries(path, OFFSET_ENTRY.size))
     shown, checked = tee((base_offset + relative, position) for relative, position in entries)
     with _batches(path) as batches:
@@ -76,7 +79,7 @@ def _with_validity(row: dict[str, Any], *, valid: bool | None) -> dict[str, Any]
 
 @contextlib.contextmanager
 def _batches(index: Path) -> Iterator[Batches | None]:
-    """The headers of the segment that an index is of; None if it is not there."""
+    """The batch headers of the index's segment; None if it does not exist."""
     log = index.with_suffix(LOG)
     empty: Iterable[Any] = ()
     if not log.exists():
@@ -93,7 +96,7 @@ def _batches(index: Path) -> Iterator[Batches | None]:
 
 
 def _entries(path: Path, size: int) -> bytes:
-    """Without the zeros that Kafka keeps at the end of an index in use."""
+    """The index without the zeros that Kafka preallocates at the end of an index in use."""
     data = path.read_bytes()
     used = len(data.rstrip(b"\0"))
     return data[: -(-used // size) * size]

@@ -1,11 +1,11 @@
-"""`logfleet group`: consumer groups, their members and how far they are."""
+"""`logfleet group`: consumer groups, their members and their progress."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
 
-from logfleet.cli.confirming import DRY_RUN, execute_option, say_dry_run, yes_option
+from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run, yes_option
 from logfleet.cli.offsets import (
     PLACES,
     Place,
@@ -90,7 +90,10 @@ def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
 
 
 async def description_of(client: Client, name: str) -> dict[str, Any]:
-    """As JSON shows it; end and lag are None where a partition is gone or has no leader. Raises ClientError."""
+    """The description for JSON. Raises ClientError.
+
+    end and lag are None if a partition is gone or has no leader.
+    """
     groups = Groups(client)
     description = await groups.describe(name)
     committed = await groups.committed(name)
@@ -203,7 +206,8 @@ def delete(
     "shift",
     type=int,
     metavar="N",
-    help="That many records on from what is committed, or back if it is negative; never beyond what is there.",
+    help="That many records on from what is committed, or back if it is negative; never beyond "
+    "what is there.",
 )
 @execute_option
 @listing_options
@@ -265,7 +269,7 @@ def reset_offsets(
         echo_json(rows)
     else:
         _echo_moves(rows)
-    say_dry_run(execute=execute)
+    report_dry_run(execute=execute)
 
 
 async def _without_members(groups: Groups, name: str) -> None:
@@ -273,7 +277,7 @@ async def _without_members(groups: Groups, name: str) -> None:
         description = await groups.describe(name)
     except KafkaError as error:
         if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
-            return  # the first commit makes the group
+            return  # the first commit creates the group
         raise
     if description.members:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, subject=f"group {name}")
@@ -294,7 +298,7 @@ def delete_offsets(
     as_json: bool,
     server: Server,
 ) -> None:
-    """Forget what a group has committed for topics that its members do not read any more.
+    """Delete what a group has committed for topics that its members do not read any more.
 
     Asks first on a terminal; a script gives --yes.
 

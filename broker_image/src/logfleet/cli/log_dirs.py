@@ -1,4 +1,4 @@
-"""`logfleet log-dirs`: what lies on the brokers' disks."""
+"""`logfleet log-dirs`: log directories of brokers, and what partitions use of them."""
 
 import sys
 from typing import Any, Final
@@ -12,7 +12,7 @@ from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
 from logfleet.client.log_admin import LogDirDescription, describe_log_dirs
 
-NOT_TOLD: Final = -1
+UNKNOWN: Final = -1
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 UNIT_STEP: Final = 1024
 
@@ -78,7 +78,7 @@ async def _describe(
         try:
             found += await describe_log_dirs(client, broker, keys)
         except ClientError as error:
-            found.append(LogDirDescription(broker, "-", str(error), NOT_TOLD, NOT_TOLD, ()))
+            found.append(LogDirDescription(broker, "-", str(error), UNKNOWN, UNKNOWN, ()))
     return found
 
 
@@ -87,8 +87,8 @@ def _as_json(each: LogDirDescription) -> dict[str, Any]:
         "broker": each.broker,
         "path": each.path,
         "error": each.error,
-        "total": None if each.total_bytes == NOT_TOLD else each.total_bytes,
-        "usable": None if each.usable_bytes == NOT_TOLD else each.usable_bytes,
+        "total": None if each.total_bytes == UNKNOWN else each.total_bytes,
+        "usable": None if each.usable_bytes == UNKNOWN else each.usable_bytes,
         "partitions": [
             {"topic": log.partition.topic, "partition": log.partition.partition, "size": log.size}
             for log in each.logs
@@ -122,7 +122,7 @@ def _echo_partitions(found: list[LogDirDescription]) -> None:
 
 
 def bytes_text(size: int) -> str:
-    """As people read it; - for what is not known."""
+    """A size for people; "-" if it is unknown."""
     if size < 0:
         return "-"
     value = float(size)

@@ -1,4 +1,4 @@
-"""`logfleet`: the group that every command belongs to."""
+"""`logfleet`: the command group."""
 
 import contextlib
 import errno
@@ -15,15 +15,15 @@ from click.exceptions import NoArgsIsHelpError
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts it
 WITH_COMMANDS = "logfleet[broker]"
-"""What installs the commands' libraries; without the extra the package is the client alone."""
+"""Installs the libraries of the commands; without the extra the package is only the client."""
 
-# Command -> the module that has it under the same name (with _ for -), and its line in the list. Modules are imported when their
-# command is called: a command line that lists topics has no use for a broker's libraries.
+# Command -> the module that has it under the same name (with _ for -), and its line in the list. A
+# module is imported when its command is called: listing topics needs none of a broker's libraries.
 COMMANDS = {
     "broker": ("logfleet.cli.broker", "Run one broker in the foreground."),
     "local": ("logfleet.cli.local", "Run a whole fleet on this machine."),
     "adopt": ("logfleet.cli.adopt", "Take over the partitions that an Apache Kafka left behind."),
-    "doctor": ("logfleet.cli.doctor", "Say what a broker lacks on this machine, and what to do."),
+    "doctor": ("logfleet.cli.doctor", "Check what a broker lacks on this machine, and what to do."),
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "consume": ("logfleet.cli.consume", "Print the records of topics."),
@@ -41,8 +41,8 @@ COMMANDS = {
     "may-i": ("logfleet.cli.fleet.may_i", "Ask whether brokers may go down now."),
     "rebalance": ("logfleet.cli.fleet.rebalance", "Spread replicas evenly over brokers and zones."),
     "drain": ("logfleet.cli.fleet.drain", "Move all that brokers have to others."),
-    "cordon": ("logfleet.cli.fleet.drain", "Have brokers given no new replicas."),
-    "uncordon": ("logfleet.cli.fleet.drain", "Let brokers be given replicas again."),
+    "cordon": ("logfleet.cli.fleet.drain", "Give brokers no new replicas."),
+    "uncordon": ("logfleet.cli.fleet.drain", "Let brokers get replicas again."),
     "partitions": (
         "logfleet.cli.fleet.partitions",
         "Show partitions that are lost, and give them up.",
@@ -55,16 +55,17 @@ COMMANDS = {
         "logfleet.cli.fleet.metadata",
         "Take snapshots of the metadata store, restore one.",
     ),
-    "apply": ("logfleet.cli.apply", "Make topics and settings as YAML files say."),
+    "apply": ("logfleet.cli.apply", "Make topics and settings match YAML files."),
 }
 
 
 @contextlib.contextmanager
 def loading_quickly() -> Iterator[None]:
-    """Import modules inside. It saves a fifth of the processor time of a broker's start.
+    """Import modules inside. This saves a fifth of the processor time of a broker's start.
 
-    Hardly anything that imports make is garbage, so nothing looks for it. structlog imports rich if it is there, for
-    tracebacks that we render without it; a None in its place is how Python says that it is not there.
+    Imports create hardly any garbage, so the collector is off. structlog imports rich if it is
+    installed, for tracebacks that we do not use; None in its place is Python's way to mark it as
+    missing.
     """
     gc.disable()
     hidden = sys.modules.get("rich")
@@ -79,7 +80,7 @@ def loading_quickly() -> Iterator[None]:
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module when the command is called, and says each failure in one line."""
+    """Imports a command's module when the command is called, and reports failures in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -108,7 +109,7 @@ class LazyGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """As click's, but a mistake of the user is one line on stderr and Ctrl-C says nothing at all."""
+        """As click's, but a user's mistake is one line on stderr, and Ctrl-C prints nothing."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, False, **extra)
         try:
@@ -127,7 +128,7 @@ class LazyGroup(click.Group):
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            # what could not be written is still in a buffer, and would be tried again at the very end
+            # what could not be written is still buffered, and would be written again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             _fail(click.ClickException(str(error)))
         sys.exit(code if isinstance(code, int) else 0)
@@ -152,5 +153,6 @@ def cli() -> None:
     echo hello | logfleet produce greetings
     logfleet consume greetings --from-beginning --exit-at-end
 
-    Exit codes: 0 done, 1 failed (one line on stderr says what and why), 2 the command line is wrong, 130 Ctrl-C.
+    Exit codes: 0 done, 1 failed (one line on stderr says what and why), 2 the command line is
+    wrong, 130 Ctrl-C.
     """

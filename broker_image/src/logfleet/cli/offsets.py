@@ -1,4 +1,4 @@
-"""Where in a partition: the words of `consume --offset` and `group reset-offsets --to`."""
+"""Positions in partitions: the values of `consume --offset` and `group reset-offsets --to`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -23,8 +23,8 @@ WORDS: Final = {
 }
 
 PLACES: Final = (
-    "beginning, end, an offset, -N for the last N of each partition, @TIME (milliseconds since 1970 or "
-    "2013-01-01T00:00:00Z)"
+    "beginning, end, an offset, -N for the last N of each partition, @TIME (milliseconds since "
+    "1970 or 2013-01-01T00:00:00Z)"
 )
 partition_option = click.option(
     "-p",
@@ -37,7 +37,10 @@ partition_option = click.option(
 
 
 class Place(NamedTuple):
-    """A place in each partition: exactly one of them is set. last: that many records before the end; time_ms: since 1970."""
+    """A position in each partition; exactly one field is set.
+
+    last: that many records before the end. time_ms: since 1970.
+    """
 
     spec: OffsetSpec | None = None
     offset: int | None = None
@@ -46,7 +49,7 @@ class Place(NamedTuple):
 
 
 def parse_place(text: str) -> Place:
-    """What a text means. Raises ValueError."""
+    """Parse an option's value. Raises ValueError."""
     if text in WORDS:
         return Place(spec=WORDS[text])
     if text.startswith("@"):
@@ -73,17 +76,19 @@ def _milliseconds(text: str) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise ValueError(
-            f"{text!r}: write milliseconds since 1970 or a time with its zone, as 2013-01-01T00:00:00Z"
+            f"{text!r}: write milliseconds since 1970 or a time with its zone, as "
+            f"2013-01-01T00:00:00Z"
         )
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
     if milliseconds < 0:
-        # sent as it is, it could be one of ListOffsets' words: -1 is the end (Kafka: ListOffsetsRequest.LATEST_TIMESTAMP)
+        # ListOffsets gives negative times other meanings: -1 is the end (Kafka:
+        # ListOffsetsRequest.LATEST_TIMESTAMP)
         raise ValueError(f"{text!r}: is before 1970, and no record is so old")
     return milliseconds
 
 
 def place_of(ctx: click.Context, option: click.Parameter, value: str | None) -> Place | None:
-    """As a callback of an option."""
+    """The callback of an option."""
     try:
         return None if value is None else parse_place(value)
     except ValueError as error:
@@ -93,7 +98,10 @@ def place_of(ctx: click.Context, option: click.Parameter, value: str | None) -> 
 async def partitions_of(
     client: Client, topics: Sequence[str], partitions: Sequence[int] = ()
 ) -> list[TopicPartition]:
-    """These partitions of each topic, or all. Raises KafkaError, ClickException if one is not there."""
+    """These partitions of each topic, or all.
+
+    Raises KafkaError, ClickException if one does not exist.
+    """
     admin = Admin(client)
     keys = []
     for name in topics:
@@ -112,7 +120,7 @@ async def partitions_of(
 
 
 async def led_partitions(client: Client, topics: Sequence[str] | None) -> set[TopicPartition]:
-    """The partitions of these topics, None: of all, that have a leader now. Raises ClientError."""
+    """The partitions with a leader, of these topics or (None) of all. Raises ClientError."""
     return {
         TopicPartition(topic.name, partition.index)
         for topic in await client.retrying(lambda: client.fetch_topics(topics))
@@ -124,7 +132,10 @@ async def led_partitions(client: Client, topics: Sequence[str] | None) -> set[To
 async def find(
     client: Client, keys: Sequence[TopicPartition], place: Place
 ) -> dict[TopicPartition, int]:
-    """The offset of that place in each partition. Raises ClickException if a number is out of its range."""
+    """The offset of that position in each partition.
+
+    Raises ClickException if a given offset is out of range.
+    """
     if place.spec is not None:
         return await offsets_at(client, keys, place.spec)
     ends = await offsets_at(client, keys, OffsetSpec.LATEST)
@@ -138,7 +149,8 @@ async def find(
     for key in keys:
         if not begins[key] <= place.offset <= ends[key]:
             raise click.ClickException(
-                f"offset {place.offset}: {key} has offsets from {begins[key]}, and {ends[key]} is the next one"
+                f"offset {place.offset}: {key} has offsets from {begins[key]}, and {ends[key]} is "
+                f"the next one"
             )
     return dict.fromkeys(keys, place.offset)
 
@@ -146,7 +158,10 @@ async def find(
 async def shifted(
     client: Client, keys: Sequence[TopicPartition], at: Mapping[TopicPartition, int], by: int
 ) -> dict[TopicPartition, int]:
-    """So many records on from where each partition is at, within what it holds. Raises ClickException for one that is nowhere."""
+    """The offsets `by` records after `at`, within the log.
+
+    Raises ClickException for a partition that `at` lacks.
+    """
     for key in keys:
         if key not in at:
             raise click.ClickException(f"--shift-by: nothing is committed for {key}; use --to")
@@ -158,6 +173,6 @@ async def shifted(
 async def offsets_at(
     client: Client, keys: Sequence[TopicPartition], time: int
 ) -> dict[TopicPartition, int]:
-    """The offset at a time, or at what an OffsetSpec names; -1: nothing is that young."""
+    """The offset at a time, or at an OffsetSpec; -1: no record is that young."""
     found = await list_offsets(client, dict.fromkeys(keys, time))
     return {key: at.offset for key, at in found.items()}

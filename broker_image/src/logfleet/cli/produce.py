@@ -1,4 +1,4 @@
-"""`logfleet produce`: records from standard input into a topic."""
+"""`logfleet produce`: write records from standard input to a topic."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ from logfleet.records.record import Header
 ACKS: Final = {"all": -1, "1": 1, "0": 0}
 CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 CHUNK_BYTES: Final = 64 * 1024
-UNCONFIRMED_MAX: Final = 100_000  # deliveries that are kept while the first of them is awaited
+UNCONFIRMED_MAX: Final = 100_000  # records sent while the first of them is not acknowledged
 LINE_BYTES_MAX: Final = 100 * 1024 * 1024  # Kafka: socket.request.max.bytes; no broker takes more
 
 
@@ -52,7 +52,7 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """How records are written, and whether each is told of on stdout."""
+    """How records are written. as_json: print each one on stdout once it is acknowledged."""
 
     topic: str
     acks: int
@@ -92,7 +92,7 @@ def _headers_of(ctx: click.Context, option: click.Parameter, values: Sequence[st
     "--key-separator",
     metavar="TEXT",
     callback=_bytes_of,
-    help="What stands before it is the record's key; a line without it is a mistake.",
+    help="The text before it is the record's key; a line without it is an error.",
 )
 @click.option("-k", "--key", metavar="TEXT", callback=_bytes_of, help="The key of every record.")
 @click.option(
@@ -114,8 +114,8 @@ def _headers_of(ctx: click.Context, option: click.Parameter, values: Sequence[st
     type=click.Choice(list(ACKS)),
     default="all",
     show_default=True,
-    help="Who must have a record before it counts as written: all in-sync replicas, the leader, nobody. "
-    "With all, a retry never writes a record twice.",
+    help="Which replicas must have a record before it counts as written: all in-sync replicas, the "
+    "leader, nobody. With all, a retry never writes a record twice.",
 )
 @click.option(
     "-D",
@@ -154,20 +154,20 @@ def produce(
 ) -> None:
     """Write each line of standard input to TOPIC as a record.
 
-    Ends at the end of the input (Ctrl-D), when every record is acknowledged. With -o json, each record is told of as it
-    is acknowledged: topic, partition, offset, timestamp.
+    Ends at the end of the input (Ctrl-D), when every record is acknowledged. With -o json, each
+    record is printed once it is acknowledged: topic, partition, offset, timestamp.
 
     \b
     echo hello | logfleet produce greetings
     logfleet produce orders -K: -H source=shell -z zstd < orders.txt
     logfleet consume orders -o json --from-beginning --exit-at-end | logfleet produce copy --json
 
-    A record in JSON has "value" and, if wanted, "key", "headers" (a list of [name, value]), "timestamp" (milliseconds
-    since 1970) and "partition"; bytes that are no text are {"base64": "..."}. In separators, delimiters and keys
-    \\t, \\n, \\0 and \\xHH are the bytes that they name.
+    A record in JSON has "value" and, if wanted, "key", "headers" (a list of [name, value]),
+    "timestamp" (milliseconds since 1970) and "partition"; bytes that are no text are {"base64":
+    "..."}. In separators, delimiters and keys \\t, \\n, \\0 and \\xHH are the bytes that they name.
 
-    Exit codes: 0 all records are acknowledged, 1 one is not (stderr names its line; all lines before it are written),
-    2 the command line is wrong.
+    Exit codes: 0 all records are acknowledged, 1 one is not (stderr names its line; all lines
+    before it are written), 2 the command line is wrong.
     """
     if delimiter == b"" or key_separator == b"":
         raise click.UsageError("an empty text separates nothing: --delimiter, --key-separator")
@@ -182,7 +182,10 @@ def produce(
 
 
 async def produce_lines(client: Client, source: Input, output: Output) -> None:
-    """Write every line, or all before the first that cannot be sent. Raises ClickException, ClientError."""
+    """Write all lines, or those before the first that cannot be sent.
+
+    Raises ClickException, ClientError.
+    """
     producer = Producer(
         client,
         acks=output.acks,
@@ -191,7 +194,7 @@ async def produce_lines(client: Client, source: Input, output: Output) -> None:
         delivery_timeout_ms=client.timeout_ms,
         auto_create=output.create,
     )
-    await producer.partition_count(output.topic)  # before anybody types a line
+    await producer.partition_count(output.topic)  # fail before anybody types a line
     if standard_input().isatty():
         click.echo("one record per line; Ctrl-D ends", err=True)
     sent: asyncio.Queue[tuple[int, Delivery] | None] = asyncio.Queue(UNCONFIRMED_MAX)
@@ -203,7 +206,7 @@ async def produce_lines(client: Client, source: Input, output: Output) -> None:
                 async for number, draft in _drafts(source):
                     await sent.put((number, await _send(producer, output.topic, number, draft)))
             except (TextError, click.ClickException) as error:
-                bad_line = error  # first what was sent before it is written
+                bad_line = error  # reported after what was sent before is written
             await sent.put(None)
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
@@ -233,7 +236,7 @@ async def _drafts(source: Input) -> AsyncIterator[tuple[int, Draft]]:
 
 
 async def _shown(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same, with a bar if it is a file that they come from, of which one knows how long it is."""
+    """The same chunks, with a progress bar if they come from a file, whose size is known."""
     status = os.fstat(standard_input().fileno())
     is_file = stat.S_ISREG(status.st_mode)
     is_wanted = is_file and is_shown(output_is_shown=is_terminal())
@@ -244,7 +247,10 @@ async def _shown(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _chunks() -> AsyncIterator[bytes]:
-    """Standard input as it comes, and b"" at its end. What waits here waits in the loop: Ctrl-C ends it."""
+    """Standard input in chunks, and b"" at its end.
+
+    It waits in the event loop, so Ctrl-C ends it.
+    """
     descriptor = standard_input().fileno()
     while True:
         await _readable(descriptor)
@@ -263,7 +269,7 @@ async def _readable(descriptor: int) -> None:
     try:
         loop.add_reader(descriptor, readable.set)
     except PermissionError:
-        await asyncio.sleep(0)  # epoll takes no regular file: those are readable always
+        await asyncio.sleep(0)  # epoll refuses regular files: they are always readable
         return
     try:
         await readable.wait()
@@ -286,7 +292,7 @@ async def _send(producer: Producer, topic: str, number: int, draft: Draft) -> De
 
 
 async def _confirm(sent: asyncio.Queue[tuple[int, Delivery] | None], *, as_json: bool) -> None:
-    """Wait for the records in their order until None; the first that is not written ends it all."""
+    """Wait for the records in order, until None. The first one that is not written ends it."""
     out = standard_output()
     while (entry := await sent.get()) is not None:
         number, delivery = entry

@@ -1,4 +1,4 @@
-"""A bar on stderr while something long runs, for a person who would otherwise see nothing."""
+"""A progress bar on stderr while something long runs."""
 
 import contextlib
 import sys
@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 
 
 def is_shown(*, output_is_shown: bool) -> bool:
-    """Whether a bar helps: stderr is a terminal, and what is written does not go by there itself."""
+    """Whether a bar helps: stderr is a terminal, and the output does not go there as well."""
     return sys.stderr is not None and sys.stderr.isatty() and not output_is_shown
 
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None, *, is_wanted: bool) -> Iterator[Callable[[int], None]]:
-    """Call what is given with how much more is done; nothing is drawn unless `is_wanted`. total: None if nobody knows."""
+    """Yield a function to call with each advance; draws nothing unless `is_wanted`.
+
+    total: None if unknown.
+    """
     if not is_wanted:
         yield lambda _: None
         return

@@ -42,9 +42,10 @@ def quota() -> None:
     logfleet quota describe
     logfleet quota delete --client-id etl
 
-    The keys are Kafka's: producer_byte_rate and consumer_byte_rate in bytes per second, request_percentage of the time of a
-    broker's thread, controller_mutation_rate in partitions made or deleted per second; for an ip connection_creation_rate, new
-    connections per second. Each broker holds its clients to them for itself.
+    The keys are Kafka's: producer_byte_rate and consumer_byte_rate in bytes per second,
+    request_percentage of the time of a broker's thread, controller_mutation_rate in partitions made
+    or deleted per second; for an ip connection_creation_rate, new connections per second. Each
+    broker holds its clients to them for itself.
 
     The most specific limit counts: user and client id, user, client id; a name before the default.
     """

@@ -1,7 +1,8 @@
 """Records as text: what `logfleet produce` reads and `logfleet consume` writes. Pure.
 
-JSON has one object per record: `{"key": "k", "value": "v", "headers": [["name", "value"]], "timestamp": 1700000000000}`,
-timestamp in milliseconds since 1970. Bytes that are no UTF-8 are `{"base64": "..."}`, so that nothing is lost on the way.
+JSON has one object per record: `{"key": "k", "value": "v", "headers": [["name", "value"]],
+"timestamp": 1700000000000}`, timestamp in milliseconds since 1970. Bytes that are not UTF-8 are
+`{"base64": "..."}`, so nothing is lost.
 """
 
 import binascii
@@ -19,11 +20,11 @@ _SINGLE: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 class TextError(ValueError):
-    """A text that does not mean what it should; the message says what to write."""
+    """A malformed text; the message says what to write."""
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A record before it is written; None for partition and timestamp_ms: as the producer decides."""
+    """A record to write. partition, timestamp_ms: None if the producer decides."""
 
     key: bytes | None
     value: bytes | None
@@ -33,7 +34,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def unescape(text: str) -> bytes:
-    r"""UTF-8 of a text in which \n, \t, \r, \0, \\ and \xHH stand for single bytes. Raises TextError."""
+    r"""The bytes of a text with the escapes \n, \t, \r, \0, \\ and \xHH. Raises TextError."""
 
     def plain(match: re.Match[str]) -> str:
         name = match[1]
@@ -60,7 +61,7 @@ class LineCutter:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are whole now. Raises TextError if one grows too long."""
+        """The lines that are complete now. Raises TextError if one grows too long."""
         size = len(self._delimiter)
         searched = max(0, len(self._rest) - size + 1)
         self._rest += data
@@ -74,16 +75,17 @@ class LineCutter:
         return lines
 
     def end(self) -> list[bytes]:
-        """The last line, if it was not ended."""
+        """The last line, if no delimiter ended it."""
         return [bytes(self._rest)] if self._rest else []
 
 
 def draft_reader(
     *, separator: bytes | None, null: bytes | None = None, key: bytes | None = None
 ) -> Callable[[bytes], Draft]:
-    """Reads a line as a value, or as key, separator, value. The reader raises TextError.
+    """A function that reads a line as a value, or as key, separator, value; it raises TextError.
 
-    null: what stands for a key or value that is null; None: nothing does. key: of all records, if there is no separator.
+    null: the text of a null key or value; None: there is none. key: of all records, without a
+    separator.
     """
 
     def read(line: bytes) -> Draft:
@@ -108,12 +110,12 @@ class _Encoded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _Text: TypeAlias = str | _Encoded | None
-# an int64 that is no negative time; -1: the record has none (Kafka: RecordBatch.NO_TIMESTAMP)
+# a non-negative int64; -1: the record has no timestamp (Kafka: RecordBatch.NO_TIMESTAMP)
 _Timestamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
 
 
 class _JsonRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """topic and offset may stand there and mean nothing: what was consumed can be produced again."""
+    """topic and offset are accepted and ignored, so that consumed records can be produced again."""
 
     value: _Text
     key: _Text = None
@@ -125,7 +127,7 @@ class _JsonRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_json(line: bytes) -> Draft:
-    """Raises TextError."""
+    """Parse a record in JSON. Raises TextError."""
     try:
         row = msgspec.json.decode(line, type=_JsonRecord)
         headers = tuple((name, _bytes_of(value)) for name, value in row.headers)
@@ -145,7 +147,7 @@ def _bytes_of(text: _Text) -> bytes | None:
 
 
 def write_json(topic: str, partition: int, record: Record) -> bytes:
-    """One line, its end included."""
+    """A record as one line of JSON."""
     row = {
         "topic": topic,
         "partition": partition,
@@ -159,7 +161,7 @@ def write_json(topic: str, partition: int, record: Record) -> bytes:
 
 
 def text_of(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as JSON has them."""
+    """Bytes for JSON: a string if they are UTF-8, else base64."""
     if data is None:
         return None
     try:
@@ -175,10 +177,11 @@ _FIELD: Final = re.compile(rb"%(.?)", re.DOTALL)
 
 
 def format_writer(text: str, *, null: bytes = b"") -> Writer:
-    r"""A function of topic, partition and record that writes as kcat's formats say. Raises TextError.
+    r"""A function that writes topic, partition and record by kcat's format. Raises TextError.
 
-    %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S their sizes (-1: null),
-    %h headers as a=b,c=d, %% a percent sign; and the escapes of `unescape`. null: stands for a key or value that is null.
+    %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S
+    their sizes (-1: null), %h headers as a=b,c=d, %% a percent sign; and the escapes of `unescape`.
+    null: stands for a key or value that is null.
     """
     fields = _fields(null)
     parts: list[bytes | Writer] = []

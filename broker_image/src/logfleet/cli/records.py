@@ -1,10 +1,10 @@
-"""`logfleet records`: records that are not wanted any more."""
+"""`logfleet records`: delete records."""
 
 from typing import Final
 
 import click
 
-from logfleet.cli.confirming import DRY_RUN, execute_option, say_dry_run
+from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run
 from logfleet.cli.offsets import (
     PLACES,
     Place,
@@ -59,13 +59,13 @@ def delete(
 ) -> None:
     """Delete the records before a place in each partition, for good.
 
-    Only shows what would go, until --execute is given. BEGIN is where the log begins now, BEFORE where it begins then. A topic that is
-    compacted and nothing else keeps its records.
+    Only shows what would go, until --execute is given. BEGIN is where the log begins now, BEFORE
+    where it begins then. A topic that is compacted and nothing else keeps its records.
 
     \b
     logfleet records delete orders --before end
     logfleet records delete orders -p 0 --before 1200 --execute
-    logfleet records delete orders --before -1000 --execute    # keep the last 1000 of each partition
+    logfleet records delete orders --before -1000 --execute  # keep the last 1000 of each partition
     """
 
     async def work(client: Client) -> list[tuple[object, ...]]:
@@ -86,4 +86,4 @@ def delete(
         echo_json([{**mark, **dict(zip(COLUMNS, row, strict=True))} for row in rows])
     else:
         echo_rows(COLUMNS, rows, as_json=False)
-    say_dry_run(execute=execute)
+    report_dry_run(execute=execute)

@@ -1,4 +1,4 @@
-"""What commands share that talk to a running fleet: options, one connection, errors as one line."""
+"""What commands that talk to a running fleet share: options, one connection, one line per error."""
 
 import asyncio
 import functools
@@ -27,7 +27,7 @@ DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 
 
 class Server(NamedTuple):
-    """Where to connect, and how long to try what may pass."""
+    """Where to connect, and how long to retry."""
 
     bootstrap: str
     timeout_seconds: float
@@ -81,14 +81,14 @@ def output_option(command: Command) -> Command:
 
 
 def is_terminal() -> bool:
-    """Whether a person reads what goes to stdout."""
+    """Whether stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def table_option(command: Command) -> Command:
-    """Add -o for a command that lists or describes; the command gets `as_json`.
+    """Add -o to a command that lists or describes; the command gets `as_json`.
 
-    The one place for the rule: what was asked for, else a table where a person reads and JSON where a program does.
+    Without -o the output is a table on a terminal, else JSON.
     """
 
     @click.option(
@@ -106,12 +106,12 @@ def table_option(command: Command) -> Command:
 
 
 def listing_options(command: Command) -> Command:
-    """`server_options` and `table_option`: what every command has that lists or describes what a fleet holds."""
+    """`server_options` and `table_option`, for commands that list or describe."""
     return server_options(table_option(command))
 
 
 def changing_options(command: Command) -> Command:
-    """`server_options` and `output_option`: what every command has that changes something and reports a line for each."""
+    """`server_options` and `output_option`, for commands that change things and report each."""
     return server_options(output_option(command))
 
 
@@ -124,12 +124,15 @@ def _checked_bootstrap(ctx: click.Context, option: click.Parameter, value: str) 
 
 
 def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
-    """What `work` returns with a connected client. Raises ClickException for whatever a broker or the network refused."""
+    """What `work` returns, called with a connected client.
+
+    Raises ClickException for anything that a broker or the network refused.
+    """
 
     async def main() -> T:
         task = asyncio.current_task()
         assert task is not None
-        # as for Ctrl-C: what is begun is left in order, a group for example
+        # as for Ctrl-C: let `work` clean up, for example leave a group
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         timeout_ms = int(server.timeout_seconds * 1000)
         async with Client(
@@ -140,10 +143,11 @@ def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
             on_outage=lambda sentence: click.echo(f"Warning: {sentence}", err=True),
         ) as client:
             try:
-                await client.any()  # at once: who mistyped the address does not want to wait
+                await client.any()  # fail at once if the address is mistyped
             except ConnectionLost as error:
                 raise click.ClickException(
-                    f"{error}; start a broker there, or name another with --bootstrap-server or {BOOTSTRAP_VARIABLE}"
+                    f"{error}; start a broker there, or name another with --bootstrap-server or "
+                    f"{BOOTSTRAP_VARIABLE}"
                 ) from error
             return await work(client)
 
@@ -158,21 +162,21 @@ def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
 
 
 def standard_input() -> IO[bytes]:
-    """As bytes. Raises ClickException if it was closed by whoever started us."""
+    """Standard input as bytes. Raises ClickException if the parent process closed it."""
     if sys.stdin is None:
         raise click.ClickException("standard input is closed")
     return sys.stdin.buffer
 
 
 def standard_output() -> IO[bytes]:
-    """As bytes. Raises ClickException if it was closed by whoever started us."""
+    """Standard output as bytes. Raises ClickException if the parent process closed it."""
     if sys.stdout is None:
         raise click.ClickException("standard output is closed")
     return sys.stdout.buffer
 
 
 class Report:
-    """What became of the things that a command was called for: a line for each as soon as it is known, or JSON at the end."""
+    """The results of a command: a line for each as soon as it is known, or JSON at the end."""
 
     def __init__(self, *, as_json: bool, dry_run: bool = False) -> None:
         self.as_json = as_json
@@ -181,19 +185,22 @@ class Report:
         self.failed = False
 
     def done(self, kind: str, name: str, result: str, **fields: object) -> None:
-        """It was carried out, or would be; result: created, unchanged ... fields: for JSON alone."""
+        """Report success (in a dry run: what would succeed).
+
+        result: created, unchanged ... fields: for JSON only.
+        """
         self._add(kind, name, result=result, **fields)
         if not self.as_json:
             click.echo(f"{kind}/{name} {result}{' (dry run)' if self.dry_run else ''}")
 
     def fail(self, kind: str, name: str, error: str) -> None:
-        """It was not."""
+        """Report a failure."""
         self.failed = True
         self._add(kind, name, result="failed", error=error)
         click.echo(f"Error: {kind}/{name}: {error}", err=True)
 
     def refuse(self, kind: str, name: str, error: ClientError) -> None:
-        """It was not, for this reason."""
+        """Report a failure with the error of a broker."""
         self.fail(kind, name, explain(error, with_subject=False))
 
     def _add(self, kind: str, name: str, **fields: object) -> None:
@@ -201,7 +208,7 @@ class Report:
         self.rows.append({"kind": kind, "name": name, **mark, **fields})
 
     def end(self) -> None:
-        """Say what is left to say; the exit code is 1 if anything failed."""
+        """Print the JSON; exit with code 1 if anything failed."""
         if self.as_json:
             echo_json(self.rows)
         if self.failed:
@@ -218,9 +225,9 @@ def change_each(
     dry_run: bool = False,
     accepted: ErrorCode | None = None,
 ) -> None:
-    """Change one after the other and report; a refusal does not keep the next from being changed.
+    """Change one after the other and report; a refusal does not stop the others.
 
-    change: returns the result. accepted: an error after which there is nothing to do, and all is well.
+    change: returns the result. accepted: an error that counts as unchanged.
     """
     report = Report(as_json=as_json, dry_run=dry_run)
 
@@ -245,7 +252,10 @@ def show_each(
     describe: Callable[[Client, str], Awaitable[dict[str, Any]]],
     echo: Callable[[dict[str, Any]], None] | None,
 ) -> None:
-    """Show what `describe` says of each, by `echo`, or as a JSON list if that is None; nothing if none of them is there."""
+    """Show the description of each, by `echo`, or as a JSON list if that is None.
+
+    Prints nothing if none of them exists.
+    """
     report = Report(as_json=False)
     descriptions = []
 
@@ -268,12 +278,12 @@ def show_each(
 
 
 def echo_json(value: object) -> None:
-    """One document on stdout."""
+    """Print one JSON document on stdout."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def echo_rows(columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
-    """Rows as a table, its titles in capitals, or as a JSON list of objects with these keys."""
+    """Print rows as a table with its titles in capitals, or as JSON objects with these keys."""
     if as_json:
         echo_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
@@ -281,7 +291,10 @@ def echo_rows(columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_js
 
 
 def echo_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell; nothing but the titles if there are no rows. Drawn with lines on a terminal."""
+    """Print columns as wide as their widest cell; only the titles if there are no rows.
+
+    A terminal gets a drawn table.
+    """
     if is_terminal():
         _draw_table(titles, rows)
         return

@@ -99,7 +99,7 @@ def create(
 ) -> None:
     """Create topics.
 
-    What is not given is as the brokers' configuration says.
+    Options that are not given follow the brokers' configuration.
 
     \b
     logfleet topic create orders
@@ -145,9 +145,10 @@ def _replicas(found: Topic) -> int:
 def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server: Server) -> None:
     """Show topics: configuration, leaders, replicas, offsets.
 
-    Without a name all but the internal ones. ISR are the replicas that are in sync, BEGIN is the first offset that is still there,
-    END the one that the next record gets. REMARK marks what is under-replicated, under min.insync.replicas or offline, and names who may
-    lead besides the ISR (ELR).
+    Without a name all but the internal ones. ISR are the replicas that are in sync, BEGIN is the
+    first offset that is still there, END the one that the next record gets. REMARK marks what is
+    under-replicated, under min.insync.replicas or offline, and names who may lead besides the ISR
+    (ELR).
 
     \b
     logfleet topic describe orders
@@ -165,7 +166,7 @@ def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server:
 
 
 async def _describe(client: Client, name: str, *, all_config: bool) -> dict[str, Any]:
-    """As JSON shows it. Raises ClientError."""
+    """The description for JSON. Raises ClientError."""
     admin = Admin(client)
     found = await _found(admin, name)
     entries = await admin.topic_config(name)
@@ -240,7 +241,7 @@ def _echo_description(description: dict[str, Any]) -> None:
     "--delete-config",
     multiple=True,
     metavar="KEY",
-    help="Take a key back to its default; may be given again and again.",
+    help="Reset a key to its default; may be given again and again.",
 )
 @changing_options
 def alter(
@@ -254,8 +255,8 @@ def alter(
 ) -> None:
     """Give a topic more partitions or another configuration.
 
-    What is not named stays. All of it is done, or nothing. With more partitions, later records of a key may go to another partition than earlier
-    ones.
+    What is not named stays. Either all changes are made or none. With more partitions, later
+    records of a key may go to another partition than earlier ones.
 
     \b
     logfleet topic alter orders --partitions 12
@@ -305,8 +306,8 @@ def delete(
 ) -> None:
     """Delete topics with all their records, at once and for good.
 
-    Asks first on a terminal; a script gives --yes. Topics that brokers keep for themselves, as __consumer_offsets with what all groups have
-    committed, are deleted only with --internal.
+    Asks first on a terminal; a script gives --yes. Topics that brokers keep for themselves, as
+    __consumer_offsets with what all groups have committed, are deleted only with --internal.
 
     \b
     logfleet topic delete orders payments

@@ -280,6 +280,6 @@ async def test_an_end_of_a_topic_made_anew_meanwhile_is_not_read_up_to(
             client.metadata.forget(["t"])
 
         printer = Printer(format_writer("%s\\n"), None, make_anew)
-        with pytest.raises(ClickException, match="topic t was deleted and made anew"):
+        with pytest.raises(ClickException, match="topic t was deleted and created again"):
             await read(client, everything(exit_at_end=True), printer)
         assert printer.next_offsets == {T0: 1}

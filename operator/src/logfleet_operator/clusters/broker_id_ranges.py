@@ -1,14 +1,14 @@
-"""Broker ids: which range each pool has in each zone, and how many brokers. PURE.
+"""Broker ids: the range of each pool in each zone, and its number of brokers. PURE.
 
-A broker's id is the base of its pool and zone plus its pod's ordinal. Its volume holds that id
-(`meta.properties`), so a base, once given, stays for as long as data may exist, and no other
-pool or zone ever gets it. What was given is read from three places that can each be lost alone:
-the record ConfigMap, the labels of StatefulSets and the labels of volume claims. They must agree;
-where they do not, nothing is done, since a wrong id would show one broker's data under another
-broker's name (the broker refuses to start then, too).
+A broker's id is the base of its pool and zone plus its pod's ordinal. Its volume stores that id
+(`meta.properties`), so an assigned base stays for as long as data may exist, and no other pool or
+zone ever gets it. Assignments are read from three places, each of which can be lost alone: the
+record ConfigMap, the labels of StatefulSets and the labels of volume claims. They must agree;
+otherwise nothing is done, since a wrong id would show one broker's data under another broker's name
+(the broker would refuse to start, too).
 
-Only an ordinal whose pod was once given a node may have data and be known to other brokers. What
-never was can be written back: a number with a nought too many, a zone or a pool by mistake.
+Only an ordinal whose pod ever had a node can have data and be registered with other brokers. Others
+can be withdrawn: a number with a zero too many, a zone or a pool by mistake.
 """
 
 import itertools
@@ -22,12 +22,12 @@ from logfleet.resources.plan import Reason, SpecRefusal
 RANGE_SIZE: Final = 1000  # = BROKERS_PER_POOL_MAX: ordinals never leave their range
 
 
-class Range(msgspec.Struct, frozen=True, order=True):
+class BrokerIdRange(msgspec.Struct, frozen=True, order=True):
     """Broker ids base .. base + replicas - 1 of one pool in one zone ("" without zones).
 
-    ran: of how many ordinals, from 0 on, a pod may have run; it may be more than replicas where
-    sources are read, never where they were checked. leaving: of replicas, those at the end that
-    are not wanted any more and go once they are empty (`shrinking`).
+    ran: pods may have run on the ordinals below it. In a single source it may exceed replicas,
+    after `merge` and `allocate` it does not. leaving: how many of the last replicas are no longer
+    wanted; they are removed once they are empty (`shrinking`).
     """
 
     pool: str
@@ -39,20 +39,20 @@ class Range(msgspec.Struct, frozen=True, order=True):
 
     @property
     def staying(self) -> int:
-        """How many are wanted."""
+        """How many brokers are wanted."""
         return self.replicas - self.leaving
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """What one object says about a range; `source` names the object for a person."""
+class RangeClaim(msgspec.Struct, frozen=True):
+    """The range that one object records; `source` names the object for a person."""
 
     source: str
-    range: Range
+    range: BrokerIdRange
 
 
-def merge(claims: Iterable[Claim]) -> list[Range] | SpecRefusal:
-    """The ranges that were ever given, in order of base; the largest counts claimed win."""
-    found: dict[tuple[str, str], Claim] = {}
+def merge(claims: Iterable[RangeClaim]) -> list[BrokerIdRange] | SpecRefusal:
+    """All assigned ranges, in order of base; counts are the largest ones claimed."""
+    found: dict[tuple[str, str], RangeClaim] = {}
     for claim in claims:
         key = (claim.range.pool, claim.range.zone)
         known = found.setdefault(key, claim)
@@ -67,7 +67,7 @@ def merge(claims: Iterable[Claim]) -> list[Range] | SpecRefusal:
             replicas=max(known.range.replicas, claim.range.replicas),
             ran=max(known.range.ran, claim.range.ran),
         )
-        found[key] = Claim(known.source, largest)
+        found[key] = RangeClaim(known.source, largest)
     ranges = sorted((claim.range for claim in found.values()), key=lambda given: given.base)
     for lower, upper in itertools.pairwise(ranges):
         if upper.base == lower.base:
@@ -85,9 +85,9 @@ def spread(
 ) -> dict[str, int]:
     """Brokers per zone for `total`: those that ran stay, each further one goes where fewest are.
 
-    asked: brokers per zone as they were to be before. Those come first, and ties go to the first
-    zone in `zones`. Sticky: reordering or adding zones moves nothing. Where fewer are wanted than
-    ran, they go by `zone_that_gives`; all go from a zone not listed.
+    asked: brokers per zone as planned before; these are filled first. Ties go to the first zone in
+    `zones`. Reordering or adding zones moves no broker. If fewer are wanted than ran,
+    `zone_that_gives` chooses which to remove; a zone that is not listed loses all.
     """
     counts = {zone: ran.get(zone, 0) for zone in zones}
     missing = total - sum(counts.values())
@@ -102,16 +102,16 @@ def spread(
     return counts
 
 
-def mistaken(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
-    """Ranges of pools and zones that `spec` does not name (any more), of which no broker ever ran."""
+def never_ran(spec: ClusterSpec, given: Sequence[BrokerIdRange]) -> list[BrokerIdRange]:
+    """Ranges of pools and zones that `spec` does not name, if none of their brokers ever ran."""
     named = {(pool.name, zone) for pool in spec.pools for zone in zones_of(spec, pool)}
     return [known for known in given if not known.ran and (known.pool, known.zone) not in named]
 
 
-def allocate(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
-    """The ranges that `spec` asks for, in order of base, keeping what was `given`.
+def allocate(spec: ClusterSpec, given: Sequence[BrokerIdRange]) -> list[BrokerIdRange]:
+    """The ranges that `spec` asks for, in order of base; ranges in `given` keep their base.
 
-    Brokers that ran and are not wanted are still among `replicas`, as `leaving`.
+    Brokers that ran and are no longer wanted stay among `replicas`, counted as `leaving`.
     """
     bases = {(known.pool, known.zone): known for known in given}
     free = max((known.base + RANGE_SIZE for known in given), default=0)
@@ -128,13 +128,13 @@ def allocate(spec: ClusterSpec, given: Sequence[Range]) -> list[Range]:
         if known is None:
             if count == 0:
                 continue
-            known, free = Range(*place, free, count), free + RANGE_SIZE
+            known, free = BrokerIdRange(*place, free, count), free + RANGE_SIZE
         ranges.append(_with(known, count))
     unnamed = [known for place, known in bases.items() if place not in wanted and known.ran]
     ranges += [_with(known, 0) for known in unnamed]
     return sorted(ranges, key=lambda known: known.base)
 
 
-def _with(known: Range, wanted: int) -> Range:
+def _with(known: BrokerIdRange, wanted: int) -> BrokerIdRange:
     replicas = max(wanted, known.ran)
     return msgspec.structs.replace(known, replicas=replicas, leaving=replicas - wanted)

@@ -1,4 +1,7 @@
-"""The record of a Cluster; and which broker ids were given, and which brokers may have run, as record, StatefulSets, pods and volume claims say. PURE."""
+"""A Cluster's record, and the claims on broker ids that its objects make. PURE.
+
+These are the record, StatefulSets with their pods, and volume claims.
+"""
 
 import json
 import re
@@ -10,16 +13,16 @@ from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
 from logfleet_operator.clusters import etcd
-from logfleet_operator.clusters.broker_id_ranges import Claim, Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange, RangeClaim
 from logfleet_operator.clusters.observed import ObjectConflict, ObservedCluster, is_bound
 from logfleet_operator.names import Manifest
 
-# Of the record: the spec that was accepted last, as JSON.
+# Key of the record: the spec that was accepted last, as JSON.
 ACCEPTED_KEY: Final = "accepted"
 
 
-class _Recorded(msgspec.Struct, frozen=True):
-    """A range in the record. ran: None where an operator wrote it that did not tell them apart."""
+class _RecordedRange(msgspec.Struct, frozen=True):
+    """A range in the record. ran: None if written by an older operator, which did not record it."""
 
     pool: str
     zone: str
@@ -29,11 +32,11 @@ class _Recorded(msgspec.Struct, frozen=True):
 
 
 def record(
-    cluster: ClusterResource, ranges: Sequence[Range], etcd_state: str, admitted: str
+    cluster: ClusterResource, ranges: Sequence[BrokerIdRange], etcd_state: str, admitted: str
 ) -> Manifest:
-    """What must not be forgotten: given broker ids, of which one may have run, whether etcd may still bootstrap, and the spec.
+    """The record: assigned broker ids, which may have run, etcd's state, and the accepted spec.
 
-    admitted: see `etcd.ADMITTED_KEY`.
+    etcd_state: tells whether etcd may still bootstrap. admitted: see `etcd.ADMITTED_KEY`.
     """
     name = cluster.metadata.name
     listed = [msgspec.structs.asdict(given) for given in ranges]
@@ -51,10 +54,10 @@ def record(
     }
 
 
-def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[Range], str] | None:
+def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[BrokerIdRange], str] | None:
     """The record's broker ids and state of etcd; None if there is no record.
 
-    Raises ObjectConflict if it is not as the operator writes it: what it said must be known.
+    Raises ObjectConflict if the record is malformed: its content must not be guessed.
     """
     name = names.record_map(cluster)
     live = observed.get("ConfigMap", name)
@@ -65,11 +68,11 @@ def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[Range], str]
     if state not in etcd.STATES:
         raise _damaged_record(name, f"etcd: {state!r}")
     try:
-        found = msgspec.json.decode(data.get("ranges", ""), type=list[_Recorded])
+        found = msgspec.json.decode(data.get("ranges", ""), type=list[_RecordedRange])
     except msgspec.DecodeError as error:
         raise _damaged_record(name, f"ranges: {error}") from error
     return [
-        Range(
+        BrokerIdRange(
             each.pool,
             each.zone,
             each.base,
@@ -83,18 +86,18 @@ def recorded(observed: ObservedCluster, cluster: str) -> tuple[list[Range], str]
 def _damaged_record(name: str, why: str) -> ObjectConflict:
     return ObjectConflict(
         f"ConfigMap {name} is no record of broker ids ({why}): correct it, or remove it, then it "
-        "is made anew from the StatefulSets and volume claims"
+        "is created again from the StatefulSets and volume claims"
     )
 
 
-def claims_of(observed: ObservedCluster, cluster: str) -> list[Claim]:
-    """What record, StatefulSets and volume claims say about broker ids, in this order.
+def claims_of(observed: ObservedCluster, cluster: str) -> list[RangeClaim]:
+    """The claims of the record, StatefulSets and volume claims, in this order.
 
-    Raises ObjectConflict if one of them says nothing that can be understood.
+    Raises ObjectConflict if one of them is malformed.
     """
     record = recorded(observed, cluster)
     source = f"ConfigMap {names.record_map(cluster)}"
-    claims = [] if record is None else [Claim(source, given) for given in record[0]]
+    claims = [] if record is None else [RangeClaim(source, given) for given in record[0]]
     for (kind, name), live in sorted(observed.objects.items()):
         component = live["metadata"]["labels"].get(names.COMPONENT_LABEL)
         if kind == "StatefulSet" and component == names.BROKER:
@@ -110,7 +113,7 @@ def claims_of(observed: ObservedCluster, cluster: str) -> list[Claim]:
 
 
 def _ordinals_on_nodes(observed: ObservedCluster, stateful_set: str) -> int:
-    """Of how many ordinals of a set, from 0 on, pods have a node."""
+    """The number of ordinals, from 0 on, up to the last one whose pod has a node."""
     ordinals = [
         int(ordinal) + 1
         for pod in observed.of_component(names.BROKER)
@@ -121,9 +124,9 @@ def _ordinals_on_nodes(observed: ObservedCluster, stateful_set: str) -> int:
 
 
 def _may_hold_data(volume: Manifest, observed: ObservedCluster, *, recorded: bool) -> bool:
-    """True for a claim with a volume, unless that says nothing and the record knows better.
+    """True for a claim with a volume, unless a volume proves nothing and there is a record.
 
-    A class that does not wait for the pod gives a volume to one that never gets a node.
+    A storage class with immediate binding gives a volume also to a pod that never gets a node.
     """
     if not is_bound(volume):
         return False
@@ -136,7 +139,7 @@ def _may_hold_data(volume: Manifest, observed: ObservedCluster, *, recorded: boo
 
 
 def ordinal_of(volume: Manifest, cluster: str) -> int | None:
-    """Of the broker whose volume claim this is; None if it is none (a copy has all its labels)."""
+    """The ordinal of the claim's broker; None for other claims (a copy has all its labels)."""
     labels = volume["metadata"]["labels"]
     pool, zone = labels.get(names.POOL_LABEL), labels.get(names.ZONE_LABEL)
     if pool is None or zone is None:
@@ -146,7 +149,7 @@ def ordinal_of(volume: Manifest, cluster: str) -> int | None:
     return int(ordinal) if is_number and prefix == f"data-{set_name(cluster, pool, zone)}" else None
 
 
-def _claim(source: str, live: Manifest, replicas: int, ran: int) -> list[Claim]:
+def _claim(source: str, live: Manifest, replicas: int, ran: int) -> list[RangeClaim]:
     labels = live["metadata"]["labels"]
     if not {names.BASE_LABEL, names.POOL_LABEL, names.ZONE_LABEL} <= labels.keys():
         return []
@@ -156,4 +159,4 @@ def _claim(source: str, live: Manifest, replicas: int, ran: int) -> list[Claim]:
             f"{source}: label {names.BASE_LABEL} is {base!r}, no broker id; correct it"
         )
     place = labels[names.POOL_LABEL], labels[names.ZONE_LABEL]
-    return [Claim(source, Range(*place, int(base), replicas, ran))]
+    return [RangeClaim(source, BrokerIdRange(*place, int(base), replicas, ran))]

@@ -1,9 +1,9 @@
-"""Certificates of a Cluster's managed etcd: one authority, one for the members, one for the brokers.
+"""Certificates of a Cluster's managed etcd: an authority, one for the members, one for the brokers.
 
 Made as strict verifiers want them (RFC 5280; Python 3.13 and later set VERIFY_X509_STRICT): the
 authority has critical basic constraints and key usage and a subject key id, the others name the
-authority's key and their purpose. The brokers' carries no host names: etcd compares those of a
-client with the address it comes from.
+authority's key and their purpose. The brokers' certificate has no host names: etcd would compare
+those of a client with the address that it comes from.
 """
 
 import base64
@@ -27,7 +27,7 @@ from logfleet_operator.names import Manifest
 
 AUTHORITY_DAYS: Final = 3650
 LEAF_DAYS: Final = 730
-# Two thirds of a leaf's life; etcd reads a renewed one at the next handshake, brokers are replaced for it.
+# A third of a leaf's life. etcd reads a renewed one at the next handshake; brokers are restarted.
 RENEW_BEFORE: Final = timedelta(days=LEAF_DAYS // 3)
 # Clocks of nodes differ.
 BACKDATE: Final = timedelta(hours=1)
@@ -43,15 +43,15 @@ class Issued:
 
 
 def is_renewed(not_after: datetime, authority_not_after: datetime, now: datetime) -> bool:
-    """True if a leaf should be issued anew: it ends soon, and a new one would end later.
+    """True if a leaf should be issued again: it ends soon, and a new one would end later.
 
-    The second only fails in the last months of the authority, which no leaf outlives.
+    A new one would not end later in the last months of the authority, which no leaf outlives.
     """
     return not_after < min(now + RENEW_BEFORE, authority_not_after)
 
 
 def not_after(secret: Mapping[str, Any]) -> datetime | None:
-    """When the certificate in a Secret of type kubernetes.io/tls ends; None if it cannot be read."""
+    """When the certificate in a Secret of type kubernetes.io/tls ends; None if it is unreadable."""
     text = (secret.get("data") or {}).get("tls.crt", "")
     try:
         return x509.load_pem_x509_certificate(base64.b64decode(text)).not_valid_after_utc
@@ -83,8 +83,8 @@ def issue(
 ) -> Issued:
     """A certificate signed by the authority (PEM texts), for a server if there are host names.
 
-    A member is server and, to its peers, client; a broker is client only. Raises ValueError,
-    TypeError or UnsupportedAlgorithm if the authority's texts are not what they should be.
+    A member is a server and, to its peers, a client; a broker is only a client. Raises ValueError,
+    TypeError or UnsupportedAlgorithm if the authority's texts are malformed.
     """
     authority = x509.load_pem_x509_certificate(authority_certificate)
     signer = serialization.load_pem_private_key(authority_key, None)
@@ -167,7 +167,7 @@ def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def authority_secret(cluster: ClusterResource, name: str, now: datetime) -> Manifest:
-    """A new authority."""
+    """The Secret of a new authority."""
     subject = f"{cluster.metadata.namespace}.{cluster.metadata.name} etcd authority"
     made = make_authority(subject, now)
     return _secret(cluster, name, made, made.certificate)
@@ -176,7 +176,10 @@ def authority_secret(cluster: ClusterResource, name: str, now: datetime) -> Mani
 def certificate_secret(
     cluster: ClusterResource, authority: Manifest, action: IssueCertificate, now: datetime
 ) -> Manifest:
-    """Raises ObjectConflict if the Secret `authority` holds none that can sign."""
+    """A Secret with a new certificate.
+
+    Raises ObjectConflict if the `authority` Secret cannot sign.
+    """
     data = authority.get("data") or {}
     try:
         signer, key = (base64.b64decode(data.get(name, "")) for name in ("tls.crt", "tls.key"))

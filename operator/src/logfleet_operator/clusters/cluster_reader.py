@@ -1,4 +1,4 @@
-"""Reads what exists of a Cluster from Kubernetes. SHELL."""
+"""Reads the existing objects of a Cluster from Kubernetes. SHELL."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -36,22 +36,23 @@ OWNED_KINDS: Final = (
 class Readiness:
     """Since when pods have been ready, by the clock of this process.
 
-    A pod's status has the time of its node, and clocks of two machines are not compared: another time than before
-    means that the pod became ready again, at whatever time. A pod that was ready when this process read the Cluster
-    first counts as ready since the time of its node, but at the latest since that reading.
+    A pod's status has the time of its node, and clocks of two machines are not compared: a changed
+    time means that the pod became ready again, whatever the time is. A pod that was ready at this
+    process's first read of the Cluster counts as ready since the node's time, at the latest since
+    that read.
     """
 
     def __init__(self) -> None:
-        # (namespace, Cluster) -> uid -> (the node's time, since when by this clock), of pods that were ready.
+        # (namespace, Cluster) -> uid -> (the node's time, since when by this clock), of ready pods.
         self._seen: dict[tuple[str, str], dict[str, tuple[str, datetime]]] = {}
 
-    def forget(self, namespace: str, cluster: str) -> None:
+    def remove(self, namespace: str, cluster: str) -> None:
         self._seen.pop((namespace, cluster), None)
 
     def fresh(
         self, namespace: str, cluster: str, pods: Iterable[Manifest], now: datetime
     ) -> frozenset[str]:
-        """Of the pods of a Cluster, uids of those that have been ready for less than FRESH."""
+        """The uids of a Cluster's pods that have been ready for less than FRESH."""
         before = self._seen.get((namespace, cluster))
         seen: dict[str, tuple[str, datetime]] = {}
         for live in pods:
@@ -73,7 +74,7 @@ async def observe(
     readiness: Readiness,
     now: datetime,
 ) -> ObservedCluster:
-    """All that the plan looks at. Raises KubeError, KubeUnavailable."""
+    """Read everything that the plan needs. Raises KubeError, KubeUnavailable."""
     name, namespace = cluster.metadata.name, cluster.metadata.namespace
     ours = {names.CLUSTER_LABEL: name}
     kinds = (*OWNED_KINDS, "Pod", "PersistentVolumeClaim")
@@ -111,7 +112,7 @@ async def observe(
 
 
 async def accepted_cluster(kube: Kube, live: Manifest) -> ClusterResource | None:
-    """The Cluster as it was accepted last, see `accepted`. Raises KubeError, KubeUnavailable."""
+    """The last accepted Cluster, see `accepted`. Raises KubeError, KubeUnavailable."""
     metadata = live["metadata"]
     name = names.record_map(metadata["name"])
     return last_accepted(live, await kube.get("ConfigMap", metadata["namespace"], name))
@@ -127,7 +128,7 @@ async def _cordoned(kube: Kube, nodes: set[str]) -> frozenset[str]:
 
 
 async def _zones_of(kube: Kube, nodes: set[str]) -> dict[str, str]:
-    """Node -> zone, of those that exist and say one."""
+    """Node -> zone, of the nodes that exist and have a zone."""
     zones = {}
     for node in sorted(nodes):
         live = await kube.get("Node", "", node)

@@ -1,4 +1,4 @@
-"""Makes one Cluster as written: reads, plans, acts, reads again; then writes status. SHELL."""
+"""Makes one Cluster match its spec: reads, plans, acts, repeats; then writes the status. SHELL."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,7 +11,7 @@ from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Reason, Shortages, SpecRefusal
 
 from logfleet_operator import conditions, names
-from logfleet_operator.accepted import Wish, judged
+from logfleet_operator.accepted import EffectiveSpec, checked_against_objects
 from logfleet_operator.clusters import certificates, members
 from logfleet_operator.clusters.cluster_reader import Readiness, accepted_cluster, observe
 from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_access
@@ -35,7 +35,6 @@ from logfleet_operator.clusters.steps import (
     Apply,
     ClusterPlan,
     Delete,
-    Forget,
     GrowClaim,
     IssueCertificate,
     MakeAuthority,
@@ -43,9 +42,10 @@ from logfleet_operator.clusters.steps import (
     RemoveMember,
     Stage,
     TakeBack,
-    hindered,
+    UnregisterBroker,
     refused,
     target,
+    with_refusal,
 )
 from logfleet_operator.clusters.volumes import size_of
 from logfleet_operator.documents import read_cluster
@@ -59,33 +59,33 @@ from logfleet_operator.upgrades.feature_levels import FeatureLevels
 from logfleet_operator.upgrades.rules import unmet
 from logfleet_operator.writes import refuse_foreign, timestamp, write_status
 
-# Each round is one stage of the plan; there are fewer stages than this.
+# Each round carries out one stage of the plan; there are fewer stages than this.
 ROUNDS_MAX: Final = 20
-# What is waited for without any event that would tell: a budget that allows an eviction again.
+# For waits that no event ends, such as for a budget that allows an eviction again.
 RECHECK_S: Final = 5.0
-# What is stored otherwise than applied is applied again after this time: perhaps nobody rewrites it
-# any more, of which no event tells.
+# An object that is stored differently than applied is applied again after this time: perhaps nobody
+# rewrites it any more, which causes no event.
 REWRITTEN_RECHECK: Final = timedelta(seconds=60)
 
-NOT_DONE_TOLD_MAX: Final = 5
+NOT_DONE_LISTED_MAX: Final = 5
 
 NotDone = dict[tuple[str, str], KubeError | ObjectConflict]
-"""(kind, name) -> why this one object could not be made or removed; all else goes on."""
+"""(kind, name) -> why this object could not be created or removed; the others still are."""
 
-STATES_TOLD: Final = {
+EVENT_REASONS: Final = {
     State.DRAINING: "DrainBegun",
     State.DRAINED: "BrokerEmpty",
     State.FORGOTTEN: "BrokerForgotten",
 }
-"""Reasons of Events."""
+"""Drain state -> the reason of its Event."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class ClusterReconciler:
-    """notices, shortages, warnings: (namespace, Cluster) -> what the topics' side wants to be said in its status.
+    """notices, shortages, warnings: (namespace, Cluster) -> what topics add to its status.
 
-    shortages: of its partitions; None where no broker has answered.
+    shortages: what partitions lack; None if no broker has answered.
     """
 
     def __init__(
@@ -106,21 +106,21 @@ class ClusterReconciler:
         self._etcds = etcds
         self._relocation = Relocation(movers)
         self._levels = FeatureLevels(movers)
-        self._caretaker = EtcdMaintenance(etcds, lambda: self._now().timestamp())
+        self._maintenance = EtcdMaintenance(etcds, lambda: self._now().timestamp())
         self._now = now or (lambda: datetime.now(UTC))
         self._events = Events(kube, settings.identity, now=self._now)
         self._readiness = Readiness()
         self.notices: dict[tuple[str, str], str] = {}
         self.shortages: dict[tuple[str, str], Shortages | None] = {}
         self.warnings: dict[tuple[str, str], str] = {}
-        # (namespace, Cluster) -> (kind, name) -> what its last apply led to.
+        # (namespace, Cluster) -> (kind, name) -> how the stored object differs from the last apply.
         self._rewritings: dict[tuple[str, str], dict[tuple[str, str], Rewriting]] = {}
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Take the Cluster as far as it goes now.
 
-        Returns seconds until it should be looked at again without an event; None: not needed.
-        Raises KubeUnavailable, KubeError, or what a bug raises: the caller tries again later.
+        Returns seconds until the next check without an event; None: not needed. Raises
+        KubeUnavailable, KubeError, or the exception of a bug: the caller retries later.
         """
         live = await self._kube.get("Cluster", namespace, name)
         if live is not None and "deletionTimestamp" not in live["metadata"]:
@@ -129,21 +129,21 @@ class ClusterReconciler:
                 return OTHERS_RECHECK_S
         if live is None or "deletionTimestamp" in live["metadata"]:
             self._rewritings.pop((namespace, name), None)
-            self._readiness.forget(namespace, name)
-            self._ownership.forget(namespace, name)
+            self._readiness.remove(namespace, name)
+            self._ownership.remove(namespace, name)
             return None
         now = timestamp(self._now())
         try:
-            wish = await self._wish(live)
+            spec = await self._effective_spec(live)
             not_done: NotDone = {}
-            observed, wish, plan = await self._advance(live, wish, not_done)
-            cluster = wish.cluster
+            observed, spec, plan = await self._advance(live, spec, not_done)
+            cluster = spec.cluster
             if plan.done:
-                await self._look_after(live, cluster, observed, plan)
+                await self._maintain(live, cluster, observed, plan)
             plan = await self._spread(live, cluster, plan)
             plan = await self._level(live, cluster, plan)
-            for refusal, at_last in _refusals(wish, not_done, plan):
-                plan = hindered(plan, refusal, at_last)
+            for refusal, at_last in _refusals(spec, not_done, plan):
+                plan = with_refusal(plan, refusal, at_last)
             status = conditions.cluster_status(live, cluster, observed, plan, now)
         except InvalidResourceError as error:
             await self._fail(live, Reason.INVALID, str(error), now)
@@ -159,89 +159,88 @@ class ClusterReconciler:
             await self._write(live, conditions.postponed(live, sentence, now))
             raise
         except Exception as error:
-            # Told, so that no Ready stays that nobody looks after; the worker logs it.
+            # Report it, so that no stale Ready stays in the status; the worker logs it.
             sentence = f"the operator cannot go on: {error!r}"
             await self._fail(live, Reason.PROGRESSING, sentence, now)
             raise
-        await self._tell(live, status, now)
+        await self._report(live, status, now)
         if plan.actions or plan.stage.is_progress:
             return RECHECK_S
         for what in not_done.values():
             if isinstance(what, KubeError):
-                raise what  # told; the caller tries again, after longer and longer
+                raise what  # reported; the caller retries with a growing delay
             return RECHECK_S
         return REWRITTEN_RECHECK.total_seconds() if observed.rewritings else None
 
-    async def _look_after(
+    async def _maintain(
         self, live: Manifest, cluster: ClusterResource, observed: ObservedCluster, plan: ClusterPlan
     ) -> None:
-        """With all brokers ready: what is to be done now and then, whatever the spec says."""
-        if cared := await self._caretaker.look(cluster, observed):
-            await self._events.tell(live, cared)
-        for each in await self._relocation.forget_strangers(cluster, observed, plan.ranges):
-            said = EventText("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {each}", str(each))
-            await self._events.tell(live, said)
+        """Periodic work once all brokers are ready, whatever the spec says."""
+        if event := await self._maintenance.run_step(cluster, observed):
+            await self._events.write(live, event)
+        for each in await self._relocation.unregister_leftovers(cluster, observed, plan.ranges):
+            event = EventText("Normal", EVENT_REASONS[State.FORGOTTEN], f"broker {each}", str(each))
+            await self._events.write(live, event)
 
-    async def _wish(self, live: Manifest) -> Wish:
-        """Raises InvalidResourceError where no spec was accepted before either."""
+    async def _effective_spec(self, live: Manifest) -> EffectiveSpec:
+        """The Cluster to act on. Raises InvalidResourceError if no spec was ever accepted."""
         try:
-            return Wish(read_cluster(live))
+            return EffectiveSpec(read_cluster(live))
         except InvalidResourceError as error:
             before = await accepted_cluster(self._kube, live)
             if before is None:
                 raise
-            return Wish(before, SpecRefusal(Reason.INVALID, str(error)))
+            return EffectiveSpec(before, SpecRefusal(Reason.INVALID, str(error)))
 
     async def _spread(
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
     ) -> ClusterPlan:
-        """With all brokers ready: those that are new get their share."""
+        """Once all brokers are ready, give new ones their share of replicas."""
         if not plan.done:
             return plan
-        said = None
+        progress = None
         if conditions.spreads(live, cluster):
-            said = await self._relocation.spread(cluster)
-        if said is None:
+            progress = await self._relocation.spread(cluster)
+        if progress is None:
             return replace(plan, spread=True)
-        return replace(plan, why=f"{plan.why}; they get their share: {said}", stage=Stage.SPREADING)
+        return replace(
+            plan, why=f"{plan.why}; they get their share: {progress}", stage=Stage.SPREADING
+        )
 
     async def _level(
         self, live: Manifest, cluster: ClusterResource, plan: ClusterPlan
     ) -> ClusterPlan:
-        """With all brokers ready and up to date: what they may write is raised, if the spec says so."""
+        """Once all brokers are ready and up to date, raise the feature level as the spec asks."""
         if not plan.done:
             return plan
         known = int(live.get("status", {}).get("featureLevel", 0))
-        level = await self._levels.look(cluster)
-        said = unmet(cluster.spec.feature_level, level, known)
-        if not said:
+        level = await self._levels.check(cluster)
+        obstacle = unmet(cluster.spec.feature_level, level, known)
+        if not obstacle:
             return replace(plan, level=level)
         stage = Stage.RAISING if plan.stage is Stage.DONE else plan.stage
-        return replace(plan, why=f"{plan.why}; {said}", stage=stage, level=level)
+        return replace(plan, why=f"{plan.why}; {obstacle}", stage=stage, level=level)
 
     async def _advance(
-        self,
-        live: Manifest,
-        wish: Wish,
-        not_done: NotDone,
-    ) -> tuple[ObservedCluster, Wish, ClusterPlan]:
-        """Plan and act until nothing is left to do now, or brokers were disturbed.
+        self, live: Manifest, spec: EffectiveSpec, not_done: NotDone
+    ) -> tuple[ObservedCluster, EffectiveSpec, ClusterPlan]:
+        """Plan and act until nothing is left to do now, or a pod was removed.
 
-        not_done: takes up what is refused of single objects.
+        not_done: receives the objects whose change was refused.
         """
-        metadata = wish.cluster.metadata
+        metadata = spec.cluster.metadata
         etcd_answers = True
         fleet = None
         for turn in range(ROUNDS_MAX):
             known = self._recent_rewritings(metadata.namespace, metadata.name)
-            observed = await observe(self._kube, wish.cluster, known, self._readiness, self._now())
+            observed = await observe(self._kube, spec.cluster, known, self._readiness, self._now())
             observed = replace(observed, refused=frozenset(not_done))
-            wish = judged(wish, live, observed)
-            cluster = wish.cluster
-            if wish.refusal is not None and not wish.acts:
-                return observed, wish, refused(wish.refusal)
+            spec = checked_against_objects(spec, live, observed)
+            cluster = spec.cluster
+            if spec.refusal is not None and not spec.acts:
+                return observed, spec, refused(spec.refusal)
             if turn == 0:
-                fleet = await self._relocation.look(cluster, observed)
+                fleet = await self._relocation.drain_step(cluster, observed)
             leave = await ask(self._deciders, cluster, observed)
             listed = await self._members(cluster, observed) if etcd_answers else None
             observed = replace(observed, leave=leave, members=listed, fleet=fleet)
@@ -252,7 +251,7 @@ class ClusterReconciler:
             except MovesUnavailable as error:
                 log.warning("brokers_not_changed", cluster=metadata.name, error=str(error))
                 plan = replace(plan, why=f"{plan.why}; no broker does it: {error}")
-                return observed, wish, plan
+                return observed, spec, plan
             if plan.actions:
                 log.info(
                     "cluster_changed",
@@ -264,7 +263,7 @@ class ClusterReconciler:
             disturbed = any(isinstance(action, EvictPod | DeletePod) for action in plan.actions)
             if not plan.actions or disturbed:
                 break
-        return observed, wish, plan
+        return observed, spec, plan
 
     async def _carry_out(
         self,
@@ -274,11 +273,11 @@ class ClusterReconciler:
         plan: ClusterPlan,
         not_done: NotDone,
     ) -> bool:
-        """Perform the plan's actions in order; False once etcd does not answer. Raises MovesUnavailable."""
+        """Perform the plan's actions in order; False once etcd fails. Raises MovesUnavailable."""
         for action in plan.actions:
             try:
-                said = await self._perform(cluster, observed, action)
-            except EtcdUnavailable as error:  # it heals later, and all else goes on
+                event = await self._perform(cluster, observed, action)
+            except EtcdUnavailable as error:  # repaired later, and the rest goes on
                 log.warning("member_not_changed", cluster=cluster.metadata.name, error=str(error))
                 return False
             except (KubeError, ObjectConflict) as error:
@@ -288,10 +287,10 @@ class ClusterReconciler:
                 log.warning("object_refused", kind=key[0], name=key[1], error=str(error))
                 not_done[key] = error
                 continue
-            if said is not None:
-                await self._events.tell(live, said)
+            if event is not None:
+                await self._events.write(live, event)
             elif isinstance(action, EvictPod):
-                break  # the budget forbids it: the rest of a wave stays as well
+                break  # the budget forbids it: leave the rest of the wave, too
         return True
 
     def _recent_rewritings(self, namespace: str, cluster: str) -> dict[tuple[str, str], Rewriting]:
@@ -303,9 +302,9 @@ class ClusterReconciler:
         return dict(recent)
 
     def _due(self, cluster: str, observed: ObservedCluster) -> frozenset[str]:
-        """Secrets whose certificate ends soon or is none; a lost authority is told then, not earlier.
+        """Secrets whose certificate ends soon or is unreadable. A lost authority shows only then.
 
-        What the certificates say counts: an annotation can be removed, or written by anybody.
+        The certificates themselves count: an annotation can be removed, or written by anybody.
         """
         ends = observed.ends
         authority = ends.get(names.etcd_secret(cluster, "ca"), datetime.max.replace(tzinfo=UTC))
@@ -319,14 +318,14 @@ class ClusterReconciler:
     async def _perform(
         self, cluster: ClusterResource, observed: ObservedCluster, action: Action
     ) -> EventText | None:
-        """Returns what an Event should tell of it; None for what is not worth one, or was not done."""
+        """Perform one action. Returns its Event; None if it deserves none or was not done."""
         namespace = cluster.metadata.namespace
         match action:
             case Apply(manifest, new):
                 if new:
                     await refuse_foreign(self._kube, cluster.metadata, manifest)
                 stored = await self._kube.apply(manifest)
-                self._remember(cluster, manifest, stored)
+                self._compare(cluster, manifest, stored)
                 return of_set(stored, new=new)
             case MakeAuthority(secret):
                 await self._create(certificates.authority_secret(cluster, secret, self._now()))
@@ -352,8 +351,8 @@ class ClusterReconciler:
             case EvictPod(name, uid):
                 allowed = await self._kube.evict_pod(namespace, name, uid)
                 log.info("pod_evicted", namespace=namespace, pod=name, allowed=allowed)
-                said = EventText("Normal", "PodEvicted", f"{name} is out of date", uid)
-                return said if allowed else None
+                event = EventText("Normal", "PodEvicted", f"{name} is out of date", uid)
+                return event if allowed else None
             case RemoveMember(name, id_):
                 await self._etcds.remove(etcd_access(cluster, observed), id_)
                 log.info("member_removed", namespace=namespace, member=name, id=id_)
@@ -362,7 +361,7 @@ class ClusterReconciler:
                 await self._etcds.add(etcd_access(cluster, observed), peer_url)
                 log.info("member_added", namespace=namespace, member=name)
                 return None
-            case MarkClaim() | GrowClaim() | TakeBack() | Forget():
+            case MarkClaim() | GrowClaim() | TakeBack() | UnregisterBroker():
                 return await self._scale(cluster, observed, action)
             case _:
                 assert_never(action)
@@ -371,13 +370,13 @@ class ClusterReconciler:
         self,
         cluster: ClusterResource,
         observed: ObservedCluster,
-        action: MarkClaim | GrowClaim | TakeBack | Forget,
+        action: MarkClaim | GrowClaim | TakeBack | UnregisterBroker,
     ) -> EventText:
-        """What has to do with brokers that come or go, and with their volumes. Raises MovesUnavailable."""
+        """Perform an action on brokers that join or leave. Raises MovesUnavailable."""
         match action:
             case MarkClaim(name, state):
                 await self._claim(cluster, observed, name, state)
-                return EventText("Normal", STATES_TOLD[State(state)], name, f"{name}/{state}")
+                return EventText("Normal", EVENT_REASONS[State(state)], name, f"{name}/{state}")
             case GrowClaim(name, size):
                 await self._claim(cluster, observed, name, None, size=size)
                 return EventText("Normal", "VolumeGrows", f"{name} to {size}", f"{name}/{size}")
@@ -387,10 +386,12 @@ class ClusterReconciler:
                     await self._claim(cluster, observed, name, "")
                 ids = ", ".join(map(str, brokers))
                 return EventText("Normal", "DrainCancelled", f"brokers {ids} are wanted again", ids)
-            case Forget(broker, claim):
-                await self._relocation.forget(cluster, broker)
+            case UnregisterBroker(broker, claim):
+                await self._relocation.unregister(cluster, broker)
                 await self._claim(cluster, observed, claim, State.FORGOTTEN)
-                return EventText("Normal", STATES_TOLD[State.FORGOTTEN], f"broker {broker}", claim)
+                return EventText(
+                    "Normal", EVENT_REASONS[State.FORGOTTEN], f"broker {broker}", claim
+                )
 
     async def _claim(
         self,
@@ -401,9 +402,10 @@ class ClusterReconciler:
         *,
         size: str = "",
     ) -> None:
-        """Write how far a broker is on its volume claim, and the size that is asked for; nothing else of it is ours.
+        """Write the broker's drain state and the requested size to its volume claim; nothing else.
 
-        state: "" for no mark, None for the one that it has. size: "" for what it has. Both are applied together: what an apply leaves out goes.
+        state: "" for none, None to keep it. size: "" to keep it. Both are always applied together:
+        an apply removes what it leaves out.
         """
         live = next(each for each in observed.volumes if each["metadata"]["name"] == name)
         mark = state_of(live) if state is None else state
@@ -422,7 +424,7 @@ class ClusterReconciler:
     async def _members(
         self, cluster: ClusterResource, observed: ObservedCluster
     ) -> tuple[EtcdMember, ...] | None:
-        """Asked for only where one is to be healed: None also if etcd does not answer, which is logged."""
+        """The members, needed only to repair one; None if etcd does not answer, which is logged."""
         if members.lost(cluster, observed) is None:
             return None
         try:
@@ -431,8 +433,8 @@ class ClusterReconciler:
             log.warning("etcd_unavailable", cluster=cluster.metadata.name, error=str(error))
             return None
 
-    def _remember(self, cluster: ClusterResource, manifest: Manifest, stored: Manifest) -> None:
-        """That it came back otherwise than applied, so that it is not applied again at once."""
+    def _compare(self, cluster: ClusterResource, manifest: Manifest, stored: Manifest) -> None:
+        """Remember that an object was stored differently: it is not applied again at once."""
         place = cluster.metadata.namespace, cluster.metadata.name
         key = manifest["kind"], manifest["metadata"]["name"]
         self._rewritings.get(place, {}).pop(key, None)
@@ -441,23 +443,23 @@ class ClusterReconciler:
             self._rewritings.setdefault(place, {})[key] = found
 
     async def _create(self, manifest: Manifest) -> None:
-        """Never over one that somebody made meanwhile: that one is read in the next round."""
+        """Create an object; one created meanwhile stays, and is read in the next round."""
         try:
             await self._kube.create(manifest)
         except KubeConflict as error:
             log.info("exists_already", name=manifest["metadata"]["name"], error=str(error))
 
     async def _fail(self, live: Manifest, reason: Reason, sentence: str, now: str) -> None:
-        await self._tell(live, conditions.cluster_failed(live, reason, sentence, now), now)
+        await self._report(live, conditions.cluster_failed(live, reason, sentence, now), now)
 
-    async def _tell(self, live: Manifest, status: dict[str, Any], now: str) -> None:
-        """Write a status with what the topics' side has to say: brokers may work all the same."""
+    async def _report(self, live: Manifest, status: dict[str, Any], now: str) -> None:
+        """Write a status with what topics add: brokers may work although the Cluster failed."""
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
         conditions.add_shortages(live, status, self.shortages.get(key), now)
-        others = (self.warnings.get(key, ""), self._caretaker.warnings.get(metadata["uid"], ""))
-        if told := [warning for warning in others if warning]:
-            status["warnings"] = [*status.get("warnings", ()), *told]
+        others = (self.warnings.get(key, ""), self._maintenance.warnings.get(metadata["uid"], ""))
+        if warnings := [warning for warning in others if warning]:
+            status["warnings"] = [*status.get("warnings", ()), *warnings]
         notice = self.notices.get(key, "")
         conditions.add_notice(live, status, notice, now)
         await self._write(live, status)
@@ -467,16 +469,16 @@ class ClusterReconciler:
             status["operator"] = self._ownership.mine
         if live.get("status", {}) != status:
             await write_status(self._kube, live, status)
-            for said in of_change(live.get("status", {}), status):
-                await self._events.tell(live, said)
+            for event in of_change(live.get("status", {}), status):
+                await self._events.write(live, event)
 
 
 def _refusals(
-    wish: Wish, not_done: NotDone, plan: ClusterPlan
+    spec: EffectiveSpec, not_done: NotDone, plan: ClusterPlan
 ) -> Iterator[tuple[SpecRefusal, Stage]]:
-    """Why the Cluster is not as written, although its plan goes on, and its stage at last."""
-    if wish.refusal is not None and wish.acts:
-        yield wish.refusal, Stage.REFUSED
+    """Why the Cluster does not match its spec although its plan goes on, each with its stage."""
+    if spec.refusal is not None and spec.acts:
+        yield spec.refusal, Stage.REFUSED
     if not_done:
         yield _refusal_of(not_done), Stage.REFUSED
     if plan.unmet:
@@ -485,8 +487,8 @@ def _refusals(
 
 
 def _refusal_of(not_done: NotDone) -> SpecRefusal:
-    """What the status says of objects that could not be made; there is at least one."""
-    said = [
+    """The refusal for objects that could not be written; there is at least one."""
+    messages = [
         str(error)
         if isinstance(error, ObjectConflict)
         else f"Kubernetes refuses {kind} {name}: {error}"
@@ -494,4 +496,4 @@ def _refusal_of(not_done: NotDone) -> SpecRefusal:
     ]
     conflict = any(isinstance(error, ObjectConflict) for error in not_done.values())
     reason = Reason.CONFLICT if conflict else Reason.PROGRESSING
-    return SpecRefusal(reason, "; ".join(said[:NOT_DONE_TOLD_MAX]))
+    return SpecRefusal(reason, "; ".join(messages[:NOT_DONE_LISTED_MAX]))

@@ -1,21 +1,22 @@
-"""What a managed etcd needs now and then: its members defragmented one by one, its alarm of no space ended. PURE.
+"""Maintenance of a managed etcd: defragments its members in turn, ends the alarm NOSPACE. PURE.
 
-etcd frees what a compaction leaves (the brokers compact) within its file only; defragmenting gives it back, and stops the member
-meanwhile (etcd, Maintenance). Above its quota etcd raises NOSPACE, and takes writes again only once that is disarmed.
+The brokers compact; etcd reuses the space that a compaction frees only within its file.
+Defragmenting returns it to the disk, and stops the member meanwhile (etcd, Maintenance). Above its
+quota etcd raises NOSPACE, and takes writes again only after that alarm is disarmed.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-# A file that is more than half empty, and so large that it matters.
+# Defragment files that are more than half empty and at least this large.
 FRAGMENTED_BYTES_MIN: Final = 64 << 20
 FULL_SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """endpoint: https://HOST:PORT. size, used: bytes of the database file, and of it in use."""
+    """endpoint: https://HOST:PORT. size, used: bytes of the database file, and those in use."""
 
     endpoint: str
     leads: bool
@@ -38,7 +39,11 @@ class DisarmNoSpace:
 def next_step(
     members: Sequence[MemberStatus], *, no_space: bool, quota_bytes: int
 ) -> Defragment | DisarmNoSpace | None:
-    """members: all of them, each of which answered: one that is stopped must be the only one. The leader goes last."""
+    """The next step, or None.
+
+    members: all of them; each has answered, since only one may be stopped at a time. The leader is
+    defragmented last.
+    """
     fragmented = [
         member
         for member in members
@@ -53,13 +58,16 @@ def next_step(
 
 
 def warning(members: Sequence[MemberStatus], *, no_space: bool, quota_bytes: int) -> str:
-    """What a person should know of its size; "" for nothing."""
+    """A warning about the size of the database; "" for none."""
     used = max((member.used for member in members), default=0)
-    said = f"etcd uses {used >> 20} MiB of its {quota_bytes >> 20} MiB"
+    sentence = f"etcd uses {used >> 20} MiB of its {quota_bytes >> 20} MiB"
     if no_space:
-        return f"{said} and takes no writes (alarm NOSPACE): nothing of the Cluster can change until there is room"
+        return (
+            f"{sentence} and takes no writes (alarm NOSPACE): nothing of the Cluster can change "
+            "until there is room"
+        )
     return (
-        f"{said}: delete topics or groups that nobody needs"
+        f"{sentence}: delete topics or groups that nobody needs"
         if used > quota_bytes * FULL_SHARE
         else ""
     )

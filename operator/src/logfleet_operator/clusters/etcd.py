@@ -1,12 +1,12 @@
-"""The etcd that a Cluster with `metadata.managed` gets, as Kubernetes objects. PURE.
+"""The etcd of a Cluster with `metadata.managed`, as Kubernetes objects. PURE.
 
-Rules, each from a way to lose a quorum or its data: members start together and find each other
-before they are ready; a member bootstraps a new cluster only while the record says
-`bootstrapping`, which ends for ever once every member has been ready (a member that comes back
-with an empty volume would otherwise vote with a forgotten log), or once the others have it as a new
-one (`members`); peers and clients show
-certificates of this Cluster's own authority, since many networks enforce no policy; members that
-have volumes keep the zones they began with, since a volume never leaves its own.
+Each rule prevents a way to lose a quorum or its data. Members start together and find each other
+before they are ready. A member bootstraps a new cluster only while the record says `bootstrapping`,
+which ends for ever once every member has been ready (a member that comes back with an empty volume
+would otherwise vote with a lost log), or after the others added it as a new member (`members`).
+Peers and clients present certificates of this Cluster's own authority, since many networks enforce
+no policy. Members that have volumes keep the zones they started with, since a volume never leaves
+its zone.
 """
 
 from dataclasses import dataclass
@@ -22,23 +22,23 @@ from logfleet_operator.names import Manifest
 
 BOOTSTRAPPING: Final = "bootstrapping"
 RESUMING: Final = "resuming"
-"""Volumes of an earlier Cluster are there, and no member of this one was ready yet."""
+"""Volumes of an earlier Cluster exist, and no member of this one was ready yet."""
 ESTABLISHED: Final = "established"
 STATES: Final = frozenset({BOOTSTRAPPING, RESUMING, ESTABLISHED})
 
-# Of the record: etcd's own word for how a member without data begins, and the uid of the pod that may
-# begin without because the others have it as a new member ("": none).
+# Keys of the record: etcd's `initial-cluster-state` for a member without data, and the uid of the
+# pod that may start without data because the others added it as a new member ("": none).
 INITIAL_STATE_KEY: Final = "etcd-initial-state"
 ADMITTED_KEY: Final = "etcd-admitted"
 
 DATA_DIRECTORY: Final = "/var/lib/etcd"
 CERTIFICATES: Final = "/etc/etcd"
-QUOTA_BYTES_MAX: Final = 8 << 30  # etcd's own advice
+QUOTA_BYTES_MAX: Final = 8 << 30  # etcd's recommendation
 GATE: Final = "gate"
-# The gate's verdict: an exit code that nothing else has (a signal's is 128 and more, a shell's own 1,
-# 2, 126 or 127; sysexits.h: EX_NOINPUT).
+# The exit code by which the gate refuses. Nothing else uses it (a signal's is 128 and more, a
+# shell's own 1, 2, 126 or 127; sysexits.h: EX_NOINPUT).
 EMPTY_VOLUME_EXIT: Final = 66
-# A container's script, run before each start of a member; the etcd image has no shell.
+# Script of the init container that runs before a member starts; the etcd image has no shell.
 _GATE: Final = f"""\
 if [ -d {DATA_DIRECTORY}/data/member/wal ] || [ "$ETCD_STATE" = {BOOTSTRAPPING} ]; then exit 0; fi
 if [ -n "$ETCD_ADMITTED" ] && [ "$ETCD_ADMITTED" = "$POD_UID" ]; then exit 0; fi
@@ -48,7 +48,7 @@ exit {EMPTY_VOLUME_EXIT}
 
 
 def service(cluster: ClusterResource) -> Manifest:
-    """Headless; peers must find each other before any is ready."""
+    """A headless Service; peers must find each other before any of them is ready."""
     name = cluster.metadata.name
     ports = [
         {"name": port_name, "port": port, "protocol": "TCP", "targetPort": port}
@@ -72,9 +72,9 @@ def service(cluster: ClusterResource) -> Manifest:
 
 
 def server_names(cluster: ClusterResource) -> list[str]:
-    """DNS names of all members that there may ever be, for the server certificate.
+    """DNS names of all possible members, for the server certificate.
 
-    etcd resolves them to check that a peer comes from where its certificate says.
+    etcd resolves them to check that a peer connects from an address that its certificate names.
     """
     name, namespace = names.etcd_name(cluster.metadata.name), cluster.metadata.namespace
     members = [
@@ -84,7 +84,7 @@ def server_names(cluster: ClusterResource) -> list[str]:
 
 
 def budget(cluster: ClusterResource, managed: ManagedMetadata) -> Manifest:
-    """Keeps a quorum through evictions; one member alone protects nothing and blocks nothing."""
+    """Keeps a quorum through evictions; a single member protects nothing and blocks nothing."""
     name = cluster.metadata.name
     return pods.budget(
         names.etcd_name(name),
@@ -95,14 +95,14 @@ def budget(cluster: ClusterResource, managed: ManagedMetadata) -> Manifest:
 
 
 def quota_bytes(storage: Storage) -> int:
-    """Of the database: four fifths of the volume, the rest is for the log and snapshots."""
+    """Quota of the database: four fifths of the volume; the rest is for the log and snapshots."""
     size = parse_quantity(storage.size)
     assert size is not None
     return min(QUOTA_BYTES_MAX, int(size * Fraction(4, 5)))
 
 
 def peer_url(cluster: ClusterResource, pod: str) -> str:
-    """Where the others reach the member that runs in this pod."""
+    """Where other members reach the one in this pod."""
     name, namespace = names.etcd_name(cluster.metadata.name), cluster.metadata.namespace
     return f"https://{pod}.{name}.{namespace}.svc:{names.ETCD_PEER_PORT}"
 
@@ -133,7 +133,8 @@ def arguments(cluster: ClusterResource, managed: ManagedMetadata) -> list[str]:
         f"--listen-metrics-urls=http://0.0.0.0:{names.ETCD_METRICS_PORT}",
         f"--initial-cluster={members}",
         f"--initial-cluster-token={cluster.metadata.uid}",
-        # Read only with an empty volume: the gate lets it pass while bootstrapping, or to join as a new member.
+        # Read only with an empty volume: the gate lets it pass while bootstrapping, or for a new
+        # member.
         "--initial-cluster-state=$(INITIAL_STATE)",
         "--client-cert-auth=true",
         "--peer-client-cert-auth=true",
@@ -145,7 +146,7 @@ def arguments(cluster: ClusterResource, managed: ManagedMetadata) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """zones: that members may run in; empty: anywhere. apart: no two of them in the same."""
+    """zones: where members may run, empty: anywhere. apart: no two members in the same zone."""
 
     zones: tuple[str, ...]
     apart: bool
@@ -154,16 +155,17 @@ class Placement:
 def placement(
     cluster: ClusterResource, managed: ManagedMetadata, live: Manifest | None, state: str
 ) -> Placement:
-    """As the spec says until members have data, then as they began.
+    """As the spec says until members have data, then as they started.
 
-    A member is never scheduled again if it may not run where its volume is, or not beside another
-    one whose volume is there, too. live: the StatefulSet as it is.
+    A member cannot be scheduled any more if it may not run where its volume is, or not beside
+    another member whose volume is there too. live: the current StatefulSet.
     """
     zones = tuple(cluster.spec.zones)
     if state == BOOTSTRAPPING:
         return Placement(zones, apart=1 < managed.replicas <= len(zones))
     if live is None:
-        # Made again: where the volumes are is not known here, and it keeps members where they were.
+        # Created again: the zones of the volumes are unknown here, but the volumes keep the members
+        # there.
         return Placement(zones, apart=False)
     affinity = live["spec"]["template"]["spec"].get("affinity", {})
     return Placement(pods.zones_in(affinity), pods.is_apart(pods.ZONE_KEY, affinity))
@@ -177,7 +179,7 @@ def stateful_set(
     image: str,
     gate_image: str,
 ) -> Manifest:
-    """gate_image: any image with a shell; the brokers' is on the nodes anyway."""
+    """gate_image: any image with a shell; the brokers' image is on the nodes anyway."""
     name = cluster.metadata.name
     labels, match = names.labels(name, names.ETCD), names.selector(name, names.ETCD)
     affinity = pods.in_zones(placed.zones)
@@ -218,7 +220,7 @@ def stateful_set(
 
 
 def gate_image(live: Manifest) -> str:
-    """The image of the gate of a live StatefulSet; "" if it has no gate."""
+    """The image of the gate in a live StatefulSet; "" if it has no gate."""
     containers = live["spec"]["template"]["spec"].get("initContainers", ())
     return next((str(each["image"]) for each in containers if each["name"] == GATE), "")
 

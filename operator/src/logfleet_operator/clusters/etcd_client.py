@@ -1,6 +1,7 @@
-"""Asks the managed etcd for its members and changes them, by its JSON gateway and the brokers' certificate. SHELL.
+"""Lists and changes the members of a managed etcd, by its JSON gateway. SHELL.
 
-The messages are etcd's own (api/v3, rpc.proto) as JSON: 64 bit numbers are strings, what is empty is left out.
+It uses the brokers' certificate. The messages are etcd's own (api/v3, rpc.proto) as JSON: 64 bit
+numbers are strings, empty fields are left out.
 """
 
 import base64
@@ -18,19 +19,19 @@ from logfleet_operator.clusters.defragmentation import MemberStatus
 from logfleet_operator.clusters.observed import EtcdMember, ObservedCluster
 from logfleet_operator.lease_holder import LeaseHolder, LeaseLost
 from logfleet_operator.tls import lenient
-from logfleet_operator.waiting import elsewhere
+from logfleet_operator.waiting import waiting_for_fleet
 
 ANSWER_S_MAX: Final = 3.0
 NO_SPACE: Final = "NOSPACE"
 
 
 class EtcdUnavailable(Exception):
-    """No member answered, or etcd refuses it now, as a change of members without a healthy majority."""
+    """No member answered, or etcd refuses now: no change of members without a healthy majority."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """endpoints: https://HOST:PORT of members that are ready. The rest is PEM."""
+    """endpoints: https://HOST:PORT of ready members. The rest is PEM."""
 
     endpoints: tuple[str, ...]
     authority: bytes
@@ -39,10 +40,10 @@ class Access:
 
 
 class Etcds(Protocol):
-    """The managed etcds. All raise EtcdUnavailable."""
+    """The managed etcds. All methods raise EtcdUnavailable."""
 
     async def members(self, access: Access) -> tuple[EtcdMember, ...]:
-        """By a linearizable read."""
+        """The members, by a linearizable read."""
         ...
 
     async def remove(self, access: Access, member_id: str) -> None: ...
@@ -56,7 +57,7 @@ class Etcds(Protocol):
         ...
 
     async def defragment(self, access: Access, endpoint: str) -> None:
-        """That one member answers nobody meanwhile."""
+        """Defragment one member; it answers nobody meanwhile."""
         ...
 
     async def disarm(self, access: Access) -> None:
@@ -65,7 +66,10 @@ class Etcds(Protocol):
 
 
 def etcd_access(cluster: ClusterResource, observed: ObservedCluster) -> Access:
-    """Raises EtcdUnavailable if its Secret is not there or not whole."""
+    """How to reach the Cluster's etcd.
+
+    Raises EtcdUnavailable if the Secret is missing or incomplete.
+    """
     service = names.etcd_name(cluster.metadata.name)
     secret = observed.get("Secret", names.etcd_secret(cluster.metadata.name, "client"))
     data = (secret or {}).get("data") or {}
@@ -82,7 +86,7 @@ def etcd_access(cluster: ClusterResource, observed: ObservedCluster) -> Access:
 
 
 class EtcdClients:
-    """Etcds over HTTP. leadership: changes need its Lease."""
+    """Etcds over HTTP. leadership: the Lease that changes need, None without one."""
 
     def __init__(self, leadership: LeaseHolder | None) -> None:
         self._leadership = leadership
@@ -140,32 +144,35 @@ def _only(access: Access, endpoint: str) -> Access:
 
 
 async def _call(access: Access, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The first answer. One that was sent is not sent to another member: it may have been done."""
+    """The first response.
+
+    Once sent, a request is not sent to another member: it may have been done.
+    """
     timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
-    said = "no member is ready"
+    reason = "no member is ready"
     connector = aiohttp.TCPConnector(ssl=_context(access))
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         for endpoint in access.endpoints:
             try:
-                with elsewhere():
+                with waiting_for_fleet():
                     async with session.post(endpoint + path, json=body) as response:
                         answer = await response.json(content_type=None)
             except aiohttp.ClientConnectorError as error:
-                said = str(error)
+                reason = str(error)
                 continue
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 raise EtcdUnavailable(f"{endpoint}: {error!r}") from error
             if response.status == 200 and isinstance(answer, dict):
                 return answer
             raise EtcdUnavailable(f"{endpoint}: HTTP {response.status}: {answer}")
-    raise EtcdUnavailable(said)
+    raise EtcdUnavailable(reason)
 
 
 def _context(access: Access) -> ssl.SSLContext:
     try:
-        # An authority that a person brings in its Secret need not be made as ours are.
+        # An authority that a user provides in a Secret need not be as strict as ours.
         context = lenient(ssl.create_default_context(cadata=access.authority.decode()))
-        # OpenSSL by way of Python reads a key from files only.
+        # Python reads keys only from files.
         with tempfile.NamedTemporaryFile() as file:
             file.write(access.certificate + b"\n" + access.key)
             file.flush()

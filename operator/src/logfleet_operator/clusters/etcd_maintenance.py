@@ -1,4 +1,4 @@
-"""Looks after managed etcds from time to time: one step of `defragmentation` per pass. SHELL."""
+"""Maintains managed etcds: one step of `defragmentation` per pass. SHELL."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,15 +12,15 @@ from logfleet_operator.clusters.etcd_client import Etcds, EtcdUnavailable, etcd_
 from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.event_text import EventText
 
-LOOK_S: Final = 300.0
-# While something is to be done, or no writes are taken.
+CHECK_S: Final = 300.0
+# While there is work to do, or etcd takes no writes.
 BUSY_S: Final = 15.0
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class EtcdMaintenance:
-    """warnings: uid of a Cluster -> what its status should say of its etcd."""
+    """warnings: uid of a Cluster -> the warning about its etcd for its status."""
 
     def __init__(self, etcds: Etcds, seconds: Callable[[], float]) -> None:
         self._etcds = etcds
@@ -28,13 +28,15 @@ class EtcdMaintenance:
         self._due: dict[str, float] = {}
         self.warnings: dict[str, str] = {}
 
-    async def look(self, cluster: ClusterResource, observed: ObservedCluster) -> EventText | None:
-        """Do the next step if it is time, and all members are ready; returns what an Event should tell."""
+    async def run_step(
+        self, cluster: ClusterResource, observed: ObservedCluster
+    ) -> EventText | None:
+        """Do the next step if it is due and all members are ready; return the Event for it."""
         managed, uid, now = cluster.spec.metadata.managed, cluster.metadata.uid, self._seconds()
         ready = [pod for pod in observed.of_component(names.ETCD) if pod.ready and not pod.deleting]
         if managed is None or len(ready) < managed.replicas or now < self._due.get(uid, 0.0):
             return None
-        self._due[uid] = now + LOOK_S
+        self._due[uid] = now + CHECK_S
         quota = etcd.quota_bytes(managed.storage)
         try:
             access = etcd_access(cluster, observed)

@@ -1,9 +1,9 @@
-"""A Cluster as the Kubernetes objects that its brokers are made of. PURE.
+"""The Kubernetes objects of a Cluster's brokers. PURE.
 
-Names and namespace are those of the Cluster; `owned` adds owner, namespace and the mark by which
-a change is seen. One StatefulSet per pool and zone: a broker's zone is part of its identity, and
-its volume never leaves it. Pods are replaced only by eviction (updateStrategy OnDelete), so that
-nothing restarts because a template changed.
+Names and namespace are those of the Cluster; `owned` adds owner, namespace and the digest by which
+a change is detected. There is one StatefulSet per pool and zone: a broker's zone is part of its
+identity, and its volume never leaves it. Pods are replaced only by eviction (updateStrategy
+OnDelete), so that no change of a template restarts anything.
 """
 
 import hashlib
@@ -26,35 +26,36 @@ from logfleet.resources.document import Metadata
 
 from logfleet_operator import names
 from logfleet_operator.clusters import pods
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.names import Manifest
 
 NodePorts = Mapping[tuple[str, int], int]
-"""(listener, broker id) -> the port of the node, as far as known."""
+"""(listener, broker id) -> the port of the node, where one is assigned."""
 
 CONFIG_DIRECTORY: Final = "/etc/logfleet"
 PORTS_DIRECTORY: Final = "/etc/logfleet-ports"
 PROPERTIES: Final = "server.properties"
 CREDENTIALS_DIRECTORY: Final = "/etc/logfleet-etcd"
 DATA_DIRECTORY: Final = "/var/lib/logfleet"
-# Of topics that say nothing else, and of the brokers' own.
+# For topics that set no replication factor, and for the brokers' own topics.
 REPLICAS_DEFAULT_MAX: Final = 3
 # Time for a controlled shutdown before the kubelet kills the broker.
 GRACE_S: Final = 120
-# Recovery of a large log after a crash may take long; liveness counts only afterwards.
+# Recovery of a large log after a crash may take long; the liveness probe starts afterwards.
 STARTUP_S_MAX: Final = 3600
 STARTUP_PERIOD_S: Final = 2
-# The second line behind the broker's own timer: who does not answer for some 10 s is killed.
-# /healthz answers while logs are loaded, while etcd is away, and between steps of the loop of 2 s.
+# A second safeguard behind the broker's own timer: a broker that does not answer for about 10 s is
+# killed. /healthz answers while logs are loaded, while etcd is away, and between the steps of the
+# event loop of 2 s.
 LIVENESS_PERIOD_S: Final = 2
 LIVENESS_TIMEOUT_S: Final = 3
 LIVENESS_FAILURES: Final = 3
-# Not the pod's: a process that does not run cannot stop in order.
+# Instead of the pod's grace period: a process that does not run cannot stop in order.
 LIVENESS_GRACE_S: Final = 1
 
 
 def owned(metadata: Metadata, manifest: Manifest) -> Manifest:
-    """The manifest as it is applied: in the Cluster's namespace, owned by it, marked by its digest.
+    """The manifest as applied: in the Cluster's namespace, owned by it, with its digest.
 
     metadata: the Cluster's.
     """
@@ -85,12 +86,12 @@ def service_account(cluster: ClusterResource) -> Manifest:
 
 
 def services(
-    cluster: ClusterResource, ranges: Sequence[Range], node_ports: NodePorts
+    cluster: ClusterResource, ranges: Sequence[BrokerIdRange], node_ports: NodePorts
 ) -> list[Manifest]:
     """Headless and bootstrap Services, and one NodePort Service per broker and outside listener.
 
-    All publish addresses of pods that are not ready: a broker that recovers must be reached by
-    its peers, and a client that finds no ready broker still learns the others' addresses.
+    All publish addresses of pods that are not ready: peers must reach a broker that recovers, and a
+    client that finds no ready broker still learns the others' addresses.
     """
     name = cluster.metadata.name
     inside = _port(cluster.internal_listener)
@@ -127,10 +128,10 @@ def services(
 
 
 def _traffic_policy(listener: ListenerSpec) -> str:
-    """Which nodes take a connection: the broker's own, whose address clients are given, without a second hop.
+    """Which nodes take a connection: only the broker's own (`Local`), which saves a second hop.
 
-    But where one name is advertised for all brokers, any node behind it: `Local` would have all but
-    one drop the connection.
+    With one advertised name for all brokers, any node behind that name: with `Local` all nodes but
+    one would drop the connection.
     """
     return "Cluster" if listener.advertised_host else "Local"
 
@@ -139,7 +140,7 @@ def outside_listeners(cluster: ClusterResource) -> list[ListenerSpec]:
     return [listener for listener in cluster.spec.listeners if listener.type == "nodeport"]
 
 
-def broker_pods(cluster: ClusterResource, ranges: Sequence[Range]) -> list[tuple[int, str]]:
+def broker_pods(cluster: ClusterResource, ranges: Sequence[BrokerIdRange]) -> list[tuple[int, str]]:
     """(broker id, pod name) of every broker, by id."""
     return [
         (
@@ -189,7 +190,10 @@ def etcd_endpoints(cluster: ClusterResource) -> list[str]:
 
 
 def dynamic_config(cluster: ClusterResource) -> dict[str, str]:
-    """What of spec.config is set while brokers run, for all of them (Kafka: cluster-wide update mode)."""
+    """The part of spec.config that is set in running brokers, fleet-wide.
+
+    Kafka calls this the cluster-wide update mode.
+    """
     return {
         key: value
         for key, value in cluster.config.items()
@@ -198,28 +202,28 @@ def dynamic_config(cluster: ClusterResource) -> dict[str, str]:
 
 
 def unknown_keys(cluster: ClusterResource) -> list[str]:
-    """Of spec.config, what is no key of a broker."""
+    """Keys in spec.config that brokers do not have."""
     return sorted(key for key in cluster.config if base_key(key) is None)
 
 
 def static_config(cluster: ClusterResource) -> dict[str, str]:
-    """What of spec.config brokers read when they start only, and so are replaced for."""
+    """The part of spec.config that brokers read only at their start: a change restarts them."""
     other = {*dynamic_config(cluster), *unknown_keys(cluster)}
     return {key: value for key, value in cluster.config.items() if key not in other}
 
 
 def server_properties(cluster: ClusterResource, brokers: int) -> dict[str, str]:
-    """The configuration that all brokers start with; identity and addresses come by overrides.
+    """The configuration that all brokers start with; overrides add identity and addresses.
 
-    brokers: how many there are, those that leave counted: what `acks=all` means does not change while they wait.
-    Without what is set while they run: that is kept in the metadata store, and a key that is taken
-    away there would fall back to what stands here.
+    brokers: their number, including those that leave, so that the meaning of `acks=all` does not
+    change while they wait. Keys that can be set in running brokers are left out: the metadata store
+    keeps them, and a key removed there would fall back to the value here.
     """
     spec, metadata = cluster.spec, cluster.metadata
     internal = cluster.internal_listener.name.upper()
     replicas = _default_replicas(brokers)
     properties = {
-        # As many replicas as there may be, and acknowledged records survive the loss of one.
+        # As many replicas as possible; acknowledged records survive the loss of one.
         "default.replication.factor": str(replicas),
         "offsets.topic.replication.factor": str(replicas),
         "min.insync.replicas": str(max(1, replicas - 1)),
@@ -246,7 +250,10 @@ def _default_replicas(brokers: int) -> int:
 
 
 def config(cluster: ClusterResource, brokers: int) -> Manifest:
-    """server.properties, under another name for each text, so that a broker's file never changes before its pod does. brokers: see `server_properties`."""
+    """The ConfigMap with server.properties. brokers: see `server_properties`.
+
+    It has another name for each text, so that a broker's file never changes before its pod does.
+    """
     properties = sorted(server_properties(cluster, brokers).items())
     text = "".join(f"{key}={_escaped(value)}\n" for key, value in properties)
     name = names.config_revision(cluster.metadata.name, _digest(text)[:10])
@@ -254,7 +261,10 @@ def config(cluster: ClusterResource, brokers: int) -> Manifest:
 
 
 def ports(cluster: ClusterResource, node_ports: NodePorts, kept: Mapping[str, str]) -> Manifest:
-    """One file LISTENER.ID with the node's port for each outside address. kept: other files, which pods still read."""
+    """The ConfigMap with a file LISTENER.ID, holding the node's port, for each outside address.
+
+    kept: other files, which pods still read.
+    """
     files = {f"{name}.{broker_id}": str(port) for (name, broker_id), port in node_ports.items()}
     data = dict(sorted({**kept, **files}.items()))
     return _config_map(cluster, names.config_map(cluster.metadata.name), data)
@@ -275,10 +285,10 @@ def _escaped(value: str) -> str:
 
 
 def start_script(cluster: ClusterResource) -> str:
-    """What a broker's container runs: its id, its addresses, then the broker in its place.
+    """The script of a broker's container: computes its id and addresses, then executes the broker.
 
-    A shell does it because the ordinal and the node's port differ from pod to pod of one template.
-    The broker runs below tini, as the kernel spares process 1 (logfleet.io.dead_mans_timer); images
+    A shell script, because the ordinal and the node's port differ between pods of one template. The
+    broker runs below tini, since the kernel spares process 1 (logfleet.io.dead_mans_timer); images
     of earlier versions have no tini.
     """
     name, namespace = cluster.metadata.name, cluster.metadata.namespace
@@ -292,7 +302,7 @@ def start_script(cluster: ClusterResource) -> str:
             host = f"$POD_NAME.{names.brokers_service(name)}.{namespace}.svc"
             addresses.append(f"{listener.name.upper()}://{host}:{listener.port}")
         else:
-            # An assignment of its own: a missing file stops the script here (sh -e).
+            # A separate assignment, so that a missing file stops the script here (sh -e).
             lines.append(f"{listener.name}_port=$(cat {PORTS_DIRECTORY}/{listener.name}.$id)")
             host = listener.advertised_host or "$HOST_IP"
             addresses.append(f"{listener.name.upper()}://{host}:${listener.name}_port")
@@ -307,7 +317,7 @@ def start_script(cluster: ClusterResource) -> str:
 def broker_set(
     cluster: ClusterResource,
     pool: Pool,
-    given: Range,
+    given: BrokerIdRange,
     *,
     image: str,
     brokers: int,
@@ -315,8 +325,8 @@ def broker_set(
 ) -> Manifest:
     """The StatefulSet of one pool in one zone. brokers: see `server_properties`.
 
-    credentials: what changes when the brokers' certificate for etcd was renewed. They read it when
-    they start, so they are replaced for it, long before the former one ends.
+    credentials: changes when the brokers' certificate for etcd is renewed. Brokers read it at their
+    start, so they are restarted for it, long before the old one ends.
     """
     name = cluster.metadata.name
     match = {
@@ -367,10 +377,11 @@ def broker_set(
 
 
 def _asked(cluster: ClusterResource, pool: Pool, credentials: str, brokers: int) -> str:
-    """The digest of all that a person wrote, or that ends by itself, and that pods are made of."""
+    """The digest of what a person wrote, or what expires, as far as pods are made from it."""
     spec = cluster.spec
     parts = (
-        # As it was before there was a version, for those that say none: nothing is replaced then. No image begins with a colon.
+        # Without a version the same as before versions existed, so nothing is replaced. No image
+        # begins with a colon.
         spec.image or (spec.version and f":{spec.version}"),
         pool.resources,
         static_config(cluster),
@@ -384,9 +395,13 @@ def _asked(cluster: ClusterResource, pool: Pool, credentials: str, brokers: int)
 
 
 def _broker_pod(
-    cluster: ClusterResource, given: Range, container: Manifest, match: Manifest, config: str
+    cluster: ClusterResource,
+    given: BrokerIdRange,
+    container: Manifest,
+    match: Manifest,
+    config: str,
 ) -> Manifest:
-    """config: the name of its ConfigMap."""
+    """config: the name of the ConfigMap."""
     name = cluster.metadata.name
     managed = cluster.spec.metadata.managed is not None
     volumes: list[Manifest] = [
@@ -410,7 +425,9 @@ def _broker_pod(
     }
 
 
-def _broker_container(cluster: ClusterResource, pool: Pool, given: Range, image: str) -> Manifest:
+def _broker_container(
+    cluster: ClusterResource, pool: Pool, given: BrokerIdRange, image: str
+) -> Manifest:
     mounts = [
         {"name": "data", "mountPath": DATA_DIRECTORY},
         {"name": pods.CONFIG_VOLUME, "mountPath": CONFIG_DIRECTORY, "readOnly": True},

@@ -1,8 +1,7 @@
-"""Asks brokers which of the pods that are to be replaced may go now: /may-i at their admin port. SHELL.
+"""Asks brokers which pods may be replaced now: /may-i at their admin port. SHELL.
 
-The brokers know what their partitions have in sync (`logfleet.control.brokers.may_i`); what they answer is
-about this moment, so it is asked anew before each step. `objection_of` is
-what an answer means.
+The brokers know which replicas are in sync (`logfleet.control.brokers.may_i`). An answer holds for
+that moment only, so the question is repeated before each step. `objection_of` interprets an answer.
 """
 
 import asyncio
@@ -18,19 +17,19 @@ from logfleet.resources.cluster import ADMIN_PORT, ClusterResource
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.observed import Leave, ObservedCluster, Pod
+from logfleet_operator.clusters.observed import ObservedCluster, Pod, StopPermission
 from logfleet_operator.clusters.rollout import next_wave
 from logfleet_operator.names import BASE_LABEL, BROKER
-from logfleet_operator.waiting import elsewhere
+from logfleet_operator.waiting import waiting_for_fleet
 
-# All questions of one step together: what a person writes meanwhile must count within five seconds.
+# For all questions of one step: a change of the spec must take effect within five seconds.
 QUESTIONS_S_MAX: Final = 3.0
 ANSWER_S_MAX: Final = 1.0
 NOBODY_ANSWERS: Final = f"no broker answers at port {ADMIN_PORT} (/may-i) whether it may stop"
 
 
 class ReplicaInfo(msgspec.Struct, frozen=True):
-    """One that speaks against it, and why. can_heal: waiting may help."""
+    """A partition that forbids the stop. rule: why. can_heal: waiting may help."""
 
     topic: str
     partition: int
@@ -39,7 +38,11 @@ class ReplicaInfo(msgspec.Struct, frozen=True):
 
 
 class MayIAnswer(msgspec.Struct, frozen=True):
-    """As `logfleet.node.decisions.may_i.Answer`: `forbidden` are the first of `forbidden_count`. curable_count: None from brokers of an earlier version."""
+    """As `logfleet.node.decisions.may_i.MayIAnswer`.
+
+    forbidden: the first of `forbidden_count`. curable_count: None from brokers of an earlier
+    version.
+    """
 
     may: bool
     forbidden: list[ReplicaInfo] = []
@@ -48,7 +51,7 @@ class MayIAnswer(msgspec.Struct, frozen=True):
 
     @property
     def curable(self) -> int:
-        """Partitions for which waiting may help; what is not named may be one."""
+        """Partitions for which waiting may help; partitions that are not named count as such."""
         if self.curable_count is not None:
             return self.curable_count
         named = sum(each.can_heal for each in self.forbidden)
@@ -59,16 +62,19 @@ class Deciders(Protocol):
     """The brokers of a fleet."""
 
     async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> MayIAnswer | None:
-        """Whether these may stop together, as the first of `addresses` (HOST:PORT) that answers says; None if none does."""
+        """Whether these brokers may stop together; None if nobody answers.
+
+        addresses: HOST:PORT; the first one that answers decides.
+        """
         ...
 
     async def serving(self, bootstrap: str) -> frozenset[int] | None:
-        """Ids of the brokers that are registered and not fenced; None if nobody says."""
+        """Ids of the brokers that are registered and not fenced; None if nobody answers."""
         ...
 
 
 class AdminPorts:
-    """Deciders over HTTP; who is fenced is Kafka's to say (DescribeCluster, KIP-1073)."""
+    """Deciders over HTTP; fenced brokers are read by Kafka's DescribeCluster (KIP-1073)."""
 
     async def may_stop(self, addresses: Sequence[str], brokers: Sequence[int]) -> MayIAnswer | None:
         query = [("stop", str(broker)) for broker in brokers]
@@ -77,7 +83,7 @@ class AdminPorts:
             for address in addresses:
                 try:
                     url = f"http://{address}/may-i"
-                    with elsewhere():
+                    with waiting_for_fleet():
                         async with session.get(url, params=query) as response:
                             if response.status == 200:
                                 return msgspec.json.decode(await response.read(), type=MayIAnswer)
@@ -94,7 +100,7 @@ class AdminPorts:
             timeout_ms=milliseconds,
         )
         try:
-            with elsewhere():
+            with waiting_for_fleet():
                 found = await Admin(client).describe_cluster(include_fenced=True)
         except ClientError:
             return None
@@ -103,20 +109,22 @@ class AdminPorts:
         return frozenset(broker.id for broker in found.brokers) - found.fenced
 
 
-async def ask(deciders: Deciders, cluster: ClusterResource, observed: ObservedCluster) -> Leave:
-    """About the wave that is next: all of it, else the first half, and so on down to one.
+async def ask(
+    deciders: Deciders, cluster: ClusterResource, observed: ObservedCluster
+) -> StopPermission:
+    """Ask for the next wave: for all of it, else its first half, and so on down to one pod.
 
-    One that is not ready and that the brokers have fenced goes in any case: it serves nobody, and perhaps
-    it is what it runs with that keeps it so. So does one if no broker is ready that could be asked.
+    A pod that is not ready and whose broker is fenced may go in any case: it serves nobody, and its
+    present template may be the cause. So may one pod if no broker is ready to be asked.
     """
     wave = next_wave(observed, _sets_of(observed))
     if not wave or cluster.spec.paused:
-        return Leave()
+        return StopPermission()
     leaving = {pod.name for pod in wave}
     service = f"{names.brokers_service(cluster.metadata.name)}.{cluster.metadata.namespace}.svc"
     others = [pod for pod in observed.of_component(BROKER) if pod.ready and not pod.deleting]
     if not others:
-        return Leave(frozenset([wave[0].name]))
+        return StopPermission(frozenset([wave[0].name]))
     others.sort(key=lambda pod: (pod.name in leaving, pod.name))
     addresses = [f"{pod.name}.{service}:{ADMIN_PORT}" for pod in others]
     ids = {pod.name: _broker_id(observed, pod) for pod in wave}
@@ -125,31 +133,31 @@ async def ask(deciders: Deciders, cluster: ClusterResource, observed: ObservedCl
             if not wave[0].ready:
                 serving = await deciders.serving(manifests.bootstrap_address(cluster))
                 if serving is not None and ids[wave[0].name] not in serving:
-                    return Leave(frozenset([wave[0].name]))
-            return await _as_many_as_may(deciders, addresses, ids)
+                    return StopPermission(frozenset([wave[0].name]))
+            return await _largest_allowed_part(deciders, addresses, ids)
     except TimeoutError:
-        return Leave(objection=NOBODY_ANSWERS)
+        return StopPermission(objection=NOBODY_ANSWERS)
 
 
-async def _as_many_as_may(
+async def _largest_allowed_part(
     deciders: Deciders, addresses: Sequence[str], ids: Mapping[str, int]
-) -> Leave:
-    """ids: of the wave's brokers by pod."""
+) -> StopPermission:
+    """Ask for fewer and fewer of the wave. ids: broker ids by pod."""
     wave, objection = list(ids), ""
     while wave:
         answer = await deciders.may_stop(addresses, [ids[name] for name in wave])
         if answer is None:
-            return Leave(objection=NOBODY_ANSWERS)
+            return StopPermission(objection=NOBODY_ANSWERS)
         against = objection_of(answer, alone=len(wave) == 1)
         if not against:
-            return Leave(frozenset(wave), objection)
+            return StopPermission(frozenset(wave), objection)
         objection = against
         wave = wave[: len(wave) // 2]
-    return Leave(objection=objection)
+    return StopPermission(objection=objection)
 
 
 def _sets_of(observed: ObservedCluster) -> list[str]:
-    """Of brokers, in the order of their ids, as the plan has them."""
+    """StatefulSets of brokers, in the order of their ids, like the plan."""
     bases = {}
     for (kind, name), live in observed.objects.items():
         labels = live["metadata"]["labels"]
@@ -166,10 +174,10 @@ def _broker_id(observed: ObservedCluster, pod: Pod) -> int:
 
 
 def objection_of(answer: MayIAnswer, *, alone: bool) -> str:
-    """What speaks against it and counts; empty if nothing does.
+    """What counts against the stop; "" if nothing does.
 
-    A topic of one replica is away as long as its broker is, whenever that is: it forbids that several
-    go together, not that one does (Strimzi's and Kafka's own rolls ignore it as well).
+    A topic with one replica is offline whenever its broker is: it forbids that several brokers go
+    together, not that one does (Strimzi's and Kafka's own rolls ignore it as well).
     """
     if answer.may or (alone and not answer.curable):
         return ""

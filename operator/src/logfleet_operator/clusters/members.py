@@ -1,8 +1,9 @@
-"""Heals a member of etcd that lost its volume: it is removed, added, and begins empty as a new one. PURE.
+"""Repairs an etcd member that lost its volume: removes it and adds it as a new, empty one. PURE.
 
-Under its old id it would vote with a forgotten log, so that an entry which a majority had could be lost (Raft, 5.4; etcd's
-guide to runtime reconfiguration asks for removing and adding). So its gate stays shut until the list of members has it as
-one that never started, and it is that very pod's uid that is let in: another pod without data is asked again.
+Under its old id it would vote with a lost log, and an entry that a majority had could be lost
+(Raft, 5.4; etcd's guide to runtime reconfiguration asks for removing and adding). So its gate stays
+closed until the member list has it as one that never started. Only that pod's uid is admitted:
+another pod without data is stopped again.
 """
 
 from logfleet.resources.cluster import ClusterResource
@@ -15,20 +16,20 @@ from logfleet_operator.clusters.steps import AddMember, ClusterPlan, RemoveMembe
 
 
 def has_majority(cluster: ClusterResource, observed: ObservedCluster) -> bool:
-    """Whether so many members are ready that etcd serves."""
+    """Whether enough members are ready for etcd to serve."""
     managed = cluster.spec.metadata.managed
     ready = sum(pod.ready and not pod.deleting for pod in observed.of_component(names.ETCD))
     return managed is not None and ready > managed.replicas // 2
 
 
-def is_lame(cluster: ClusterResource, observed: ObservedCluster) -> bool:
-    """It serves though some member cannot run: that holds up nothing else."""
+def serves_degraded(cluster: ClusterResource, observed: ObservedCluster) -> bool:
+    """Whether etcd serves although a member cannot run, so that it holds up nothing else."""
     stuck = any(pod.stuck and not pod.ready for pod in observed.of_component(names.ETCD))
     return stuck and has_majority(cluster, observed)
 
 
 def lost(cluster: ClusterResource, observed: ObservedCluster) -> Pod | None:
-    """The member to heal: one at a time, while a majority of the others is ready. Never force-new-cluster."""
+    """The member to repair: one at a time, while a majority is ready. Never force-new-cluster."""
     record = recorded(observed, cluster.metadata.name)
     if record is None or record[1] != etcd.ESTABLISHED or not has_majority(cluster, observed):
         return None
@@ -41,7 +42,7 @@ def lost(cluster: ClusterResource, observed: ObservedCluster) -> Pod | None:
 
 
 def admitted(cluster: ClusterResource, observed: ObservedCluster, state: str) -> str:
-    """The uid of the pod that may begin without data, for the record; "" for none."""
+    """The uid of the pod that may start without data, for the record; "" for none."""
     pod = lost(cluster, observed) if state == etcd.ESTABLISHED else None
     if pod is not None:
         entry = _entry(cluster, observed, pod)
@@ -54,7 +55,7 @@ def admitted(cluster: ClusterResource, observed: ObservedCluster, state: str) ->
 
 
 def heal(cluster: ClusterResource, observed: ObservedCluster) -> ClusterPlan | None:
-    """Have the lost member removed, then added; what comes then is the record's to say."""
+    """Remove the lost member, then add it; after that the record admits its pod."""
     pod = lost(cluster, observed)
     if pod is None or observed.members is None:
         return None

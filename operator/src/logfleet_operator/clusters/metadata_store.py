@@ -1,4 +1,7 @@
-"""The managed etcd of a Cluster: whether its members may begin, its certificates, its pods. PURE."""
+"""The managed etcd of a Cluster: whether its members may bootstrap, its certificates, its pods.
+
+PURE.
+"""
 
 from collections.abc import Iterator
 
@@ -23,10 +26,10 @@ from logfleet_operator.clusters.steps import (
     MakeAuthority,
     Stage,
     applies,
-    left,
     making,
     refused,
-    with_claims_as_begun,
+    with_original_claims,
+    without_refused,
 )
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
@@ -34,11 +37,11 @@ from logfleet_operator.upgrades.rules import broker_image
 
 
 def etcd_state(cluster: ClusterResource, observed: ObservedCluster) -> str:
-    """Whether etcd's members may bootstrap.
+    """Whether etcd's members may bootstrap: a state of `etcd.STATES`.
 
-    Only until all have been ready once, and never where data of an earlier one may be left. A
-    Cluster that finds volumes of an earlier one is `resuming` until a member is ready: if all of
-    them are empty, and no broker has a volume, then nothing ever ran and it begins anew.
+    They may only until all have been ready once, and never if data of an earlier etcd may be left.
+    A Cluster that finds volumes of an earlier one is `resuming` until a member is ready. If all
+    those volumes are empty and no broker has a volume, nothing ever ran: it bootstraps.
     """
     managed = cluster.spec.metadata.managed
     if managed is None:
@@ -62,7 +65,7 @@ def etcd_state(cluster: ClusterResource, observed: ObservedCluster) -> str:
 
 
 def _volumes(cluster: ClusterResource, observed: ObservedCluster) -> list[Manifest]:
-    """Of members of etcd."""
+    """The volume claims of etcd's members."""
     prefix = f"data-{names.etcd_name(cluster.metadata.name)}-"
     return [live for live in observed.volumes if live["metadata"]["name"].startswith(prefix)]
 
@@ -74,8 +77,8 @@ def _brokers_have_volumes(cluster: ClusterResource, observed: ObservedCluster) -
     )
 
 
-def going_volume(cluster: ClusterResource, observed: ObservedCluster) -> str:
-    """A volume claim of etcd that is being deleted while there is no etcd; "" if there is none.
+def deleting_volume(cluster: ClusterResource, observed: ObservedCluster) -> str:
+    """An etcd volume claim that is being deleted before etcd was created; "" if there is none.
 
     A claim stays until no pod uses it (Kubernetes: Storage Object in Use Protection). It says
     nothing about the volume that a new member gets, so `etcd_state` is not decided meanwhile.
@@ -92,7 +95,7 @@ def going_volume(cluster: ClusterResource, observed: ObservedCluster) -> str:
 
 
 def zones_refusals(cluster: ClusterResource, observed: ObservedCluster) -> Iterator[SpecRefusal]:
-    """A zone that is taken away is soon without nodes, and members of etcd cannot follow."""
+    """Refuse to remove a zone that may hold members of etcd: their volumes cannot follow."""
     managed = cluster.spec.metadata.managed
     if managed is None:
         return
@@ -109,9 +112,9 @@ def zones_refusals(cluster: ClusterResource, observed: ObservedCluster) -> Itera
 def _etcd_placement(
     cluster: ClusterResource, managed: ManagedMetadata, observed: ObservedCluster
 ) -> etcd.Placement:
-    """As etcd says, without zones that are taken away and that no member was ever in.
+    """As etcd is placed now, without zones that were removed and never had a member.
 
-    Where every member runs is known once each has a node with a zone: its volume is there, too.
+    A zone counts as such only once every member has a node with a zone: its volume is there, too.
     """
     live = observed.get("StatefulSet", names.etcd_name(cluster.metadata.name))
     placed = etcd.placement(cluster, managed, live, etcd_state(cluster, observed))
@@ -124,7 +127,7 @@ def _etcd_placement(
 
 
 def zones_taken_away(cluster: ClusterResource, observed: ObservedCluster) -> frozenset[str]:
-    """Zones that members of etcd may be in, and that the spec does not name any more."""
+    """Zones that may hold members of etcd and that the spec no longer names."""
     live = observed.get("StatefulSet", names.etcd_name(cluster.metadata.name))
     if live is None:
         return frozenset()
@@ -139,7 +142,7 @@ def plan_metadata_store(
     renew: frozenset[str],
     config: str,
 ) -> ClusterPlan | None:
-    """config: the brokers' ConfigMap."""
+    """The next step for etcd, None if there is none. config: the name of the brokers' ConfigMap."""
     managed = cluster.spec.metadata.managed
     if managed is None:
         return None
@@ -151,7 +154,7 @@ def plan_metadata_store(
     if cron_job := snapshots.cron_job(cluster, broker_image(cluster.spec, settings), config):
         objects.append(cron_job)
     actions = (*applies(cluster, observed, objects), *snapshots.not_wanted(cluster, observed))
-    if plan := left(making(actions, "etcd"), observed):
+    if plan := without_refused(making(actions, "etcd"), observed):
         return plan
     if etcd_state(cluster, observed) == etcd.ESTABLISHED:
         return members.heal(cluster, observed)
@@ -172,20 +175,20 @@ def _etcd_set(
     observed: ObservedCluster,
     settings: Settings,
 ) -> Manifest:
-    """With the gate's image that it has, until its pods are replaced for another reason.
+    """The StatefulSet; it keeps the gate's image until its pods are replaced for another reason.
 
-    That image is the brokers', and any version of it is good enough for the gate: an operator that
-    comes with another one replaces no member for it.
+    That image is the brokers', and any version of it will do for the gate: an operator with another
+    default image replaces no member for it.
     """
     live = observed.get("StatefulSet", names.etcd_name(cluster.metadata.name))
     placed = _etcd_placement(cluster, managed, observed)
 
     def with_gate(gate_image: str) -> Manifest:
-        # The operator's default and not spec.image, so that changing that does not restart etcd.
+        # The operator's default and not spec.image, so that a change of that does not restart etcd.
         made = etcd.stateful_set(
             cluster, managed, placed, image=settings.etcd_image, gate_image=gate_image
         )
-        return with_claims_as_begun(observed, made)
+        return with_original_claims(observed, made)
 
     if live is not None and (image := etcd.gate_image(live)):
         kept = with_gate(image)
@@ -205,7 +208,7 @@ def _certificates(
         live = observed.get("Secret", secret)
         if live is not None and controlled_by_another(live, cluster.metadata.uid):
             return ClusterPlan(f"waiting until a former Cluster's Secret {secret} is gone")
-    # Members read their authority only when they start, so those that run keep what they have.
+    # Members read their authority only at their start, so running ones keep what they have.
     starting = etcd_state(cluster, observed) == etcd.BOOTSTRAPPING
     due = [
         secret
@@ -239,7 +242,7 @@ def _certificates(
 
 
 def _is_of_another(observed: ObservedCluster, secret: str, authority: str) -> bool:
-    """True if a certificate is of another authority than the one that there is."""
+    """Whether a certificate was signed by another authority than the present one."""
     issued, issuer = (observed.get("Secret", name) for name in (secret, authority))
     if issued is None or issuer is None:
         return False

@@ -1,6 +1,7 @@
-"""Replicas are moved by the brokers; this asks them, one step at each look. SHELL.
+"""Asks the brokers to move replicas, one step per pass. SHELL.
 
-What is to be moved is planned anew at each step from what is there (`logfleet.operations.rebalancing`), so that nothing is lost with the operator.
+Each step plans again from the current state (`logfleet.operations.rebalancing`), so nothing is lost
+when the operator stops.
 """
 
 import contextlib
@@ -23,32 +24,36 @@ from logfleet.wire.errors import ErrorCode
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, shrinking
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.observed import Fleet, ObservedCluster
 from logfleet_operator.clusters.plan import leaving_brokers
 from logfleet_operator.lease_holder import LeaseHolder, LeaseLost
-from logfleet_operator.waiting import elsewhere
+from logfleet_operator.waiting import waiting_for_fleet
 
 REQUEST_TIMEOUT_MS: Final = 10_000
-TOLD_MAX: Final = 3
-"""Partitions that are named of those that cannot be moved."""
+NAMED_MAX: Final = 3
+"""How many of the partitions that cannot be moved are named."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class MovesUnavailable(Exception):
-    """No broker did in time what was asked. The text says why."""
+    """No broker did what was asked in time. The message says why."""
 
 
 class Movers(Protocol):
-    """The brokers of a fleet. All raise MovesUnavailable."""
+    """Has the brokers of a fleet move replicas. All methods raise MovesUnavailable."""
 
-    async def held(self, bootstrap: str) -> Mapping[int, int]:
-        """How many replicas each broker has, those that move to it and from it counted."""
+    async def replica_counts(self, bootstrap: str) -> Mapping[int, int]:
+        """The number of replicas of each broker, including those that move to it or from it."""
         ...
 
     async def step(self, bootstrap: str, goal: Goal) -> Progress:
-        """Begin what may begin now; how far it is. Brokers that leave are given nothing new from now on. Leaders and throttles are put right after the last move."""
+        """Start the moves that may start now, and return the progress.
+
+        Brokers that leave are cordoned from now on. After the last move leaders and throttles are
+        put right.
+        """
         ...
 
     async def propose(self, bootstrap: str, goal: Goal) -> Plan:
@@ -56,38 +61,38 @@ class Movers(Protocol):
         ...
 
     async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
-        """What is under way goes back to where it was, throttles go; why not, of what cannot be called back."""
+        """Cancel the moves under way and remove throttles; return why some cannot be cancelled."""
         ...
 
     async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
-        """Let these be given replicas again."""
+        """Uncordon these brokers, so that they get replicas again."""
         ...
 
-    async def forget(self, bootstrap: str, broker_id: int) -> None:
-        """No broker of that id is known any more."""
+    async def unregister(self, bootstrap: str, broker_id: int) -> None:
+        """Unregister this broker id."""
         ...
 
     async def stopped(self, bootstrap: str) -> Collection[int]:
-        """Ids of the brokers that are registered and do not run (Kafka: fenced, KIP-1073)."""
+        """Ids of the brokers that are registered but not running (Kafka: fenced, KIP-1073)."""
         ...
 
     async def level(self, bootstrap: str) -> FeatureLevel:
-        """The feature level that holds, and the highest that all brokers can do."""
+        """The finalized feature level, and the highest that all brokers support."""
         ...
 
     async def raise_level(self, bootstrap: str, level: int) -> None:
-        """Have the feature level raised, which all brokers must be able to do; nothing if it is so already."""
+        """Raise the feature level, which all brokers must support; no change if it is reached."""
         ...
 
 
 class FleetMovers:
-    """By Kafka's admin APIs. leadership: changes need its Lease."""
+    """Movers by Kafka's admin APIs. leadership: the Lease that changes need, None without one."""
 
     def __init__(self, leadership: LeaseHolder | None) -> None:
         self._leadership = leadership
 
-    async def held(self, bootstrap: str) -> Mapping[int, int]:
-        async with _asked(bootstrap) as client:
+    async def replica_counts(self, bootstrap: str) -> Mapping[int, int]:
+        async with _client(bootstrap) as client:
             topics = await Admin(client).list_topics()
             return Counter(
                 each
@@ -106,7 +111,7 @@ class FleetMovers:
             return progress
 
     async def propose(self, bootstrap: str, goal: Goal) -> Plan:
-        async with _asked(bootstrap) as client:
+        async with _client(bootstrap) as client:
             return await make_plan(client, goal)
 
     async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
@@ -117,7 +122,7 @@ class FleetMovers:
         async with self._changing(bootstrap) as client:
             await set_cordons(Admin(client), broker_ids, cordoned=False)
 
-    async def forget(self, bootstrap: str, broker_id: int) -> None:
+    async def unregister(self, bootstrap: str, broker_id: int) -> None:
         async with self._changing(bootstrap) as client:
             try:
                 await unregister_broker(client, broker_id)
@@ -126,11 +131,11 @@ class FleetMovers:
                     raise
 
     async def stopped(self, bootstrap: str) -> Collection[int]:
-        async with _asked(bootstrap) as client:
+        async with _client(bootstrap) as client:
             return (await Admin(client).describe_cluster(include_fenced=True)).fenced
 
     async def level(self, bootstrap: str) -> FeatureLevel:
-        async with _asked(bootstrap) as client:
+        async with _client(bootstrap) as client:
             return await describe_level(client)
 
     async def raise_level(self, bootstrap: str, level: int) -> None:
@@ -145,12 +150,12 @@ class FleetMovers:
                     await stack.enter_async_context(self._leadership.guard())
                 except LeaseLost as error:
                     raise MovesUnavailable(str(error)) from error
-            yield await stack.enter_async_context(_asked(bootstrap))
+            yield await stack.enter_async_context(_client(bootstrap))
 
 
 @contextlib.asynccontextmanager
-async def _asked(bootstrap: str) -> AsyncIterator[Client]:
-    """A client for one question; its errors are told as MovesUnavailable."""
+async def _client(bootstrap: str) -> AsyncIterator[Client]:
+    """A client for one request; raises its errors as MovesUnavailable."""
     client = Client(
         bootstrap,
         client_id=names.FIELD_MANAGER,
@@ -158,7 +163,7 @@ async def _asked(bootstrap: str) -> AsyncIterator[Client]:
         timeout_ms=REQUEST_TIMEOUT_MS,
     )
     try:
-        with elsewhere():
+        with waiting_for_fleet():
             yield client
     except ClientError as error:
         raise MovesUnavailable(str(error)) from error
@@ -167,15 +172,15 @@ async def _asked(bootstrap: str) -> AsyncIterator[Client]:
 
 
 class Relocation:
-    """What of a Cluster's replicas has to move because there are more or fewer brokers."""
+    """Moves a Cluster's replicas when brokers are added or removed."""
 
     def __init__(self, movers: Movers) -> None:
         self._movers = movers
 
-    async def look(self, cluster: ClusterResource, observed: ObservedCluster) -> Fleet | None:
-        """Take brokers that are to leave, and are marked so, a step nearer to being empty.
+    async def drain_step(self, cluster: ClusterResource, observed: ObservedCluster) -> Fleet | None:
+        """Move replicas off the brokers that are marked to leave, one step further.
 
-        None while nobody leaves or has left, and if no broker answers. Raises ObjectConflict.
+        None if no broker leaves or has left, or if none answers. Raises ObjectConflict.
         """
         marked = shrinking.marked_ids(cluster, observed)
         if not marked:
@@ -183,60 +188,60 @@ class Relocation:
         leaving = marked & leaving_brokers(cluster, observed)
         bootstrap = manifests.bootstrap_address(cluster)
         try:
-            # Before the step: one that begins with nothing left ends the moves, and with them their throttle.
-            held, said = await self._movers.held(bootstrap), ""
+            # Before the step: a step that finds nothing left ends the moves, and their throttle.
+            counts, progress = await self._movers.replica_counts(bootstrap), ""
             if leaving:
-                said = _said(await self._movers.step(bootstrap, _goal(cluster, leaving)))
-            return Fleet(held, said)
+                progress = _sentence(await self._movers.step(bootstrap, _goal(cluster, leaving)))
+            return Fleet(counts, progress)
         except MovesUnavailable as error:
             log.warning("replicas_not_moved", cluster=cluster.metadata.name, error=str(error))
             return None
 
     async def spread(self, cluster: ClusterResource) -> str | None:
-        """Give brokers that are new a step more of their share; how far it is, None once it is done."""
+        """Move replicas to new brokers, one step further; return the progress, None once done."""
         bootstrap = manifests.bootstrap_address(cluster)
         try:
             progress = await self._movers.step(bootstrap, _goal(cluster, frozenset()))
         except MovesUnavailable as error:
             log.warning("replicas_not_moved", cluster=cluster.metadata.name, error=str(error))
             return f"no broker moves replicas: {error}"
-        return None if progress.is_done else _said(progress)
+        return None if progress.is_done else _sentence(progress)
 
     async def take_back(self, cluster: ClusterResource, broker_ids: Collection[int]) -> None:
         """Raises MovesUnavailable."""
         await self._movers.take_back(manifests.bootstrap_address(cluster), broker_ids)
 
-    async def forget(self, cluster: ClusterResource, broker_id: int) -> None:
+    async def unregister(self, cluster: ClusterResource, broker_id: int) -> None:
         """Raises MovesUnavailable."""
-        await self._movers.forget(manifests.bootstrap_address(cluster), broker_id)
+        await self._movers.unregister(manifests.bootstrap_address(cluster), broker_id)
 
-    async def forget_strangers(
-        self, cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    async def unregister_leftovers(
+        self, cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
     ) -> list[int]:
-        """Have brokers forgotten that have stopped and that no pod will be any more; returns their ids.
+        """Unregister brokers that have stopped and whose pod will not come back; return their ids.
 
-        So it is with one whose volume claim, on which it stands how far it is, was deleted by hand
-        before it had gone. One that holds replicas stays, the brokers see to that.
+        This is for a broker whose volume claim, which holds its drain state, was deleted by hand
+        too early. The brokers refuse to unregister one that has replicas.
         """
-        bootstrap, forgotten = manifests.bootstrap_address(cluster), []
+        bootstrap, unregistered = manifests.bootstrap_address(cluster), []
         ours = {broker_id for broker_id, _ in manifests.broker_pods(cluster, ranges)}
         try:
             stopped = await self._movers.stopped(bootstrap)
             for broker_id in sorted({*stopped} - ours - shrinking.marked_ids(cluster, observed)):
-                await self._movers.forget(bootstrap, broker_id)
-                forgotten.append(broker_id)
+                await self._movers.unregister(bootstrap, broker_id)
+                unregistered.append(broker_id)
         except MovesUnavailable as error:
             log.warning("brokers_not_forgotten", cluster=cluster.metadata.name, error=str(error))
-        return forgotten
+        return unregistered
 
 
 def _goal(cluster: ClusterResource, leaving: frozenset[int]) -> Goal:
     return Goal(leaving=leaving, throttle=cluster.spec.scaling.bytes_per_s)
 
 
-def _said(progress: Progress) -> str:
-    said = (
+def _sentence(progress: Progress) -> str:
+    sentence = (
         f"{progress.under_way} partitions move, {progress.bytes_left >> 20} MiB are left of them; "
         f"{progress.planned} wait, {progress.planned_bytes >> 20} MiB"
     )
-    return "; ".join((said, *progress.unmet[:TOLD_MAX], *progress.refused[:TOLD_MAX]))
+    return "; ".join((sentence, *progress.unmet[:NAMED_MAX], *progress.refused[:NAMED_MAX]))

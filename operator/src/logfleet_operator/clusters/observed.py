@@ -1,7 +1,7 @@
 """What exists of a Cluster, as read from Kubernetes. PURE.
 
-`Observed` holds the live objects as they came (plain mappings), since the plan compares manifests
-with them field by field, and `Pod` is what matters of a pod.
+`ObservedCluster` holds the live objects unchanged (plain mappings), since the plan compares
+manifests with them field by field; a `Pod` holds what matters of a pod.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from logfleet_operator.clusters import etcd
 from logfleet_operator.clusters.pods import config_of
 from logfleet_operator.names import Manifest
 
-# A container that waits for one of these does not run, and will not without a change.
+# A container that waits for one of these reasons does not run, and will not without a change.
 STUCK_REASONS: Final = frozenset(
     {
         "CrashLoopBackOff",
@@ -32,9 +32,9 @@ STUCK_REASONS: Final = frozenset(
     }
 )
 
-# Field -> what tells entries of a list map (x-kubernetes-list-map-keys in Kubernetes's OpenAPI) from
-# each other, for all that manifests here have. Any other list is atomic. `ports` are a Service's or
-# a container's: an entry has only one of the two port fields.
+# Field -> the keys of its list map (x-kubernetes-list-map-keys in Kubernetes's OpenAPI), for all
+# list maps in our manifests. Any other list is atomic. `ports` are a Service's or a container's: an
+# entry has only one of the two port fields.
 LIST_MAP_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "containers": ("name",),
     "env": ("name",),
@@ -46,26 +46,30 @@ LIST_MAP_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "volumes": ("name",),
 }
 DEFAULT_PROTOCOL: Final = "TCP"
-# Begins of paths, of what is read again to decide what is next: objects are found by these labels,
-# ConfigMaps keep broker ids and node ports, and a set's replicas say how many pods to expect.
+# Prefixes of the paths that decide the next step when read again: objects are found by these
+# labels, ConfigMaps keep broker ids and node ports, and a set's replicas say how many pods to
+# expect.
 READ_AGAIN: Final = (f"metadata.labels.{GROUP}/", "data.", "spec.replicas")
 
-FIELDS_TOLD_MAX: Final = 3
+FIELDS_LISTED_MAX: Final = 3
 
-# An etcd member whose gate (etcd.py) does not let it start.
 FRESH: Final = timedelta(seconds=30)
-"""For so long a pod that has become ready may not be reached at its new address by everybody: kube-proxy gathers changes for a second, name servers keep answers for up to
-thirty (CoreDNS, plugin cache). Brokers hand over to one that has run for as long (`logfleet.control.election_writes.SETTLED_MS`), so the next wave's leaders go to those that
-were replaced, and move no second time."""
+"""How long a pod that became ready may still be unreachable at its new address for some.
+
+kube-proxy gathers changes for a second, name servers cache answers for up to thirty (CoreDNS,
+plugin cache). Brokers hand leadership to one that has run for as long
+(`logfleet.control.election_writes.SETTLED_MS`), so the next wave's leaders move to replaced
+brokers, and not a second time."""
+# The `stuck` reason of an etcd member whose gate (etcd.py) does not let it start.
 EMPTY_VOLUME: Final = "EmptyVolume"
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """stuck: why it will not run as it is, in a word; "" if it runs or may still. node: "" before it is given one.
+    """stuck: the reason why it will not run without a change; "" if it runs or may still.
 
-    fresh: ready for less than FRESH, by the operator's own clock (`reading.Readiness`). config: the
-    ConfigMap that it starts with, "" for none.
+    node: "" before it is scheduled. fresh: ready for less than FRESH, by the operator's clock
+    (`cluster_reader.Readiness`). config: the ConfigMap that it starts with, "" for none.
     """
 
     name: str
@@ -82,10 +86,10 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
-    """Which of the pods that are to be replaced next may go now, by the brokers' own word.
+class StopPermission:
+    """Which pods of the next wave may go now, as the brokers answer.
 
-    objection: why no more, or none.
+    objection: why no more may go, or none.
     """
 
     pods: frozenset[str] = frozenset()
@@ -94,7 +98,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class EtcdMember:
-    """As etcd lists it. name: "" until it has started once (etcd, api/v3 MemberList)."""
+    """A member as etcd lists it. name: "" until it has started once (etcd, api/v3 MemberList)."""
 
     id: str
     name: str
@@ -103,21 +107,24 @@ class EtcdMember:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What the brokers say of replicas. held: how many each broker has. said: how far their moves are, in a sentence."""
+    """What brokers report about replicas.
 
-    held: Mapping[int, int]
-    said: str = ""
+    replica_counts: by broker id. progress: the progress of moves, in a sentence.
+    """
+
+    replica_counts: Mapping[int, int]
+    progress: str = ""
 
 
 class ObjectConflict(Exception):
-    """An object is not what the Cluster needs. The text names it and says what a person can do."""
+    """An object is not as the Cluster needs it. The message names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """That an object was stored otherwise than it was applied, as by a mutating admission webhook.
+    """An object was stored differently than applied, as by a mutating admission webhook.
 
-    asked: what was applied, `at` last. stored: its `differences` from that.
+    asked: what was applied. stored: how the stored object differs from it. at: when.
     """
 
     asked: Manifest
@@ -125,7 +132,7 @@ class Rewriting:
     at: datetime
 
     def explains(self, wanted: Manifest, live: Manifest) -> bool:
-        """True if applying `wanted` again would leave `live` as it is."""
+        """Whether another apply of `wanted` would leave `live` as it is."""
         return self.asked == wanted and self.stored == tuple(differences(wanted, live))
 
 
@@ -133,12 +140,15 @@ class Rewriting:
 class ObservedCluster:
     """objects: (kind, name) -> live object with the Cluster's label. secrets: by name.
 
-    volumes: volume claims of brokers and etcd. storage_classes: None if they cannot be listed.
-    ends: Secret -> when its certificate ends, of those that can be read. rewritings: by kind and name.
-    zones: node -> its zone, of those that were asked for. leave: about the wave that is next.
-    members: of etcd, by its own word; None if it was not asked or did not answer. fleet: likewise of brokers.
-    cordoned: nodes of brokers that take no pods; looked for only while a broker has no node.
-    refused: kind and name of what the API server did not take in this pass; it is left as it is.
+    volumes: volume claims of brokers and etcd.
+    ends: Secret -> when its certificate ends, for readable ones.
+    rewritings: by kind and name.
+    zones: node -> its zone, for the nodes that were read.
+    leave: which pods of the next wave may go.
+    members: of etcd, as it lists them; None if it was not asked or did not answer.
+    fleet: likewise of brokers.
+    cordoned: nodes of brokers that take no pods; read only while a broker has no node.
+    refused: kind and name of objects that the API server refused in this pass; they are left alone.
     """
 
     objects: Mapping[tuple[str, str], Manifest]
@@ -149,7 +159,7 @@ class ObservedCluster:
     ends: Mapping[str, datetime] = field(default_factory=dict)
     rewritings: Mapping[tuple[str, str], Rewriting] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
-    leave: Leave = field(default_factory=Leave)
+    leave: StopPermission = field(default_factory=StopPermission)
     members: tuple[EtcdMember, ...] | None = None
     fleet: Fleet | None = None
     cordoned: frozenset[str] = frozenset()
@@ -165,7 +175,7 @@ class ObservedCluster:
 
 
 def ready_condition(live: Manifest) -> Manifest | None:
-    """The condition by which a pod is ready; None if it is not."""
+    """The condition that shows a pod as ready; None if it is not ready."""
     for condition in live.get("status", {}).get("conditions", ()):
         if condition["type"] == "Ready" and condition["status"] == "True":
             found: Manifest = condition
@@ -213,7 +223,7 @@ def _stuck(status: Manifest) -> str:
 
 
 def is_bound(volume: Manifest) -> bool:
-    """Whether the claim has a volume, whatever is on it."""
+    """Whether the claim has a volume, empty or not."""
     return bool(volume.get("spec", {}).get("volumeName"))
 
 
@@ -227,7 +237,7 @@ def foreign(observed: ObservedCluster, cluster: ClusterResource) -> list[str]:
 
 
 def not_of_the_cluster(kind: str, name: str) -> str:
-    """What is said of an object that the Cluster needs and somebody else made."""
+    """The message about an object that the Cluster needs and somebody else created."""
     return (
         f"{kind} {name} exists and is not this Cluster's: remove it, or give the Cluster another "
         "name"
@@ -235,7 +245,7 @@ def not_of_the_cluster(kind: str, name: str) -> str:
 
 
 def labelled_for(live: Manifest, cluster: str) -> bool:
-    """True for what the operator made for a Cluster of this name, also if restored from a backup."""
+    """Whether it was created for a Cluster of this name, even if restored from a backup."""
     return bool((live["metadata"].get("labels") or {}).get(names.CLUSTER_LABEL) == cluster)
 
 
@@ -248,13 +258,13 @@ def controlled_by_another(live: Manifest, uid: str) -> bool:
 
 
 def _controllers(live: Manifest) -> list[str]:
-    """Uids: at most one, says Kubernetes."""
+    """Uids of the controllers; Kubernetes allows at most one."""
     owners = live["metadata"].get("ownerReferences", ())
     return [owner["uid"] for owner in owners if owner.get("controller")]
 
 
 def configs_in_use(observed: ObservedCluster) -> frozenset[str]:
-    """ConfigMaps that pods start with, or that pods would that are made now."""
+    """ConfigMaps that existing pods, or pods created now, start with."""
     specs = [
         live["spec"]["template"]["spec"] if kind == "StatefulSet" else _pod_of_job(live)
         for (kind, _), live in observed.objects.items()
@@ -269,9 +279,9 @@ def _pod_of_job(live: Manifest) -> Manifest:
 
 
 def node_ports(observed: ObservedCluster, cluster: ClusterResource) -> dict[tuple[str, int], int]:
-    """(listener, broker id) -> port of the node: of the live Service, else the one it had.
+    """(listener, broker id) -> port of the node: the live Service's, else the recorded one.
 
-    Of listeners of the spec only.
+    Only listeners in the spec.
     """
     listeners = {entry.name for entry in cluster.spec.listeners if entry.type == "nodeport"}
     found: dict[tuple[str, int], int] = {}
@@ -286,7 +296,7 @@ def node_ports(observed: ObservedCluster, cluster: ClusterResource) -> dict[tupl
             continue
         listener, _, broker_id = name.removeprefix(prefix).rpartition("-")
         for port in live["spec"]["ports"]:
-            # By its name: others may add ports of their own.
+            # Match by name: others may add ports to the Service.
             ours = port.get("name") == listener and listener in listeners
             if ours and broker_id.isdecimal() and "nodePort" in port:
                 found[listener, int(broker_id)] = int(port["nodePort"])
@@ -294,15 +304,15 @@ def node_ports(observed: ObservedCluster, cluster: ClusterResource) -> dict[tupl
 
 
 def differs(wanted: Any, live: Any) -> bool:
-    """True if `live` lacks something of `wanted`; what else it has (defaults) does not matter."""
+    """True if `live` lacks a part of `wanted`; additions in `live` (defaults) do not count."""
     return any(True for _ in differences(wanted, live))
 
 
 def differences(wanted: Any, live: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(path, what `live` has there) for all of `wanted` that it lacks.
+    """(path, value in `live`) for every part of `wanted` that `live` lacks.
 
-    What others put into a list map does not matter, since server-side apply leaves it there, nor
-    does its order. Quantities are compared by value (the API server writes "0.5" as "500m"), and a
+    Entries that others add to a list map do not count, since server-side apply keeps them, nor does
+    their order. Quantities are compared by value (the API server writes "0.5" as "500m"), and a
     missing field equals an empty one (it leaves out many of those).
     """
     if isinstance(wanted, Mapping) and isinstance(live, Mapping):
@@ -329,8 +339,8 @@ def _differences_of_field(
     found = {_identity(entry, keys): entry for entry in live}
     for entry in wanted:
         identity = _identity(entry, keys)
-        said = ",".join(str(part) for part in identity if part is not None)
-        yield from differences(entry, found.get(identity), f"{path}[{said}]")
+        listed = ",".join(str(part) for part in identity if part is not None)
+        yield from differences(entry, found.get(identity), f"{path}[{listed}]")
 
 
 def _same_value(wanted: Any, live: Any) -> bool:
@@ -343,12 +353,15 @@ def _same_value(wanted: Any, live: Any) -> bool:
 
 
 def _identity(entry: Manifest, keys: Sequence[str]) -> tuple[Any, ...]:
-    """A port without a protocol has the default one, which the API server writes into the object."""
+    """The values of the keys; a port without a protocol gets the API server's default."""
     return tuple(entry.get(key, DEFAULT_PROTOCOL if key == "protocol" else None) for key in keys)
 
 
 def rewriting(wanted: Manifest, stored: Manifest, now: datetime) -> Rewriting | None:
-    """How `wanted` was stored; None if as it is. Raises ObjectConflict if that is of no use."""
+    """How `wanted` was stored differently; None if it was not.
+
+    Raises ObjectConflict if the operator cannot work with the stored object.
+    """
     found = tuple(differences(wanted, stored))
     if not found:
         return None
@@ -363,14 +376,14 @@ def rewriting(wanted: Manifest, stored: Manifest, now: datetime) -> Rewriting | 
 
 
 def rewritten(observed: ObservedCluster) -> list[str]:
-    """Objects that are stored otherwise than they were applied, as "Kind name (fields)"."""
-    said = []
+    """Objects that were stored differently than applied, as "Kind name (fields)"."""
+    listed = []
     for (kind, name), known in sorted(observed.rewritings.items(), key=lambda entry: entry[0]):
         live = observed.get(kind, name)
         if live is not None and known.explains(known.asked, live):
-            fields = ", ".join(path for path, _ in known.stored[:FIELDS_TOLD_MAX])
-            said.append(f"{kind} {name} ({fields})")
-    return said
+            fields = ", ".join(path for path, _ in known.stored[:FIELDS_LISTED_MAX])
+            listed.append(f"{kind} {name} ({fields})")
+    return listed
 
 
 def by_kind_and_name(objects: Iterable[Manifest]) -> dict[tuple[str, str], Manifest]:

@@ -1,13 +1,14 @@
 """What to do next for a Cluster, and why, in one sentence. PURE.
 
-`plan_cluster` looks at the spec and at what exists and returns the next actions. It is called
-again after they were done, so each call needs to see only one step ahead, and a crash between any
-two calls to Kubernetes changes nothing: the next call starts from what is there. The stages stand
-in the order in which objects may exist: the record before anything that depends on it, Services
-before the pods whose addresses they are, a working etcd before the first broker.
+`plan_cluster` compares the spec with what exists and returns the next actions. It is called again
+after they are done, so a call plans only one step ahead, and a crash between any two calls to
+Kubernetes does no harm: the next call starts from what exists. The stages stand in the order in
+which objects may exist: the record before anything that depends on it, Services before the pods
+whose addresses they are, a working etcd before the first broker.
 
-At most one pod that runs is replaced by a plan, and only when no other of its kind is missing or
-going and every one that is up to date is ready (`rollout`). Pods that cannot run go together.
+A plan replaces at most one running pod, or one wave of brokers, and only while no other pod of its
+kind is missing or being deleted and all updated ones are ready (`rollout`). Pods that cannot run
+are replaced together.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from logfleet_operator.clusters import (
     shrinking,
     unwanted_objects,
 )
-from logfleet_operator.clusters.broker_id_ranges import Range, allocate, merge
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange, allocate, merge
 from logfleet_operator.clusters.broker_ids import claims_of
 from logfleet_operator.clusters.broker_ids import record as record_of
 from logfleet_operator.clusters.observed import (
@@ -41,11 +42,11 @@ from logfleet_operator.clusters.steps import (
     ClusterPlan,
     Stage,
     applies,
-    left,
     making,
     refused,
-    with_claims_as_begun,
-    with_template_as_asked,
+    with_original_claims,
+    with_unchanged_template,
+    without_refused,
 )
 from logfleet_operator.names import Manifest
 from logfleet_operator.settings import Settings
@@ -59,16 +60,17 @@ def plan_cluster(
     *,
     renew: frozenset[str],
 ) -> ClusterPlan:
-    """cluster: as its spec was accepted. renew: names of Secrets whose certificate should be issued anew (the clock is the caller's).
+    """The next actions for the Cluster. Raises ObjectConflict.
 
-    Raises ObjectConflict.
+    cluster: with the accepted spec. renew: names of Secrets whose certificate should be issued
+    again (the caller knows the time).
     """
     if cluster.spec.paused:
         return ClusterPlan("paused: nothing is changed", stage=Stage.PAUSED)
     others = foreign(observed, cluster)
     if others:
         return ClusterPlan(f"waiting until objects of a former Cluster are gone: {others[0]}")
-    going = metadata_store.going_volume(cluster, observed)
+    going = metadata_store.deleting_volume(cluster, observed)
     if going:
         return ClusterPlan(f"waiting until PersistentVolumeClaim {going} is deleted")
     given = merge(claims_of(observed, cluster.metadata.name))
@@ -78,14 +80,16 @@ def plan_cluster(
     config = manifests.config(cluster, _total(ranges))
     config_name = str(config["metadata"]["name"])
     plan = (
-        _ground(cluster, observed, ranges, config)
-        or left(unwanted_objects.what_never_ran(cluster, observed, ranges), observed)
+        _record_and_services(cluster, observed, ranges, config)
+        or without_refused(unwanted_objects.never_ran(cluster, observed, ranges), observed)
         or metadata_store.plan_metadata_store(cluster, observed, settings, renew, config_name)
         or _brokers(cluster, observed, settings, ranges)
-        or left(resizing.plan_resizing(cluster, observed, ranges), observed)
-        or left(unwanted_objects.configs_of_nobody(cluster, observed, config_name), observed)
+        or without_refused(resizing.plan_resizing(cluster, observed, ranges), observed)
+        or without_refused(
+            unwanted_objects.unused_configs(cluster, observed, config_name), observed
+        )
         or _shrink_and_roll(cluster, observed, ranges)
-        or left(unwanted_objects.services_of_nobody(cluster, observed, ranges), observed)
+        or without_refused(unwanted_objects.unused_services(cluster, observed, ranges), observed)
         or ClusterPlan("all brokers are ready", stage=Stage.DONE)
     )
     why = plan.why
@@ -98,10 +102,10 @@ def plan_cluster(
 def refusal_of(
     cluster: ClusterResource, observed: ObservedCluster, before: ClusterResource | None
 ) -> SpecRefusal | None:
-    """Why its spec cannot be carried out, found before anything is begun; None if it can be. Raises ObjectConflict.
+    """Why the spec cannot be carried out, found before anything starts; None if it can be.
 
-    before: as its spec was accepted last. Broker ids that contradict each other are no fault of the
-    spec.
+    before: the Cluster with its last accepted spec. Contradictory broker ids are not the spec's
+    fault. Raises ObjectConflict.
     """
     given = merge(claims_of(observed, cluster.metadata.name))
     if isinstance(given, SpecRefusal):
@@ -117,15 +121,18 @@ def refusal_of(
 
 
 def ranges_of(
-    cluster: ClusterResource, observed: ObservedCluster, given: Sequence[Range]
-) -> list[Range]:
-    """given: as all sources together say it."""
+    cluster: ClusterResource, observed: ObservedCluster, given: Sequence[BrokerIdRange]
+) -> list[BrokerIdRange]:
+    """The ranges that the spec asks for. given: the merged ranges of all sources."""
     ran = shrinking.without_drained(cluster.metadata.name, observed, given)
     return allocate(cluster.spec, ran)
 
 
 def leaving_brokers(cluster: ClusterResource, observed: ObservedCluster) -> frozenset[int]:
-    """Ids of the brokers that are to be emptied; empty also where nothing can be said. Raises ObjectConflict."""
+    """Ids of the brokers to be drained; empty also with contradictory ids or while paused.
+
+    Raises ObjectConflict.
+    """
     given = merge(claims_of(observed, cluster.metadata.name))
     if isinstance(given, SpecRefusal) or cluster.spec.paused:
         return frozenset()
@@ -133,19 +140,25 @@ def leaving_brokers(cluster: ClusterResource, observed: ObservedCluster) -> froz
 
 
 def _shrink_and_roll(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
-    """While replicas move, which takes long, brokers are replaced as ever."""
-    shrinking_plan = left(shrinking.plan_shrinking(cluster, observed, ranges), observed)
+    """Replicas move for long; brokers are replaced meanwhile as usual."""
+    shrinking_plan = without_refused(shrinking.plan_shrinking(cluster, observed, ranges), observed)
     if shrinking_plan is not None and shrinking_plan.actions:
         return shrinking_plan
     return _roll(cluster, observed, ranges) or shrinking_plan
 
 
-def _ground(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range], config: Manifest
+def _record_and_services(
+    cluster: ClusterResource,
+    observed: ObservedCluster,
+    ranges: Sequence[BrokerIdRange],
+    config: Manifest,
 ) -> ClusterPlan | None:
-    """The record first, alone: nothing may exist that it does not know. Then what pods refer to."""
+    """The record first, alone: no object may exist that it does not cover.
+
+    Then what pods refer to.
+    """
     state = metadata_store.etcd_state(cluster, observed)
     record = record_of(cluster, ranges, state, members.admitted(cluster, observed, state))
     actions = applies(cluster, observed, [record])
@@ -157,12 +170,15 @@ def _ground(
     return making(applies(cluster, observed, objects), "Services")
 
 
-def _total(ranges: Sequence[Range]) -> int:
+def _total(ranges: Sequence[BrokerIdRange]) -> int:
     return sum(given.replicas for given in ranges)
 
 
 def _brokers(
-    cluster: ClusterResource, observed: ObservedCluster, settings: Settings, ranges: Sequence[Range]
+    cluster: ClusterResource,
+    observed: ObservedCluster,
+    settings: Settings,
+    ranges: Sequence[BrokerIdRange],
 ) -> ClusterPlan | None:
     known, ids = node_ports(observed, cluster), manifests.broker_pods(cluster, ranges)
     serving = {broker_id for broker_id, _ in ids}
@@ -179,10 +195,10 @@ def _brokers(
     secret = names.etcd_secret(cluster.metadata.name, "client")
     until = observed.ends.get(secret) if managed else None
     total = _total(ranges)
-    # Part of the pods' template: written in another way, it would replace all brokers.
+    # Part of the pods' template: another format would replace all brokers.
     credentials = f"{until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
     sets = [
-        with_claims_as_begun(
+        with_original_claims(
             observed,
             manifests.broker_set(
                 cluster,
@@ -194,11 +210,10 @@ def _brokers(
             ),
         )
         for given in ranges
-        if given.replicas
-        and given.pool in pools  # one that is taken away stays as it is, until it is empty
+        if given.replicas and given.pool in pools  # a removed pool stays until it is empty
     ]
-    sets = [with_template_as_asked(observed, wanted) for wanted in sets]
-    # The files before the pods that read them.
+    sets = [with_unchanged_template(observed, wanted) for wanted in sets]
+    # Create the files before the pods that read them.
     kept = _files_in_use(cluster, observed)
     if actions := applies(cluster, observed, [manifests.ports(cluster, ports, kept)]):
         return making(actions, "the brokers' ports")
@@ -210,10 +225,10 @@ def _brokers(
 
 
 def _files_in_use(cluster: ClusterResource, observed: ObservedCluster) -> dict[str, str]:
-    """Of the ports' ConfigMap: what brokers read that were not replaced yet.
+    """The files in the ports' ConfigMap that brokers, not yet replaced, still read.
 
-    The ports of listeners that the spec does not name any more, while their Services are there, and
-    the configuration where an operator of before kept it.
+    These are the ports of listeners that the spec no longer names, while their Services exist, and
+    the configuration if an older operator kept it there.
     """
     name = names.config_map(cluster.metadata.name)
     in_use = name in configs_in_use(observed)
@@ -229,9 +244,9 @@ def _files_in_use(cluster: ClusterResource, observed: ObservedCluster) -> dict[s
 def _min_available(
     cluster: ClusterResource, observed: ObservedCluster, total: int, ready: int
 ) -> int:
-    """One broker may be away. Raised with the new brokers that are ready: they are away until then.
+    """One broker may be away; new brokers count only once they are ready.
 
-    Not lowered when brokers get lost, which is when no further one may go.
+    The value is not lowered when brokers fail: no further one may go then.
     """
     live = observed.get("PodDisruptionBudget", names.brokers_budget(cluster.metadata.name))
     before = (live or {"spec": {}})["spec"].get("minAvailable")
@@ -241,13 +256,13 @@ def _min_available(
 
 
 def _roll(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
     name = cluster.metadata.name
     needed = {
         ("PodDisruptionBudget", names.brokers_budget(name)),
         ("PodDisruptionBudget", names.etcd_name(name)),
-        # Without these a pod does not come back, or is found by nobody.
+        # Without these a pod does not come back, or nobody finds it.
         ("ServiceAccount", names.service_account(name)),
         ("Service", names.brokers_service(name)),
         ("Service", names.etcd_name(name)),
@@ -266,7 +281,7 @@ def _roll(
             continue
         stage = Stage.REPLACING if waiting.replaces else Stage.STARTING
         plan = ClusterPlan(waiting.why, waiting.actions, stage=stage)
-        goes_on = waiting.held or members.is_lame(cluster, observed)
+        goes_on = waiting.needs_person or members.serves_degraded(cluster, observed)
         if component == names.BROKER or waiting.actions or not goes_on:
             return plan
         later = plan

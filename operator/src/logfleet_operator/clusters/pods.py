@@ -1,4 +1,7 @@
-"""What the pods of brokers and of etcd have in common: restricted security, spread, one volume. PURE."""
+"""What the pods of brokers and etcd have in common: restricted security, spread, one volume.
+
+PURE.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -59,19 +62,19 @@ def zones_in(affinity: Manifest) -> tuple[str, ...]:
 
 
 def apart(key: str, labels: Manifest) -> Manifest:
-    """The affinity that never puts two pods with these labels where nodes have one value of `key`."""
+    """The affinity that keeps pods with these labels on nodes with different values of `key`."""
     term = {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
     return {"podAntiAffinity": {_REQUIRED: [term]}}
 
 
 def is_apart(key: str, affinity: Manifest) -> bool:
-    """Whether `affinity` has that of `apart`."""
+    """Whether `affinity` contains what `apart` builds."""
     terms = affinity.get("podAntiAffinity", {}).get(_REQUIRED, ())
     return any(term["topologyKey"] == key for term in terms)
 
 
 def spread_over(key: str, labels: Manifest) -> Manifest:
-    """A topology spread that prefers pods with these labels apart, and schedules them all the same."""
+    """A topology spread that prefers pods with these labels apart, but always schedules them."""
     return {
         "maxSkew": 1,
         "topologyKey": key,
@@ -83,8 +86,8 @@ def spread_over(key: str, labels: Manifest) -> Manifest:
 def claim(storage: Storage, labels: Manifest) -> Manifest:
     """The volume claim template `data`.
 
-    Without the label by which Argo CD may know what an application consists of (resource tracking
-    by label): a claim has no owner, so it would be pruned as one that nobody wrote.
+    It lacks the label by which Argo CD may track an application's objects: a claim has no owner, so
+    Argo CD would prune it as an object that is in no manifest.
     """
     kept = {name: value for name, value in labels.items() if name != names.INSTANCE_LABEL}
     spec: Manifest = {
@@ -101,10 +104,10 @@ def claim(storage: Storage, labels: Manifest) -> Manifest:
     }
 
 
-def with_claims_as_begun(stateful_set: Manifest, live: Manifest | None) -> Manifest:
-    """The StatefulSet with the volume claim template that it began with: templates never change.
+def with_original_claims(stateful_set: Manifest, live: Manifest | None) -> Manifest:
+    """The StatefulSet with its original volume claim template, since templates cannot change.
 
-    Claims that are made of it get the size that is wanted by themselves (`resizing`).
+    The claims themselves are resized to the wanted size (`resizing`).
     """
     if live is None:
         return stateful_set
@@ -119,7 +122,7 @@ def with_claims_as_begun(stateful_set: Manifest, live: Manifest | None) -> Manif
 
 
 def is_larger(one: str, other: str) -> bool:
-    """Of two quantities; False if either is none."""
+    """Whether quantity `one` exceeds `other`; False if either is malformed."""
     amounts = parse_quantity(one), parse_quantity(other)
     return amounts[0] is not None and amounts[1] is not None and amounts[0] > amounts[1]
 
@@ -127,8 +130,9 @@ def is_larger(one: str, other: str) -> bool:
 def budget(name: str, labels: Manifest, match: Manifest, min_available: int) -> Manifest:
     """A PodDisruptionBudget with an integer minAvailable.
 
-    A percentage, or maxUnavailable, is counted over the controllers of pods that exist: while one
-    StatefulSet's only pod is absent it is not expected either, and a second one could be evicted.
+    Kubernetes computes a percentage, or maxUnavailable, from the controllers of existing pods:
+    while a StatefulSet's only pod is absent it is not expected either, and a second pod could be
+    evicted.
     """
     return {
         "apiVersion": "policy/v1",

@@ -1,4 +1,4 @@
-"""What of a Cluster's spec cannot be done, found before anything is begun. PURE."""
+"""What is impossible in a Cluster's spec, found before anything starts. PURE."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from logfleet.resources.plan import Reason, SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.clusters.pods import is_larger
 from logfleet_operator.clusters.volumes import by_pool
@@ -19,12 +19,12 @@ DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
 def joined(refusals: Sequence[SpecRefusal]) -> SpecRefusal:
-    """All that is wrong in one sentence, by the reason of the first."""
+    """All refusals as one, with the reason of the first."""
     return SpecRefusal(refusals[0].reason, "; ".join(each.message for each in refusals))
 
 
 def config_refusals(cluster: ClusterResource) -> Iterator[SpecRefusal]:
-    """The brokers' own judgement of their configuration, before it can keep one from starting."""
+    """Check the configuration as a broker does, before it can keep a broker from starting."""
     identity = {"node.id": "0", "advertised.listeners": _advertised(cluster)}
     try:
         properties = manifests.server_properties(cluster, cluster.brokers)
@@ -38,9 +38,9 @@ def _advertised(cluster: ClusterResource) -> str:
 
 
 def storage_refusals(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> Iterator[SpecRefusal]:
-    """New volumes must come from a class that waits for the pod, else they choose the zone."""
+    """Require a class that waits for the pod for new volumes, else the volume chooses the zone."""
     name = cluster.metadata.name
     pools = {pool.name: pool for pool in cluster.spec.pools}
     wanted = {
@@ -81,13 +81,13 @@ def storage_class(observed: ObservedCluster, name: str | None) -> Manifest | Non
 def volumes_refusals(
     cluster: ClusterResource,
     observed: ObservedCluster,
-    ranges: Sequence[Range],
+    ranges: Sequence[BrokerIdRange],
     before: ClusterResource | None,
 ) -> Iterator[SpecRefusal]:
-    """Volumes that there are neither shrink nor change their class.
+    """Refuse to shrink existing volumes or to change their class.
 
-    before: as its spec was accepted last. Volumes that are larger than that asked for, since a
-    person made them so, are no fault of a spec that asks for no less than before.
+    before: the Cluster with its last accepted spec. If a person enlarged volumes beyond it, a spec
+    that asks for no less than before is not refused.
     """
     pools = {pool.name: pool.storage for pool in cluster.spec.pools}
     sizes = {pool.name: pool.storage.size for pool in before.spec.pools} if before else {}

@@ -1,20 +1,21 @@
-"""Replacing pods whose template changed, one at a time, brokers zone by zone. PURE.
+"""Replaces pods whose template changed: one at a time, brokers zone by zone. PURE.
 
-StatefulSets here never replace pods themselves (OnDelete). A pod is out of date when its revision
-is not its set's. A pod that runs goes only while no other is missing or going and all that are up
-to date are ready, brokers for half a minute (as with minReadySeconds of a Deployment: until load
-balancers and name servers have their new addresses, and leaders may go to them). Of brokers a wave goes at once: all that are out of date in one zone, or as many
-of them as the brokers say may stop together (`may_i`); none while no broker can be asked. The first
-of a wave goes by eviction, not deletion: so the disruption budget has the last word, also about what
-happens at the same moment elsewhere; the others, for which the budget has no room, are deleted only
-if that was allowed. Only
-where the budget would refuse for ever, since the pod is not ready and others are not either, is it
-deleted. Pods that cannot run (a wrong image, an impossible request) are deleted together: they
-serve nobody and nothing is lost.
+StatefulSets here never replace pods themselves (OnDelete). A pod is out of date if its revision is
+not its set's. A running pod is replaced only while no other is missing or being deleted and all
+updated ones are ready, brokers for half a minute (like minReadySeconds of a Deployment: until load
+balancers and name servers have their new addresses, and leaders may move to them).
 
-No pod is taken away whose volume claim is being deleted: Kubernetes keeps the claim, and the disk
-with all that is on it, for as long as the pod is there (Storage Object in Use Protection). When the
-disk goes is a person's decision.
+Brokers are replaced in waves: all outdated ones of a zone, or as many of them as the brokers let
+stop together (`may_i`); none while no broker answers. The first of a wave is evicted, not deleted,
+so that the disruption budget decides, also about what happens elsewhere at the same moment. The
+others, for which the budget has no room, are deleted, but only after that eviction was allowed. A
+pod that is not ready is deleted if the budget would refuse for ever, because others are not ready
+either. Pods that cannot run (a wrong image, an impossible request) are deleted together: they serve
+nobody and nothing is lost.
+
+A pod whose volume claim is being deleted is never removed: Kubernetes keeps the claim, and the disk
+with its data, as long as the pod exists (Storage Object in Use Protection). A person decides when
+the disk goes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """Ask for the eviction of this very pod."""
+    """Ask for the eviction of the pod with this uid."""
 
     name: str
     uid: str
@@ -37,7 +38,7 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete this very pod, which is not ready and whose eviction the budget would refuse."""
+    """Delete the pod with this uid, which is not ready; the budget would refuse an eviction."""
 
     name: str
     uid: str
@@ -45,35 +46,35 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Not all pods are there, ready and up to date: what is done or waited for.
+    """What is done or waited for, while some pods are missing, unready or out of date.
 
-    replaces: some are out of date. held: nothing else is left to do, and a person has to.
+    replaces: some pods are out of date. needs_person: only a person can go on.
     """
 
     why: str
     actions: tuple[EvictPod | DeletePod, ...] = ()
     replaces: bool = False
-    held: bool = False
+    needs_person: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Pods:
-    """The pods that some sets should have. missing: names. outdated: those that are not going yet, and may.
+    """The pods that some sets should have.
 
-    held: those that are out of date, and keep a disk that goes with them.
-    places: name -> (which set, in the sets' order; zone).
+    missing: names. outdated: pods to be replaced, not yet being deleted. losing_disk: outdated, but
+    their disk would go with them. places: name -> (number of the set in the sets' order, zone).
     """
 
     expected: tuple[str, ...]
     missing: tuple[str, ...]
     present: tuple[Pod, ...]
     outdated: tuple[Pod, ...]
-    held: tuple[Pod, ...]
+    losing_disk: tuple[Pod, ...]
     places: Mapping[str, tuple[int, str]]
 
 
 def _pods_of(observed: ObservedCluster, component: str, sets: Sequence[str]) -> _Pods | str:
-    """Or the set on whose change Kubernetes has not acted yet."""
+    """The pods, or the name of a set on whose change Kubernetes has not acted yet."""
     pods = {pod.name: pod for pod in observed.of_component(component)}
     revisions: dict[str, str] = {}
     places: dict[str, tuple[int, str]] = {}
@@ -88,19 +89,19 @@ def _pods_of(observed: ObservedCluster, component: str, sets: Sequence[str]) -> 
             places[f"{name}-{ordinal}"] = number, zone
     present = tuple(pods[name] for name in revisions if name in pods)
     outdated = [pod for pod in present if pod.revision != revisions[pod.name] and not pod.deleting]
-    last = pods_with_going_volumes(observed)
+    last = pods_losing_volumes(observed)
     return _Pods(
         expected=tuple(revisions),
         missing=tuple(name for name in revisions if name not in pods),
         present=present,
         outdated=tuple(pod for pod in outdated if pod.name not in last),
-        held=tuple(pod for pod in outdated if pod.name in last),
+        losing_disk=tuple(pod for pod in outdated if pod.name in last),
         places=places,
     )
 
 
-def pods_with_going_volumes(observed: ObservedCluster) -> frozenset[str]:
-    """Names of the pods whose volume claims go as soon as they do."""
+def pods_losing_volumes(observed: ObservedCluster) -> frozenset[str]:
+    """Names of the pods whose volume claims are deleted as soon as the pods are."""
     claims = (live["metadata"] for live in observed.volumes)
     going = {
         str(claim["name"]).removeprefix("data-") for claim in claims if "deletionTimestamp" in claim
@@ -109,11 +110,11 @@ def pods_with_going_volumes(observed: ObservedCluster) -> frozenset[str]:
 
 
 def next_wave(observed: ObservedCluster, stateful_sets: Sequence[str]) -> tuple[Pod, ...]:
-    """The brokers that are to be replaced next, of one zone; empty if none are now.
+    """The brokers to replace next, all of one zone; empty if none can be replaced now.
 
-    A zone that was begun comes first. One that is not ready goes first and alone: it may catch up, and
-    be in sync with some of its partitions. Without zones each goes alone. Those that cannot run are
-    not among them, they go without being asked for.
+    A zone with updated brokers comes first. A broker that is not ready goes first and alone: it may
+    catch up, and be in sync with some of its partitions. Without zones each goes alone. Pods that
+    cannot run are not included: they are deleted without asking.
     """
     pods = _pods_of(observed, BROKER, stateful_sets)
     if not isinstance(pods, str) and (drained := _drained(observed, pods)):
@@ -125,7 +126,7 @@ def next_wave(observed: ObservedCluster, stateful_sets: Sequence[str]) -> tuple[
     unready = [pod for pod in pods.outdated if not pod.ready]
     if unready:
         return (min(unready, key=lambda pod: pod.name),)
-    old = {pod.name for pod in (*pods.outdated, *pods.held)}
+    old = {pod.name for pod in (*pods.outdated, *pods.losing_disk)}
     begun = {pods.places[pod.name][1] for pod in pods.present if pod.name not in old}
     first = min(pods.outdated, key=lambda pod: _place(pods, pod, begun))
     zone = pods.places[first.name][1]
@@ -136,10 +137,12 @@ def next_wave(observed: ObservedCluster, stateful_sets: Sequence[str]) -> tuple[
 
 
 def _drained(observed: ObservedCluster, pods: _Pods) -> tuple[Pod, ...]:
-    """Brokers that have to leave a node with one that has left it, and finds no other: volumes that are bound to a node keep it waiting for that very one.
+    """Brokers that must leave a cordoned node because a pod from there waits for that node.
 
-    The budget lets no second one go while the first is not back, and that is not before the node is: `kubectl drain` would wait for ever. So they go like a wave of a roll, if
-    the brokers allow it: deleted, since they are beside the budget.
+    Volumes bound to a node make their pod wait for that node. The budget allows no second eviction
+    before the first pod is back, which is not before the node is: `kubectl drain` would wait for
+    ever. So these brokers are handled like a wave, if the brokers allow it, and deleted, which the
+    budget does not count.
     """
     waiting = {
         pods.places[pod.name][1]
@@ -151,15 +154,15 @@ def _drained(observed: ObservedCluster, pods: _Pods) -> tuple[Pod, ...]:
         for pod in pods.present
         if pod.node in observed.cordoned
         and not pod.deleting
-        and pod.name not in pods_with_going_volumes(observed)
+        and pod.name not in pods_losing_volumes(observed)
         and pods.places[pod.name][1] in waiting - {""}
     )
 
 
 def _waits_for_its_node(observed: ObservedCluster, pod: Pod) -> bool:
-    """Whether its volume was made on a node that takes no pods. A broker that is new, and finds no room, waits for any.
+    """Whether its volume is on a cordoned node; a new broker without room waits for any node.
 
-    Whoever makes volumes where a pod is to run is told the node by this annotation (Kubernetes, volume scheduling).
+    This annotation tells the provisioner where the pod is to run (Kubernetes, volume scheduling).
     """
     claim = next(
         (each for each in observed.volumes if each["metadata"]["name"] == f"data-{pod.name}"), None
@@ -171,7 +174,7 @@ def _waits_for_its_node(observed: ObservedCluster, pod: Pod) -> bool:
 
 
 def _stuck(pods: _Pods) -> list[Pod]:
-    """Those that are out of date and cannot run: nobody misses them."""
+    """Pods that are out of date and cannot run: nobody misses them."""
     return [pod for pod in pods.outdated if pod.stuck and not pod.ready]
 
 
@@ -204,23 +207,23 @@ def plan_rollout(
             tuple(DeletePod(each.name, each.uid) for each in going),
         )
     unready = [pod for pod in pods.present if not pod.ready or pod.deleting]
-    # Beside a member that is held and not ready the budget lets no ready one go.
-    blocked = component == ETCD and not all(pod.ready for pod in pods.held)
+    # Beside a kept member that is not ready the budget allows no eviction of a ready one.
+    blocked = component == ETCD and not all(pod.ready for pod in pods.losing_disk)
     if pods.outdated and not (blocked and all(pod.ready for pod in pods.outdated)):
         return _replace(observed, component, stateful_sets, pods)
     late = [*pods.missing, *(pod.name for pod in unready)]
-    if {*late} - {pod.name for pod in pods.held}:
+    if {*late} - {pod.name for pod in pods.losing_disk}:
         ready = len(pods.expected) - len(late)
         return Rollout(
             f"waiting for {', '.join(late[:5])}: {ready} of {len(pods.expected)} "
             f"{_noun(component)} are ready" + troubles(unready)
         )
-    if pods.held:
+    if pods.losing_disk:
         return Rollout(
-            f"not replacing {_names(pods.held)}: out of date, but the disk goes with the pod, as "
-            f"its volume claim is being deleted; see status.warnings{troubles(unready)}",
+            f"not replacing {_names(pods.losing_disk)}: out of date, but the disk goes with the "
+            f"pod, as its volume claim is being deleted; see status.warnings{troubles(unready)}",
             replaces=True,
-            held=True,
+            needs_person=True,
         )
     return None
 
@@ -228,7 +231,7 @@ def plan_rollout(
 def _replace(
     observed: ObservedCluster, component: str, stateful_sets: Sequence[str], pods: _Pods
 ) -> Rollout:
-    """Of members of etcd one, that is not ready if there is such; of brokers a wave."""
+    """Replace one member of etcd, an unready one first, or a wave of brokers."""
     one = min(pods.outdated, key=lambda candidate: (candidate.ready, candidate.name))
     wave = next_wave(observed, stateful_sets) if component == BROKER else ()
     others = [*pods.missing, *_awaited(component, pods)]
@@ -255,13 +258,13 @@ def _replace(
 
 
 def _awaited(component: str, pods: _Pods) -> list[str]:
-    """Names of the pods that must be gone or ready before one that runs is replaced.
+    """Names of the pods that must be gone or ready before a running pod is replaced.
 
-    Not those that are out of date: perhaps it is what they run with that keeps them from being
-    ready. Nor, while no member of etcd is ready, new members: they are only with a quorum.
+    Outdated pods are left out: their old template may be what keeps them from being ready. So are
+    new etcd members while no member is ready: they get ready only with a quorum.
     """
     without_quorum = component == ETCD and not any(pod.ready for pod in pods.present)
-    outdated = (*pods.outdated, *pods.held)
+    outdated = (*pods.outdated, *pods.losing_disk)
     return [
         pod.name
         for pod in pods.present
@@ -272,9 +275,9 @@ def _awaited(component: str, pods: _Pods) -> list[str]:
 
 
 def _removal(pod: Pod, pods: Sequence[Pod]) -> EvictPod | DeletePod:
-    """How a pod that runs goes.
+    """How to remove a running pod.
 
-    A pod that is not ready may be evicted only beside enough that are, and never where the budget
+    A pod that is not ready may be evicted only beside enough ready ones, and never where the budget
     asks for none (unhealthyPodEvictionPolicy IfHealthyBudget; Kubernetes, pod/storage/eviction.go).
     """
     others = [other.ready for other in pods if other is not pod]
@@ -284,27 +287,27 @@ def _removal(pod: Pod, pods: Sequence[Pod]) -> EvictPod | DeletePod:
 
 
 def troubles(pods: Sequence[Pod]) -> str:
-    """What Kubernetes says about pods that cannot run, to be put behind a sentence."""
-    said = _troubles(pods)
-    return f" ({'; '.join(said[:5])})" if said else ""
+    """What Kubernetes reports about pods that cannot run, as a suffix of a sentence."""
+    found = _troubles(pods)
+    return f" ({'; '.join(found[:5])})" if found else ""
 
 
 def troubles_of(observed: ObservedCluster) -> list[str]:
-    """All pods of the Cluster that cannot run, each with what Kubernetes says of it."""
+    """All pods of the Cluster that cannot run, each with what Kubernetes reports."""
     return _troubles(sorted(observed.pods, key=lambda pod: pod.name))
 
 
 def _troubles(pods: Sequence[Pod]) -> list[str]:
-    said = []
+    found = []
     for pod in pods:
         if pod.stuck == EMPTY_VOLUME:
-            said.append(
-                f"{pod.name} lost its data and may not vote again; it joins anew once a "
+            found.append(
+                f"{pod.name} lost its data and may not vote again; it joins again once a "
                 "majority of the others is ready"
             )
         elif pod.stuck:
-            said.append(f"{pod.name}: {pod.stuck}")
-    return said
+            found.append(f"{pod.name}: {pod.stuck}")
+    return found
 
 
 def _names(pods: Sequence[Pod]) -> str:

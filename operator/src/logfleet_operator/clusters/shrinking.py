@@ -1,15 +1,18 @@
-"""Brokers that are not wanted any more: emptied, then stopped, then forgotten. PURE.
+"""Removes brokers that are no longer wanted: drains, stops, then unregisters them. PURE.
 
-How far a broker is stands on its volume claim, so that whoever operates goes on from there, and so that it may be wanted again at any moment:
+The drain state of a broker is stored on its volume claim, so that another operator goes on from
+there, and the broker can be kept after all at any moment:
 
-1. `draining`: it is given nothing new, and what it has moves to others, while it serves;
-2. `drained`: it has nothing left, and counts as one that never ran: its pod goes (`ranges.allocate`);
-3. `forgotten`: its pod is gone, and the brokers do not know its id any more. Then its claim goes, if volumes are to be deleted; else it stays, and serves the broker should it come again.
+1. `draining`: it gets no new replicas, and the ones it has move to others while it serves;
+2. `drained`: it has none left and counts as one that never ran: its pod is removed
+   (`broker_id_ranges.allocate`);
+3. `forgotten`: its pod is gone and its id is unregistered. Then its claim is deleted, if volumes
+   are to be deleted; otherwise it stays, for a broker that takes this place again.
 
-A broker whose claim is marked and that is wanted again is given replicas again, and the mark goes.
+A marked broker that is wanted again gets replicas again, and its mark is removed.
 
-Which brokers have left is read from the claims alone: the ranges drop a pool or a zone that the spec
-does not name any more as soon as its brokers are drained.
+Which brokers have left is read from the claims alone: once the brokers of a pool or zone that the
+spec no longer names are drained, the ranges no longer contain it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,17 +23,17 @@ import msgspec
 from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.broker_ids import ordinal_of
 from logfleet_operator.clusters.observed import ObservedCluster
 from logfleet_operator.clusters.steps import (
     Action,
     ClusterPlan,
     Delete,
-    Forget,
     MarkClaim,
     Stage,
     TakeBack,
+    UnregisterBroker,
 )
 from logfleet_operator.names import Manifest
 
@@ -43,7 +46,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A broker by its id, its pod and its volume claim, if there is one. state: "" while it is not marked."""
+    """A broker's id, pod and volume claim, if there is one. state: "" for an unmarked claim."""
 
     id: int
     pod: str
@@ -60,8 +63,10 @@ def state_of(claim: Manifest) -> str:
     return str(annotations.get(names.DRAIN_ANNOTATION, ""))
 
 
-def without_drained(cluster: str, observed: ObservedCluster, given: Sequence[Range]) -> list[Range]:
-    """The ranges as if those at their ends that are drained had never run."""
+def without_drained(
+    cluster: str, observed: ObservedCluster, given: Sequence[BrokerIdRange]
+) -> list[BrokerIdRange]:
+    """The ranges as if the drained brokers at their ends had never run."""
     claims = _claims(observed)
     found = []
     for known in given:
@@ -72,60 +77,67 @@ def without_drained(cluster: str, observed: ObservedCluster, given: Sequence[Ran
     return found
 
 
-def leaving_ids(ranges: Sequence[Range]) -> frozenset[int]:
+def leaving_ids(ranges: Sequence[BrokerIdRange]) -> frozenset[int]:
     return frozenset(
         given.base + ordinal for given in ranges for ordinal in range(given.staying, given.replicas)
     )
 
 
 def marked_ids(cluster: ClusterResource, observed: ObservedCluster) -> frozenset[int]:
-    """Ids of the brokers whose claims are marked, whatever with."""
+    """Ids of the brokers whose claims carry any drain mark."""
     marked = (claim for claim in observed.volumes if state_of(claim))
     ids = (_id_of(claim, cluster.metadata.name) for claim in marked)
     return frozenset(each for each in ids if each is not None)
 
 
 def plan_shrinking(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
-    """The next of the steps above; None if nobody is to leave and nobody has left. Without actions: what is waited for."""
+    """The next of the steps above; None if no broker leaves or has left.
+
+    A plan without actions says what is waited for.
+    """
     places = list(_places(cluster, observed, ranges))
     back = [
         each for each in places if each.is_wanted and each.state and _is_ready(observed, each.pod)
     ]
     if back:
         ids = tuple(each.id for each in back)
-        return _step(f"brokers {_said(ids)} are wanted again", TakeBack(ids, _names(back)))
+        return _step(f"brokers {_ids(ids)} are wanted again", TakeBack(ids, _names(back)))
     leaving = [each for each in places if each.id in leaving_ids(ranges)]
     unmarked = [each for each in leaving if each.claim is not None and not each.state]
     if unmarked:
         marks = [MarkClaim(name, State.DRAINING) for name in _names(unmarked)]
-        return _step(f"brokers {_said([each.id for each in unmarked])} are to leave", *marks)
-    held = observed.fleet.held if observed.fleet is not None else None
+        return _step(f"brokers {_ids([each.id for each in unmarked])} are to leave", *marks)
+    replica_counts = observed.fleet.replica_counts if observed.fleet is not None else None
     empty = [
         each
         for each in leaving
-        if each.state == State.DRAINING and held is not None and not held.get(each.id, 0)
+        if each.state == State.DRAINING
+        and replica_counts is not None
+        and not replica_counts.get(each.id, 0)
     ]
     if empty:
         marks = [MarkClaim(name, State.DRAINED) for name in _names(empty)]
-        return _step(f"brokers {_said([each.id for each in empty])} are empty", *marks)
+        return _step(f"brokers {_ids([each.id for each in empty])} are empty", *marks)
     gone = [each for each in places if not each.is_wanted and _has_gone(observed, each)]
     if gone:
-        forgets = [Forget(each.id, name) for each, name in zip(gone, _names(gone), strict=True)]
-        return _step(f"brokers {_said([each.id for each in gone])} have gone", *forgets)
+        forgets = [
+            UnregisterBroker(each.id, name) for each, name in zip(gone, _names(gone), strict=True)
+        ]
+        return _step(f"brokers {_ids([each.id for each in gone])} have gone", *forgets)
     left = [each for each in places if not each.is_wanted and each.state == State.FORGOTTEN]
     if cluster.spec.scaling.volumes == "Delete" and (deletes := list(_deletes(left))):
         return _step("removing volumes of brokers that have gone", *deletes)
     if not leaving:
         return None
-    said = observed.fleet.said if observed.fleet is not None else "no broker answers"
-    who = _said([each.id for each in leaving])
-    return ClusterPlan(f"draining brokers {who}: {said}", stage=Stage.DRAINING)
+    progress = observed.fleet.progress if observed.fleet is not None else "no broker answers"
+    who = _ids([each.id for each in leaving])
+    return ClusterPlan(f"draining brokers {who}: {progress}", stage=Stage.DRAINING)
 
 
 def _deletes(places: Sequence[Place]) -> Iterator[Delete]:
-    """Of their claims, but for those that are being deleted: a finalizer may keep one for ever."""
+    """Delete their claims, except those being deleted: a finalizer may keep one for ever."""
     for each in places:
         if each.claim is not None and "deletionTimestamp" not in each.claim["metadata"]:
             metadata = each.claim["metadata"]
@@ -138,9 +150,9 @@ def _has_gone(observed: ObservedCluster, place: Place) -> bool:
 
 
 def _places(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> Iterator[Place]:
-    """All that are wanted or that leave, then all others whose claim is marked; each by id."""
+    """All brokers that are wanted or leave, then the others with marked claims; each by id."""
     claims, name = _claims(observed), cluster.metadata.name
     for given in ranges:
         stateful_set = set_name(name, given.pool, given.zone)
@@ -159,7 +171,7 @@ def _places(
 
 
 def _id_of(claim: Manifest, cluster: str) -> int | None:
-    """Of the broker whose volume claim this is, by its labels; None if it is none."""
+    """The id of the broker whose claim this is, by its labels; None for other claims."""
     ordinal = ordinal_of(claim, cluster)
     base = claim["metadata"]["labels"].get(names.BASE_LABEL, "")
     return int(base) + ordinal if ordinal is not None and base.isdecimal() else None
@@ -169,7 +181,7 @@ def _claims(observed: ObservedCluster) -> dict[str, Manifest]:
     return {str(live["metadata"]["name"]): live for live in observed.volumes}
 
 
-def _claim_name(cluster: str, given: Range, ordinal: int) -> str:
+def _claim_name(cluster: str, given: BrokerIdRange, ordinal: int) -> str:
     return f"data-{set_name(cluster, given.pool, given.zone)}-{ordinal}"
 
 
@@ -185,7 +197,7 @@ def _names(places: Sequence[Place]) -> tuple[str, ...]:
     return tuple(str(each.claim["metadata"]["name"]) for each in places if each.claim is not None)
 
 
-def _said(ids: Sequence[int]) -> str:
+def _ids(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
 
 

@@ -1,4 +1,4 @@
-"""Scheduled snapshots of the metadata store: a CronJob, so that they go on while no operator runs. PURE."""
+"""Scheduled snapshots of the metadata store: a CronJob, which needs no running operator. PURE."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,11 +14,15 @@ from logfleet_operator.names import Manifest
 DIRECTORY: Final = "/backup"
 DEADLINE_S: Final = 600
 LATE: Final = timedelta(seconds=2 * DEADLINE_S)
-"""After so long without a success a snapshot has failed."""
+"""A snapshot that had no success for so long has failed."""
 
 
 def cron_job(cluster: ClusterResource, image: str, config: str) -> Manifest | None:
-    """None if none are wanted. config: the brokers' ConfigMap. The volume is a claim that a person made: where backups go is theirs to say."""
+    """The CronJob; None if no snapshots are wanted.
+
+    config: the brokers' ConfigMap. The volume is a claim that a person creates, who decides where
+    backups go.
+    """
     managed, name = cluster.spec.metadata.managed, cluster.metadata.name
     if managed is None or managed.snapshots is None:
         return None
@@ -91,7 +95,7 @@ def _pod(name: str, wanted: Snapshots, image: str, config: str) -> Manifest:
 
 
 def not_wanted(cluster: ClusterResource, observed: ObservedCluster) -> list[Delete]:
-    """The CronJob that exists although no snapshots are wanted any more. The files stay."""
+    """Deletes the CronJob if no snapshots are wanted any more. The files stay."""
     managed = cluster.spec.metadata.managed
     live = observed.get("CronJob", names.snapshots(cluster.metadata.name))
     if live is None or (managed is not None and managed.snapshots is not None):
@@ -100,13 +104,13 @@ def not_wanted(cluster: ClusterResource, observed: ObservedCluster) -> list[Dele
 
 
 def last_taken(cluster: ClusterResource, observed: ObservedCluster) -> str:
-    """When the last one was, RFC 3339; "" if there was none yet."""
+    """The time of the last successful snapshot, RFC 3339; "" before the first."""
     live = observed.get("CronJob", names.snapshots(cluster.metadata.name)) or {}
     return str(live.get("status", {}).get("lastSuccessfulTime", ""))
 
 
 def trouble(cluster: ClusterResource, observed: ObservedCluster, now: datetime) -> str:
-    """That the last one failed; "" if it did not."""
+    """A warning if the last snapshot failed; else ""."""
     live = observed.get("CronJob", names.snapshots(cluster.metadata.name)) or {}
     status = live.get("status", {})
     scheduled, taken = status.get("lastScheduleTime"), status.get("lastSuccessfulTime", "")

@@ -1,4 +1,4 @@
-"""What a plan for a Cluster is made of: actions, and the plan that names the next of them. PURE."""
+"""The parts of a plan for a Cluster: actions, and the plan itself. PURE."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from logfleet.resources.plan import SpecRefusal
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, pods
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.observed import ObservedCluster, differs
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.names import Manifest
@@ -18,9 +18,9 @@ from logfleet_operator.names import Manifest
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Server-side apply this whole manifest.
+    """Apply this whole manifest by server-side apply.
 
-    new: it was not seen among the Cluster's objects; one of that name may belong to another.
+    new: it was not among the Cluster's objects; an object of that name may belong to somebody else.
     """
 
     manifest: Manifest
@@ -29,14 +29,14 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class MakeAuthority:
-    """Make the Secret with a new certificate authority."""
+    """Create the Secret with a new certificate authority."""
 
     secret: str
 
 
 @dataclass(frozen=True, slots=True)
 class IssueCertificate:
-    """Make, or renew, the Secret with a certificate of the authority in the Secret `authority`."""
+    """Create or renew the Secret with a certificate of the authority in the Secret `authority`."""
 
     secret: str
     authority: str
@@ -46,7 +46,7 @@ class IssueCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete this very object, which is not wanted any more and holds no records."""
+    """Delete the object with this uid, which is no longer wanted and holds no records."""
 
     kind: str
     name: str
@@ -55,7 +55,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class RemoveMember:
-    """Remove a member of etcd, whose data are gone, from its cluster. name: of its pod. id: etcd's."""
+    """Remove a member that lost its data from etcd's cluster. name: its pod's. id: etcd's."""
 
     name: str
     id: str
@@ -63,7 +63,7 @@ class RemoveMember:
 
 @dataclass(frozen=True, slots=True)
 class AddMember:
-    """Add a member to etcd's cluster, that will begin empty in the pod of this name."""
+    """Add a member to etcd's cluster, which will start empty in the pod of this name."""
 
     name: str
     peer_url: str
@@ -71,7 +71,7 @@ class AddMember:
 
 @dataclass(frozen=True, slots=True)
 class MarkClaim:
-    """Write on a broker's volume claim how far the broker is: a word of `shrinking.State`."""
+    """Write a broker's drain state, a `shrinking.State`, to its volume claim."""
 
     name: str
     state: str
@@ -79,7 +79,7 @@ class MarkClaim:
 
 @dataclass(frozen=True, slots=True)
 class GrowClaim:
-    """Ask for a larger volume for this claim, or for less than was asked for in vain. size: a quantity."""
+    """Request another size (a quantity) for a claim: more, or less than was asked in vain."""
 
     name: str
     size: str
@@ -87,22 +87,22 @@ class GrowClaim:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Let these brokers be given replicas again, and take the marks from their volume claims."""
+    """Uncordon these brokers, and remove the drain marks from their volume claims."""
 
     brokers: tuple[int, ...]
     claims: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
-    """Have the brokers forget this id, whose pod has gone, and write so on its volume claim."""
+class UnregisterBroker:
+    """Unregister this broker id, whose pod is gone, and mark its volume claim."""
 
     broker: int
     claim: str
 
 
 class Stage(StrEnum):
-    """What is under way: the reason of the condition Progressing."""
+    """What is under way; the reason of the condition Progressing."""
 
     MAKING = "MakingObjects"
     REMOVING = "RemovingObjects"
@@ -135,31 +135,31 @@ Action = (
     | MarkClaim
     | GrowClaim
     | TakeBack
-    | Forget
+    | UnregisterBroker
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """The next actions (none: wait, or nothing is left), `why` in one sentence.
+    """The next actions (none: wait, or nothing is left); why: a sentence for the status.
 
-    stage: what that is. ranges: for status, empty if they are not known. level: likewise, of brokers that were asked.
-    unmet: what of the spec is not carried out, or not yet, while all else is; see `hindered`.
-    spread: brokers that are new have their share of replicas.
+    stage: what is under way. ranges: for the status, empty if unknown. level: the brokers' feature
+    level, None if they were not asked. unmet: parts of the spec that are not, or not yet, carried
+    out while the rest is; see `hindered`. spread: new brokers have their share of replicas.
     """
 
     why: str
     actions: tuple[Action, ...] = ()
     refusal: SpecRefusal | None = None
     stage: Stage = Stage.WAITING
-    ranges: tuple[Range, ...] = field(default=())
+    ranges: tuple[BrokerIdRange, ...] = field(default=())
     level: FeatureLevel | None = None
     unmet: tuple[SpecRefusal, ...] = ()
     spread: bool = False
 
     @property
     def done(self) -> bool:
-        """The fleet is as written and works; replicas may still move to brokers that are new."""
+        """Whether the fleet works as the spec says; replicas may still move to new brokers."""
         return self.stage in {Stage.DONE, Stage.SPREADING}
 
     @property
@@ -168,9 +168,9 @@ class ClusterPlan:
 
 
 def target(action: Action) -> tuple[str, str] | None:
-    """(kind, name) of the one object that the action is about, if all else can go on without it.
+    """(kind, name) of the action's object, if the rest can go on without it; else None.
 
-    None for the record, which the next operator reads, and for what only the last stages do.
+    None for the record, which the next operator reads, and for actions of the last stages only.
     """
     match action:
         case Apply(manifest):
@@ -188,18 +188,18 @@ def target(action: Action) -> tuple[str, str] | None:
             return None
 
 
-def left(plan: ClusterPlan | None, observed: ObservedCluster) -> ClusterPlan | None:
-    """The plan without what was refused in this pass; None if it had nothing else to do."""
+def without_refused(plan: ClusterPlan | None, observed: ObservedCluster) -> ClusterPlan | None:
+    """The plan without the actions refused in this pass; None if no action is left."""
     if plan is None or not plan.actions:
         return plan
     actions = tuple(each for each in plan.actions if target(each) not in observed.refused)
     return replace(plan, actions=actions) if actions else None
 
 
-def hindered(
+def with_refusal(
     plan: ClusterPlan, refusal: SpecRefusal, at_last: Stage = Stage.REFUSED
 ) -> ClusterPlan:
-    """The plan of a Cluster that is not as written all the same. at_last: its stage once all else is done."""
+    """The plan with a refusal added. at_last: its stage once all else is done."""
     if plan.paused:
         return plan
     why = refusal.message if plan.stage is Stage.DONE else f"{refusal.message}; {plan.why}"
@@ -214,7 +214,7 @@ def refused(refusal: SpecRefusal) -> ClusterPlan:
 def applies(
     cluster: ClusterResource, observed: ObservedCluster, wanted: Iterable[Manifest]
 ) -> tuple[Action, ...]:
-    """Apply for each manifest that does not exist as wanted, or as it was stored when applied."""
+    """An Apply for each manifest that is not stored as wanted, unless a rewriting explains it."""
     actions: list[Action] = []
     for manifest in wanted:
         complete = manifests.owned(cluster.metadata, manifest)
@@ -234,16 +234,16 @@ def making(actions: Sequence[Action], what: str) -> ClusterPlan | None:
     return ClusterPlan(f"making {what}", tuple(actions), stage=Stage.MAKING) if actions else None
 
 
-def with_claims_as_begun(observed: ObservedCluster, wanted: Manifest) -> Manifest:
-    """The StatefulSet, with the claim templates of the one that exists: they never change."""
+def with_original_claims(observed: ObservedCluster, wanted: Manifest) -> Manifest:
+    """The StatefulSet with the claim templates of the live one, since they cannot change."""
     live = observed.get("StatefulSet", wanted["metadata"]["name"])
-    return pods.with_claims_as_begun(wanted, live)
+    return pods.with_original_claims(wanted, live)
 
 
-def with_template_as_asked(observed: ObservedCluster, wanted: Manifest) -> Manifest:
-    """The set, with the template that it has if nothing of what a person wrote differs from then.
+def with_unchanged_template(observed: ObservedCluster, wanted: Manifest) -> Manifest:
+    """The StatefulSet; it keeps its live template if what a person wrote is the same as then.
 
-    So an operator of another version, which makes pods in another way, replaces none by itself.
+    So another version of the operator, which builds pods differently, replaces no pod by itself.
     """
     live = observed.get("StatefulSet", wanted["metadata"]["name"])
     if live is None or not is_kept(observed, wanted):
@@ -252,9 +252,9 @@ def with_template_as_asked(observed: ObservedCluster, wanted: Manifest) -> Manif
 
 
 def is_kept(observed: ObservedCluster, wanted: Manifest) -> bool:
-    """Whether its pods stay as they were made, though this operator would make others.
+    """Whether the pods stay as they were created, though this operator would build others.
 
-    A template that somebody changed is put back: then its digest still is this operator's.
+    A template that somebody edited is put back: its digest is still this operator's.
     """
     live = observed.get("StatefulSet", wanted["metadata"]["name"])
     if live is None:

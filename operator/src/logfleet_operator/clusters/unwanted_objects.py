@@ -1,4 +1,4 @@
-"""What exists of a Cluster and is not wanted any more: brokers that never ran, Services of nobody. PURE."""
+"""Removes objects that are no longer wanted: brokers that never ran, unused Services. PURE."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from logfleet.resources.cluster import ClusterResource, set_name
 
 from logfleet_operator import names
 from logfleet_operator.clusters import manifests, shrinking
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.broker_ids import ordinal_of
 from logfleet_operator.clusters.observed import (
     ObservedCluster,
@@ -18,12 +18,12 @@ from logfleet_operator.clusters.observed import (
 from logfleet_operator.clusters.steps import ClusterPlan, Delete, Stage
 
 
-def what_never_ran(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+def never_ran(
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
-    """Sets of pools and zones without brokers, and claims without a volume that no pod waits for.
+    """Remove StatefulSets without brokers, and claims without a volume that no pod waits for.
 
-    `ranges` keep all that ran (`ranges.allocate`), so nothing here ever had a record.
+    `ranges` keep all brokers that ran (`broker_id_ranges.allocate`), so these never held a record.
     """
     wanted = {
         set_name(cluster.metadata.name, given.pool, given.zone): given.replicas for given in ranges
@@ -51,12 +51,12 @@ def what_never_ran(
     return _removing(left, ", which never ran")
 
 
-def services_of_nobody(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+def unused_services(
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> ClusterPlan | None:
-    """NodePorts of listeners and brokers that are gone, once no broker advertises them any more.
+    """Remove NodePorts of removed listeners and brokers, once no broker advertises them any more.
 
-    Only those that this Cluster owns: a label is soon copied.
+    Only those that this Cluster owns: labels are easily copied.
     """
     ports = node_ports(observed, cluster)
     wanted = {
@@ -73,10 +73,10 @@ def services_of_nobody(
     return _removing(left, "")
 
 
-def configs_of_nobody(
+def unused_configs(
     cluster: ClusterResource, observed: ObservedCluster, wanted: str
 ) -> ClusterPlan | None:
-    """Configurations that brokers started with once. wanted: the ConfigMap of those that start now."""
+    """Remove configurations that no pod uses. wanted: the ConfigMap that pods start with now."""
     used = {wanted, *configs_in_use(observed)}
     left = [
         Delete(kind, name, live["metadata"]["uid"])
@@ -92,5 +92,5 @@ def configs_of_nobody(
 def _removing(left: Sequence[Delete], why: str) -> ClusterPlan | None:
     if not left:
         return None
-    said = ", ".join(f"{each.kind} {each.name}" for each in left[:5])
-    return ClusterPlan(f"removing {said}{why}", tuple(left), stage=Stage.REMOVING)
+    listed = ", ".join(f"{each.kind} {each.name}" for each in left[:5])
+    return ClusterPlan(f"removing {listed}{why}", tuple(left), stage=Stage.REMOVING)

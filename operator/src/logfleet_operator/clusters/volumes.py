@@ -1,8 +1,8 @@
-"""The brokers' volumes: what of each was wanted, asked for and given, and which are about to go. PURE.
+"""The brokers' volumes: wanted, requested and given sizes, and which are being deleted. PURE.
 
-A claim's `spec` says what it asks for, its `status` what there is (Kubernetes: PersistentVolumeClaim).
-What the spec of a Cluster may say is judged by what there is: a size that nobody could give can be
-taken back.
+A claim's `spec` is the request, its `status` the actual volume (Kubernetes: PersistentVolumeClaim).
+A Cluster's spec is checked against the actual volume: a size that could not be given can be taken
+back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,18 +12,18 @@ from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet.resources.quantity import parse_quantity
 
 from logfleet_operator import names
-from logfleet_operator.clusters.broker_id_ranges import Range
+from logfleet_operator.clusters.broker_id_ranges import BrokerIdRange
 from logfleet_operator.clusters.observed import ObservedCluster, is_bound
 from logfleet_operator.clusters.pods import is_larger
-from logfleet_operator.clusters.rollout import pods_with_going_volumes
+from logfleet_operator.clusters.rollout import pods_losing_volumes
 from logfleet_operator.names import Manifest
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Of a broker that there is to be, with its claim. Sizes are quantities.
+    """The volume of a broker that should exist, with its claim. Sizes are quantities.
 
-    wanted: by the spec. asked: by the claim. given: by its status; as asked where that says nothing.
+    wanted: by the Cluster's spec. asked: by the claim's spec. given: by its status, else as asked.
     """
 
     claim: Manifest
@@ -34,7 +34,7 @@ class Volume:
 
     @property
     def name(self) -> str:
-        """Of its claim."""
+        """The name of its claim."""
         return str(self.claim["metadata"]["name"])
 
     @property
@@ -43,13 +43,16 @@ class Volume:
 
     @property
     def has(self) -> str:
-        """What it has for certain: some provisioners give more than was asked for."""
+        """The size that it certainly has: some provisioners give more than was requested."""
         return self.asked if is_larger(self.given, self.asked) else self.given
 
 
 @dataclass(frozen=True, slots=True)
 class PoolVolumes:
-    """What volumes of a pool there are. size: of the smallest. class_: as its sets were made with, None for the default one."""
+    """The existing volumes of a pool.
+
+    size: of the smallest. class_: that its StatefulSets were created with, None for the default.
+    """
 
     name: str
     size: str
@@ -57,9 +60,9 @@ class PoolVolumes:
 
 
 def volumes_of(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> Iterator[Volume]:
-    """Of the pools that the spec names, by name of the claim; those without a volume are none yet."""
+    """Volumes of the pools in the spec, by the claim's name; unbound claims are left out."""
     sizes = {pool.name: pool.storage.size for pool in cluster.spec.pools}
     pools = {
         f"data-{set_name(cluster.metadata.name, given.pool, given.zone)}-{ordinal}": given.pool
@@ -75,9 +78,9 @@ def volumes_of(
 
 
 def by_pool(
-    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[Range]
+    cluster: ClusterResource, observed: ObservedCluster, ranges: Sequence[BrokerIdRange]
 ) -> list[PoolVolumes]:
-    """Of pools that have volumes, in the order of the spec: what a new spec is compared with."""
+    """Pools that have volumes, in the order of the spec, to compare a new spec with."""
     found: dict[str, list[str]] = {}
     for volume in volumes_of(cluster, observed, ranges):
         found.setdefault(volume.pool, []).append(volume.has)
@@ -97,28 +100,30 @@ def by_pool(
     ]
 
 
-def going(observed: ObservedCluster) -> Iterator[str]:
-    """What is at risk: volume claims that are being deleted while their pods run."""
+def deletion_warnings(observed: ObservedCluster) -> Iterator[str]:
+    """Warnings about volume claims that are being deleted while their pods run."""
     kept = {pod.name: pod.component for pod in observed.pods}
-    for name in sorted(pods_with_going_volumes(observed)):
-        said = (
-            f"PersistentVolumeClaim data-{name} is being deleted: its disk, with all that is on it, goes "
-            f"as soon as pod {name} does, and no roll takes that away"
+    for name in sorted(pods_losing_volumes(observed)):
+        sentence = (
+            f"PersistentVolumeClaim data-{name} is being deleted: its disk, with all that is on "
+            f"it, goes as soon as pod {name} does, and no roll takes that away"
         )
         if kept[name] == names.BROKER:
             yield (
-                f"{said}; when all of its partitions have in-sync replicas elsewhere, "
-                f"`logfleet may-i stop ID && kubectl delete pod {name}`: it comes back empty and is filled again"
+                f"{sentence}; when all of its partitions have in-sync replicas elsewhere, "
+                f"`logfleet may-i stop ID && kubectl delete pod {name}`: it comes back empty and "
+                f"is filled again"
             )
         else:
             yield (
-                f"{said}; while a majority of the other members is ready, `kubectl delete pod {name}`: "
-                "the member is added again; a member that is alone has to be saved first (docs/operating.md, row 15)"
+                f"{sentence}; while a majority of the other members is ready, `kubectl delete pod "
+                f"{name}`: the member is added again; a member that is alone has to be saved first "
+                "(docs/operating.md, row 15)"
             )
 
 
 def size_of(claim: Manifest) -> str:
-    """What the claim asks for; "" if it does not say."""
+    """The size that the claim requests; "" without one."""
     requests = claim.get("spec", {}).get("resources", {}).get("requests", {})
     return str(requests.get("storage", ""))
 

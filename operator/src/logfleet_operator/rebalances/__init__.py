@@ -1,1 +1,1 @@
-"""Rebalance resources: proposed, approved, carried out by the brokers a few moves at a time, told in the status."""
+"""Rebalance resources: proposed, approved, carried out by the brokers, reported in the status."""

@@ -1,7 +1,9 @@
-"""In which phase a Rebalance is, and what is done for it next. PURE.
+"""In which phase a Rebalance is, and what to do for it next. PURE.
 
-Pending -> Proposed -> Running -> Done, and from each of the first three to Stopped. The phase is a field of the status; the condition Ready is what `kubectl wait` waits for: true once it is Done.
-(Strimzi has its phases as types of conditions, so that nothing can be waited for in every state.) All but the phase is read from the brokers at each step.
+Pending -> Proposed -> Running -> Done, and from each of the first three to Stopped. The phase is a
+field of the status. The condition Ready, for `kubectl wait`, is true once the phase is Done.
+(Strimzi's phases are types of conditions, so nothing can be waited for in every state.) Everything
+but the phase is read from the brokers at each step.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +18,7 @@ from logfleet_operator.conditions import PROGRESSING, READY, condition_of
 from logfleet_operator.names import Manifest
 
 PROPOSAL_S: Final = 600
-"""A proposal that nobody approves is made anew after so long: partitions grow."""
+"""A proposal that nobody approved for so long, in seconds, is made again: partitions grow."""
 
 
 class Phase(StrEnum):
@@ -32,7 +34,11 @@ class Phase(StrEnum):
 
 
 class Act(StrEnum):
-    """PROPOSE: plan and tell. STEP: begin what may begin now. CALL_BACK: what is under way goes back. DELETE: the resource, as it asked for."""
+    """What to do in one step.
+
+    PROPOSE: plan and report. STEP: start the moves that may start now. CALL_BACK: cancel moves
+    under way. DELETE: delete the resource, as its spec asks.
+    """
 
     NOTHING = "nothing"
     PROPOSE = "propose"
@@ -48,12 +54,12 @@ REASONS: Final = {
     Phase.STOPPED: Reason.STOPPED,
     Phase.DONE: Reason.READY,
 }
-"""Of the condition Ready."""
+"""The reason of the condition Ready in each phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseDecision:
-    """why: the sentence for the status; "" leaves the one that is there."""
+    """why: the sentence for the status; "" keeps the last one."""
 
     act: Act
     phase: Phase
@@ -68,7 +74,11 @@ def decide(
     proposal_s: float | None,
     ended_s: float | None,
 ) -> PhaseDecision:
-    """obstacle: why nothing can be begun now, "" if it can. proposal_s: since this spec was planned for, None if it was not. ended_s: since the end."""
+    """What to do next.
+
+    obstacle: why nothing may start now, "" if it may. proposal_s: seconds since this spec was
+    planned, None if it was not. ended_s: seconds since the end, None if it has not ended.
+    """
     if phase.has_ended:
         ttl = spec.ttl_seconds_after_finished
         is_over = ttl is not None and ended_s is not None and ended_s >= ttl
@@ -80,7 +90,7 @@ def decide(
     if obstacle:
         waiting = Phase.RUNNING if phase is Phase.RUNNING else Phase.PENDING
         return PhaseDecision(Act.NOTHING, waiting, f"waiting: {obstacle}")
-    if spec.is_approved or phase is Phase.RUNNING:  # what has begun is ended by `stop` only
+    if spec.is_approved or phase is Phase.RUNNING:  # only `stop` ends what has started
         return PhaseDecision(Act.STEP, Phase.RUNNING)
     if phase is Phase.PROPOSED and proposal_s is not None and proposal_s < PROPOSAL_S:
         return PhaseDecision(Act.NOTHING, phase)
@@ -88,7 +98,10 @@ def decide(
 
 
 def obstacle(cluster: Manifest | None, name: str, before: Manifest | None) -> str:
-    """Why nothing is begun. cluster: as it is, None if there is none of that name. before: the Rebalance that comes first."""
+    """Why nothing may start; "" if it may.
+
+    cluster: None if there is none of that name. before: the Rebalance that goes first.
+    """
     if cluster is None:
         return f"there is no Cluster {name} in this namespace"
     if "deletionTimestamp" in cluster["metadata"]:
@@ -105,13 +118,16 @@ def obstacle(cluster: Manifest | None, name: str, before: Manifest | None) -> st
 
 
 def phase_of(live: Mapping[str, Any]) -> Phase:
-    """Pending, too, if the status says what this version does not know."""
-    told = live.get("status", {}).get("phase")
-    return Phase(told) if told in set(Phase) else Phase.PENDING
+    """The phase in the status; Pending if this version does not know it."""
+    phase = live.get("status", {}).get("phase")
+    return Phase(phase) if phase in set(Phase) else Phase.PENDING
 
 
 def comes_before(live: Manifest, others: Iterable[Manifest]) -> Manifest | None:
-    """Of those of its Cluster that is carried out before this one: who runs, else the oldest that may. None for one that runs itself, or is not approved yet."""
+    """The approved Rebalance of the same Cluster that goes before this one.
+
+    That is the running one, else the oldest. None if this one runs or is not approved yet.
+    """
     if phase_of(live) is Phase.RUNNING or not _is_approved(live):
         return None
     rivals = [
@@ -130,7 +146,7 @@ def comes_before(live: Manifest, others: Iterable[Manifest]) -> Manifest | None:
 
 
 def _is_wrong(live: Manifest) -> bool:
-    """Nothing is done for it until somebody writes another spec."""
+    """Whether the spec is invalid, so that nothing is done until somebody changes it."""
     ready = condition_of(live, READY)
     is_told = ready is not None and ready["reason"] == Reason.INVALID
     return is_told and live["status"].get("observedGeneration") == live["metadata"]["generation"]

@@ -1,6 +1,7 @@
-"""Takes a Rebalance as far as it goes now, by the brokers' own word at each step. SHELL.
+"""Takes a Rebalance one step further, by what the brokers report at each step. SHELL.
 
-Nothing is kept here but when the last step was: an operator that dies in the midst is followed by one that reads the phase and asks the brokers.
+Only the time of the last step is kept here: when an operator dies midway, the next one reads the
+phase and asks the brokers.
 """
 
 import time
@@ -22,7 +23,7 @@ from logfleet_operator.documents import ignored_fields, read_cluster, read_rebal
 from logfleet_operator.event_text import EventText
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube
-from logfleet_operator.logs import tell_ignored
+from logfleet_operator.logs import log_ignored_fields
 from logfleet_operator.names import Manifest
 from logfleet_operator.ownership import Ownership
 from logfleet_operator.rebalances import rebalance_status
@@ -41,13 +42,13 @@ from logfleet_operator.writes import timestamp, write_status
 
 STEP_S: Final = 2.0
 WAIT_S: Final = 5.0
-"""What is waited for tells itself by no event of a Rebalance."""
+"""What a Rebalance waits for causes no event of it, so it is checked this often."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class RebalanceReconciler:
-    """movers: as the Cluster's own."""
+    """movers: the ones that Clusters use, too."""
 
     def __init__(
         self,
@@ -75,14 +76,14 @@ class RebalanceReconciler:
         uid = live["metadata"]["uid"]
         pause = self._stepped.get(uid, float("-inf")) + STEP_S - self._monotonic()
         if pause > 0 and not live["spec"].get("stop"):
-            return pause  # the event of what was written at the last step
+            return pause  # the event comes from the status that the last step wrote
         cluster_name = live["spec"]["clusterRef"]["name"]
         found = await self._kube.get("Cluster", namespace, cluster_name)
         if found is not None and not self._ownership.has(found):
             return WAIT_S
         now = timestamp(self._now())
         try:
-            tell_ignored("Rebalance", tuple(ignored_fields(live)))
+            log_ignored_fields("Rebalance", tuple(ignored_fields(live)))
             rebalance = read_rebalance(live)
         except InvalidResourceError as error:
             status = conditions.failed(live, Reason.INVALID, str(error), now)
@@ -106,7 +107,7 @@ class RebalanceReconciler:
             log.warning("rebalance_waits", name=name, error=str(error))
             phase = phase_of(live)
             decision, fields = PhaseDecision(Act.NOTHING, phase, f"no broker does it: {error}"), {}
-        await self._tell(live, decision, fields, now)
+        await self._report(live, decision, fields, now)
         return self._after(rebalance, decision)
 
     def _after(self, rebalance: RebalanceResource, decision: PhaseDecision) -> float | None:
@@ -124,7 +125,12 @@ class RebalanceReconciler:
         decision: PhaseDecision,
         now: str,
     ) -> tuple[PhaseDecision, dict[str, Any]]:
-        """What has come of it, and the fields of the status that change by it. Raises MovesUnavailable."""
+        """Carry out the decision.
+
+        Returns the decision for the status, and the status fields that change.
+
+        Raises MovesUnavailable.
+        """
         if decision.act is Act.NOTHING:
             ended = decision.phase.has_ended and "finishedAt" not in live.get("status", {})
             return decision, {"finishedAt": now} if ended else {}
@@ -159,7 +165,7 @@ class RebalanceReconciler:
     ) -> tuple[PhaseDecision, dict[str, Any]]:
         status = live.get("status", {})
         fields: dict[str, Any] = {}
-        if phase_of(live) is not Phase.RUNNING:  # planned anew: the proposal may be an old one
+        if phase_of(live) is not Phase.RUNNING:  # plan again: the proposal may be old
             plan = await self._movers.propose(bootstrap, goal)
             fields = {"proposal": rebalance_status.proposal(plan) | {"at": now}, "startedAt": now}
         made = await self._movers.step(bootstrap, goal)
@@ -180,7 +186,7 @@ class RebalanceReconciler:
         return PhaseDecision(Act.NOTHING, Phase.RUNNING, rebalance_status.running(made)), fields
 
     def _proposal_age_s(self, live: Manifest) -> float | None:
-        """None if what was proposed was for another generation."""
+        """None if the proposal was for another generation of the spec."""
         status = live.get("status", {})
         if status.get("observedGeneration") != live["metadata"]["generation"]:
             return None
@@ -191,7 +197,7 @@ class RebalanceReconciler:
             return None
         return (self._now() - datetime.fromisoformat(moment)).total_seconds()
 
-    async def _tell(
+    async def _report(
         self, live: Manifest, decision: PhaseDecision, fields: dict[str, Any], now: str
     ) -> None:
         before = live.get("status", {})
@@ -215,8 +221,8 @@ class RebalanceReconciler:
         await self._write(live, status)
         if before.get("phase") != status["phase"]:
             about = f"{status['phase']}/{live['metadata']['generation']}"
-            said = EventText("Normal", f"Rebalance{status['phase']}", why, about)
-            await self._events.tell(live, said)
+            event = EventText("Normal", f"Rebalance{status['phase']}", why, about)
+            await self._events.write(live, event)
 
     async def _write(self, live: Manifest, status: dict[str, Any]) -> None:
         if live.get("status", {}) != status:

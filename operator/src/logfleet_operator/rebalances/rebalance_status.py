@@ -1,4 +1,4 @@
-"""What a Rebalance's status says of the plan and of how far it is."""
+"""What a Rebalance's status reports: the plan, and how far it is."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ MIB: Final = 1024 * 1024
 
 
 def proposal(plan: Plan) -> dict[str, Any]:
-    """As the CRD has it."""
+    """The plan in the form of the CRD."""
     largest = sorted(plan.moves, key=lambda move: (-move.bytes, move.topic, move.index))
     return {
         "moves": len(plan.moves),
@@ -30,7 +30,7 @@ def proposal(plan: Plan) -> dict[str, Any]:
 
 
 def proposed(plan: Plan) -> str:
-    """In one sentence."""
+    """The plan in one sentence."""
     if not plan.moves:
         return "nothing is to be moved"
     return (
@@ -42,9 +42,12 @@ def proposed(plan: Plan) -> str:
 def progress(
     made: Progress, before: Mapping[str, Any], bytes_planned: int, elapsed_s: float, throttle: int
 ) -> dict[str, Any]:
-    """As the CRD has it. before: the one told last. bytes_planned: at the beginning. elapsed_s: since then. throttle: bytes per second.
+    """The progress in the form of the CRD.
 
-    Minutes are told at the rate since the beginning; before anything is copied, at the throttle of one broker.
+    before: the last one reported. bytes_planned: at the start. elapsed_s: since then. throttle:
+    bytes per second.
+
+    minutesLeft assumes the rate since the start; before anything is copied, one broker's throttle.
     """
     left = made.bytes_left + made.planned_bytes
     moved = max(before.get("bytesMoved", 0), bytes_planned - left)
@@ -59,13 +62,16 @@ def progress(
 
 
 def running(made: Progress) -> str:
-    """In one sentence, with what does not go."""
-    said = f"{made.under_way} partitions move, {made.planned} wait, {(made.bytes_left + made.planned_bytes) / MIB:.1f} MiB are left"
-    return "; ".join((said, *made.unmet[:3], *made.refused[:3]))
+    """The progress in one sentence, with what cannot be moved."""
+    sentence = (
+        f"{made.under_way} partitions move, {made.planned} wait, "
+        f"{(made.bytes_left + made.planned_bytes) / MIB:.1f} MiB are left"
+    )
+    return "; ".join((sentence, *made.unmet[:3], *made.refused[:3]))
 
 
 def done(made: Progress) -> str:
-    """Also what could not be moved: then not all is where it should be."""
+    """The end in one sentence, with what could not be moved."""
     left = [*made.unmet[:3], *made.refused[:3]]
     return "; ".join(("nothing more can be moved", *left)) if left else "all is where it should be"
 

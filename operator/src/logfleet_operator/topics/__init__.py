@@ -1,1 +1,1 @@
-"""Topics that Topic resources ask for: the ledger of which exist because of which, what to do next, doing it, saying so."""
+"""Topic resources: the ledger, the plan, and the actions on the brokers' topics."""

@@ -1,21 +1,22 @@
 """The ledger: which topics exist because of which Topic resource. PURE.
 
 A finalizer would hang a namespace whose operator is gone, so Topics have none. Instead a line is
-written before a topic is created or adopted, in ConfigMaps beside the Cluster and owned by it; a
-line whose resource has vanished is what deletes a topic, also if it vanished while no operator was
-running. Because absence is weak evidence, `judge` asks for more before anything is deleted:
+written before a topic is created or adopted, in ConfigMaps that the Cluster owns. A topic is
+deleted because the resource of its line is gone, even if that was deleted while no operator ran.
+Since absence is weak evidence, `judge` requires more before it deletes:
 
-- CRD and Cluster are the very ones of the line (a reinstalled CRD takes all its objects along),
-  nothing is being deleted around it, and the namespace is this operator's;
-- a delete event for this very resource was seen, and a reading finds nothing: that is carried out,
-  be it one or five hundred. Or nobody saw it, and readings half a minute apart miss it;
-- of those that nobody saw, not too many at once; else a person confirms with an annotation on the
-  Cluster. Each such line is held until then, also when the others' Topics were made again: who applies a directory of
-  Topics anew brings them back one by one, and must not come below the limit on the way.
+- CRD and Cluster are the ones in the line (a reinstalled CRD loses all its objects), nothing around
+is being deleted, and the namespace is this operator's;
+- the delete event of this resource was seen, and a read finds nothing: then its topic is deleted,
+be it one or five hundred. Or nobody saw an event, and reads half a minute apart miss it;
+- of the deletions that nobody saw, not too many at once; else a person confirms them with an
+annotation on the Cluster. Each such line is held until then, even if the others' Topics are created
+again: somebody who re-applies a directory of Topics brings them back one by one, and must not fall
+below the limit on the way.
 
-Whether the topic goes or stays is said by the line, whose policy follows its Topic in every pass
-and in the delete event, before anything is told in status. What was written and deleted again
-while no operator watched cannot be known: then the policy counts that an operator saw last.
+Whether the topic is deleted or kept is decided by the line, whose policy follows its Topic in every
+pass and in the delete event, before the status is written. A change that was made and deleted while
+no operator watched cannot be known: then the last policy that an operator saw counts.
 """
 
 import hashlib
@@ -32,23 +33,23 @@ from logfleet.resources.topic import DeletionPolicy, TopicResource
 from logfleet_operator import names
 from logfleet_operator.names import Manifest
 
-# A ConfigMap holds 1 MiB, a line about 300 bytes: 16 of them carry some 40,000 topics.
+# A ConfigMap holds 1 MiB, a line takes about 300 bytes: 16 of them hold some 40,000 topics.
 SHARDS: Final = 16
 CONFIRM_WITHOUT_EVENT_S: Final = 30.0
-# A reading may be ahead of the watch; what is missing for longer, nobody saw go.
+# A read may be ahead of the watch; a Topic that is missing for longer had no delete event.
 EVENT_WITHIN_S: Final = 2.0
 MISSING_AT_ONCE_MAX: Final = 3
 MISSING_SHARE_MAX: Final = Fraction(1, 20)
-# How a topic's name begins whose key has one "-" more.
+# Topic names that match get one more "-" in front as their key.
 _DOTS: Final = re.compile(r"-*\.\.")
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One topic. uid, name: of its Topic resource; crd, cluster: uids. topic_id: "" if not known.
+class LedgerLine(msgspec.Struct, frozen=True):
+    """The line of one topic. uid, name: of its Topic resource; crd, cluster: uids.
 
-    policy: the Topic's deletionPolicy as it was seen last.
-    deleting: the decision to delete the topic was taken; it is carried out whatever happens next.
-    held: the Topic is gone and its topic was not deleted for that: only a confirmation deletes it.
+    policy: the Topic's last seen deletionPolicy. topic_id: "" if unknown.
+    deleting: the topic is to be deleted, whatever happens next.
+    held: its Topic is gone, but only a confirmation deletes the topic.
     """
 
     uid: str
@@ -62,17 +63,17 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class LedgerDamaged(Exception):
-    """A line is none, since somebody edited it. What it said must be known before anything is done."""
+    """Somebody edited a line so that it cannot be read; its content must not be guessed."""
 
     def __init__(self, config_map: str, key: str, why: str) -> None:
         super().__init__(
-            f"ConfigMap {config_map}, key {key}, is no line of the ledger ({why}): no topic of this "
-            "Cluster is made, changed or deleted; correct the line, or remove the key, then the "
-            "topic stays and its Topic takes it over anew"
+            f"ConfigMap {config_map}, key {key}, is no line of the ledger ({why}): no topic of "
+            "this Cluster is made, changed or deleted; correct the line, or remove the key, then "
+            "the topic stays and its Topic takes it over again"
         )
 
 
-Ledger = dict[str, Line]
+Ledger = dict[str, LedgerLine]
 """Topic name -> line."""
 
 
@@ -85,24 +86,24 @@ def shard_name(cluster: str, shard: int) -> str:
 
 
 def _key_of(topic: str) -> str:
-    """The topic's key in a ConfigMap, which may not begin with ".." (Kubernetes: IsConfigMapKey)."""
+    """The topic's key in a ConfigMap; it must not start with ".." (Kubernetes: IsConfigMapKey)."""
     return f"-{topic}" if _DOTS.match(topic) else topic
 
 
 def _topic_of(key: str) -> str:
-    """The inverse of `_key_of`."""
+    """The topic's name for a key: the inverse of `_key_of`."""
     return key[1:] if _DOTS.match(key) else key
 
 
 def read(cluster: str, config_maps: Iterable[Manifest]) -> Ledger:
-    """The Cluster's lines; copies of its ConfigMaps say nothing. Raises LedgerDamaged."""
+    """The Cluster's lines; copies of its ConfigMaps do not count. Raises LedgerDamaged."""
     own = {shard_name(cluster, shard) for shard in range(SHARDS)}
     lines: Ledger = {}
     for live in config_maps:
         name = live["metadata"]["name"]
         for key, text in (live.get("data") or {}).items() if name in own else ():
             try:
-                lines[_topic_of(key)] = msgspec.json.decode(text, type=Line)
+                lines[_topic_of(key)] = msgspec.json.decode(text, type=LedgerLine)
             except msgspec.DecodeError as error:
                 raise LedgerDamaged(name, key, str(error)) from error
     return lines
@@ -128,24 +129,24 @@ def shards(cluster: str, lines: Ledger) -> list[Manifest]:
 
 
 def policy_of(document: Mapping[str, Any]) -> DeletionPolicy:
-    """What the Topic says about its topic's end, be the rest of it valid or not."""
+    """The Topic's deletion policy, whether or not the rest of it is valid."""
     return "Delete" if document["spec"].get("deletionPolicy", "Delete") == "Delete" else "Retain"
 
 
 def follow(
     lines: Ledger,
     live: Mapping[str, DeletionPolicy],
-    last_words: Mapping[str, DeletionPolicy],
+    deleted_policies: Mapping[str, DeletionPolicy],
     held: frozenset[str],
 ) -> Ledger:
-    """The lines, each with its Topic's policy; none is held whose Topic exists.
+    """The lines, each with its Topic's current policy; a line whose Topic exists is not held.
 
-    held: uids of lines that were to be held before and could not be written then. live: uid -> policy of Topics that exist; last_words: of those whose delete event was seen, as
-    it was then. The one is newer than what a line says, so it counts either way; the other too, but
-    it can no longer be taken back: it saves a topic and dooms none.
+    held: uids of lines that were to be held but could not be written. live: uid -> policy of
+    existing Topics, which is newer than the line's. deleted_policies: uid -> policy in the delete
+    event that was seen. It cannot be taken back any more, so it may keep a topic, not delete one.
     """
     policies = dict(live)
-    policies |= {uid: policy for uid, policy in last_words.items() if policy == "Retain"}
+    policies |= {uid: policy for uid, policy in deleted_policies.items() if policy == "Retain"}
     return {
         topic: msgspec.structs.replace(
             line,
@@ -156,8 +157,8 @@ def follow(
     }
 
 
-def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> Line:
-    return Line(
+def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> LedgerLine:
+    return LedgerLine(
         uid=topic.metadata.uid,
         name=topic.metadata.name,
         policy=topic.spec.deletion_policy,
@@ -168,10 +169,11 @@ def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> Lin
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """crd, cluster: uids as they are now. calm: nothing around is being deleted, and in scope.
+class DeletionPreconditions:
+    """What else must hold before a topic is deleted.
 
-    confirmation: the Cluster's confirming annotation, "" without.
+    crd, cluster: the present uids. calm: nothing around is being deleted, and the namespace is in
+    scope. confirmation: the Cluster's confirming annotation, "" without.
     """
 
     crd: str
@@ -181,11 +183,11 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What speaks for the end of resources.
+class DeletionEvidence:
+    """Evidence that resources were deleted.
 
-    gone: uids for which a delete event was seen and a reading of that very object found nothing.
-    missed_s: uid -> seconds since a list first missed it.
+    gone: uids with a delete event, whose object a read did not find. missed_s: uid -> seconds since
+    a list first missed it.
     """
 
     gone: frozenset[str] = frozenset()
@@ -193,11 +195,11 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """Topic names: to be deleted now; only to be forgotten (Retain); not yet certain.
+class DeletionDecision:
+    """Names of topics: to delete now; to drop from the ledger only (Retain); not yet certain.
 
-    blocked: why nothing is deleted though something is missing, and what to do; "" otherwise.
-    held: the topics that this keeps.
+    blocked: why missing resources' topics are not deleted, and what to do; "" otherwise. held: the
+    topics that this keeps.
     """
 
     delete: tuple[str, ...] = ()
@@ -207,10 +209,10 @@ class Judgement:
     held: tuple[str, ...] = ()
 
 
-def judge(
-    lines: Ledger, alive: frozenset[str], around: Surroundings, evidence: Evidence
-) -> Judgement:
-    """What becomes of topics whose resource is not among `alive` (uids of this Cluster's Topics)."""
+def decide_deletions(
+    lines: Ledger, alive: frozenset[str], around: DeletionPreconditions, evidence: DeletionEvidence
+) -> DeletionDecision:
+    """What to do with topics whose resource is not in `alive` (uids of this Cluster's Topics)."""
     decided = tuple(sorted(topic for topic, line in lines.items() if line.deleting))
     missing = {
         topic: line
@@ -218,19 +220,19 @@ def judge(
         if line.uid not in alive and not line.deleting
     }
     if not missing:
-        return Judgement(delete=decided if around.calm else ())
+        return DeletionDecision(delete=decided if around.calm else ())
     if not around.calm:
-        return Judgement(uncertain=tuple(missing))
-    strangers = [
+        return DeletionDecision(uncertain=tuple(missing))
+    foreign = [
         topic
         for topic, line in missing.items()
         if line.crd != around.crd or line.cluster != around.cluster
     ]
-    own = {topic: line for topic, line in missing.items() if topic not in strangers}
+    own = {topic: line for topic, line in missing.items() if topic not in foreign}
     seen = [topic for topic, line in own.items() if line.uid in evidence.gone]
 
     def missed(seconds: float) -> list[str]:
-        """Whose end nobody saw, for so long."""
+        """Topics whose resource has been missing for so long without a delete event."""
         return [
             topic
             for topic, line in own.items()
@@ -240,31 +242,31 @@ def judge(
     certain = [*seen, *missed(CONFIRM_WITHOUT_EVENT_S)]
     uncertain = tuple(topic for topic in own if topic not in certain)
     forget = tuple(topic for topic in certain if own[topic].policy == "Retain")
-    doomed = tuple(topic for topic in seen if topic not in forget)
+    seen_deleted = tuple(topic for topic in seen if topic not in forget)
     unseen = [topic for topic in missed(EVENT_WITHIN_S) if topic not in forget]
-    blocked, wait = _hold(lines, [*strangers, *unseen], strangers, around.confirmation)
+    blocked, wait = _why_held(lines, [*foreign, *unseen], foreign, around.confirmation)
     if blocked:
-        held = (*strangers, *unseen)
-        return Judgement((*decided, *doomed), forget, uncertain, blocked, held)
+        held = (*foreign, *unseen)
+        return DeletionDecision((*decided, *seen_deleted), forget, uncertain, blocked, held)
     if wait and uncertain:
-        return Judgement((*decided, *doomed), forget, uncertain)
-    ripe = tuple(topic for topic in unseen if topic not in uncertain)
-    return Judgement((*decided, *doomed, *ripe), forget, uncertain)
+        return DeletionDecision((*decided, *seen_deleted), forget, uncertain)
+    confirmed = tuple(topic for topic in unseen if topic not in uncertain)
+    return DeletionDecision((*decided, *seen_deleted, *confirmed), forget, uncertain)
 
 
-def _hold(
-    lines: Ledger, missing: list[str], strangers: list[str], confirmation: str
+def _why_held(
+    lines: Ledger, missing: list[str], foreign: list[str], confirmation: str
 ) -> tuple[str, bool]:
     """Why nothing is deleted ("" if nothing forbids it), and whether all must be certain first.
 
-    A confirmation names one set of lines, so they go together.
+    A confirmation names one set of lines, so these are deleted together.
     """
-    if strangers:
-        told = (
-            f"{len(strangers)} topics lost their Topics together with the CRD or the Cluster "
-            f"({_some(strangers)}): they stay; make Topics for them again"
+    if foreign:
+        message = (
+            f"{len(foreign)} topics lost their Topics together with the CRD or the Cluster "
+            f"({_some(foreign)}): they stay; make Topics for them again"
         )
-        return told, True
+        return message, True
     few = not missing or len(missing) <= max(
         MISSING_AT_ONCE_MAX, int(len(lines) * MISSING_SHARE_MAX)
     )
@@ -273,16 +275,16 @@ def _hold(
     token = confirmation_for(lines, missing)
     if confirmation == token:
         return "", True
-    told = (
+    message = (
         f"Topics gone at once: {len(missing)} ({_some(missing)}): their topics stay; make them "
         "again to keep the topics with their records, or annotate the Cluster with "
         f"{names.CONFIRM_ANNOTATION}={token} to delete the topics"
     )
-    return told, True
+    return message, True
 
 
 def confirmation_for(lines: Ledger, missing: Iterable[str]) -> str:
-    """The word that confirms the deletion of exactly these lines."""
+    """The annotation's value that confirms the deletion of exactly these lines."""
     uids = sorted(lines[topic].uid for topic in missing)
     return hashlib.sha256(json.dumps(uids).encode()).hexdigest()[:12]
 

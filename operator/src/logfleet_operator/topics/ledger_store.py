@@ -1,4 +1,4 @@
-"""The ledger's ConfigMaps: reading them, and writing those that changed. SHELL."""
+"""Reads the ledger's ConfigMaps, and writes those that changed. SHELL."""
 
 from collections.abc import Mapping
 
@@ -16,9 +16,9 @@ from logfleet_operator.writes import refuse_foreign
 
 
 class LedgerStore:
-    """lines: what the ConfigMaps say now. cluster: the metadata of the Cluster they belong to.
+    """lines: the content of the ConfigMaps. cluster: the metadata of their Cluster.
 
-    refused: takes up the ConfigMaps that the API server does not take.
+    refused: receives the ConfigMaps that the API server refuses.
     """
 
     def __init__(self, kube: Kube, cluster: Metadata, refused: Refused) -> None:
@@ -30,7 +30,7 @@ class LedgerStore:
         self.lines: Ledger = {}
 
     async def load(self) -> Ledger:
-        """Raises LedgerDamaged for a line that is none."""
+        """Read the ledger. Raises LedgerDamaged for a malformed line."""
         component = names.selector(self._cluster.name, "ledger")
         found = await self._kube.list("ConfigMap", self._cluster.namespace, component)
         for live in found:
@@ -41,9 +41,9 @@ class LedgerStore:
         return self.lines
 
     async def write(self, lines: Ledger) -> None:
-        """Afterwards the ledger holds `lines`, but in ConfigMaps that are refused what it held.
+        """Make the ledger equal to `lines`, except for ConfigMaps that are refused, which stay.
 
-        Raises KubeConflict if somebody else wrote: then `self.lines` are not what the ledger says.
+        Raises KubeConflict if somebody else wrote: then `self.lines` differ from the ledger.
         """
         if lines == self.lines:
             return
@@ -68,7 +68,7 @@ class LedgerStore:
         }
 
     async def _apply(self, manifest: Manifest) -> Manifest:
-        """As Kube's, with somebody else's ConfigMap of the name as refused: it is left as it is."""
+        """As Kube's apply; another owner's ConfigMap is left alone and counts as refused."""
         version = self._versions.get(manifest["metadata"]["name"])
         if version is not None:
             manifest["metadata"]["resourceVersion"] = version
@@ -80,9 +80,9 @@ class LedgerStore:
         return await self._kube.apply(manifest)
 
     def unwritten(self, lines: Ledger) -> dict[str, SpecRefusal]:
-        """Of `lines` and of those that are not among them any more, what could not be written.
+        """Topic name -> refusal, for each line whose change or removal could not be written.
 
-        By topic name; what such a line announces must not be done.
+        What such a line announces must not be done.
         """
         differing = {
             topic for topic in {*lines, *self.lines} if lines.get(topic) != self.lines.get(topic)

@@ -1,8 +1,7 @@
-"""All Topics of one Cluster against its ledger and its brokers: who may act on what. PURE.
+"""Plans all Topics of one Cluster by its ledger and its brokers: which may act on what. PURE.
 
-Two questions come before `logfleet.resources.plan.plan_topic` can say what one topic needs: which
-of several resources holds a name, and whether a topic of that name still belongs to a resource
-that is gone.
+Two questions come before `logfleet.resources.plan.plan_topic` can plan one topic: which of several
+resources holds a name, and whether a topic of that name still belongs to a deleted resource.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,28 +30,30 @@ from logfleet_operator.admin import AdminRefused
 from logfleet_operator.event_text import EventText
 from logfleet_operator.topics import ledger
 from logfleet_operator.topics.ledger import (
-    Evidence,
-    Judgement,
+    DeletionDecision,
+    DeletionEvidence,
+    DeletionPreconditions,
     Ledger,
-    Line,
-    Surroundings,
+    LedgerLine,
     line_for,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
-    """holders: topic name -> the resource that may act. losers: uid -> what the others are told."""
+class TopicHolders:
+    """holders: topic name -> the resource that may act. losers: uid -> the others' refusal."""
 
     holders: Mapping[str, TopicResource]
     losers: Mapping[str, SpecRefusal]
 
 
-def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[str]) -> Claims:
-    """`lines` as they were read: they say who holds a topic already.
+def claims_of(
+    topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[str]
+) -> TopicHolders:
+    """Which resource holds each topic. lines: as read; they name the present holders.
 
-    A resource that exists (its uid is in `alive`) and is not among the valid `topics` keeps what it
-    holds: a mistake in it must not hand its records over to another one, which may be deleted.
+    A resource that exists (its uid is in `alive`) but is invalid keeps what it holds: a mistake in
+    it must not hand its records over to another resource, which may be deleted.
     """
     listed = list(topics)
     invalid = alive - {topic.metadata.uid for topic in listed}
@@ -65,11 +66,14 @@ def claims_of(topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[s
         for topic in listed
         if holders.get(topic.name) is not topic
     }
-    return Claims(holders, losers)
+    return TopicHolders(holders, losers)
 
 
 def may_act_alone(topic: TopicResource, lines: Ledger, cluster: str) -> bool:
-    """Whether nothing that other Topics are can matter to this one: it is of that Cluster, and the ledger gives its topic to it, or to nobody."""
+    """Whether this Topic can be reconciled without the others.
+
+    It must be of that Cluster, and the ledger must give its topic to it or to nobody.
+    """
     if topic.spec.cluster_ref.name != cluster:
         return False
     line = lines.get(topic.name)
@@ -78,12 +82,12 @@ def may_act_alone(topic: TopicResource, lines: Ledger, cluster: str) -> bool:
     return line.uid == topic.metadata.uid and not line.deleting
 
 
-def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
-    """Lines whose resource was replaced by another of the same topic while nobody looked.
+def inherit(lines: Ledger, claims: TopicHolders, seen_gone: frozenset[str]) -> Ledger:
+    """The lines; a resource that replaced another one of the same topic unseen takes its line.
 
-    The new resource keeps the topic: nothing is deleted for being absent when a reader can see
-    that somebody wants it. Where the deletion of the old resource was seen (its uid is in
-    `seen_gone`), the person meant it: the line stays and the topic goes first.
+    The new resource keeps the topic: no topic is deleted for absence while somebody visibly wants
+    it. If the deletion of the old resource was seen (its uid is in `seen_gone`), it was meant: the
+    line stays, and the topic is deleted first.
     """
     inherited = dict(lines)
     for name, topic in claims.holders.items():
@@ -100,38 +104,39 @@ def inherit(lines: Ledger, claims: Claims, seen_gone: frozenset[str]) -> Ledger:
     return inherited
 
 
-def judge(
+def decide(
     lines: Ledger,
-    claims: Claims,
+    claims: TopicHolders,
     alive: frozenset[str],
-    around: Surroundings,
-    evidence: Evidence,
-) -> tuple[Ledger, Judgement]:
-    """(the lines as `inherit` leaves them, what becomes of those whose resource is gone).
+    preconditions: DeletionPreconditions,
+    evidence: DeletionEvidence,
+) -> tuple[Ledger, DeletionDecision]:
+    """(the lines after `inherit`, the decision about lines whose resource is gone).
 
-    Of those whose deletion is blocked nobody is sure that it was meant, so a Topic that is made again
-    keeps its topic, though its deletion was seen.
+    If a deletion is blocked, it may not have been meant: a Topic that is created again keeps its
+    topic, even if the deletion of the old one was seen.
     """
     inherited = inherit(lines, claims, evidence.gone)
-    judgement = ledger.judge(inherited, alive, around, evidence)
-    if not judgement.blocked:
-        return inherited, judgement
-    meant = evidence.gone - {inherited[name].uid for name in judgement.held}
-    inherited = inherit(hold(inherited, judgement), claims, meant)
-    return inherited, ledger.judge(inherited, alive, around, evidence)
+    decision = ledger.decide_deletions(inherited, alive, preconditions, evidence)
+    if not decision.blocked:
+        return inherited, decision
+    meant = evidence.gone - {inherited[name].uid for name in decision.held}
+    inherited = inherit(mark_held(inherited, decision), claims, meant)
+    return inherited, ledger.decide_deletions(inherited, alive, preconditions, evidence)
 
 
-def hold(lines: Ledger, judgement: Judgement) -> Ledger:
-    """The lines, with the mark of those that only a confirmation deletes."""
-    held = {name: msgspec.structs.replace(lines[name], held=True) for name in judgement.held}
+def mark_held(lines: Ledger, decision: DeletionDecision) -> Ledger:
+    """The lines, with those marked as held that only a confirmation deletes."""
+    held = {name: msgspec.structs.replace(lines[name], held=True) for name in decision.held}
     return {**lines, **held}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsPlan:
-    """lines: the ledger to be written before anything else. deletions: of topics whose line says so.
+    """lines: the ledger to write before anything else. deletions: topics whose line is deleting.
 
-    plans: topic name -> what its holder needs; `waiting`: names whose former topic must go first.
+    plans: topic name -> what its holder needs. waiting: names whose former topic must be deleted
+    first.
     """
 
     lines: Ledger
@@ -141,16 +146,16 @@ class TopicsPlan:
 
 
 def plan_topics(
-    claims: Claims,
+    claims: TopicHolders,
     lines: Ledger,
-    judgement: Judgement,
+    decision: DeletionDecision,
     observed: Mapping[str, ObservedTopic],
-    around: Surroundings,
+    preconditions: DeletionPreconditions,
 ) -> TopicsPlan:
-    """What to write and do now; lines are as `judge` left them."""
-    after = {name: line for name, line in lines.items() if name not in judgement.forget}
+    """What to write and do now. lines: as `judge` returned them."""
+    after = {name: line for name, line in lines.items() if name not in decision.forget}
     deletions = []
-    for name in judgement.delete:
+    for name in decision.delete:
         found = observed.get(name)
         if found is None or not _is_of(found, lines[name]):
             after.pop(name, None)
@@ -168,48 +173,49 @@ def plan_topics(
         plans[name] = plan
         if plan.refusal is None:
             known = found.topic_id if found is not None else ""
-            after[name] = line_for(topic, around.crd, around.cluster, known)
+            after[name] = line_for(topic, preconditions.crd, preconditions.cluster, known)
     return TopicsPlan(after, tuple(deletions), plans, frozenset(waiting))
 
 
-def _is_of(found: ObservedTopic, line: Line) -> bool:
-    """False if the topic was made anew by somebody else under the same name."""
+def _is_of(found: ObservedTopic, line: LedgerLine) -> bool:
+    """False if somebody else created the topic again under the same name."""
     return line.topic_id in {"", found.topic_id}
 
 
 def broker_refusal(actions: Iterable[TopicAction], error: AdminRefused) -> SpecRefusal:
-    """What a Topic is told whose topic the brokers leave as it is.
+    """The refusal for a Topic whose topic the brokers did not change.
 
-    The API server takes no smaller number of partitions, though the topic never had the refused one.
+    The API server accepts no smaller number of partitions, though the topic never had the refused
+    one.
     """
-    said = f"the brokers refuse: {error}"
+    sentence = f"the brokers refuse: {error}"
     if error.code != "INVALID_CONFIG" and any(isinstance(action, GrowTopic) for action in actions):
-        said += (
+        sentence += (
             "; if spec.partitions is too large by mistake, set deletionPolicy to Retain, delete "
             "this Topic and make it again: the topic stays with its records"
         )
-    return SpecRefusal(Reason.INVALID, said)
+    return SpecRefusal(Reason.INVALID, sentence)
 
 
 def as_served(why: str, found: ObservedTopic) -> tuple[SpecRefusal | None, str]:
-    """(why a Topic is not Ready, or None; the sentence) of a topic that is as written.
+    """(why the Topic is not Ready, or None; the sentence), for a topic that is as its spec says.
 
-    What nobody can use is not Ready; what only lacks replicas is, and says so.
+    A topic with offline partitions is not Ready; one that only lacks replicas is, with a remark.
     """
     if found.shortages.reason is None:
         return None, why
-    said = f"{why}, but {found.shortages}"
+    sentence = f"{why}, but {found.shortages}"
     if not found.shortages.offline:
-        return None, said
-    return SpecRefusal(Reason.OFFLINE_PARTITIONS, said), said
+        return None, sentence
+    return SpecRefusal(Reason.OFFLINE_PARTITIONS, sentence), sentence
 
 
 def waiting_refusal(name: str) -> SpecRefusal:
-    """What a Topic is told whose name still belongs to a deleted one."""
+    """The refusal for a Topic whose name still belongs to a deleted one."""
     return SpecRefusal(Reason.PROGRESSING, f"waiting until the former topic {name} is deleted")
 
 
-def said_of(action: TopicAction, generation: str) -> EventText:
+def event_of(action: TopicAction, generation: str) -> EventText:
     """The Event of an action that was carried out."""
     match action:
         case CreateTopic(name, partitions):

@@ -1,9 +1,9 @@
-"""Makes all topics of one Cluster as their Topics say, by the ledger. SHELL.
+"""Makes all topics of one Cluster match their Topics, by the ledger. SHELL.
 
-One pass is for a whole Cluster: two Topics may claim one name, a deleted Topic is only seen by its
-absence among the others, and one question to the brokers serves them all. The order is what makes
-a crash harmless: the ledger's line before the topic, the topic's end before the line's. What the
-API server refuses of one Topic, its line or its status, keeps that one waiting and no other.
+One pass handles a whole Cluster: two Topics may claim one name, a deleted Topic is seen only by its
+absence among the others, and one request to the brokers serves all. Its order makes a crash
+harmless: the ledger's line is written before the topic is created, and removed after the topic is
+deleted. If the API server refuses a Topic's line or status, only that Topic waits.
 """
 
 import asyncio
@@ -40,26 +40,26 @@ from logfleet_operator.ownership import Ownership
 from logfleet_operator.settings import Settings
 from logfleet_operator.topics import ledger, topic_plan
 from logfleet_operator.topics.ledger import (
-    Evidence,
-    Judgement,
+    DeletionDecision,
+    DeletionEvidence,
+    DeletionPreconditions,
     Ledger,
     LedgerDamaged,
-    Line,
-    Surroundings,
+    LedgerLine,
 )
 from logfleet_operator.topics.ledger_store import LedgerStore
 from logfleet_operator.topics.live_config import LiveConfig
-from logfleet_operator.topics.topic_plan import Claims, TopicsPlan
+from logfleet_operator.topics.topic_plan import TopicHolders, TopicsPlan
 from logfleet_operator.topics.topic_statuses import TopicStatuses
 from logfleet_operator.writes import timestamp
 
 CRD_NAME: Final = f"topics.{GROUP}"
-# Brokers learn of a new topic a moment after it was made.
-LOOK_AGAIN_S: Final = 0.5
+# Brokers learn of a new topic a moment after it was created.
+RECHECK_S: Final = 0.5
 UNAVAILABLE_S: Final = 3.0
-# Of what partitions lack no event tells.
+# No event reports what partitions lack.
 DEGRADED_S: Final = 10.0
-# Topics whose end is confirmed by a reading of each.
+# How many deletions of Topics are confirmed by a read at the same time.
 READ_AT_ONCE: Final = 16
 
 ClusterKey = tuple[str, str]
@@ -69,19 +69,19 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What one pass works on. found: the Cluster as read; live: uid -> Topic as read; topics: those of them that are valid.
+class TopicsPass:
+    """What one pass works on.
 
-    last_words: uid -> policy of Topics whose delete event was seen before this pass read the ledger.
-    lines: the ledger as it should be before anything is done, also where that could not be written.
+    found: the live Cluster. live: uid -> live Topic. topics: the valid ones. deleted_policies: uid
+    -> policy in the delete events seen before this pass. lines: the ledger, written or not.
     """
 
     cluster: ClusterResource
     found: Manifest
     live: Mapping[str, Manifest]
     topics: tuple[TopicResource, ...]
-    around: Surroundings
-    last_words: Mapping[str, DeletionPolicy]
+    around: DeletionPreconditions
+    deleted_policies: Mapping[str, DeletionPolicy]
     lines: Ledger
 
     @property
@@ -90,14 +90,14 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a pass leads to. observed: the topics as they are afterwards.
+class PassResult:
+    """The result of a pass. observed: the topics afterwards.
 
-    refused: topic name -> why a broker does not take what is to be done, or Kubernetes not its line.
+    refused: topic name -> why the brokers refuse the change, or Kubernetes the line.
     """
 
-    claims: Claims
-    judgement: Judgement
+    claims: TopicHolders
+    decision: DeletionDecision
     plan: TopicsPlan
     observed: Mapping[str, ObservedTopic]
     refused: Mapping[str, SpecRefusal]
@@ -120,26 +120,26 @@ class Outcome:
 
     @property
     def is_at_rest(self) -> bool:
-        """False if something is under way that no event will tell of."""
+        """False if something is under way whose end causes no event."""
         moving = {name for name, wanted in self.plan.plans.items() if wanted.actions}
         leaving = {deletion.name for deletion in self.plan.deletions}
         return not (moving | leaving) - set(self.refused)
 
     @property
     def notice(self) -> str:
-        """What keeps topics from being deleted, for the Cluster's status; "" if nothing does."""
+        """What blocks the deletion of topics, for the Cluster's status; "" if nothing does."""
         undeletable = [
             f"topic {deletion.name}: {self.refused[deletion.name].message}"
             for deletion in self.plan.deletions
             if deletion.name in self.refused
         ]
-        return "; ".join(filter(None, [self.judgement.blocked, *undeletable[:3]]))
+        return "; ".join(filter(None, [self.decision.blocked, *undeletable[:3]]))
 
 
 class TopicReconciler:
-    """notices: Cluster -> what keeps its topics from being deleted, to be told in its status.
+    """notices: Cluster -> what blocks the deletion of its topics, for its status.
 
-    shortages: Cluster -> what its partitions lack, to be told there too; None: no broker says it.
+    shortages: Cluster -> what its partitions lack, None if no broker answers. warnings: likewise.
     """
 
     def __init__(
@@ -164,19 +164,18 @@ class TopicReconciler:
         self._events = Events(kube, settings.identity, now=self._now)
         self._live = LiveConfig(self._events, monotonic)
         self._damaged: set[ClusterKey] = set()
-        self._last_words: dict[ClusterKey, dict[str, DeletionPolicy]] = {}
+        self._deleted_policies: dict[ClusterKey, dict[str, DeletionPolicy]] = {}
         self._missed_since: dict[ClusterKey, dict[str, float]] = {}
         self._held: dict[ClusterKey, frozenset[str]] = {}
 
-    def saw_deletion(self, cluster: ClusterKey, uid: str, policy: DeletionPolicy) -> None:
-        """A watch told that the Topic with this uid was deleted, and what it said of its topic's end."""
-        self._last_words.setdefault(cluster, {})[uid] = policy
+    def on_topic_deleted(self, cluster: ClusterKey, uid: str, policy: DeletionPolicy) -> None:
+        """Record that a watch saw the deletion of the Topic with this uid, and its policy then."""
+        self._deleted_policies.setdefault(cluster, {})[uid] = policy
 
     async def reconcile(self, namespace: str, cluster_name: str) -> tuple[float | None, Refused]:
         """Take the topics of the Cluster as far as they go now.
 
-        Returns what ClusterReconciler does, which counts for what nothing was refused of, and what
-        was refused of single Topics only, to be tried again by the caller.
+        Returns when to check again, as ClusterReconciler does, and the refused objects to retry.
         """
         refused: Refused = {}
         statuses = TopicStatuses(self._kube, self._events, refused, timestamp(self._now()))
@@ -185,10 +184,10 @@ class TopicReconciler:
     async def reconcile_few(
         self, namespace: str, cluster_name: str, resources: Collection[str]
     ) -> bool:
-        """Take these Topics, by the names of the resources, as far as they go now.
+        """Take these Topics (names of the resources) as far as they go now.
 
-        False if they cannot be judged without all the others: the caller looks at all then. So it is for what is gone, new to a name that the ledger gives to another one, or waits
-        for its Cluster. What is found wrong, or does not come to rest at once, is left to that as well. Raises what `reconcile` does.
+        False if the caller must reconcile all: a Topic is gone, claims another one's name or waits
+        for its Cluster, or there are errors or slow changes. Raises what `reconcile` does.
         """
         read = await asyncio.gather(
             *(self._kube.get("Topic", namespace, name) for name in resources),
@@ -216,14 +215,14 @@ class TopicReconciler:
             return False
         policies = {uid: ledger.policy_of(document) for uid, document in live.items()}
         lines = ledger.follow(lines, policies, {}, frozenset())
-        claims = Claims({topic.name: topic for topic in topics}, {})
-        around = await self._surroundings(cluster)
-        scene = Scene(cluster, found, live, topics, around, {}, lines)
+        claims = TopicHolders({topic.name: topic for topic in topics}, {})
+        around = await self._preconditions(cluster)
+        pass_ = TopicsPass(cluster, found, live, topics, around, {}, lines)
         try:
-            outcome = await self._carry_out(scene, store, lines, claims, Judgement())
+            outcome = await self._carry_out(pass_, store, lines, claims, DeletionDecision())
         except AdminUnavailable:
             return False
-        await _tell(scene, outcome, statuses)
+        await _write_statuses(pass_, outcome, statuses)
         return outcome.is_at_rest and not outcome.refused and not refused
 
     async def _pass(
@@ -237,12 +236,12 @@ class TopicReconciler:
         found = await self._kube.get("Cluster", namespace, cluster_name)
         key = namespace, cluster_name
         if found is None:
-            self._forget(key)
+            self._drop_state(key)
             sentence = f"there is no Cluster {cluster_name} in namespace {namespace}"
             await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_FOUND, sentence)
             return None
         if not self._ownership.has(found):
-            self._forget(key)
+            self._drop_state(key)
             return None
         if "deletionTimestamp" in found["metadata"]:
             sentence = f"Cluster {cluster_name} is being deleted"
@@ -250,7 +249,7 @@ class TopicReconciler:
             return None
         store = LedgerStore(self._kube, msgspec.convert(found["metadata"], Metadata), refused)
         try:
-            last_words, lines = await self._follow(store, key, live)
+            deleted_policies, lines = await self._follow(store, key, live)
         except LedgerDamaged as error:
             self._damaged.add(key)
             self.notices[key] = str(error)
@@ -262,51 +261,51 @@ class TopicReconciler:
         unwritten = store.unwritten(lines)
         statuses.instead = {lines[topic].uid: refusal for topic, refusal in unwritten.items()}
         try:
-            # As it is looked after: what is refused of a Cluster changes nothing here either.
+            # Use the accepted spec: a refused spec of the Cluster changes nothing here either.
             cluster = await accepted_cluster(self._kube, found) or read_cluster(found)
         except InvalidResourceError:
             sentence = f"Cluster {cluster_name} is not valid, see its status"
             await statuses.fail_all(live.values(), Reason.CLUSTER_NOT_READY, sentence)
             return None
         topics = await statuses.valid(live.values())
-        around = await self._surroundings(cluster)
-        scene = Scene(cluster, found, live, topics, around, last_words, lines)
+        around = await self._preconditions(cluster)
+        pass_ = TopicsPass(cluster, found, live, topics, around, deleted_policies, lines)
         shortages = self.shortages[key] = await self._ask_brokers(cluster, found)
         self.warnings[key] = self._live.refused.get(cluster.metadata.uid, "")
         if obstacle := _obstacle(found):
-            await _wait(scene, statuses, f"Cluster {cluster_name} {obstacle}")
+            await _wait(pass_, statuses, f"Cluster {cluster_name} {obstacle}")
             return None
         try:
-            after = await self._work(scene, store, statuses)
+            after = await self._work(pass_, store, statuses)
         except AdminUnavailable as error:
-            await _wait(scene, statuses, f"no broker of {cluster_name} answers: {error}")
+            await _wait(pass_, statuses, f"no broker of {cluster_name} answers: {error}")
             return UNAVAILABLE_S
         if after is None and shortages != Shortages():
             return DEGRADED_S
         return after
 
     async def _ask_brokers(self, cluster: ClusterResource, found: Manifest) -> Shortages | None:
-        """Set what changes while brokers run, and ask what partitions lack. None if no broker answers."""
+        """Set the live configuration, and read what partitions lack; None without an answer."""
         if not found.get("status", {}).get("readyReplicas"):
             return None
         try:
             admin = await self._admins.open(manifests.bootstrap_address(cluster))
             try:
                 if not cluster.spec.paused and not list(config_refusals(cluster)):
-                    await self._live.settle(cluster, found, admin)
+                    await self._live.apply(cluster, found, admin)
                 return await admin.shortages()
             finally:
                 await admin.close()
         except AdminUnavailable:
             return None
 
-    def _forget(self, key: ClusterKey) -> None:
-        """What is known of a Cluster that is gone with its ledger: a later one of its name is another."""
+    def _drop_state(self, key: ClusterKey) -> None:
+        """Drop the state of a Cluster that is gone, since a later one is another Cluster."""
         for known in (
             self.notices,
             self.shortages,
             self.warnings,
-            self._last_words,
+            self._deleted_policies,
             self._missed_since,
             self._held,
         ):
@@ -316,24 +315,23 @@ class TopicReconciler:
     async def _follow(
         self, store: LedgerStore, key: ClusterKey, live: Mapping[str, Manifest]
     ) -> tuple[Mapping[str, DeletionPolicy], Ledger]:
-        """Write down what Topics say of their topics' end, also where nothing else is done.
+        """Write the Topics' deletion policies to the ledger, even if nothing else is done.
 
-        Returns the last words of those that are gone, and the lines with all that was said. What
-        is heard later is for the next pass.
+        Returns the policies in delete events seen so far, and the lines with all policies.
         """
         lines = await store.load()
         known = {*live, *(line.uid for line in lines.values())}
-        heard = self._last_words.get(key, {})
-        last_words = {uid: policy for uid, policy in heard.items() if uid in known}
-        self._last_words[key] = dict(last_words)
+        seen = self._deleted_policies.get(key, {})
+        deleted_policies = {uid: policy for uid, policy in seen.items() if uid in known}
+        self._deleted_policies[key] = dict(deleted_policies)
         policies = {uid: ledger.policy_of(document) for uid, document in live.items()}
         held = self._held.get(key, frozenset()) & {line.uid for line in lines.values()}
         self._held[key] = held - live.keys()
-        followed = ledger.follow(lines, policies, last_words, self._held[key])
+        followed = ledger.follow(lines, policies, deleted_policies, self._held[key])
         await store.write(followed)
-        return last_words, followed
+        return deleted_policies, followed
 
-    async def _surroundings(self, cluster: ClusterResource) -> Surroundings:
+    async def _preconditions(self, cluster: ClusterResource) -> DeletionPreconditions:
         namespace = cluster.metadata.namespace
         crd = await self._kube.get("CustomResourceDefinition", "", CRD_NAME)
         space = await self._kube.get("Namespace", "", namespace)
@@ -341,7 +339,7 @@ class TopicReconciler:
             found is not None and "deletionTimestamp" not in found["metadata"]
             for found in (crd, space)
         )
-        return Surroundings(
+        return DeletionPreconditions(
             crd=crd["metadata"]["uid"] if crd is not None else "",
             cluster=cluster.metadata.uid,
             calm=calm,
@@ -349,84 +347,88 @@ class TopicReconciler:
         )
 
     async def _work(
-        self, scene: Scene, store: LedgerStore, statuses: TopicStatuses
+        self, pass_: TopicsPass, store: LedgerStore, statuses: TopicStatuses
     ) -> float | None:
-        written = scene.lines
-        alive = frozenset(scene.live)
-        claims = topic_plan.claims_of(scene.topics, written, alive)
-        gone = await self._confirm_gone(scene, written, alive)
-        evidence = Evidence(gone, self._missed(scene.key, written, alive))
-        lines, judgement = topic_plan.judge(written, claims, alive, scene.around, evidence)
-        if judgement.held:
-            # First of all: once lines of other Topics are written, fewer are gone at once.
-            held = topic_plan.hold(written, judgement)
-            self._held[scene.key] |= {held[name].uid for name in judgement.held}
+        written = pass_.lines
+        alive = frozenset(pass_.live)
+        claims = topic_plan.claims_of(pass_.topics, written, alive)
+        gone = await self._confirm_gone(pass_, written, alive)
+        evidence = DeletionEvidence(gone, self._missed(pass_.key, written, alive))
+        lines, decision = topic_plan.decide(written, claims, alive, pass_.around, evidence)
+        if decision.held:
+            # Write this first: once lines of other Topics are written, fewer are missing at once.
+            held = topic_plan.mark_held(written, decision)
+            self._held[pass_.key] |= {held[name].uid for name in decision.held}
             await store.write(held)
-            for name in judgement.held:
+            for name in decision.held:
                 if not store.lines[name].held:
                     refusal = store.unwritten(held)[name]
-                    self.notices[scene.key] = f"{judgement.blocked}; {refusal.message}"
-                    await _wait(scene, statuses, refusal.message)
+                    self.notices[pass_.key] = f"{decision.blocked}; {refusal.message}"
+                    await _wait(pass_, statuses, refusal.message)
                     return None
-        # One that was held is deleted by a confirmation only, which counts until it can be written.
-        self._held[scene.key] -= {lines[name].uid for name in judgement.delete}
-        outcome = await self._carry_out(scene, store, lines, claims, judgement)
-        self.notices[scene.key] = outcome.notice
-        await _tell(scene, outcome, statuses)
+        # Only a confirmation deletes a held line; the mark stays in memory until it can be written.
+        self._held[pass_.key] -= {lines[name].uid for name in decision.delete}
+        outcome = await self._carry_out(pass_, store, lines, claims, decision)
+        self.notices[pass_.key] = outcome.notice
+        await _write_statuses(pass_, outcome, statuses)
         if not outcome.is_at_rest:
-            return LOOK_AGAIN_S
-        if judgement.uncertain:
+            return RECHECK_S
+        if decision.uncertain:
             return ledger.EVENT_WITHIN_S
         return ledger.CONFIRM_WITHOUT_EVENT_S if outcome.refused else None
 
     async def _carry_out(
-        self, scene: Scene, store: LedgerStore, lines: Ledger, claims: Claims, judgement: Judgement
-    ) -> Outcome:
-        """Ledger, brokers, brokers' answer, ledger."""
-        concerned = {*claims.holders, *judgement.delete}
+        self,
+        pass_: TopicsPass,
+        store: LedgerStore,
+        lines: Ledger,
+        claims: TopicHolders,
+        decision: DeletionDecision,
+    ) -> PassResult:
+        """Write the ledger, act on the brokers, read the result, write the ledger."""
+        concerned = {*claims.holders, *decision.delete}
         if not concerned:
-            plan = topic_plan.plan_topics(claims, lines, judgement, {}, scene.around)
+            plan = topic_plan.plan_topics(claims, lines, decision, {}, pass_.around)
             await store.write(plan.lines)
-            return Outcome(claims, judgement, plan, {}, store.unwritten(plan.lines))
-        admin = await self._admins.open(manifests.bootstrap_address(scene.cluster))
+            return PassResult(claims, decision, plan, {}, store.unwritten(plan.lines))
+        admin = await self._admins.open(manifests.bootstrap_address(pass_.cluster))
         try:
             observed = await admin.describe(concerned)
-            plan = topic_plan.plan_topics(claims, lines, judgement, observed, scene.around)
+            plan = topic_plan.plan_topics(claims, lines, decision, observed, pass_.around)
             await store.write(plan.lines)
-            touched, refused = await self._act(scene, admin, plan, store.unwritten(plan.lines))
+            touched, refused = await self._act(pass_, admin, plan, store.unwritten(plan.lines))
             if touched:
                 observed = {name: seen for name, seen in observed.items() if name not in touched}
                 observed |= await admin.describe(touched)
-                plan = topic_plan.plan_topics(claims, lines, judgement, observed, scene.around)
+                plan = topic_plan.plan_topics(claims, lines, decision, observed, pass_.around)
                 await store.write(plan.lines)
         finally:
             await admin.close()
-        return Outcome(
-            claims, judgement, plan, observed, {**refused, **store.unwritten(plan.lines)}
-        )
+        refused |= store.unwritten(plan.lines)
+        return PassResult(claims, decision, plan, observed, refused)
 
     async def _confirm_gone(
-        self, scene: Scene, lines: Ledger, alive: frozenset[str]
+        self, pass_: TopicsPass, lines: Ledger, alive: frozenset[str]
     ) -> frozenset[str]:
-        """Of the resources whose delete event was seen, those that a reading does not find."""
-        namespace = scene.cluster.metadata.namespace
-        told = [
+        """Resources whose delete event was seen and that a read does not find."""
+        namespace = pass_.cluster.metadata.namespace
+        reported = [
             line
             for line in lines.values()
-            if line.uid in scene.last_words and line.uid not in alive
+            if line.uid in pass_.deleted_policies and line.uid not in alive
         ]
         limit = asyncio.Semaphore(READ_AT_ONCE)
 
-        async def is_gone(line: Line) -> bool:
+        async def is_gone(line: LedgerLine) -> bool:
             async with limit:
                 found = await self._kube.get("Topic", namespace, line.name)
             return found is None or found["metadata"]["uid"] != line.uid
 
-        answers = await asyncio.gather(*(is_gone(line) for line in told))
-        return frozenset(line.uid for line, gone in zip(told, answers, strict=True) if gone)
+        answers = await asyncio.gather(*(is_gone(line) for line in reported))
+        return frozenset(line.uid for line, gone in zip(reported, answers, strict=True) if gone)
 
     def _missed(self, key: ClusterKey, lines: Ledger, alive: frozenset[str]) -> Mapping[str, float]:
-        """How long each resource of a line has been missing in the lists of this operator's life."""
+        """Uid -> seconds for which this operator's lists have missed the resource of a line."""
         now, before = self._monotonic(), self._missed_since.get(key, {})
         missing = {line.uid for line in lines.values()} - alive
         since = {uid: before.get(uid, now) for uid in missing}
@@ -435,14 +437,14 @@ class TopicReconciler:
 
     async def _act(
         self,
-        scene: Scene,
+        pass_: TopicsPass,
         admin: Admin,
         plan: TopicsPlan,
         unwritten: Mapping[str, SpecRefusal],
     ) -> tuple[set[str], dict[str, SpecRefusal]]:
         """Carry out all actions whose line is in the ledger.
 
-        Returns the topics acted on, and what a broker refused of which.
+        Returns the topics acted on, and topic name -> the brokers' refusal.
         """
         todo: dict[str, list[TopicAction]] = {each.name: [each] for each in plan.deletions}
         todo |= {name: wanted.actions for name, wanted in plan.plans.items() if wanted.actions}
@@ -454,23 +456,23 @@ class TopicReconciler:
                 done = [type(action).__name__ for action in actions]
                 log.info("topic_changed", topic=name, actions=done)
                 for action in actions:
-                    await self._tell_of(scene, action)
+                    await self._write_event(pass_, action)
             except AdminRefused as error:
                 refused[name] = topic_plan.broker_refusal(actions, error)
                 log.warning("topic_refused", topic=name, error=str(error))
         return set(todo), refused
 
-    async def _tell_of(self, scene: Scene, action: TopicAction) -> None:
-        """An Event of what was done: of the Topic that wants it, else of the Cluster."""
-        of_topic = {topic.name: topic for topic in scene.topics}
+    async def _write_event(self, pass_: TopicsPass, action: TopicAction) -> None:
+        """Write an Event for the action: on the Topic that wants it, else on the Cluster."""
+        of_topic = {topic.name: topic for topic in pass_.topics}
         holder = None if isinstance(action, DeleteTopic) else of_topic.get(action.name)
-        document = scene.found if holder is None else scene.live[holder.metadata.uid]
+        document = pass_.found if holder is None else pass_.live[holder.metadata.uid]
         generation = str(document["metadata"].get("generation", 0))
-        await self._events.tell(document, topic_plan.said_of(action, generation))
+        await self._events.write(document, topic_plan.event_of(action, generation))
 
 
 def _obstacle(cluster: Manifest) -> str:
-    """Why its topics are not changed now, as far as can be seen at a glance; "" for nothing."""
+    """Why the Cluster's topics cannot be changed now, by its own object; "" for nothing."""
     if "deletionTimestamp" in cluster["metadata"]:
         return "is being deleted"
     if cluster["spec"].get("paused", False):
@@ -478,10 +480,10 @@ def _obstacle(cluster: Manifest) -> str:
     return "" if cluster.get("status", {}).get("readyReplicas") else "has no broker that is ready"
 
 
-async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None:
-    """Write the status of every valid Topic that changed."""
-    for topic in scene.topics:
-        document = scene.live[topic.metadata.uid]
+async def _write_statuses(pass_: TopicsPass, outcome: PassResult, statuses: TopicStatuses) -> None:
+    """Write the statuses of all valid Topics."""
+    for topic in pass_.topics:
+        document = pass_.live[topic.metadata.uid]
         refusal, why = outcome.verdict(topic)
         holds = outcome.claims.holders.get(topic.name) is topic
         observed = outcome.observed.get(topic.name) if holds else None
@@ -491,7 +493,7 @@ async def _tell(scene: Scene, outcome: Outcome, statuses: TopicStatuses) -> None
         await statuses.write(document, status)
 
 
-async def _wait(scene: Scene, statuses: TopicStatuses, sentence: str) -> None:
-    """Tell the valid Topics that wait for the Cluster."""
-    waiting = [scene.live[topic.metadata.uid] for topic in scene.topics]
+async def _wait(pass_: TopicsPass, statuses: TopicStatuses, sentence: str) -> None:
+    """Report to the valid Topics that they wait for the Cluster."""
+    waiting = [pass_.live[topic.metadata.uid] for topic in pass_.topics]
     await statuses.postpone(waiting, Reason.CLUSTER_NOT_READY, sentence)

@@ -1,4 +1,4 @@
-"""Writing the statuses of a Cluster's Topics, each for itself: one refused keeps no other. SHELL."""
+"""Writes the statuses of a Cluster's Topics; a refused one does not stop the others. SHELL."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,16 +12,16 @@ from logfleet_operator import conditions
 from logfleet_operator.documents import ignored_fields, read_topic
 from logfleet_operator.events import Events, of_change
 from logfleet_operator.kube import Kube, KubeError, Refused
-from logfleet_operator.logs import tell_ignored
+from logfleet_operator.logs import log_ignored_fields
 from logfleet_operator.names import Manifest
 from logfleet_operator.writes import write_status
 
 
 class TopicStatuses:
-    """For one pass. refused: takes up the Topics whose status the API server does not take.
+    """The statuses of one pass. refused: receives the Topics whose status the API server refuses.
 
-    instead: uid -> what a Topic that is waiting or wrong is told in place of that, since it comes
-    before it. now: RFC 3339, UTC, whole seconds.
+    instead: uid -> a refusal that goes before any other message of a Topic that waits or is wrong.
+    now: RFC 3339, UTC, whole seconds.
     """
 
     def __init__(self, kube: Kube, events: Events, refused: Refused, now: str) -> None:
@@ -32,10 +32,10 @@ class TopicStatuses:
         self.instead: dict[str, SpecRefusal] = {}
 
     async def valid(self, documents: Iterable[Manifest]) -> tuple[TopicResource, ...]:
-        """The Topics that are; the others are told so."""
+        """The valid Topics; the others get an INVALID status."""
         topics = []
         for document in documents:
-            tell_ignored("Topic", tuple(ignored_fields(document)))
+            log_ignored_fields("Topic", tuple(ignored_fields(document)))
             try:
                 topics.append(topic_as_shown(read_topic(document)))
             except InvalidResourceError as error:
@@ -51,18 +51,18 @@ class TopicStatuses:
         except KubeError as error:
             self._refused["Topic", document["metadata"]["name"]] = error
             return
-        for said in of_change(document.get("status", {}), status):
-            if said.type == "Warning":  # that it is made, or changed, its act has told
-                await self._events.tell(document, said)
+        for event in of_change(document.get("status", {}), status):
+            if event.type == "Warning":  # the actions have their own Events
+                await self._events.write(document, event)
 
     async def fail(self, document: Manifest, reason: Reason, sentence: str) -> None:
-        """Tell a Topic that it is not Ready, and why."""
-        told = self.instead.get(document["metadata"]["uid"], SpecRefusal(reason, sentence))
-        status = conditions.failed(document, told.reason, told.message, self.now)
+        """Write why a Topic is not Ready."""
+        refusal = self.instead.get(document["metadata"]["uid"], SpecRefusal(reason, sentence))
+        status = conditions.failed(document, refusal.reason, refusal.message, self.now)
         await self.write(document, status)
 
     async def postpone(self, documents: Iterable[Manifest], reason: Reason, sentence: str) -> None:
-        """Tell Topics what they wait for; those that were Ready as they are now still are."""
+        """Write what Topics wait for; a Topic that is Ready at its present generation stays so."""
         for document in documents:
             if not conditions.ready_as_written(document):
                 await self.fail(document, reason, sentence)

@@ -1,4 +1,4 @@
-"""Has the brokers raise their feature level, and asks how far they are. SHELL."""
+"""Has the brokers raise their feature level, and reads it. SHELL."""
 
 import structlog
 from logfleet.control.brokers.feature_level import FeatureLevel
@@ -12,15 +12,16 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class FeatureLevels:
-    """Of Clusters whose brokers are all ready, and as the spec wants them."""
+    """For Clusters whose brokers are all ready and as the spec wants them."""
 
     def __init__(self, movers: Movers) -> None:
         self._movers = movers
 
-    async def look(self, cluster: ClusterResource) -> FeatureLevel | None:
-        """The level, raised before if `spec.featureLevel` asks for it and all brokers can do it. None if no broker answers.
+    async def check(self, cluster: ClusterResource) -> FeatureLevel | None:
+        """Raise the level if `spec.featureLevel` asks for it and all brokers can; return it.
 
-        A raise that was done though its answer was lost is found done at the next look.
+        None if no broker answers. A raise that succeeded although its response was lost is seen at
+        the next check.
         """
         wanted, bootstrap = cluster.spec.feature_level, manifests.bootstrap_address(cluster)
         try:

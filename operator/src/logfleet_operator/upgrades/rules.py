@@ -1,7 +1,8 @@
 """Which image brokers run, and when their feature level is raised. PURE.
 
-First phase: brokers are replaced, and go on writing what the version before reads. Second: `spec.featureLevel` raises what they may write, once all of them
-can do it; the brokers refuse what would be too early (`logfleet.control.brokers.feature_level`).
+First, brokers are replaced and go on writing what the version before can read. Then
+`spec.featureLevel` raises what they may write, once all of them support it; the brokers refuse a
+raise that is too early (`logfleet.control.brokers.feature_level`).
 """
 
 from logfleet.control.brokers.feature_level import FeatureLevel
@@ -11,7 +12,7 @@ from logfleet_operator.settings import Settings
 
 
 def broker_image(spec: ClusterSpec, settings: Settings) -> str:
-    """`spec.image`, else the operator's default image, of `spec.version` if that is said."""
+    """`spec.image`, else the operator's default image, with `spec.version` as its tag if set."""
     if spec.image is not None:
         return spec.image
     if spec.version is None:
@@ -20,7 +21,7 @@ def broker_image(spec: ClusterSpec, settings: Settings) -> str:
 
 
 def _tagged(image: str, tag: str) -> str:
-    """The same repository with another tag; a digest goes. A registry's port is no tag."""
+    """The same repository with another tag and no digest. A registry's port is not a tag."""
     path, slash, name = image.partition("@")[0].rpartition("/")
     return f"{path}{slash}{name.partition(':')[0]}:{tag}"
 
@@ -31,9 +32,9 @@ def is_due(wanted: int | None, found: FeatureLevel) -> bool:
 
 
 def unmet(wanted: int | None, found: FeatureLevel | None, known: int) -> str:
-    """What keeps the level from being as written; "" if nothing does.
+    """What keeps the level from being as the spec wants it; "" if nothing does.
 
-    found: None if no broker answers; then known counts: the level that was told last, 0 for none.
+    found: None if no broker answers. known: the last level that was read, 0 for none; used then.
     """
     if wanted is None or wanted <= (known if found is None else found.finalized):
         return ""
@@ -47,7 +48,10 @@ def unmet(wanted: int | None, found: FeatureLevel | None, known: int) -> str:
 
 
 def warning(wanted: int | None, level: int) -> str:
-    """That the spec asks for less than there is; "" if it does not. level: 0 if it is not known."""
+    """A warning if the spec asks for less than the level reached; else "". level: 0 if unknown."""
     if wanted is None or wanted >= level:
         return ""
-    return f"spec.featureLevel is {wanted}, the brokers are at {level} and never go back: write {level}"
+    return (
+        f"spec.featureLevel is {wanted}, the brokers are at {level} and never go back: write "
+        f"{level}"
+    )

@@ -1,4 +1,4 @@
-"""What commands ask brokers over HTTP, at the port that tells metrics and health (`logfleet.admin.listener`)."""
+"""Requests to brokers over HTTP, at the port for metrics and health (`logfleet.admin.listener`)."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -19,21 +19,21 @@ BAD_REQUEST: Final = 400
 ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared with, not bound
 
 Parameters = Mapping[str, Sequence[str]]
-"""Values by name; those of one name are all given."""
+"""Values by name; a name may have several."""
 
 
 class NoAnswer(Exception):
-    """A broker's admin port cannot be found or asked; the text says why."""
+    """A broker's admin port is unknown or does not answer; the message says why."""
 
 
 class Answers(NamedTuple):
-    """By broker id: what each said, and why others did not."""
+    """By broker id: each response, and why others did not answer."""
 
     texts: dict[int, str]
     failures: dict[int, str]
 
-    def tell_failures(self) -> None:
-        """A line for each on stderr. Raises ClickException if nobody has answered."""
+    def report_failures(self) -> None:
+        """Print each failure on stderr. Raises ClickException if nobody answered."""
         for broker, reason in self.failures.items():
             click.echo(f"Error: broker {broker}: {reason}", err=True)
         if not self.texts:
@@ -41,7 +41,7 @@ class Answers(NamedTuple):
 
 
 async def ask_all(client: Client, path: str, parameters: Parameters) -> Answers:
-    """Ask every registered broker, all at the same time; a fenced one too."""
+    """Ask every registered broker, including fenced ones, all at the same time."""
     admin = Admin(client)
     cluster = await admin.describe_cluster(include_fenced=True)
     found = await asyncio.gather(
@@ -50,18 +50,18 @@ async def ask_all(client: Client, path: str, parameters: Parameters) -> Answers:
     )
     gone = unregistered(cluster, await admin.list_topics())
     answers = Answers({}, dict.fromkeys(gone, "it does not run"))
-    for node, said in zip(cluster.brokers, found, strict=True):
-        if isinstance(said, str):
-            answers.texts[node.id] = said
-        elif isinstance(said, NoAnswer):
-            answers.failures[node.id] = str(said)
+    for node, answer in zip(cluster.brokers, found, strict=True):
+        if isinstance(answer, str):
+            answers.texts[node.id] = answer
+        elif isinstance(answer, NoAnswer):
+            answers.failures[node.id] = str(answer)
         else:
-            raise said
+            raise answer
     return answers
 
 
 async def ask_any(client: Client, path: str, parameters: Parameters) -> Answers:
-    """Ask one after the other until one answers."""
+    """Ask one broker after the other until one answers."""
     answers = Answers({}, {})
     cluster = await Admin(client).describe_cluster()
     for node in cluster.brokers:
@@ -74,7 +74,7 @@ async def ask_any(client: Client, path: str, parameters: Parameters) -> Answers:
 
 
 async def _ask(cluster: ClusterDescription, node: Node, path: str, parameters: Parameters) -> str:
-    """Raises NoAnswer; ClickException if the broker finds the question wrong."""
+    """Ask one broker. Raises NoAnswer; ClickException if the broker finds the request malformed."""
     import aiohttp  # takes 10 MiB
 
     address = await _address(node)
@@ -87,11 +87,11 @@ async def _ask(cluster: ClusterDescription, node: Node, path: str, parameters: P
             session.get(url, params=given) as answer,
         ):
             wanted = identity(cluster.cluster_id or "", node.id)
-            # a version that does not say who it is is believed
+            # a version that does not send its identity is trusted
             if answer.headers.get(IDENTITY_HEADER, wanted) != wanted:
                 raise NoAnswer(f"at {url} another broker answers{_on_loopback(address)}")
             text = await answer.text()
-            if answer.status == BAD_REQUEST:  # of any broker: the question is wrong
+            if answer.status == BAD_REQUEST:  # every broker would refuse the request
                 raise click.ClickException(text)
             if answer.status != 200:
                 raise NoAnswer(f"{url} answers {answer.status}: {text.strip()}")
@@ -105,11 +105,14 @@ async def _ask(cluster: ClusterDescription, node: Node, path: str, parameters: P
 def _on_loopback(address: str) -> str:
     if not address.startswith(("127.", "localhost:", "[::1]:")):
         return ""
-    return f"; that is a port of the broker's own machine: run the command there, or set {ADMIN_LISTENER}"
+    return (
+        f"; that is a port of the broker's own machine: run the command there, or set "
+        f"{ADMIN_LISTENER}"
+    )
 
 
 async def _address(node: Node) -> str:
-    """Host and port, as the broker itself tells them. Raises NoAnswer."""
+    """Host and port, from the broker's own configuration. Raises NoAnswer."""
     async with Client(node.address, timeout_ms=0) as client:
         try:
             entries = await Admin(client).own_config(node.id)

@@ -1,4 +1,4 @@
-"""`logfleet cluster`: the brokers, and how the partitions fare as a whole."""
+"""`logfleet cluster`: the brokers, and partitions that lack replicas."""
 
 import asyncio
 from collections import Counter
@@ -15,9 +15,9 @@ from logfleet.client.metadata import Node, Topic
 from logfleet.control.brokers.cordons import CORDONED, is_whole
 
 SHOWN_MAX: Final = 20
-"""Partitions that are named on a terminal; JSON names all."""
+"""How many partitions are named on a terminal; JSON names all."""
 MARKS: Final = ("cordoned", "controller")
-"""What stands beside a broker's state."""
+"""Shown beside a broker's state."""
 ANSWER_S_MAX: Final = 5.0
 REMARKS: Final = ("under_replicated", "under_min_isr", "offline")
 
@@ -25,11 +25,12 @@ REMARKS: Final = ("under_replicated", "under_min_isr", "offline")
 @click.command()
 @listing_options
 def cluster(*, as_json: bool, server: Server) -> None:
-    """Show brokers with their zones, who controls, and partitions that lack replicas.
+    """Show brokers with their zones, the controller, and partitions that lack replicas.
 
-    STATE: active; fenced (registered, and not allowed to lead); unregistered (it has replicas, and does not run); cordoned beside it: it is given no new
-    replicas, as after `logfleet cordon` and `drain`. LEADS and REPLICAS are numbers of partitions.
-    What forbids a broker to go is told by `logfleet may-i stop ID`, why something is as it is by `logfleet events`.
+    STATE: active; fenced (registered, and not allowed to lead); unregistered (it has replicas, and
+    does not run); cordoned beside it: it gets no new replicas, as after `logfleet cordon` and
+    `drain`. LEADS and REPLICAS are numbers of partitions. `logfleet may-i stop ID` shows what
+    forbids to stop a broker, `logfleet events` why brokers decided something.
 
     \b
     logfleet cluster
@@ -52,7 +53,7 @@ async def _overview(client: Client) -> dict[str, Any]:
 
 
 async def _cordons(nodes: Sequence[Node]) -> dict[int, bool]:
-    """Whether each broker is cordoned, by id; without those that do not answer in ANSWER_S_MAX."""
+    """Broker id -> whether it is cordoned, without brokers that do not answer in ANSWER_S_MAX."""
 
     async def ask(node: Node) -> bool:
         async with (
@@ -73,7 +74,7 @@ async def _cordons(nodes: Sequence[Node]) -> dict[int, bool]:
 
 
 def unregistered(found: ClusterDescription, topics: Sequence[Topic]) -> list[int]:
-    """Brokers that have replicas and do not run."""
+    """Ids of brokers that have replicas but are not registered."""
     holders = {broker for topic in topics for each in topic.partitions for broker in each.replicas}
     return sorted(holders - {node.id for node in found.brokers})
 
@@ -81,7 +82,7 @@ def unregistered(found: ClusterDescription, topics: Sequence[Topic]) -> list[int
 async def check_brokers(client: Client, ids: Iterable[int]) -> None:
     """Raises ClickException at once for an id that no broker has.
 
-    One that has replicas and does not run is not refused: it may restart.
+    A broker that has replicas and does not run is accepted: it may restart.
     """
     wanted = set(ids)
     admin = Admin(client)
@@ -101,10 +102,10 @@ def overview(
     min_isr: Mapping[str, int],
     cordons: Mapping[int, bool],
 ) -> dict[str, Any]:
-    """As JSON shows it.
+    """The overview for JSON.
 
-    min_isr: min.insync.replicas by topic; 1 where it is missing. cordons: by broker; None is shown
-    where it is missing.
+    min_isr: min.insync.replicas by topic, 1 if missing. cordons: by broker id, shown as null if
+    missing.
     """
     leads, holds = Counter[int](), Counter[int]()
     partitions: dict[str, list[str]] = {remark: [] for remark in REMARKS}
@@ -148,8 +149,8 @@ def overview(
 
 def _echo(overview: Mapping[str, Any]) -> None:
     click.echo(f"Cluster:     {overview['id']}")
-    words = ", ".join(f"{len(overview[remark])} {remark.replace('_', ' ')}" for remark in REMARKS)
-    click.echo(f"Partitions:  {overview['partitions']}, {words}")
+    counts = ", ".join(f"{len(overview[remark])} {remark.replace('_', ' ')}" for remark in REMARKS)
+    click.echo(f"Partitions:  {overview['partitions']}, {counts}")
     rows = [
         (
             each["id"],

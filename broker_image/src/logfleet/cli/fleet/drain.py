@@ -1,4 +1,4 @@
-"""`logfleet drain`, `cordon` and `uncordon`: taking brokers out of the fleet and back, in kubectl's words for nodes."""
+"""`logfleet drain`, `cordon` and `uncordon`, named as kubectl's commands for nodes."""
 
 import click
 
@@ -17,7 +17,7 @@ IDS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0),
 @IDS
 @server_options
 def cordon(brokers: tuple[int, ...], *, server: Server) -> None:
-    """Have brokers given no new replicas: not by new topics, and by no rebalance. What they have stays.
+    """Give brokers no new replicas, neither of new topics nor by a rebalance. What they have stays.
 
     Sets `cordoned.log.dirs=*` of each (KIP-1066); `logfleet uncordon` takes it back.
 
@@ -31,7 +31,7 @@ def cordon(brokers: tuple[int, ...], *, server: Server) -> None:
 @IDS
 @server_options
 def uncordon(brokers: tuple[int, ...], *, server: Server) -> None:
-    """Let brokers be given replicas again. `logfleet rebalance run` gives them their share.
+    """Let brokers get replicas again. `logfleet rebalance run` gives them their share.
 
     \b
     logfleet uncordon 4 5
@@ -51,12 +51,14 @@ def drain(
     throttle: float,
     server: Server,
 ) -> None:
-    """Cordon brokers, and move all that they have to others, within the zones as far as there are enough.
+    """Cordon brokers, and move all their replicas to others, within the zones where possible.
 
-    What has no other place is named, and nothing is changed then; `logfleet may-i drain` asks without changing anything.
+    Partitions that fit nowhere else are named, and then nothing is changed; `logfleet may-i drain`
+    asks without changing anything.
 
-    Ends when nothing is left on them: then they can be stopped for good, and `kafka-cluster unregister --id ID` has them forgotten. Ctrl-C leaves what is under way
-    to the brokers; the same command goes on from there, `logfleet rebalance stop` and `logfleet uncordon` go back.
+    Ends when they have no replicas left: then they can be stopped for good, and `kafka-cluster
+    unregister --id ID` removes their registration. Ctrl-C leaves what is under way to the brokers;
+    the same command goes on from there, `logfleet rebalance stop` and `logfleet uncordon` go back.
 
     \b
     logfleet drain 4 5 --throttle 20
@@ -67,12 +69,13 @@ def drain(
     if not carry_out(server, wanted):
         ids = " ".join(map(str, brokers))
         raise click.ClickException(
-            f"not all was moved, and cordons stay: `logfleet drain {ids}` goes on, `logfleet uncordon {ids}` goes back"
+            f"not all was moved, and cordons stay: `logfleet drain {ids}` goes on, `logfleet "
+            f"uncordon {ids}` goes back"
         )
 
 
 def _refuse_impossible(server: Server, wanted: Goal) -> None:
-    """Ends the command if not all can be moved away, before anything is changed."""
+    """Exit with an error, before any change, if some replicas have no other place."""
 
     async def work(client: Client) -> tuple[str, ...]:
         await check_brokers(client, wanted.leaving)

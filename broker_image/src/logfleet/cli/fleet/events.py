@@ -15,7 +15,10 @@ UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_since(text: str, now: datetime) -> int:
-    """Milliseconds since 1970 of a time of day (the last one), of so long before now, or of an ISO time. now: with its zone. Raises ValueError."""
+    """A time in milliseconds since 1970. now: with its time zone. Raises ValueError.
+
+    text: a time of day (the last one), a duration before now, or an ISO time.
+    """
     if match := re.fullmatch(r"([0-9]{1,5})([smhd])", text):
         return _milliseconds(now - timedelta(**{UNITS[match[2]]: int(match[1])}))
     if re.fullmatch(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?", text):
@@ -68,17 +71,18 @@ def events(
     as_json: bool,
     server: Server,
 ) -> None:
-    """Show what brokers decided and why: elections, fencing, changes of ISRs, failing directories, stalls.
+    """Show what brokers decided and why: elections, fencing, ISR changes, failed disks, stalls.
 
-    Each broker keeps its own, the last 10,000 of a week at most, over restarts; all of them are asked for theirs at their admin port. BY is the broker that
-    says so.
+    Each broker keeps its own, the last 10,000 of a week at most, over restarts; all of them are
+    asked for theirs at their admin port. BY is the broker that reports it.
 
     \b
     logfleet events --topic orders --since 14:00
     logfleet events --since 10m --kind election --kind fenced
     logfleet events -o json | jq -r '.[].cause'
 
-    Exit codes: 0 done, also if some brokers could not be asked (stderr says which), 1 none could, 2 the command line is wrong.
+    Exit codes: 0 done, also if some brokers could not be asked (stderr says which), 1 none could, 2
+    the command line is wrong.
     """
     given = {"topic": topic, "partition": partition, "broker": broker, "since": since}
     parameters = {name: [str(value)] for name, value in given.items() if value is not None}
@@ -88,11 +92,14 @@ def events(
         echo_json(found)
     elif answers.texts:
         echo_table(("TIME", "BY", "KIND", "ABOUT", "CAUSE"), [_row(each) for each in found])
-    answers.tell_failures()
+    answers.report_failures()
 
 
 def merged(answers: Answers) -> list[dict[str, Any]]:
-    """What all of them told, in order: by time, as well as their clocks agree; what one broker told keeps its own order within a millisecond."""
+    """The events of all brokers, by time as their clocks have it.
+
+    Events of one broker within a millisecond keep their order.
+    """
     found = [json.loads(line) for text in answers.texts.values() for line in text.splitlines()]
     return sorted(found, key=lambda each: (each["time_ms"], each["by"], each["number"]))
 
@@ -110,7 +117,7 @@ def _row(each: dict[str, Any]) -> tuple[object, ...]:
 
 
 def about(each: dict[str, Any]) -> str:
-    """Whom it concerns: a partition, a topic, a broker."""
+    """What an event is about: a partition, a topic or a broker."""
     if "topic" in each:
         return f"{each['topic']}-{each['partition']}" if "partition" in each else each["topic"]
     return f"broker {each['broker']}" if "broker" in each else ""

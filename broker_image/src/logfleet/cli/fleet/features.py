@@ -1,4 +1,4 @@
-"""`logfleet features`: the level of what brokers may write, and raising it after an upgrade."""
+"""`logfleet features`: show the feature level, and raise it after an upgrade."""
 
 from collections.abc import Callable
 
@@ -14,9 +14,10 @@ from logfleet.control.brokers.feature_level import FEATURE, FeatureLevel
 
 @click.group()
 def features() -> None:
-    """Show and raise the feature level: what brokers may write that the version before could not read.
+    """Show and raise the feature level: what brokers may write that older versions cannot read.
 
-    After an upgrade it stays as it was, and the way back to the version before is open. Raised, it is closed. `kafka-features` does the same.
+    After an upgrade the level stays, so that you can go back to the version before. Raising it ends
+    that. `kafka-features` does the same.
 
     \b
     logfleet features describe
@@ -27,7 +28,7 @@ def features() -> None:
 @features.command()
 @listing_options
 def describe(*, as_json: bool, server: Server) -> None:
-    """Tell the level, and the highest that all brokers can do."""
+    """Show the level, and the highest that all brokers support."""
     found = run(server, describe_level)
     if as_json:
         echo_json(msgspec.structs.asdict(found))
@@ -40,9 +41,10 @@ def describe(*, as_json: bool, server: Server) -> None:
 @yes_option
 @server_options
 def upgrade(level: int, *, confirm: Callable[[str], None], server: Server) -> None:
-    """Raise the level. It is never lowered: versions that cannot do it do not start any more.
+    """Raise the level. It is never lowered: versions that do not support it cannot start any more.
 
-    Refused while a broker cannot do it, or is not running: it is named. Asks first on a terminal; a script gives --yes.
+    Refused while a broker does not support it or is not running; the error names it. Asks first on
+    a terminal; a script gives --yes.
 
     \b
     logfleet features upgrade 2

@@ -35,8 +35,10 @@ UNMET_SHOWN_MAX: Final = 20
 def may_i() -> None:
     """Ask whether brokers may go down now (stop, lose-zone, roll), or for good (drain, scale).
 
-    No, if a partition would be offline or have fewer in-sync replicas than min.insync.replicas, so that acknowledged records could not be read or new
-    ones not be written. The same rule decides when a broker that is stopped lets go. It holds for this moment: ask again for the next broker.
+    No, if a partition would be offline or have fewer in-sync replicas than min.insync.replicas, so
+    that acknowledged records could not be read or new ones not be written. The same rule decides
+    when a broker's controlled shutdown ends. The answer holds for this moment: ask again for the
+    next broker.
 
     \b
     logfleet may-i stop 2 && kubectl delete pod demo-b-0
@@ -45,7 +47,8 @@ def may_i() -> None:
     logfleet may-i drain 4 5
     logfleet may-i scale 3
 
-    Exit codes: 0 yes, 1 no (or nobody could be asked: one line on stderr says so), 2 the command line is wrong.
+    Exit codes: 0 yes, 1 no (or nobody could be asked: one line on stderr says so), 2 the command
+    line is wrong.
     """
 
 
@@ -88,7 +91,7 @@ def roll(*, server: Server) -> None:
         found = []
         for node in nodes:
             answers = await ask_any(client, PATH, {"stop": [str(node.id)]})
-            answers.tell_failures()
+            answers.report_failures()
             (text,) = answers.texts.values()
             found.append((node.id, json.loads(text)))
         return found
@@ -112,9 +115,10 @@ def _first_rule(answer: dict[str, Any]) -> str:
 @THROTTLE
 @server_options
 def drain(brokers: tuple[int, ...], *, throttle: float, server: Server) -> None:
-    """Whether the other brokers could hold all that these have, and what moving it takes.
+    """Whether the other brokers could hold all replicas of these, and what moving them takes.
 
-    No, if a partition would have no other place: fewer brokers than replicas, or disks that would be too full. Nothing is changed; `logfleet drain` does it.
+    No, if a partition would have no other place: fewer brokers than replicas, or disks that would
+    be too full. Nothing is changed; `logfleet drain` does it.
 
     \b
     logfleet may-i drain 4 5
@@ -127,9 +131,10 @@ def drain(brokers: tuple[int, ...], *, throttle: float, server: Server) -> None:
 @THROTTLE
 @server_options
 def scale(count: int, *, throttle: float, server: Server) -> None:
-    """Whether so many brokers could hold all there is, and what getting there takes.
+    """Whether so many brokers could hold all replicas, and what moving them takes.
 
-    Those that would go are the ones of the highest ids, from the zones that have most, as the operator chooses them.
+    The brokers to go have the highest ids in the zones with most brokers, as the operator chooses
+    them.
 
     \b
     logfleet may-i scale 6
@@ -138,7 +143,7 @@ def scale(count: int, *, throttle: float, server: Server) -> None:
 
 
 def surplus(nodes: Sequence[Node], count: int) -> frozenset[int]:
-    """Who goes if so many stay."""
+    """Ids of the brokers to remove so that `count` stay."""
     left = sorted(nodes, key=lambda node: node.id)
     while len(left) > count:
         zone = zone_that_gives(Counter(node.rack for node in left))
@@ -173,7 +178,7 @@ def _ask_for_room(
 
 def _ask(server: Server, parameters: Parameters, *, as_json: bool) -> None:
     answers = run(server, lambda client: ask_any(client, PATH, parameters))
-    answers.tell_failures()
+    answers.report_failures()
     (text,) = answers.texts.values()
     answer = json.loads(text)
     if as_json:

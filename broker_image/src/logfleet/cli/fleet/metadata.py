@@ -1,4 +1,4 @@
-"""`logfleet metadata`: snapshots of the metadata store, and the way back."""
+"""`logfleet metadata`: take and restore snapshots of the metadata store."""
 
 import asyncio
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from logfleet.cli.broker import config_options, read_config
-from logfleet.cli.confirming import execute_option, say_dry_run
+from logfleet.cli.confirming import execute_option, report_dry_run
 from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import MetadataStore, StoreError, StoreLocked
@@ -17,7 +17,7 @@ from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.tools.metadata_snapshots import NoCluster, NotEmpty, read, restore, take
 
 KEEP: Final = 7
-TOLD: Final = {
+NOUNS: Final = {
     "topic": "topics",
     "part": "partitions",
     "config": "configurations",
@@ -59,9 +59,12 @@ def snapshot(
     directory: Path,
     keep: int,
 ) -> None:
-    """Write all that the metadata store holds to a file: of etcd while brokers run, of a single broker's embedded store while that is stopped.
+    """Write all that the metadata store holds to a file.
 
-    PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations, quotas and who has which replica are in it; records and committed offsets are not.
+    Of etcd while brokers run; of a single broker's embedded store while that is stopped.
+
+    PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations,
+    quotas and who has which replica are in it; records and committed offsets are not.
     """
     config = _config(properties, overrides, env_prefix)
 
@@ -91,8 +94,9 @@ def restore_(
 ) -> None:
     """Write a snapshot into an empty metadata store, while no broker runs.
 
-    Leader epochs and producer ids are raised above all that logs can know. What happened after the snapshot is lost: topics made since are set aside by the brokers, deleted ones are
-    there again; docs/restoring-metadata.md has all of it.
+    Leader epochs and producer ids are raised above all that logs can know. What happened after the
+    snapshot is lost: brokers set topics created since aside, and deleted ones exist again;
+    docs/restoring-metadata.md has all of it.
     """
     config = _config(properties, overrides, env_prefix)
     try:
@@ -103,12 +107,13 @@ def restore_(
         raise click.ClickException(f"{path} is no whole snapshot: {error}") from error
     if head.cluster != config.logfleet_cluster_name:
         raise click.ClickException(
-            f"{path} is of cluster {head.cluster}, and logfleet.cluster.name is {config.logfleet_cluster_name}"
+            f"{path} is of cluster {head.cluster}, and logfleet.cluster.name is "
+            f"{config.logfleet_cluster_name}"
         )
     counts = Counter(key.partition("/")[0] for key in items)
-    told = ", ".join(f"{counts[kind]} {noun}" for kind, noun in TOLD.items() if counts[kind])
-    click.echo(f"Snapshot of {head.taken}, revision {head.revision}: {told or 'nothing'}.")
-    say_dry_run(execute=execute)
+    listed = ", ".join(f"{counts[kind]} {noun}" for kind, noun in NOUNS.items() if counts[kind])
+    click.echo(f"Snapshot of {head.taken}, revision {head.revision}: {listed or 'nothing'}.")
+    report_dry_run(execute=execute)
     if not execute:
         return
     click.echo(f"{_run(config, lambda store: restore(store, items))} keys were written.")

@@ -1,4 +1,4 @@
-"""`logfleet partitions`: those that are lost for good, and giving them up."""
+"""`logfleet partitions`: show partitions that are lost for good, and give them up."""
 
 import asyncio
 import sys
@@ -24,7 +24,8 @@ POLL_S: Final = 0.5
 def partitions() -> None:
     """Show partitions that are lost, and give them up.
 
-    A partition is lost if nobody leads it though all its brokers run: the disks that had it are gone. While one of its brokers is down it is not, as that may have it.
+    A partition is lost if nobody leads it though all its brokers run: the disks that had it are
+    gone. While one of its brokers is down it is not, as that may have it.
 
     \b
     logfleet partitions lost
@@ -58,11 +59,13 @@ def lost(*, as_json: bool, server: Server) -> None:
 @execute_option
 @server_options
 def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> None:
-    """Have lost partitions begin anew, with what is left of them, or empty. What is missing is lost for good.
+    """Let lost partitions start again, with what is left of them. What is missing is lost for good.
 
-    A replica that has something, though it was not in sync, leads (Kafka: an unclean election); where none has, they begin at offset 0. Consumers whose offsets are not there any more do
-    what their auto.offset.reset says; groups whose offsets were in such a partition of __consumer_offsets begin as new ones. Should an old disk come back afterwards, what it has is cut off
-    or set aside.
+    A replica that has something, though it was not in sync, leads (Kafka: an unclean election);
+    where none has, they begin at offset 0. Consumers whose offsets are not there any more do what
+    their auto.offset.reset says; groups whose offsets were in such a partition of
+    __consumer_offsets begin as new ones. Should an old disk come back afterwards, what it has is
+    cut off or set aside.
 
     If a disk can be had back, do that instead: put it in, and start the broker again.
     """
@@ -71,7 +74,8 @@ def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> 
         found = [each for each in await _lost(client) if topic in {None, each.topic}]
         if len(found) != count:
             raise click.ClickException(
-                f"{len(found)} partitions are lost, not {count}: look again (logfleet partitions lost)"
+                f"{len(found)} partitions are lost, not {count}: check again (logfleet partitions "
+                "lost)"
             )
         echo_table(("TOPIC", "PARTITION", "BROKERS"), [_row(each) for each in found[:SHOWN_MAX]])
         if not execute:
@@ -98,7 +102,7 @@ async def _lost(client: Client) -> list[Lost]:
 
 
 async def _until_led(client: Client, keys: Collection[TopicPartition]) -> list[Lost]:
-    """Those of them that are lost still, after a while at most."""
+    """Wait for leaders, LED_WITHIN_S at most; return the partitions that are still lost."""
     loop = asyncio.get_running_loop()
     until = loop.time() + LED_WITHIN_S
     while left := [each for each in await _lost(client) if each.key in keys]:

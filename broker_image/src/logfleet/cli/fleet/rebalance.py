@@ -1,4 +1,4 @@
-"""`logfleet rebalance`: what would be moved, moving it, how far it is, and calling it back."""
+"""`logfleet rebalance`: plan and run moves, show their progress, cancel them."""
 
 import asyncio
 import sys
@@ -53,14 +53,15 @@ def rebalance() -> None:
     logfleet rebalance plan                  # what would be moved, and why
     logfleet rebalance run --throttle 20     # move it, at 20 MiB/s and broker at most
     logfleet rebalance status
-    logfleet rebalance stop                  # call back what is under way
+    logfleet rebalance stop                  # cancel what is under way
 
-    Partitions are written and read meanwhile. Nothing is kept but what the brokers know: `run` may be left and begun again, from anywhere.
+    Partitions are written and read meanwhile. All state is in the brokers: `run` may be interrupted
+    and started again, from anywhere.
     """
 
 
 def goal_options(command: Command) -> Command:
-    """What is not to be moved, and how much at a time; the command gets `excluded`, `per_broker` and `throttle`."""
+    """Which topics stay, and limits of moves: `excluded`, `per_broker` and `throttle`."""
     options = (
         click.option(
             "--exclude",
@@ -107,7 +108,8 @@ def goal(
 def plan(*, excluded: tuple[str, ...], as_json: bool, server: Server) -> None:
     """Show what would be moved, and what that costs. Nothing is changed.
 
-    BYTES beside the least that any plan has to copy. Exit codes: 0 done (also if there is nothing to do), 1 something cannot be reached, 2 the command line is wrong.
+    BYTES are shown beside the least that any plan has to copy. Exit codes: 0 done (also if there is
+    nothing to do), 1 something cannot be reached, 2 the command line is wrong.
     """
 
     async def work(client: Client) -> Plan:
@@ -127,14 +129,15 @@ def plan(*, excluded: tuple[str, ...], as_json: bool, server: Server) -> None:
 def run_(*, excluded: tuple[str, ...], per_broker: int, throttle: float, server: Server) -> None:
     """Move what the plan says, a few partitions at a time, until there is nothing left to do.
 
-    Ctrl-C leaves what is under way to the brokers, who end it; `logfleet rebalance run` goes on from there, `logfleet rebalance stop` calls it back.
+    On Ctrl-C the brokers complete the moves under way; `logfleet rebalance run` goes on from there,
+    `logfleet rebalance stop` cancels them.
     """
     if not carry_out(server, goal(excluded, per_broker, throttle)):
         sys.exit(1)
 
 
 async def flows(client: Client) -> list[Flow]:
-    """Traffic as the brokers tell it; none of those that cannot be asked, which only makes leaders less even."""
+    """Traffic as the brokers report it; without those that do not answer leaders are less even."""
     answers = await ask_all(client, TRAFFIC, {})
     return [
         msgspec.json.decode(line, type=Flow)
@@ -144,19 +147,19 @@ async def flows(client: Client) -> list[Flow]:
 
 
 def carry_out(server: Server, wanted: Goal) -> bool:
-    """Go on until it is done; whether all of it was.
+    """Move until done; return whether everything was moved.
 
-    Shows a line whenever something has changed, and an error for each thing that was not done.
+    Prints a line whenever the progress changes, and an error for each thing that was not done.
     """
 
     async def work(client: Client) -> Progress:
-        said = None
+        last_line = None
         while True:
             progress = await advance(client, wanted, await flows(client))
             line = _line(progress)
-            if line != said:
+            if line != last_line:
                 click.echo(f"{time.strftime('%H:%M:%S')}  {line}")
-                said = line
+                last_line = line
             if progress.is_over:
                 await finish(client, wanted)
                 return progress
@@ -174,7 +177,7 @@ def carry_out(server: Server, wanted: Goal) -> bool:
 @rebalance.command()
 @listing_options
 def status(*, as_json: bool, server: Server) -> None:
-    """Show what is under way, whoever began it."""
+    """Show the moves under way, whoever started them."""
 
     async def work(client: Client) -> tuple[list[tuple[str, str, str, str]], int]:
         moving = await list_reassignments(client)
@@ -199,7 +202,7 @@ def status(*, as_json: bool, server: Server) -> None:
 @rebalance.command()
 @server_options
 def stop(*, server: Server) -> None:
-    """Call back all that is under way: those partitions are where they were; what is done stays done. Throttles are taken away."""
+    """Cancel all moves under way; completed moves stay. Throttles are removed."""
     refused = run(server, lambda client: call_back(client, Goal(throttle=0)))
     for each in refused:
         click.echo(f"Error: {each}", err=True)
@@ -214,7 +217,8 @@ def echo_plan(made: Plan) -> None:
     else:
         copied = [move for move in made.moves if move.bytes]
         click.echo(
-            f"{len(made.moves)} partitions change, {len(copied)} are copied: {bytes_text(made.bytes)} (any plan: {bytes_text(made.least_bytes)} at least)"
+            f"{len(made.moves)} partitions change, {len(copied)} are copied: "
+            f"{bytes_text(made.bytes)} (any plan: {bytes_text(made.least_bytes)} at least)"
         )
         rows = [
             (
@@ -235,11 +239,11 @@ def echo_plan(made: Plan) -> None:
         ("leaders", "leaders"),
         ("traffic", "rate"),
     ]
-    told = ", ".join(
+    skews = ", ".join(
         f"{title} {getattr(made.before, name):.0%} -> {getattr(made.after, name):.0%}"
         for title, name in pairs
     )
-    click.echo(f"Furthest off the mean: {told}")
+    click.echo(f"Furthest off the mean: {skews}")
     for each in made.unmet:
         click.echo(f"Cannot be reached: {each}", err=True)
     for each in made.hot:

@@ -35,7 +35,7 @@ async def test_a_broker_is_asked_where_it_says_that_its_admin_port_is(
     (line,) = answers.texts[1].splitlines()
     assert json.loads(line)["kind"] == "registered"
     assert answers.failures == {}
-    answers.tell_failures()
+    answers.report_failures()
 
 
 async def test_a_broker_without_an_admin_port_is_named(
@@ -45,7 +45,7 @@ async def test_a_broker_without_an_admin_port_is_named(
         answers = await asked(broker)
     assert answers.texts == {}
     with pytest.raises(click.ClickException, match="no broker could be asked"):
-        answers.tell_failures()
+        answers.report_failures()
     assert capsys.readouterr().err == (
         "Error: broker 1: it has no admin port: start it with logfleet.admin.listener=host:port\n"
     )

@@ -1,4 +1,4 @@
-"""What a person is told: every condition in every state, all troubles, one Event for each act and refusal."""
+"""What a person sees: all conditions in all states, one Event for each action and refusal."""
 
 from collections.abc import Callable
 
