@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Producer
 from logfleet_spark.jobs import dlq_router, table_to_topic, topic_to_table, window_counts
 
-from e2e.harness.spark_topics import NumberedTopic
+from e2e.harness.spark_topics import NumberedTopic, read_table
 
 COUNT = int(os.environ.get("LOGFLEET_ODD_VALUES", "300"))
 pytestmark = pytest.mark.timeout(120 + COUNT // 10)
@@ -317,7 +317,7 @@ def basic(sent, tmp_path):
 
 def rejected(folder):
     """Number of records by what is wrong with them, and their places."""
-    rows = pd.read_parquet(folder)
+    rows = read_table(folder)
     places = set(zip(rows["partition"], rows["offset"], strict=True))
     assert len(places) == len(rows)
     return Counter(rows["error"]), places
@@ -377,7 +377,7 @@ def test_counts_add_up_to_all_records_but_the_rejected_ones(job, sent, basic, tm
         "--topic",
         topic.name,
         "--sink",
-        "parquet",
+        "delta",
         "--output",
         out,
         "--aggregate",
@@ -394,7 +394,7 @@ def test_counts_add_up_to_all_records_but_the_rejected_ones(job, sent, basic, tm
         job, window_counts.settings([*arguments, "--group-by", groups, "--watermark", "73000 days"])
     )
     _, wrong = rejected(f"{out}-rejected")
-    rows = pd.read_parquet(out)
+    rows = read_table(out)
     assert rows["n"].sum() + len(wrong) == len(places)
 
 
