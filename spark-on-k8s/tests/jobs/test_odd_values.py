@@ -10,6 +10,7 @@ import os
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -317,7 +318,7 @@ def basic(sent, tmp_path):
 
 def rejected(folder):
     """Number of records by what is wrong with them, and their places."""
-    rows = read_table(folder)
+    rows = read_table(Path(folder))
     places = set(zip(rows["partition"], rows["offset"], strict=True))
     assert len(places) == len(rows)
     return Counter(rows["error"]), places
@@ -394,7 +395,7 @@ def test_counts_add_up_to_all_records_but_the_rejected_ones(job, sent, basic, tm
         job, window_counts.settings([*arguments, "--group-by", groups, "--watermark", "73000 days"])
     )
     _, wrong = rejected(f"{out}-rejected")
-    rows = read_table(out)
+    rows = read_table(Path(out))
     assert rows["n"].sum() + len(wrong) == len(places)
 
 
