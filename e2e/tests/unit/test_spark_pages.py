@@ -70,7 +70,7 @@ def test_pages_name_options_and_files_that_there_are(page: str) -> None:
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGES[page]))
     assert named <= known, named - known
     folder = SPARK if page == "README.md" else SPARK / "docs"
-    for target in re.findall(r"\]\(([^)#]+)\)", PAGES[page]):
+    for target in re.findall(r"\]\((?!https:)([^)#]+)\)", PAGES[page]):
         assert (folder / target).exists(), target
 
 

@@ -199,7 +199,7 @@ class Database:
                 )
             case psycopg.errors.InvalidColumnReference():
                 return (
-                    f"--output {self.table}: no unique constraint tells rows apart: "
+                    f"--output {self.table}: no unique constraint identifies a row: "
                     f"{self._unique(keys)}"
                 )
             case psycopg.errors.CardinalityViolation():
