@@ -66,6 +66,7 @@ def test_pages_name_options_and_files_that_there_are(page: str) -> None:
         "--set-file",
         "--packages",
         "--help",
+        "--conf",
     }
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGES[page]))
     assert named <= known, named - known
