@@ -1,8 +1,10 @@
 """The project's shape, checked like any other rule (CONTRIBUTING.md says why each one)."""
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
@@ -25,6 +27,9 @@ BANNED_NAMES = {
     "misc.py",
     "manager.py",
 }
+
+# docs/words.md: told, say, anew and their kin are not used in names; report, message, again are.
+UNUSED_WORDS = {"told", "tell", "tells", "said", "say", "says", "anew", "whoever", "heard"}
 
 # A longer file or function needs a reason here: path or "path::function" -> why it is better whole.
 EXCEPTIONS: dict[str, str] = {
@@ -204,3 +209,16 @@ def test_no_machine_or_index_leaks_into_the_tree() -> None:
             ):
                 leaks.append(f"{name_of(path)}:{number}: {line.strip()[:80]}")
     assert leaks == []
+
+
+@pytest.mark.parametrize("tree", SOURCE_TREES)
+def test_names_use_the_words_of_words_md(tree: str) -> None:
+    used = {
+        f"{name_of(path)}: {token.string}"
+        for path in PYTHON
+        if name_of(path).startswith(tree)
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.NAME
+        and UNUSED_WORDS.intersection(re.split(r"_|(?<=[a-z])(?=[A-Z])", token.string.lower()))
+    }
+    assert used == set()

@@ -1,8 +1,12 @@
-"""Where the records of many batches begin: each length leads to the next one, in all batches at the same time. PURE.
+"""Where the records of many batches begin.
 
-A step of numpy takes the first record of every batch, the next step the second one, and so on. A record's length is a varint of one or
-two bytes nearly always; a table of all 65,536 pairs of bytes says how far the next record is. A batch in which that fails, as it
-holds larger records or is corrupt, is walked one record at a time, and so are the last records of batches much longer than the others.
+Each length leads to the next one, in all batches at the same time. PURE.
+
+A step of numpy takes the first record of every batch, the next step the second one, and so on. A
+record's length is a varint of one or two bytes nearly always; a table of all 65,536 pairs of bytes
+says how far the next record is. A batch in which that fails, as it holds larger records or is
+corrupt, is walked one record at a time, and so are the last records of batches much longer than the
+others.
 """
 
 from collections.abc import Sequence
@@ -20,7 +24,10 @@ LANES_MIN = 8
 
 
 def _advances() -> npt.NDArray[np.uint16]:
-    """By the two bytes at which a record begins, little endian: bytes to the next record, 0 if the length takes more than two bytes."""
+    """By the two bytes at which a record begins, little endian.
+
+    Bytes to the next record, 0 if the length takes more than two bytes.
+    """
     pairs = np.arange(1 << 16)
     first, second = pairs & 0xFF, pairs >> 8
     two = (first & 127 | second << 7) >> 1
@@ -43,10 +50,12 @@ class NotRecords(ValueError):
 def record_starts(
     body: Buffer, starts: Sequence[int], ends: Sequence[int], counts: Sequence[int]
 ) -> Ints:
-    """Positions of all records in `body`, batch after batch. starts, ends, counts: of each batch, in bytes and records.
+    """Positions of all records in `body`, batch after batch.
 
-    Negative lengths are taken as positive ones: whoever reads the lengths finds them. Raises NotRecords for the first batch whose
-    records do not end where it does.
+    starts, ends, counts: of each batch, in bytes and records.
+
+    Negative lengths are taken as positive ones: whoever reads the lengths finds them. Raises
+    NotRecords for the first batch whose records do not end where it does.
     """
     found = np.empty(sum(counts), np.int64)
     first: Ints = np.cumsum(counts, dtype=np.int64) - np.asarray(counts, np.int64)
@@ -93,7 +102,10 @@ def _in_step(
 
 
 def _one_by_one(body: Buffer, at: int, end: int, found: Ints) -> bool:
-    """Fill `found` with the positions of records from `at` on; whether the last one ends at `end`."""
+    """Fill `found` with the positions of records from `at` on.
+
+    Whether the last one ends at `end`.
+    """
     positions = []
     try:
         for _ in range(len(found)):

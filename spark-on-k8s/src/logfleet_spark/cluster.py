@@ -1,8 +1,9 @@
 """Blocking calls for Spark's callbacks, on the asyncio client.
 
-Each instance has an event loop of its own that runs only while a call lasts: Spark's Python workers have one thread, and every
-task runs in a worker of its own. Each query also starts a Python process that only plans its batches: what reads and writes records
-(numpy, pyarrow.compute, checksums, codecs) is imported by the methods that do so.
+Each instance has an event loop of its own that runs only while a call lasts: Spark's Python workers
+have one thread, and every task runs in a worker of its own. Each query also starts a Python process
+that only plans its batches: what reads and writes records (numpy, pyarrow.compute, checksums,
+codecs) is imported by the methods that do so.
 """
 
 import asyncio
@@ -39,24 +40,41 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PARTITION_BYTES = 4 * 1024 * 1024
-"""Of one partition in one answer, unless `kafka.max.partition.fetch.bytes` says otherwise: Kafka's 1 MiB takes more requests."""
+"""Of one partition in one answer, unless `kafka.max.partition.fetch.bytes` says otherwise.
+
+Kafka's 1 MiB takes more requests.
+"""
 FIRST_BYTES = 64 * 1024
-"""Of one partition in a task's first answer: who looks at a few rows (`limit(1)`, `isEmpty`) stops the task then."""
+"""Of one partition in a task's first answer.
+
+Who looks at a few rows (`limit(1)`, `isEmpty`) stops the task then.
+"""
 GROWTH = 8
-"""By how much each next answer may be larger, up to PARTITION_BYTES: a long task asks twice more."""
+"""By how much each next answer may be larger, up to PARTITION_BYTES.
+
+A long task asks twice more.
+"""
 POLL_MS = 1_000
 STALLED_POLLS_MAX = 5
 """Polls without a record before it is asked whether the partition still reaches that far."""
 CHECKS_MAX = 24
-"""Such checks that found all in place before a read is given up: two minutes, as Spark's kafkaConsumer.pollTimeoutMs."""
+"""Such checks that found all in place before a read is given up.
+
+Two minutes, as Spark's kafkaConsumer.pollTimeoutMs.
+"""
 BATCH_BYTES = 512 * 1024
-"""Of a written batch at most, unless `kafka.batch.size` says otherwise: half of what a topic takes by default (max.message.bytes)."""
+"""Of a written batch at most, unless `kafka.batch.size` says otherwise.
+
+Half of what a topic takes by default (max.message.bytes).
+"""
 
 
 CALL_TIMEOUT_MS = 300_000
-"""Brokers may be away for so long before a call, a read or a write fails, unless `kafka.default.api.timeout.ms` or `kafka.delivery.timeout.ms` say otherwise.
+"""Brokers may be away for so long before a call, a read or a write fails, unless
+`kafka.default.api.timeout.ms` or `kafka.delivery.timeout.ms` say otherwise.
 
-Spark's source asks four times for a minute each (`fetchOffset.numRetries` of calls of `default.api.timeout.ms`).
+Spark's source asks four times for a minute each (`fetchOffset.numRetries` of calls of
+`default.api.timeout.ms`).
 """
 COMMIT_S = 5.0
 """For a commit to a group, which must not hold up the data."""
@@ -122,7 +140,9 @@ class Cluster:
     def offsets(
         self, at: Mapping[TopicPartition, int], *, there: Iterable[Topic] | None = None
     ) -> Offsets:
-        """Offset by partition for EARLIEST or LATEST, by one request to each leader; partitions that are gone are left out.
+        """Offset by partition for EARLIEST or LATEST, by one request to each leader.
+
+        Partitions that are gone are left out.
 
         there: the topics as they were found a moment ago; None: they are asked for.
         """
@@ -145,11 +165,11 @@ class Cluster:
         losses: Losses | None = None,
         columns: Sequence[str] = DEFAULT_COLUMNS,
     ) -> Iterator[pa.RecordBatch]:
-        """The records of ranges of different partitions, as they come. Offsets without a record (compacted, control batches) are passed over.
+        """The records of ranges of different partitions, as they come, without compacted offsets.
 
-        topic_ids: of the topics that the ranges are of, where it is known. columns: of the batches, in this order. Raises
-        DataLossError if records of them were deleted meanwhile or a topic was created again (KIP-516); where loss is
-        accepted, no record of such a topic is given.
+        topic_ids: of the topics of the ranges, where known. columns: of the batches, in this order.
+        Raises DataLossError if records were deleted meanwhile or a topic was created again
+        (KIP-516); if loss is accepted, records of such a topic are left out.
         """
         from logfleet.client.fetcher import Fetcher
 
@@ -172,7 +192,8 @@ class Cluster:
                     raise StalledError(f"{texts} is there, but no record of it came")
                 left, lost = self._left(left)
                 losses.take(lost)
-                # from what was taken: an answer that told of an offset out of range is lost with what it held besides
+                # go on after the records taken: a response with an offset out of range is dropped
+                # as a whole
                 fetcher.assign({tp: r.start for tp, r in left.items()})
                 stalled, checks = 0, checks + 1
                 continue
@@ -197,7 +218,9 @@ class Cluster:
             yield from decode(parts, columns=columns)
 
     def write(self, batches: Iterable[pa.RecordBatch], topic: str | None = None) -> int:
-        """Write all rows, to the topic or to those that they name; returns how many once every one is acknowledged.
+        """Write all rows, to the topic or to those that they name.
+
+        Returns how many once every one is acknowledged.
 
         Raises the first failure, and takes no more rows then.
         """
@@ -217,10 +240,13 @@ class Cluster:
             return await write(producer, batches, topic)
 
     def commit(self, group: str, offsets: Offsets, missing: set[TopicPartition]) -> None:
-        """Commit the offsets to a group, so that its lag can be watched. Whatever keeps it from that is a warning: the checkpoint has them.
+        """Commit the offsets to a group, so that its lag can be watched.
 
-        Partitions that are not visible are left out; missing: those that were warned of, kept by the caller from call to call. A group that
-        has members of its own takes nothing from outside.
+        Whatever keeps it from that is a warning: the checkpoint has them.
+
+        Partitions that are not visible are left out; missing: those that were warned of, kept by
+        the caller from call to call. A group that has members of its own takes nothing from
+        outside.
         """
         try:
             self._run(asyncio.wait_for(self._commit(group, offsets, missing), COMMIT_S))
@@ -242,7 +268,10 @@ class Cluster:
             await Groups(self._client).commit(group, kept)
 
     def far_from(self, rack: str, topics: Iterable[Topic]) -> list[TopicPartition]:
-        """Partitions without a replica in sync in that rack, as the topics were just found: others' brokers are read from (KIP-392)."""
+        """Partitions without a replica in sync in that rack, as the topics were just found.
+
+        Others' brokers are read from (KIP-392).
+        """
         near = {node.id for node in self._client.metadata.nodes.values() if node.rack == rack}
         return [
             TopicPartition(topic.name, row.index)
@@ -263,7 +292,9 @@ class Cluster:
     def _left(
         self, wanted: Mapping[TopicPartition, OffsetRange]
     ) -> tuple[dict[TopicPartition, OffsetRange], list[Loss]]:
-        """Of ranges whose next offset did not come, what is there: from their start if that is, else from the first that is; and what is gone.
+        """Of ranges whose next offset did not come, what is there.
+
+        From their start if that is, else from the first that is; and what is gone.
 
         Ranges of which nothing is left are left out.
         Source: KafkaDataConsumer.getEarliestAvailableOffsetBetween of Spark's Kafka source.
@@ -287,7 +318,10 @@ class Cluster:
     def _there(
         self, by_partition: Mapping[TopicPartition, int], topics: Iterable[Topic] | None = None
     ) -> dict[TopicPartition, int]:
-        """What of it is of partitions that are there now. topics: as they were found; None: they are asked for."""
+        """What of it is of partitions that are there now.
+
+        topics: as they were found; None: they are asked for.
+        """
         if topics is None:
             topics = self.find(tp.topic for tp in by_partition)
         there = set(partitions_of(topics))

@@ -1,8 +1,11 @@
-"""Fetched batches as Arrow columns: numpy walks over the fields of all records of many batches at once.
+"""Fetched batches as Arrow columns.
 
-What `logfleet.records.record` reads one record at a time is read here a column at a time; what that refuses is refused here, and
-besides offsets that leave their batch or do not rise, and times beyond what Spark can hold. Records that are not compressed are cut
-straight out of the Fetch answer. PURE. Source of the format: KIP-98, DefaultRecord of Apache Kafka.
+Numpy walks over the fields of all records of many batches at once.
+
+What `logfleet.records.record` reads one record at a time is read here a column at a time; what that
+refuses is refused here, and besides offsets that leave their batch or do not rise, and times beyond
+what Spark can hold. Records that are not compressed are cut straight out of the Fetch answer. PURE.
+Source of the format: KIP-98, DefaultRecord of Apache Kafka.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +39,10 @@ Flags = npt.NDArray[np.bool_]
 
 HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 GROUP_BYTES = 8 * 1024 * 1024
-"""Records of so many bytes become one Arrow batch: numpy's cost per call vanishes, and any worker's memory suffices. One batch may be larger."""
+"""Records of so many bytes become one Arrow batch.
+
+Numpy's cost per call vanishes, and any worker's memory suffices. One batch may be larger.
+"""
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and the count of headers, each of one byte."""
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
@@ -44,7 +50,7 @@ TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Whole batches of one partition, of which the records from offset `start` up to but not including `end` are wanted."""
+    """Whole batches of one partition; wanted are the records from `start` to `end` (exclusive)."""
 
     topic: str
     partition: int
@@ -58,10 +64,12 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def decode(parts: Iterable[Part], *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The wanted records of all parts, in their order. columns: of those of Spark's Kafka source, in the order of the result.
+    """The wanted records of all parts, in their order.
 
-    What is not wanted is not built. Raises CorruptRecords, which names partition and offset, for what `logfleet.records` refuses and for a
-    wrong checksum.
+    columns: of those of Spark's Kafka source, in the order of the result.
+
+    What is not wanted is not built. Raises CorruptRecords, which names partition and offset, for
+    what `logfleet.records` refuses and for a wrong checksum.
     """
     group = _Group()
     for part in parts:
@@ -97,7 +105,10 @@ class _BadRow(Exception):
 
 @dataclass(slots=True)
 class _Group:
-    """Batches that are decoded together. pieces: their records without compression, one for each; size: of all pieces."""
+    """Batches that are decoded together.
+
+    pieces: their records without compression, one for each; size: of all pieces.
+    """
 
     parts: list[Part] = field(default_factory=list)
     headers: list[BatchHeader] = field(default_factory=list)
@@ -179,7 +190,7 @@ class _Group:
         )
 
     def _timestamps(self, rows: "_Rows", counts: Ints) -> pa.Array:
-        """A batch's largest time for all of its records where the broker set it, else each one's own (KIP-32)."""
+        """Timestamps: the batch's largest if the broker set it, else each record's own (KIP-32)."""
         appended = [h.timestamp_type is TimestampType.LOG_APPEND_TIME for h in self.headers]
         base = np.repeat(
             np.array(
@@ -207,7 +218,10 @@ def _repeated(values: Sequence[int], counts: Ints) -> pa.Array:
 
 
 def _in_one(pieces: Sequence[Buffer]) -> tuple[Buffer, Ints, Ints]:
-    """A buffer that holds all pieces, and where each one begins and ends in it: the one that they are cut from if they are, else a new one."""
+    """A buffer that holds all pieces, and where each one begins and ends in it.
+
+    The one that they are cut from if they are, else a new one.
+    """
     views = [memoryview(piece) for piece in pieces]
     sizes = np.array([len(view) for view in views], np.int64)
     whole = views[0].obj
@@ -236,7 +250,10 @@ def _check(bad: Flags, why: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Headers:
-    """Headers of all rows, one after another. counts: by row; name and value: where each begins; value_length: -1 is null."""
+    """Headers of all rows, one after another.
+
+    counts: by row; name and value: where each begins; value_length: -1 is null.
+    """
 
     counts: Ints
     name: Ints
@@ -277,7 +294,10 @@ class _Rows:
 
 
 def _read(body: Buffer, batch_starts: Ints, batch_ends: Ints, counts: Ints) -> _Rows:
-    """All fields of the records in `body`. batch_starts, batch_ends, counts: of each batch. Raises _BadRow."""
+    """All fields of the records in `body`.
+
+    batch_starts, batch_ends, counts: of each batch. Raises _BadRow.
+    """
     a = np.frombuffer(body, np.uint8)
     last = np.cumsum(counts) - 1
     try:
@@ -307,7 +327,10 @@ def _read(body: Buffer, batch_starts: Ints, batch_ends: Ints, counts: Ints) -> _
 
 
 def _read_headers(a: Bytes, counts: Ints, at: Ints, end: Ints) -> tuple[_Headers, Ints]:
-    """The headers that begin at `at`, and the positions behind them. Takes a step for each header of the row that has most."""
+    """The headers that begin at `at`, and the positions behind them.
+
+    Takes a step for each header of the row that has most.
+    """
     total = int(counts.sum())
     columns = [np.empty(total, np.int64) for _ in range(4)]
     first = np.cumsum(counts) - counts
@@ -334,7 +357,10 @@ def _read_headers(a: Bytes, counts: Ints, at: Ints, end: Ints) -> tuple[_Headers
 
 
 def _varints(a: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Zigzag varints at the positions `at`: (values, positions behind them). Raises _BadRow as `read_varint` raises."""
+    """Zigzag varints at the positions `at`: (values, positions behind them).
+
+    Raises _BadRow as `read_varint` raises.
+    """
     try:
         byte = a[at]
         rest = (byte & 127).astype(np.uint64)
@@ -357,9 +383,12 @@ def _varints(a: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _slices(body: Buffer, start: Ints, length: Ints) -> pa.Array:
-    """A binary column of the bytes from each start on; null where the length is negative. Starts rise, and no slice meets the next.
+    """A binary column of the bytes from each start on; null where the length is negative.
 
-    The body is one array, cut wherever a slice begins or ends; Arrow's `take` copies the pieces wanted.
+    Starts rise, and no slice meets the next.
+
+    The body is one array, cut wherever a slice begins or ends; Arrow's `take` copies the pieces
+    wanted.
     """
     count = len(start)
     nulls = length < 0

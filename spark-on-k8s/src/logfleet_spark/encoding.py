@@ -1,6 +1,9 @@
-"""Arrow columns as record batches: the fields of all records are made a column at a time, and Arrow joins them.
+"""Arrow columns as record batches.
 
-The bytes are those of `logfleet.records.record.build_batch`. PURE. Source of the format: KIP-98, DefaultRecord of Apache Kafka.
+The fields of all records are made a column at a time, and Arrow joins them.
+
+The bytes are those of `logfleet.records.record.build_batch`. PURE. Source of the format: KIP-98,
+DefaultRecord of Apache Kafka.
 """
 
 from collections.abc import Sequence
@@ -18,12 +21,18 @@ _SEED, _FACTOR = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
 
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> Ints:
-    """Where Kafka's default partitioner puts each key; what null is given means nothing (BuiltInPartitioner.partitionForKey)."""
+    """Where Kafka's default partitioner puts each key.
+
+    What null is given means nothing (BuiltInPartitioner.partitionForKey).
+    """
     return (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
 
 
 def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
-    """Hash of each key of a binary column, a word of all keys at a time (org.apache.kafka.common.utils.Utils.murmur2)."""
+    """Hash of each key of a binary column, a word of all keys at a time.
+
+    Source: org.apache.kafka.common.utils.Utils.murmur2.
+    """
     offsets, data = buffers_of(keys)
     start, length = offsets[:-1], np.diff(offsets)
     value = _SEED ^ length.astype(np.uint32)
@@ -63,7 +72,10 @@ def buffers_of(column: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
 
 
 def header_bytes(headers: pa.Array) -> pa.Array:
-    """How each row's headers stand in its record, as large_binary. headers: list<struct<key, value>>; no nulls but lists and values."""
+    """How each row's headers stand in its record, as large_binary.
+
+    headers: list<struct<key, value>>; no nulls but lists and values.
+    """
     offsets = np.frombuffer(
         headers.offsets.cast(pa.int64()).buffers()[1], np.int64, len(headers) + 1
     )
@@ -92,7 +104,10 @@ def record_sizes(key: pa.Array, value: pa.Array, headers: pa.Array | None) -> In
 def encoded(
     key: pa.Array, value: pa.Array, headers: pa.Array | None, offset_deltas: Ints
 ) -> pa.Array:
-    """Each record as it stands in its batch, its time that of the batch, as large_binary without gaps between them."""
+    """Each record as its batch holds it, as large_binary without gaps.
+
+    Each record's time is that of the batch.
+    """
     key_length, value_length = _lengths(key), _lengths(value)
     before_value = _varints([value_length])
     headers = (
@@ -153,7 +168,10 @@ def _widths(values: Ints) -> Ints:
 
 
 def _varints(columns: Sequence[Ints]) -> pa.Array:
-    """The numbers of each row as zigzag varints one after another, as large_binary. None is 2**34 or above."""
+    """The numbers of each row as zigzag varints one after another, as large_binary.
+
+    None is 2**34 or above.
+    """
     count = len(columns[0])
     widths = [_widths(values) for values in columns]
     room = [int(width.max(initial=1)) for width in widths]

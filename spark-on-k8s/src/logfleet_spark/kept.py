@@ -1,8 +1,8 @@
 """One connection to a cluster that a Python worker keeps between its tasks.
 
-Spark hands task after task to the same Python worker. To connect, to ask for versions and for metadata takes a small task two thirds of
-its processor time. A worker without tasks is ended by Spark after a minute (PythonWorkerFactory.IDLE_WORKER_TIMEOUT_NS), which
-closes what it kept.
+Spark hands task after task to the same Python worker. To connect, to ask for versions and for
+metadata takes a small task two thirds of its processor time. A worker without tasks is ended by
+Spark after a minute (PythonWorkerFactory.IDLE_WORKER_TIMEOUT_NS), which closes what it kept.
 """
 
 import os
@@ -16,12 +16,18 @@ from logfleet_spark.client_options import ClientOptions
 from logfleet_spark.cluster import Cluster
 
 LEASE_S = 30.0
-"""A connection that was not used for so long is replaced: brokers may have come and gone, and what is known of them is old."""
+"""A connection that was not used for so long is replaced.
+
+Brokers may have come and gone, and what is known of them is old.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What no task uses now. owner: process and thread that its event loop is of; used_s: monotonic seconds."""
+    """What no task uses now.
+
+    owner: process and thread that its event loop is of; used_s: monotonic seconds.
+    """
 
     cluster: Cluster
     bootstrap: str
@@ -38,7 +44,10 @@ def _here() -> tuple[int, int]:
 
 
 def _taken(bootstrap: str, options: ClientOptions) -> Cluster | None:
-    """The one that is kept, if it is of this process and thread, for the same cluster and recent; another one of ours is closed."""
+    """The one that is kept, if it is of this process and thread, for the same cluster and recent.
+
+    Another one of ours is closed.
+    """
     global _kept
     kept, _kept = _kept, None
     if kept is None or kept.owner != _here():
@@ -52,7 +61,10 @@ def _taken(bootstrap: str, options: ClientOptions) -> Cluster | None:
 
 @contextmanager
 def kept_cluster(bootstrap: str, options: ClientOptions) -> Iterator[Cluster]:
-    """A cluster for one task. It is kept for the next one if the task ends well, and closed if it fails or is given up."""
+    """A cluster for one task.
+
+    It is kept for the next one if the task ends well, and closed if it fails or is given up.
+    """
     global _kept
     cluster = _taken(bootstrap, options) or Cluster(bootstrap, options)
     try:

@@ -2,7 +2,7 @@
 
 It takes queries of our source and of Spark's own.
 
-    spark.streams.addListener(logfleet_spark.GroupCommits("host:9092", "my-group", query="my-query"))
+spark.streams.addListener(logfleet_spark.GroupCommits("host:9092", "my-group", query="my-query"))
 
 The option `kafka.group.id` of our source does the same without it, but for the last batch of a run:
 the engine commits a batch when it plans the next one.

@@ -26,7 +26,10 @@ class RowError(ValueError):
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
-    """Refuse a schema before any row is written. types: column -> Spark's name of its type; others than a record's are left alone."""
+    """Refuse a schema before any row is written.
+
+    types: column -> Spark's name of its type; others than a record's are left alone.
+    """
     if VALUE not in types:
         raise RowError("column value: missing; rename or build the column that is to be the record")
     for name, found in types.items():
@@ -38,7 +41,10 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What rows of one topic write. key, value: large_binary; partition: int or None; headers: as they stand in a record, or None."""
+    """What rows of one topic write.
+
+    key, value: large_binary; partition: int or None; headers: as they stand in a record, or None.
+    """
 
     key: pa.Array
     value: pa.Array
@@ -59,7 +65,9 @@ class Columns:
 
 
 def columns_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Columns]]:
-    """The rows by topic, in their order; the option `topic` wins over the column. Keys and values are the bytes of their columns, UTF-8 or not.
+    """The rows by topic, in their order; the option `topic` wins over the column.
+
+    Keys and values are the bytes of their columns, UTF-8 or not.
 
     Raises RowError.
     """

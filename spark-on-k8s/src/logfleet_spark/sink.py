@@ -1,8 +1,11 @@
-"""The write side of `logfleet`: rows become records, at least once (a task that Spark repeats writes again).
+"""The write side of `logfleet`: rows become records, at least once.
 
-A task answers only when every record of it is acknowledged by all in-sync replicas, so a committed micro-batch is on the
-brokers. Within one try nothing is doubled: the producer is idempotent. A stream in update mode is written with `foreachBatch`:
-Spark 4.2 gives that mode to no sink written in Python.
+A task that Spark repeats writes again.
+
+A task answers only when every record of it is acknowledged by all in-sync replicas, so a committed
+micro-batch is on the brokers. Within one try nothing is doubled: the producer is idempotent. A
+stream in update mode is written with `foreachBatch`: Spark 4.2 gives that mode to no sink written
+in Python.
 """
 
 from collections.abc import Iterator, Mapping

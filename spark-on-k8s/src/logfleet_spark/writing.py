@@ -1,4 +1,4 @@
-"""Arrow batches to a producer: every row's partition, then whole record batches of each, a column at a time."""
+"""Arrow batches to a producer: each row's partition, then record batches, column by column."""
 
 import asyncio
 import random
@@ -102,10 +102,13 @@ def batches(
 
 
 async def write(producer: Producer, given: Iterable[pa.RecordBatch], topic: str | None) -> int:
-    """Write all rows; returns how many, of which the last may still be on their way. Raises the first failure, and takes no more rows then.
+    """Write all rows; returns how many, of which the last may still be on their way.
 
-    Rows are waited for in a thread: a query may take minutes over them, and the loop must keep connections and time limits.
-    Kafka's producer sends from a thread of its own for the same reason. Source: org.apache.kafka.clients.producer.internals.Sender.
+    Raises the first failure, and takes no more rows then.
+
+    Rows are waited for in a thread: a query may take minutes over them, and the loop must keep
+    connections and time limits. Kafka's producer sends from a thread of its own for the same
+    reason. Source: org.apache.kafka.clients.producer.internals.Sender.
     """
     count = 0
     left = iter(given)
@@ -119,7 +122,10 @@ async def write(producer: Producer, given: Iterable[pa.RecordBatch], topic: str 
 
 
 async def _known(producer: Producer, name: str, columns: Columns) -> Topic:
-    """The topic, which the broker may make now. Raises KafkaError if it lacks a partition that a row names."""
+    """The topic, which the broker may make now.
+
+    Raises KafkaError if it lacks a partition that a row names.
+    """
     if producer.client.metadata.last_known(name) is None:
         await _made(producer, name)
     named = columns.partition
@@ -131,9 +137,12 @@ async def _known(producer: Producer, name: str, columns: Columns) -> Topic:
 
 
 async def _made(producer: Producer, name: str) -> None:
-    """Ask for a topic as Kafka's producer does: a broker that has auto.create.topics.enable makes it, and answers before it is there.
+    """Ask for a topic as Kafka's producer does.
 
-    Where it does not, the producer waits as for any topic that nobody makes, and not as long as for brokers.
+    A broker that has auto.create.topics.enable makes it, and answers before it is there.
+
+    Where it does not, the producer waits as for any topic that nobody makes, and not as long as for
+    brokers.
     """
 
     async def ask() -> None:
@@ -162,7 +171,10 @@ def _filled(producer: Producer, topic: Topic, columns: Columns) -> Iterator[Colu
 
 
 def _partitions(producer: Producer, topic: Topic, columns: Columns, sizes: Ints) -> Ints:
-    """By what the row names, else by its key, else one for as many rows as fill a batch (KIP-480, KIP-794)."""
+    """By what the row names, else by its key, else one for as many rows as fill a batch.
+
+    Source: KIP-480, KIP-794.
+    """
     count = len(columns.value)
     where = np.full(count, BY_KEY, np.int64)
     if columns.partition is not None:

@@ -1,4 +1,6 @@
-"""Lets Spark find the format `logfleet` by itself: it looks into each module on its path whose name begins with `pyspark_`.
+"""Lets Spark find the format `logfleet` by itself.
+
+It looks into each module on its path whose name begins with `pyspark_`.
 
 Source: pyspark.sql.worker.lookup_data_sources (SPARK-45917).
 """

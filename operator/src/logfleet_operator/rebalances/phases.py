@@ -148,8 +148,10 @@ def comes_before(live: Manifest, others: Iterable[Manifest]) -> Manifest | None:
 def _is_wrong(live: Manifest) -> bool:
     """Whether the spec is invalid, so that nothing is done until somebody changes it."""
     ready = condition_of(live, READY)
-    is_told = ready is not None and ready["reason"] == Reason.INVALID
-    return is_told and live["status"].get("observedGeneration") == live["metadata"]["generation"]
+    is_reported = ready is not None and ready["reason"] == Reason.INVALID
+    return (
+        is_reported and live["status"].get("observedGeneration") == live["metadata"]["generation"]
+    )
 
 
 def _is_approved(live: Manifest) -> bool:

@@ -1,4 +1,7 @@
-"""The jobs that ship, and what they share: settings, folders, metrics, running to the end of a batch.
+"""The jobs that ship, and what they share.
 
-`jobs/NAME.py` beside this package is what spark-submit is given; it calls `main` of the module of its name here.
+Settings, folders, metrics, running to the end of a batch.
+
+`jobs/NAME.py` beside this package is what spark-submit is given; it calls `main` of the module of
+its name here.
 """

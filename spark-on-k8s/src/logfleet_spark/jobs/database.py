@@ -300,9 +300,9 @@ def _may_pass(problem: Error) -> bool:
 
 def _words(problem: Error) -> str:
     """The words of the server in one line, or of libpq, which name host and user."""
-    said = [problem.diag.message_primary or str(problem), problem.diag.message_detail]
-    said.append(problem.diag.context)
-    return " ".join("; ".join(part for part in said if part).split())
+    parts = [problem.diag.message_primary or str(problem), problem.diag.message_detail]
+    parts.append(problem.diag.context)
+    return " ".join("; ".join(part for part in parts if part).split())
 
 
 def check_database(parser: Parser, settings: argparse.Namespace) -> None:

@@ -1,8 +1,11 @@
-"""The job `dlq_router`: records that can be read go on, the others to a dead-letter topic; and a replay that sends mended ones back.
+"""The job `dlq_router`: records that can be read go on, the others to a dead-letter topic.
 
-A dead letter is the record as it came (key, value, headers), with headers that say where it came from and what is wrong. Their names
-are those of Kafka's own dead-letter queues (KIP-1191), ours the last two. Written at least once: a batch that was cut short is written again,
-and two with the same headers are of one record.
+And a replay that sends mended ones back.
+
+A dead letter is the record as it came (key, value, headers), with headers that say where it came
+from and what is wrong. Their names are those of Kafka's own dead-letter queues (KIP-1191), ours the
+last two. Written at least once: a batch that was cut short is written again, and two with the same
+headers are of one record.
 """
 
 import argparse
@@ -91,8 +94,8 @@ def dead_letters(events: DataFrame, now: Column) -> DataFrame:
 def mended(records: DataFrame, mend: str | None) -> DataFrame:
     """Dead letters with a value that may be read now. Raises SettingError if `mend` cannot be used.
 
-    mend: a SQL expression over key, value (both text) and error; where it is NULL the value stays, as without a value the record
-    would be a deletion. None leaves all as they are.
+    mend: a SQL expression over key, value (both text) and error; where it is NULL the value stays,
+    as without a value the record would be a deletion. None leaves all as they are.
     """
     if mend is None:
         return records
@@ -163,7 +166,10 @@ def routed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
 
 
 def replayed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
-    """Dead letters that did not fail too often, as rows; with an ERROR those that cannot go back."""
+    """Dead letters that did not fail too often, as rows.
+
+    With an ERROR those that cannot go back.
+    """
     attempts = F.coalesce(header(F.col("headers"), ATTEMPTS).try_cast("int"), F.lit(0))
     again = records.where(attempts < found.attempts_max)
     events = read_values(mended(again, found.mend), found.fields, found.require)
@@ -172,7 +178,10 @@ def replayed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
 
 
 def target(found: argparse.Namespace) -> Column:
-    """The topic that a dead letter goes back to; null if neither the settings nor its headers name one."""
+    """The topic that a dead letter goes back to.
+
+    Null if neither the settings nor its headers name one.
+    """
     return F.coalesce(F.lit(found.replay_topic), header(F.col(f"{RECORD}.headers"), TOPIC))
 
 
@@ -190,7 +199,10 @@ def route(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: in
 
 
 def replay(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
-    """Send what can be read now back, the rest to the end of the dead-letter topic, but for what failed too often."""
+    """Send records that can be read now back, the others to the end of the dead-letter topic.
+
+    Records that failed too often stay where they are.
+    """
     events = replayed(records, found).persist()
     try:
         send(dead_letters(events, F.current_timestamp()), found, found.dlq_topic)

@@ -1,7 +1,8 @@
-"""SQL in settings: read and checked by Spark itself before a batch begins, so that a mistake is one sentence and no trace.
+"""SQL in settings. Spark checks it before a batch begins, so a mistake is one sentence.
 
-With ANSI mode on, one record whose expression fails (a cast, a division by zero) ends the job for good: Spark makes the same batch again
-and again. SESSION turns it off: what cannot be computed is NULL.
+With ANSI mode on, one record whose expression fails (a cast, a division by zero) ends the job for
+good: Spark makes the same batch again and again. SESSION turns it off: what cannot be computed is
+NULL.
 """
 
 import re
@@ -56,7 +57,8 @@ def naming(setting: str) -> Iterator[None]:
 def expression(rows: DataFrame, option: str, text: str) -> tuple[Column, StructField]:
     """One expression over the columns of `rows`, and what it results in.
 
-    A column's name is taken as it stands, with its dots. Raises SettingError, which names the option.
+    A column's name is taken as it stands, with its dots. Raises SettingError, which names the
+    option.
     """
     with naming(f"{option} {text!r}"):
         made = F.expr(_names_quoted(text, rows.columns))
@@ -75,9 +77,10 @@ def condition(rows: DataFrame, option: str, text: str) -> Column:
 def expressions(
     rows: DataFrame, option: str, text: str, *, aggregates: bool = False
 ) -> tuple[Column, StructType]:
-    """A list of expressions over the columns of `rows` as one struct, and its fields, each with a name.
+    """A list of expressions over the columns of `rows`, as one struct, and its named fields.
 
-    text: as after SELECT. aggregates: of all rows, as after SELECT in a query with GROUP BY. Raises SettingError, which names the option.
+    text: as after SELECT. aggregates: of all rows, as after SELECT in a query with GROUP BY. Raises
+    SettingError, which names the option.
     """
     sql = _SUM.sub(_tried, _names_quoted(text, rows.columns))
     with naming(f"{option} {text!r}"):
@@ -103,12 +106,18 @@ def refuse_names(option: str, names: Collection[str], taken: Collection[str]) ->
 
 
 def _tried(found: re.Match[str]) -> str:
-    """Without ANSI mode `sum` of whole numbers that overflows is a wrong number; of `try_sum` it is NULL."""
+    """Without ANSI mode `sum` of whole numbers that overflows is a wrong number.
+
+    Of `try_sum` it is NULL.
+    """
     return "try_sum" if found.group().lower() == "sum" else found.group()
 
 
 def _names_quoted(text: str, columns: Collection[str]) -> str:
-    """SQL in which each part between commas that is a column's name, such as service.name, is quoted if it has to be."""
+    """The SQL with quotes around column names that need them, such as service.name.
+
+    Only a name that stands alone between commas is quoted.
+    """
     strange = {each.lower() for each in columns if not re.fullmatch(r"\w+", each)}
     parts = (re.fullmatch(r"(\s*)(.*?)(\s*)", part, re.DOTALL) for part in text.split(","))
     found = [part.groups() for part in parts if part]

@@ -1,8 +1,10 @@
 """One sentence for a failure, out of the traces that Spark wraps around it.
 
-An exception in a Python worker or a foreachBatch arrives as the text of a JVM exception: what was raised stands behind the last frame
-of the innermost Python trace. Without one, it is the first line, less what Spark puts before it.
-Sources: py4j.clientserver, pyspark.errors.exceptions.captured, org.apache.spark.sql.errors.QueryExecutionErrors of Spark 4.2.
+An exception in a Python worker or a foreachBatch arrives as the text of a JVM exception: what was
+raised stands behind the last frame of the innermost Python trace. Without one, it is the first
+line, less what Spark puts before it.
+Sources: py4j.clientserver, pyspark.errors.exceptions.captured,
+org.apache.spark.sql.errors.QueryExecutionErrors of Spark 4.2.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Metrics of a job for Prometheus, on a port of their own.
 
-All but the lag are there, at 0, from the start. What only grows ends in _total, as Prometheus has it.
-Source of the figures: org.apache.spark.sql.streaming.StreamingQueryProgress of Spark 4.2.
+All but the lag are there, at 0, from the start. What only grows ends in _total, as Prometheus has
+it. Source of the figures: org.apache.spark.sql.streaming.StreamingQueryProgress of Spark 4.2.
 """
 
 import json
@@ -54,7 +54,10 @@ class Metrics:
         self._lagging: set[tuple[str, str]] = set()
 
     def serve(self, port: int) -> None:
-        """Let Prometheus scrape them at /metrics, on the address that the pages of Spark have too. Raises OSError if the port is taken."""
+        """Let Prometheus scrape them at /metrics, on the address that the pages of Spark have too.
+
+        Raises OSError if the port is taken.
+        """
         start_http_server(port, os.environ.get("SPARK_LOCAL_IP", "0.0.0.0"), self.registry)  # noqa: S104
 
     def count(self, name: str, more: int) -> None:
@@ -64,7 +67,10 @@ class Metrics:
         self._gauges[name].set(value)
 
     def set_lags(self, lags: Mapping[tuple[str, int], int]) -> None:
-        """lags: of all partitions, by topic and partition; those that are no longer there have none."""
+        """lags: of all partitions, by topic and partition.
+
+        Those that are no longer there have none.
+        """
         now = {(topic, str(partition)): lag for (topic, partition), lag in lags.items()}
         for gone in self._lagging - now.keys():
             self._lag.remove(*gone)
@@ -79,9 +85,12 @@ class Metrics:
 
 
 def lags(source: Progress) -> dict[tuple[str, int], int]:
-    """Records not read yet by (topic, partition), from a source of a progress; empty if it has no offsets by partition.
+    """Records not read yet by (topic, partition), from a source of a progress.
 
-    Offsets are JSON, as text or as what was read of it. A partition that is not read yet counts as read to 0.
+    Empty if it has no offsets by partition.
+
+    Offsets are JSON, as text or as what was read of it. A partition that is not read yet counts as
+    read to 0.
     """
     read, newest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
     return {place: max(0, end - read.get(place, 0)) for place, end in newest.items()}

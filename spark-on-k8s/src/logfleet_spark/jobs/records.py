@@ -1,7 +1,8 @@
-"""Records as rows: read from either source, their JSON values as columns, and what is wrong with those that are none.
+"""Records as rows: their JSON values as columns, or the reason why a record is no event.
 
-A record's value is one JSON object; `fields` names what to read from it, as DDL ("origin STRING, event_time TIMESTAMP"). A record
-without a value (a tombstone) is a row whose fields are null, and nothing is wrong with it.
+A record's value is one JSON object; `fields` names what to read from it, as DDL ("origin STRING,
+event_time TIMESTAMP"). A record without a value (a tombstone) is a row whose fields are null, and
+nothing is wrong with it.
 """
 
 import argparse
@@ -42,7 +43,10 @@ _CORRUPT = "_corrupt"
 _MARK = uuid4().hex
 """A name that no value has by chance or on purpose; see _parsed."""
 _FIRST_TIME, _END_OF_TIMES = "0001-01-02", "9999-12-31"
-"""Python and the readers of Parquet know the years 1 to 9999; a day less at both ends leaves room for time zones."""
+"""Python and the readers of Parquet know the years 1 to 9999.
+
+A day less at both ends leaves room for time zones.
+"""
 
 
 def options_of(settings: argparse.Namespace) -> dict[str, str]:
@@ -57,7 +61,10 @@ def sink_options_of(settings: argparse.Namespace) -> dict[str, str]:
 
 
 def send(records: DataFrame, settings: argparse.Namespace, topic: str | None) -> None:
-    """Write records (key, value, perhaps headers), to one topic or to that of the column `topic`; at least once."""
+    """Write records (key, value, perhaps headers), to one topic or to that of the column `topic`.
+
+    At least once.
+    """
     options = sink_options_of(settings) | ({"topic": topic} if topic else {})
     records.write.format(settings.source).options(**options).mode("append").save()
 
@@ -96,7 +103,10 @@ def batch(
 
 
 def fields_of(ddl: str) -> StructType:
-    """The columns that a DDL string means, none for "". Raises SettingError if it is no DDL, or names what cannot be a field."""
+    """The columns that a DDL string means, none for "".
+
+    Raises SettingError if it is no DDL, or names what cannot be a field.
+    """
     try:
         fields = cast("StructType", StructType.fromDDL(ddl) if ddl else StructType())
     except PySparkException as problem:
@@ -116,9 +126,10 @@ def fields_of(ddl: str) -> StructType:
 def read_values(records: DataFrame, fields: str, require: str | None = None) -> DataFrame:
     """Columns that SQL in settings may use, ERROR, and RECORD.
 
-    They are the fields and, where no field has that name, RECORD_COLUMNS, the key as text. fields "" reads no values, and nothing
-    is wrong with any. require: a SQL condition over the columns that a row must meet to be an event; null counts as not met.
-    Tombstones need not meet it. Raises SettingError if `fields` or `require` cannot be used.
+    They are the fields and, where no field has that name, RECORD_COLUMNS, the key as text. fields
+    "" reads no values, and nothing is wrong with any. require: a SQL condition over the columns
+    that a row must meet to be an event; null counts as not met. Tombstones need not meet it. Raises
+    SettingError if `fields` or `require` cannot be used.
     """
     wanted = fields_of(fields)
     rows = records.select(F.struct(*records.columns).alias(RECORD))
@@ -139,7 +150,9 @@ def read_values(records: DataFrame, fields: str, require: str | None = None) -> 
 
 
 def rejected(events: DataFrame) -> DataFrame:
-    """The records of rows that are no events, as they came, with the columns `error` and DAY (of the record's timestamp).
+    """The records of rows that are no events, as they came, with the columns `error` and DAY.
+
+    Of the record's timestamp.
 
     A timestamp that other programs cannot express is null.
     """
@@ -154,10 +167,12 @@ def _field(field: StructField) -> Column:
 
 
 def _parsed(text: Column, kind: DataType) -> Column:
-    """What _event takes: the text within other JSON, as a struct of a map and of _CORRUPT, which is null if all of it could be read.
+    """The input of _event: the text inside other JSON, as a struct of a map and _CORRUPT.
 
-    from_json reads the first JSON value of a text and is content, whatever follows. Here the text stands in a list in a map, and
-    what closes or goes on with either has to get past _MARK: of one value, the map has the list of it, and _MARK, and nothing else.
+    _CORRUPT is null if all of it could be read.
+    from_json reads the first JSON value of a text and is content, whatever follows. Here the text
+    stands in a list in a map, and what closes or goes on with either has to get past _MARK: of one
+    value, the map has the list of it, and _MARK, and nothing else.
     """
     whole = F.concat(F.lit('{"map":{"":['), text, F.lit(f'],"{_MARK}":[]}}}}'))
     inner = MapType(StringType(), ArrayType(kind))
@@ -194,10 +209,11 @@ def _strange_record() -> Column:
 
 
 def _strange_times(wanted: StructType) -> list[Column]:
-    """For each field with times: what is wrong if one of them is of a year that other programs cannot express.
+    """For each field with times: the reason, if a year is one that other programs cannot express.
 
-    from_json takes a number as seconds since 1970 and multiplies it by a million without a check for overflow, so that one of 13
-    digits or more (as seconds, a year after 30,000) may come out as any time. Where that may be so, times are read as text too.
+    from_json takes a number as seconds since 1970 and multiplies it by a million without a check
+    for overflow, so that one of 13 digits or more (as seconds, a year after 30,000) may come out as
+    any time. Where that may be so, times are read as text too.
     """
     have_times = [
         each for each in wanted if _any_time(F.lit(None), each.dataType, _is_strange) is not None
@@ -221,7 +237,8 @@ def _strange_times(wanted: StructType) -> list[Column]:
 def _may_have_overflowed(value: Column, kind: DataType) -> Column:
     """Whether a TIMESTAMP may be what is left of n * 10**6 - k * 2**64.
 
-    Both are multiples of 64, and 2**64 is no whole second. (Some k, all multiples of 15625, are passed over: they take n of 2.8e17 or more.)
+    Both are multiples of 64, and 2**64 is no whole second. (Some k, all multiples of 15625, are
+    passed over: they take n of 2.8e17 or more.)
     """
     if not isinstance(kind, TimestampType):
         return F.lit(False)  # read from text only
@@ -243,7 +260,10 @@ def expressible(value: Column, kind: DataType) -> Column:
 def _any_time(
     value: Column, kind: DataType, test: Callable[[Column, DataType], Column]
 ) -> Column | None:
-    """Whether the test holds for a time within a value of that type; None if the type has no times."""
+    """Whether the test holds for a time within a value of that type.
+
+    None if the type has no times.
+    """
     match kind:
         case TimestampType() | TimestampNTZType() | DateType():
             return F.coalesce(test(value, kind), F.lit(False))

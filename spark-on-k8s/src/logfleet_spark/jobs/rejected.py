@@ -1,8 +1,11 @@
-"""A second query keeps the records that a job could not count. It is started when the first of them is seen.
+"""A second query keeps the records that a job could not count.
 
-The first query adds rows up, so it cannot write single records. The second one reads the topic again, beginning with the batch that held
-the first such record. The offsets at which that batch begins are stored (`FROM`, in the checkpoint of the second query) before the next
-batch is written. So a job may be killed at any time: its next start finds them, or checks its last batch again.
+It is started when the first of them is seen.
+
+The first query adds rows up, so it cannot write single records. The second one reads the topic
+again, beginning with the batch that held the first such record. The offsets at which that batch
+begins are stored (`FROM`, in the checkpoint of the second query) before the next batch is written.
+So a job may be killed at any time: its next start finds them, or checks its last batch again.
 """
 
 import json
@@ -25,7 +28,8 @@ Offsets = dict[str, dict[str, int]]
 def text_of(spark: SparkSession, place: str) -> list[tuple[str, str]]:
     """(name, text) of the files at a place, a path or URL; none if nothing is there."""
     try:
-        # given one path, Spark searches for a log of its file sink, and where nothing is it logs a stack trace
+        # given one path, Spark searches for a log of its file sink, and where nothing is it logs a
+        # stack trace
         files = spark.read.text([place, place], wholetext=True)
     except AnalysisException as problem:
         if problem.getCondition() == "PATH_NOT_FOUND":
@@ -38,9 +42,10 @@ def text_of(spark: SparkSession, place: str) -> list[tuple[str, str]]:
 class Rejected:
     """Starts the query that keeps rejected records.
 
-    checkpoint: of the query that counts. place: checkpoint of the query that keeps. count: number of rejected records between two offsets.
-    start: starts the query that keeps, at these offsets (JSON), which count only while it has no checkpoint. is_last: start it after
-    the first query has ended.
+    checkpoint: of the query that counts. place: checkpoint of the query that keeps. count: number
+    of rejected records between two offsets.
+    start: starts the query that keeps, at these offsets (JSON), which count only while it has no
+    checkpoint. is_last: start it after the first query has ended.
     """
 
     def __init__(
@@ -107,7 +112,10 @@ class Rejected:
             self._want(begin, _offsets(source["endOffset"]))
 
     def _check_last_batch(self) -> None:
-        """The same for the batch that ended last before the job was started: its progress may not have been checked."""
+        """The same for the batch that ended last before the job was started.
+
+        Its progress may not have been checked.
+        """
         done = [
             int(name)
             for name, _ in text_of(self._spark, f"{self._checkpoint}/commits")
@@ -126,12 +134,18 @@ class Rejected:
             self._want(begin, end)
 
     def _initial(self) -> Offsets:
-        """Where the first batch of the query that counts began: Spark's connector writes it down, our source's first batch is empty."""
+        """Where the first batch of the query that counts began.
+
+        Spark's connector writes it down, our source's first batch is empty.
+        """
         files = dict(text_of(self._spark, f"{self._checkpoint}/sources/0/0"))
         return _offsets("{" + files["0"].partition("{")[2]) if files else {}
 
     def _want(self, begin: Offsets, end: Offsets) -> None:
-        """Have the second query start where a batch began; a partition that was new in it is read from its first record."""
+        """Have the second query start where a batch began.
+
+        A partition that was new in it is read from its first record.
+        """
         offsets = {
             topic: dict.fromkeys(parts, 0) | begin.get(topic, {}) for topic, parts in end.items()
         }
@@ -146,7 +160,10 @@ class Rejected:
 
 
 def _offsets(given: Any) -> Offsets:
-    """Offsets of partitions, from JSON of a progress or a checkpoint, where entries without partitions may say more."""
+    """Offsets of partitions, from the JSON of a progress or a checkpoint.
+
+    Entries without partitions hold the ids of topics, and are left out.
+    """
     read = json.loads(given) if isinstance(given, str) else given
     return {
         topic: parts for topic, parts in (read or {}).items() if isinstance(parts, dict) and parts

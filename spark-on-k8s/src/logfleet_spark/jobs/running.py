@@ -1,8 +1,9 @@
 """How a job runs: its session, its queries to their end, and a stop that ends the batch it is in.
 
-SIGTERM asks for the stop. A batch that has begun to write is ended, one that has not is left for the next start, so nothing is written
-in half. The image's entrypoint hands the signal on to the process whose id a job leaves in the file that LOGFLEET_JOB_PID names: Kubernetes
-sends it to the container's first process only.
+SIGTERM asks for the stop. A batch that has begun to write is ended, one that has not is left for
+the next start, so nothing is written in half. The image's entrypoint hands the signal on to the
+process whose id a job leaves in the file that LOGFLEET_JOB_PID names: Kubernetes sends it to the
+container's first process only.
 """
 
 import logging
@@ -116,7 +117,10 @@ class Job:
         return writer.trigger(processingTime=trigger).start()
 
     def watch(self, query: str, seen: Callable[[Progress], None] | None = None) -> None:
-        """Keep the metrics of the query of that name; before it is started. seen: is called with each progress."""
+        """Keep the metrics of the query of that name; before it is started.
+
+        seen: is called with each progress.
+        """
         self._forget()
         self._listener = ProgressListener(self.metrics, query, seen)
         self.spark.streams.addListener(self._listener)
@@ -137,10 +141,11 @@ class Job:
         started: Sequence[StreamingQuery],
         more: Callable[[], Sequence[StreamingQuery]] = tuple,
     ) -> None:
-        """Return when all have ended by themselves, or a stop was asked for and their batches have ended.
+        """Run until all queries have ended, or until a stop was asked for and batches have ended.
 
-        more: queries started since the last call; it is called again and again, and once more when all have ended.
-        When one fails, the others are stopped as by a stop, and its StreamingQueryException is raised.
+        more: queries started since the last call; it is called again and again, and once more when
+        all have ended. When one fails, the others are stopped as by a stop, and its
+        StreamingQueryException is raised.
         """
         queries = list(started)
         try:
@@ -171,7 +176,10 @@ class Job:
 
 
 def session(name: str, settings: Mapping[str, object], more: Mapping[str, str]) -> SparkSession:
-    """The session of a job. more: configuration that the job needs where Spark's settings do not say."""
+    """The session of a job.
+
+    more: configuration that the job needs where Spark's settings do not say.
+    """
     # a SparkConf holds what the user gave only once the JVM has been asked for something
     SparkContext.getSystemProperty("spark.master")
     given = SparkConf()
@@ -193,7 +201,8 @@ def program(
 ) -> None:
     """Run a job as a program of its own.
 
-    Its output ends with one sentence: what was done, or what failed. A wrong setting ends it with 2, any other failure with 1.
+    Its output ends with one sentence: what was done, or what failed. A wrong setting ends it with
+    2, any other failure with 1.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("logfleet_spark").setLevel(logging.INFO)
@@ -234,7 +243,10 @@ def _serve(metrics: Metrics, port: int) -> None:
 
 
 def _run(job: Job, run: Callable[[Job], None]) -> None:
-    """Run the job to its end; once more, from its checkpoint, where a Python worker of Spark did not start in time."""
+    """Run the job to its end.
+
+    Once more, from its checkpoint, where a Python worker of Spark did not start in time.
+    """
     try:
         run(job)
     except Exception as problem:

@@ -1,9 +1,12 @@
-"""Settings of a job: options of a command line, or one YAML file of the same names, or both (the command line wins).
+"""Settings of a job: options of a command line, or one YAML file of the same names, or both.
+
+The command line wins.
 
 submit.sh window_counts -- --settings /etc/job/settings.yaml --trigger "1 minute"
 
-A file is a mapping of option names without dashes; `option: {minPartitions: 4}` stands for `--option minPartitions=4`.
-All that can be checked without Spark is checked before Spark starts: a mistake costs a second, not half a minute.
+A file is a mapping of option names without dashes; `option: {minPartitions: 4}` stands for
+`--option minPartitions=4`. All that can be checked without Spark is checked before Spark starts: a
+mistake costs a second, not half a minute.
 """
 
 import argparse
@@ -38,7 +41,10 @@ _PART: Final = re.compile(rf"(\d+)\s*({'|'.join(UNITS_MS)})s?\b\s*")
 
 
 class Parser(argparse.ArgumentParser):
-    """A job's parser. A wrong setting, on the command line or in the file, ends with one sentence and exit code 2."""
+    """A job's parser.
+
+    A wrong setting, on the command line or in the file, ends with one sentence and exit code 2.
+    """
 
     def __init__(self, job: str, description: str) -> None:
         self.options: dict[str, argparse.Action] = {}
@@ -66,7 +72,10 @@ class Parser(argparse.ArgumentParser):
         return action
 
     def settings(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """The file's settings, with those of the command line in their place. argv None: this process's."""
+        """The file's settings, with those of the command line in their place.
+
+        argv None: this process's.
+        """
         words = list(sys.argv[1:] if argv is None else argv)
         first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         first.add_argument("--settings")
@@ -82,7 +91,8 @@ class Parser(argparse.ArgumentParser):
     def _of_file(self, path: str) -> Iterator[str]:
         """The file's settings as words of a command line."""
         try:
-            # every scalar stays text: YAML would make a date of `since: 2013-01-01`, and True of `yes`
+            # every scalar stays text: YAML would make a date of `since: 2013-01-01`, and True of
+            # `yes`
             read = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506  (BaseLoader makes text only)
         except OSError as problem:
             self.error(f"--settings {path}: {problem.strerror}")
@@ -148,7 +158,8 @@ def port(text: str) -> int:
 def interval_ms(text: str) -> float:
     """Milliseconds of an interval of Spark such as "1 hour 30 minutes". Raises ArgumentTypeError.
 
-    Months and years are refused: Spark takes none for windows and triggers, as they differ in length.
+    Months and years are refused: Spark takes none for windows and triggers, as they differ in
+    length.
     Source: org.apache.spark.sql.catalyst.util.IntervalUtils.stringToInterval.
     """
     words = text.strip().lower().removeprefix("interval ").strip()

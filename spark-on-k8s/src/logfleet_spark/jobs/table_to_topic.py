@@ -1,8 +1,9 @@
-"""The job `table_to_topic`: the rows of a table as records of a topic, each once, however often the job is run.
+"""The job `table_to_topic`: the rows of a table as records of a topic, each once.
 
-Each record carries the id of its row in a header, and rows whose id the topic has already are not sent: that is looked up in the topic itself,
-so a run that was killed is simply run again. A row's id is the given expression, else a hash of all its columns and, of rows that are the
-same, a number. Not for two runs over one table at once.
+Each record carries the id of its row in a header, and rows whose id the topic has already are not
+sent: that is looked up in the topic itself, so a run that was killed is simply run again. A row's
+id is the given expression, else a hash of all its columns and, of rows that are the same, a number.
+Not for two runs over one table at once.
 """
 
 import argparse
@@ -29,9 +30,12 @@ ID = "__table.row"
 def as_records(
     rows: DataFrame, key: str | None, value: str | None, id_of: str | None = None
 ) -> DataFrame:
-    """Records of rows, with the row's id in the column `_id` and in a header. The arguments are SQL expressions.
+    """Records of rows, with the row's id in the column `_id` and in a header.
 
-    None means for a key none, for a value the whole row as JSON, for the id a hash of the columns and, of rows that are the same, a number.
+    The arguments are SQL expressions.
+
+    None means for a key none, for a value the whole row as JSON, for the id a hash of the columns
+    and, of rows that are the same, a number.
     """
     whole = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
     made = rows.select(
@@ -47,7 +51,10 @@ def as_records(
 
 
 def _expression(flag: str, rows: DataFrame, given: str | None, otherwise: Column) -> Column:
-    """The expression as text. Raises SettingError with the option's name if it does not suit the rows."""
+    """The expression as text.
+
+    Raises SettingError with the option's name if it does not suit the rows.
+    """
     if given is None:
         return otherwise.cast("string")
     try:

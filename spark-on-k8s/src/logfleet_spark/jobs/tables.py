@@ -1,10 +1,15 @@
-"""Tables that a query's micro-batches go to, each batch once: Delta Lake, and plain Parquet as an append-only export.
+"""Tables that a query's micro-batches go to, each batch once.
 
-A batch is a query's id, its number and the offsets up to which the query reads with it. The table keeps them: Delta in the commit (its
-txnAppId and txnVersion exclude a second commit of one number, its userMetadata holds the offsets), Parquet in the folder `_manifest`. So a
-batch that is repeated is recognised, and one of the same number with other offsets, of a checkpoint that was taken back, is refused.
+Delta Lake, and plain Parquet as an append-only export.
 
-Source: Delta Lake's documentation, "Idempotent table writes in foreachBatch"; its PROTOCOL.md, "Transaction Identifiers".
+A batch is a query's id, its number and the offsets up to which the query reads with it. The table
+keeps them: Delta in the commit (its txnAppId and txnVersion exclude a second commit of one number,
+its userMetadata holds the offsets), Parquet in the folder `_manifest`. So a batch that is repeated
+is recognised, and one of the same number with other offsets, of a checkpoint that was taken back,
+is refused.
+
+Source: Delta Lake's documentation, "Idempotent table writes in foreachBatch"; its PROTOCOL.md,
+"Transaction Identifiers".
 """
 
 import json
@@ -27,16 +32,27 @@ log = logging.getLogger(__name__)
 
 FORMATS = ("delta", "parquet")
 PLACE = ("topic", "partition", "offset", "timestamp")
-"""Columns that tell one record's row from another's; the timestamp tells those of a topic that was created again."""
+"""Columns that tell one record's row from another's.
+
+The timestamp tells those of a topic that was created again.
+"""
 BATCH = "batch"
-"""Column of a Parquet export: the batch's number, so that a repeated batch takes the place of its own files."""
+"""Column of a Parquet export: the batch's number, so that a repeated batch takes the place of its
+own files.
+"""
 OWNER = "logfleet.query"
 ENTRY = "batch STRING, columns STRING"
 """A batch in the manifest of a Parquet export, and the schema of its rows; both JSON."""
 MANIFEST_SLOTS = 256
-"""Batches that a manifest keeps. A checkpoint keeps 100 (spark.sql.streaming.minBatchesToRetain) and cannot go back by more."""
+"""Batches that a manifest keeps.
+
+A checkpoint keeps 100 (spark.sql.streaming.minBatchesToRetain) and cannot go back by more.
+"""
 COMMITS_MAX = 1_000
-"""Newest commits among which a query's last one is searched. If it is not there, the rows are compared, which costs a scan."""
+"""Newest commits among which a query's last one is searched.
+
+If it is not there, the rows are compared, which costs a scan.
+"""
 MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UPGRADE PROTOCOL"}
 """Operations of Delta that add no rows."""
 FILES: Mapping[str, str] = {
@@ -59,7 +75,11 @@ OUTPUT_AGAIN = "start with a new --checkpoint and a new --output"
 
 @dataclass(frozen=True)
 class Batch:
-    """A micro-batch. offsets: by source, as in the checkpoint; those up to which the query reads with it. is_passing: see DeltaTable."""
+    """A micro-batch.
+
+    offsets: by source, as in the checkpoint; those up to which the query reads with it. is_passing:
+    see DeltaTable.
+    """
 
     query: str
     number: int
@@ -97,7 +117,10 @@ class Batch:
 
 
 def is_repeated(root: str, known: Iterable[Batch], this: Batch, way_out: str) -> bool:
-    """Whether the table has this batch. known: batches of its history. Raises SettingError if another one has its number."""
+    """Whether the table has this batch.
+
+    known: batches of its history. Raises SettingError if another one has its number.
+    """
     numbers = {batch.number: batch for batch in known if batch.query == this.query}
     newest = max(numbers, default=-1)
     if newest < this.number:
@@ -155,7 +178,10 @@ def named(root: str) -> str:
 
 
 def commits(spark: SparkSession, root: str) -> list[tuple[str, Batch | None]]:
-    """(operation, the query's batch) of the newest commits, newest first; none if no table is there."""
+    """(operation, the query's batch) of the newest commits, newest first.
+
+    None if no table is there.
+    """
     try:
         history = spark.sql(f"DESCRIBE HISTORY {named(root)} LIMIT {COMMITS_MAX}").collect()
     except AnalysisException as problem:
@@ -166,7 +192,10 @@ def commits(spark: SparkSession, root: str) -> list[tuple[str, Batch | None]]:
 
 
 def opened(rows: DataFrame, root: str, *, is_there: bool, owner: str | None = None) -> DataFrame:
-    """The table, which takes these rows; made if it was not there, with `owner` as the one query that may write to it."""
+    """The table, which takes these rows.
+
+    Made if it was not there, with `owner` as the one query that may write to it.
+    """
     if not is_there:
         writer = rows.limit(0).writeTo(named(root)).using("delta").partitionedBy(F.col(DAY))
         try:
@@ -185,7 +214,10 @@ def opened(rows: DataFrame, root: str, *, is_there: bool, owner: str | None = No
 
 @contextmanager
 def committing_as(spark: SparkSession, batch: Batch) -> Iterator[None]:
-    """What the session commits to a Delta table meanwhile is this batch. Delta passes over one that it has committed before."""
+    """What the session commits to a Delta table meanwhile is this batch.
+
+    Delta passes over one that it has committed before.
+    """
     settings = {
         "spark.databricks.delta.write.txnAppId": batch.query,
         "spark.databricks.delta.write.txnVersion": str(batch.number),
@@ -202,10 +234,13 @@ def committing_as(spark: SparkSession, batch: Batch) -> Iterator[None]:
 
 @dataclass
 class DeltaTable:
-    """Rows of records, appended. Other queries and backfills may append to the same table, one at a time.
+    """Rows of records, appended.
 
-    Where others have added rows since this query's last batch, this query adds only rows that are not there until it is
-    past them (is_passing). That costs a scan of the columns PLACE at each start and for each such batch.
+    Other queries and backfills may append to the same table, one at a time.
+
+    Where others have added rows since this query's last batch, this query adds only rows that are
+    not there until it is past them (is_passing). That costs a scan of the columns PLACE at each
+    start and for each such batch.
     """
 
     root: str
@@ -215,7 +250,10 @@ class DeltaTable:
     _ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def write(self, rows: DataFrame, batch_id: int) -> None:
-        """The rows of this batch, with the column DAY, are there once. Raises SettingError if the table has another history."""
+        """The rows of this batch, with the column DAY, are there once.
+
+        Raises SettingError if the table has another history.
+        """
         spark, this = rows.sparkSession, Batch.of(rows, self.checkpoint, batch_id)
         if self._known is None:
             history = commits(spark, self.root)
@@ -225,7 +263,8 @@ class DeltaTable:
             self._skip(rows)
             return
         self._put(rows, this)
-        # Delta goes by the number of a query's last commit, also where that commit has left the history
+        # Delta goes by the number of a query's last commit, also where that commit has left the
+        # history
         if not self._known and this not in [batch for _, batch in commits(spark, self.root)]:
             raise SettingError(
                 f"{self.root} holds batch {batch_id} or a later one of this query, from before its "
@@ -267,7 +306,10 @@ def append(rows: DataFrame, root: str) -> None:
 
 
 def backfill(rows: DataFrame, root: str) -> int:
-    """Rows of records that the table lacks are in it afterwards; how many these were. Not for two writers at once."""
+    """Rows of records that the table lacks are in it afterwards; how many these were.
+
+    Not for two writers at once.
+    """
     opened(rows, root, is_there=bool(commits(rows.sparkSession, root)))
     fresh = lacking(rows, root).persist()
     try:
@@ -279,10 +321,13 @@ def backfill(rows: DataFrame, root: str) -> int:
 
 
 class LatestTable(DeltaTable):
-    """The newest row of each key in a Delta table: a batch's rows take the place of those with the same key.
+    """The newest row of each key in a Delta table.
 
-    keys: columns, in which null is a key as well; DAY must follow from them. The table belongs to the query that made it: another one counts
-    from zero. Of two drivers of the query at once, Delta lets one commit a batch, and the other one fails with its ConcurrentModificationException.
+    A batch's rows take the place of those with the same key.
+
+    keys: columns, in which null is a key as well; DAY must follow from them. The table belongs to
+    the query that made it: another one counts from zero. Of two drivers of the query at once, Delta
+    lets one commit a batch, and the other one fails with its ConcurrentModificationException.
     """
 
     def __init__(self, root: str, keys: Sequence[str], checkpoint: str) -> None:
@@ -325,8 +370,9 @@ class LatestTable(DeltaTable):
 class ParquetExport:
     """Plain Parquet files by day and batch, appended by one query from its first batch on.
 
-    A batch is entered in the manifest before its files are written; a repeated one takes the place of its own files. Not for two
-    drivers at once. Readers may see part of a batch while it is written.
+    A batch is entered in the manifest before its files are written; a repeated one takes the place
+    of its own files. Not for two drivers at once. Readers may see part of a batch while it is
+    written.
     """
 
     root: str

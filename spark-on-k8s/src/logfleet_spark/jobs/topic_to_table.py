@@ -1,8 +1,11 @@
-"""The job `topic_to_table`: a topic as a table partitioned by day; as a stream, up to now, or a backfill between two bounds.
+"""The job `topic_to_table`: a topic as a table partitioned by day.
 
-Each record is one row, with its topic, partition, offset and timestamp: these tell rows apart. A stream writes each micro-batch once,
-whatever was killed when (see tables.py). A backfill adds only rows that the table lacks. Two writers at once would not see each
-other's rows: stop the stream while a backfill runs.
+As a stream, up to now, or a backfill between two bounds.
+
+Each record is one row, with its topic, partition, offset and timestamp: these tell rows apart. A
+stream writes each micro-batch once, whatever was killed when (see tables.py). A backfill adds only
+rows that the table lacks. Two writers at once would not see each other's rows: stop the stream
+while a backfill runs.
 """
 
 import argparse
@@ -43,7 +46,10 @@ NAME = "topic_to_table"
 
 
 def columns_of(fields: str, form: str) -> dict[str, str]:
-    """Name of each field -> its column, which is `value_NAME` where NAME is a column of ours. Raises SettingError if that is a field, too."""
+    """Name of each field -> its column, which is `value_NAME` where NAME is a column of ours.
+
+    Raises SettingError if that is a field, too.
+    """
     named = [column.name for column in fields_of(fields)] if fields else []
     own = {*PLACE, "key", DAY, *([tables.BATCH] if form == "parquet" else [])}
     columns = {name: f"value_{name}" if name.lower() in own else name for name in named}
@@ -58,10 +64,10 @@ def columns_of(fields: str, form: str) -> dict[str, str]:
 
 
 def table_rows(events: DataFrame, columns: dict[str, str], day_of: str | None) -> DataFrame:
-    """Rows of the table: topic, partition, offset, timestamp, key, then the fields, or the value if there are none, and DAY.
+    """Rows of the table: topic, partition, offset, timestamp, key, the fields or the value, DAY.
 
-    columns: as of columns_of. day_of: a field, or a SQL expression, whose day it is; where that is null or beyond the years 1 to 9999,
-    and if None, the day of the record's own timestamp.
+    columns: as of columns_of. day_of: a field, or a SQL expression, whose day it is; where that is
+    null or beyond the years 1 to 9999, and if None, the day of the record's own timestamp.
     """
     own = [F.col(f"{RECORD}.{name}").alias(name) for name in PLACE]
     key = F.col(f"{RECORD}.key").cast("string").alias("key")
@@ -84,7 +90,7 @@ def _day(columns: dict[str, str], day_of: str | None) -> Column:
 
 
 def write_batch(job: Job, found: argparse.Namespace) -> WriteBatch:
-    """Writes micro-batches: rows to the table, what cannot be read to a table of the same format beside it."""
+    """Writes micro-batches: rows to the table, rejected records to a table beside it."""
     table = tables.table(found.format, found.output, found.checkpoint)
     keeps = bool(found.fields and found.rejected)
     aside = tables.table(found.format, found.rejected, found.checkpoint) if keeps else None

@@ -1,7 +1,9 @@
-"""The job `window_counts`: what the events of a topic add up to per window and group, to a console, a folder, a topic or a database.
+"""The job `window_counts`: aggregates of a topic's events per window and group.
 
-Events are rows of the JSON fields and the record's own columns (see records.py). Rows without an event time are not counted: Spark
-would put them all into one window named NULL. Records that are no events are counted as dead letters, and kept where `--rejected` says.
+They go to the console, a table, a topic or a database.
+Events are rows of the JSON fields and the record's own columns (see records.py). Rows without an
+event time are not counted: Spark would put them all into one window named NULL. Records that are no
+events are counted as dead letters, and kept where `--rejected` says.
 """
 
 import argparse
@@ -63,7 +65,9 @@ QUERY = "window_counts"
 NOWHERE = "none"
 COUNT = "count(*) AS count"
 FIRST_TIME = "1970-01-01"
-"""Events before it are rejected: the watermark of Spark begins there, so that they would be dropped as late."""
+"""Events before it are rejected: the watermark of Spark begins there, so that they would be dropped
+as late.
+"""
 HOURS = Windows()
 
 
@@ -71,8 +75,9 @@ HOURS = Windows()
 class WindowCounts:
     """What to count.
 
-    event_time: SQL expression of a TIMESTAMP. group_by, aggregate: lists of SQL expressions, each with a name; group_by "" means one
-    row per window. watermark: how late an event may come; future: how far ahead of the clock it may be; both Spark intervals.
+    event_time: SQL expression of a TIMESTAMP. group_by, aggregate: lists of SQL expressions, each
+    with a name; group_by "" means one row per window. watermark: how late an event may come;
+    future: how far ahead of the clock it may be; both Spark intervals.
     where: a SQL condition, None for all rows.
     """
 
@@ -86,7 +91,9 @@ class WindowCounts:
 
 
 def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
-    """Rows that meet `where`, with EVENT_TIME, null where it cannot be computed; those with an impossible one have an ERROR.
+    """Rows that meet `where`, with EVENT_TIME, null where it cannot be computed.
+
+    Those with an impossible one have an ERROR.
 
     Raises SettingError if `event_time` or `where` cannot be used.
     """
@@ -100,7 +107,8 @@ def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
             f"--event-time {job.event_time!r} is {kind}; write a TIMESTAMP, such as timestamp_millis(at) "
             "of milliseconds since 1970"
         )
-    # try_add gives NULL for whatever fails within it, such as timestamp_millis of a number that is too large
+    # try_add gives NULL for whatever fails within it, such as timestamp_millis of a number that is
+    # too large
     time = F.try_add(made.cast("timestamp"), F.expr("INTERVAL '0' SECOND"))
     ahead = F.make_dt_interval(secs=F.lit(interval_ms(job.future) / 1000))
     latest = F.current_timestamp() + ahead
@@ -116,7 +124,10 @@ def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """rows: one per window and group: START, END, the groups, the aggregates. groups: names of columns."""
+    """rows: one per window and group: START, END, the groups, the aggregates.
+
+    groups: names of columns.
+    """
 
     rows: DataFrame
     groups: tuple[str, ...]
@@ -261,7 +272,10 @@ def parser() -> Parser:
 
 
 def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The settings of an invocation, `rejected` a folder or None. Ends the process with a sentence if one is wrong."""
+    """The settings of an invocation, `rejected` a folder or None.
+
+    Ends the process with a sentence if one is wrong.
+    """
     asking = parser()
     found = asking.settings(argv)
     if found.session and (found.window or found.slide):
@@ -364,7 +378,10 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
 
 
 def run(job: Job, found: argparse.Namespace) -> None:
-    """Count, until the trigger's end or a stop. Raises SettingError before the first batch if Spark cannot use a setting."""
+    """Count, until the trigger's end or a stop.
+
+    Raises SettingError before the first batch if Spark cannot use a setting.
+    """
     if format_of(found) == "delta":
         tables.check_delta(job.spark, found.output or found.rejected)
     wanted = what(found, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
@@ -390,7 +407,10 @@ def run(job: Job, found: argparse.Namespace) -> None:
 
 
 def warn_of_late_rows(progress: Mapping[str, Any]) -> None:
-    """Log that a batch dropped more than it counted: perhaps one event of the future has moved the watermark."""
+    """Log that a batch dropped more than it counted.
+
+    Perhaps one event of the future has moved the watermark.
+    """
     states = progress["stateOperators"]
     late = sum(state["numRowsDroppedByWatermark"] for state in states)
     if late > sum(state["numRowsUpdated"] for state in states):

@@ -1,4 +1,7 @@
-"""Windows of event times: of a fixed length, sliding, or sessions; and those of whole days by the days of a time zone."""
+"""Windows of event times: of a fixed length, sliding, or sessions.
+
+And those of whole days by the days of a time zone.
+"""
 
 from dataclasses import dataclass
 
@@ -13,10 +16,14 @@ START, END = "window_start", "window_end"
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """length, slide, session: Spark intervals ("1 hour"). slide None: windows do not overlap. session: the pause that ends a window; the others do not count then.
+    """length, slide, session: Spark intervals ("1 hour").
 
-    zone: a time zone's name. Windows whose length and slide are whole days start at midnight there, also where a day has 23 or 25 hours:
-    they are windows of what a clock on the wall says. Shorter ones and sessions are the same in every zone.
+    slide None: windows do not overlap. session: the pause that ends a window; the others do not
+    count then.
+
+    zone: a time zone's name. Windows whose length and slide are whole days start at midnight there,
+    also where a day has 23 or 25 hours: they are windows of what a clock on the wall says. Shorter
+    ones and sessions are the same in every zone.
     """
 
     length: str = "1 hour"
@@ -36,7 +43,10 @@ class Windows:
         return not self.session and all(interval_ms(each) % 1000 == 0 for each in lengths)
 
     def timed(self, rows: DataFrame, time: str, watermark: str) -> DataFrame:
-        """Rows with a watermark. time: the column of event times, which then is what the windows are of."""
+        """Rows with a watermark.
+
+        time: the column of event times, which then is what the windows are of.
+        """
         if self.are_local:
             rows = rows.withColumn(time, F.from_utc_timestamp(time, self.zone))
         return rows.withWatermark(time, watermark)

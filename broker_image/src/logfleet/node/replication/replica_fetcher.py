@@ -421,7 +421,7 @@ class ReplicaFetcher:
             leader_epoch=partition.leader_epoch,
             end_offset=end_offset,
             to=offset,
-            anew=is_reset,
+            is_reset=is_reset,
         )
         truncater = self._host.truncater
         work = truncater.reset_to if is_reset else truncater.truncate
@@ -444,7 +444,9 @@ class ReplicaFetcher:
     ) -> None:
         leader = f"broker {self.leader_id}, which leads in epoch {partition.leader_epoch}"
         if is_reset:
-            cause = f"the log of {leader}, does not have the end of this one, which begins anew"
+            cause = (
+                f"the log of {leader}, does not have the end of this one, which starts again empty"
+            )
         else:
             cause = f"{leader}, does not have what was behind it"
         self._host.decisions.record(

@@ -350,7 +350,7 @@ async def test_a_log_that_ends_before_the_leaders_starts_is_reset(me, leader) ->
         assert named(await leader.asked_about(0)) == [(0, 100)]
         assert followed.log.log_start_offset == 100
     (decision,) = recorded(me.decisions, Kind.TRUNCATION)
-    assert decision.cause.endswith("does not have the end of this one, which begins anew")
+    assert decision.cause.endswith("does not have the end of this one, which starts again empty")
     assert decision.facts["end_offset"] == [0, 100]
 
 
