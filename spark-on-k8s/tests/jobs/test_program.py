@@ -20,7 +20,7 @@ STARTED_S_MAX = 240.0
 LINES_MAX = 6
 """Of a job that fails at once: the JVM's greeting, Spark's error in one line, and ours."""
 ZONE = "Pacific/Auckland"
-MIDNIGHT = pd.Timestamp("2012-12-31 11:00")
+MIDNIGHT = pd.Timestamp("2012-12-31 11:00", tz="UTC")
 """The start of 2013 in ZONE, in UTC."""
 SHUFFLE_PARTITIONS = 3
 

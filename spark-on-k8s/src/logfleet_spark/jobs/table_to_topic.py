@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from logfleet_spark.jobs import tables
-from logfleet_spark.jobs.expressions import SettingError
+from logfleet_spark.jobs.expressions import SettingError, reason
 from logfleet_spark.jobs.records import batch, send
 from logfleet_spark.jobs.running import Job, program
 from logfleet_spark.jobs.settings import Parser, add_cluster, add_sink, moment
@@ -60,7 +60,7 @@ def _expression(flag: str, rows: DataFrame, given: str | None, otherwise: Column
     try:
         rows.select(F.expr(given))
     except AnalysisException as problem:
-        raise SettingError(f"{flag} {given}: {tables.first_line(problem)}") from None
+        raise SettingError(f"{flag} {given}: {reason(problem)}") from None
     return F.expr(given).cast("string")
 
 
@@ -78,7 +78,7 @@ def read_table(job: Job, found: argparse.Namespace) -> DataFrame:
         rows = job.spark.read.format(found.format).load(found.input)
     except AnalysisException as problem:
         raise SettingError(
-            f"--input {found.input}: no {found.format} table is there ({tables.first_line(problem)}); "
+            f"--input {found.input}: no {found.format} table is there ({reason(problem)}); "
             "write its path, and --format parquet if it is plain Parquet"
         ) from None
     if not found.where:

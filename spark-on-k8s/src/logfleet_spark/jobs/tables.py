@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from logfleet_spark.jobs.expressions import SettingError, quoted
+from logfleet_spark.jobs.expressions import SettingError, quoted, reason
 from logfleet_spark.jobs.records import DAY
 
 log = logging.getLogger(__name__)
@@ -156,10 +156,6 @@ def not_ours(root: str, owner: str | None, query: str, what: str) -> SettingErro
     )
 
 
-def first_line(problem: Exception) -> str:
-    return str(problem).partition("\n")[0]
-
-
 def check_delta(spark: SparkSession, root: str) -> None:
     """Raises SettingError if this Spark has no Delta."""
     try:
@@ -201,7 +197,7 @@ def opened(rows: DataFrame, root: str, *, is_there: bool, owner: str | None = No
         try:
             (writer.tableProperty(OWNER, owner) if owner else writer).create()
         except AnalysisException as problem:
-            why = first_line(problem)
+            why = reason(problem)
             if problem.getCondition() == "TABLE_OR_VIEW_ALREADY_EXISTS":
                 why = "files of something else are there"
             raise SettingError(

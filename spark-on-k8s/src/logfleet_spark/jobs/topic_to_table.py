@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from logfleet_spark.jobs import tables
-from logfleet_spark.jobs.expressions import SettingError, quoted
+from logfleet_spark.jobs.expressions import SettingError, quoted, reason
 from logfleet_spark.jobs.records import (
     DAY,
     ERROR,
@@ -77,7 +77,7 @@ def table_rows(events: DataFrame, columns: dict[str, str], day_of: str | None) -
     try:
         return sound.select(*own, key, *values, _day(columns, day_of).alias(DAY))
     except AnalysisException as problem:
-        raise SettingError(f"--day-of {day_of}: {tables.first_line(problem)}") from None
+        raise SettingError(f"--day-of {day_of}: {reason(problem)}") from None
 
 
 def _day(columns: dict[str, str], day_of: str | None) -> Column:
