@@ -33,10 +33,11 @@ def until_in_sync(fleet: Fleet) -> int:
     admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
     give_up_s = time.monotonic() + PATIENCE_S
     while True:
-        (state,) = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
-        if len(state.isrs) == 3:
-            return int(state.leader)
-        assert time.monotonic() < give_up_s, state.isrs
+        # a broker that has not seen the new topic yet reports no partition
+        states = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+        if states and len(states[0].isrs) == 3:
+            return int(states[0].leader)
+        assert time.monotonic() < give_up_s, states
         time.sleep(0.05)
 
 

@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
+from pathlib import Path
 from threading import Barrier
 
 import pytest
@@ -173,9 +174,13 @@ BATCHES: list[list[tuple[object, ...]]] = [
 NEWEST = [("-", 2, DAY1), ("a", 5, DAY1), ("b", 3, DAY1), ("d", 1, DAY2), ("e", 1, DAY2)]
 
 
-def test_the_newest_row_of_each_key_is_there_once(query, counts, tmp_path):
-    """Null is a key; a batch without rows, and one that is written again, change nothing."""
-    stream, root = query(), tmp_path / "t"
+def test_the_newest_row_of_each_key_is_there_once(query, counts, tmp_path, monkeypatch):
+    """Null is a key; a batch without rows, and one that is written again, change nothing.
+
+    The path of the table is relative, as a user writes it.
+    """
+    monkeypatch.chdir(tmp_path)
+    stream, root = query(), Path("t")
     for number, rows in enumerate([*BATCHES, []]):
         for _ in range(2):
             stream.write(stream.latest(root), counts(*rows), number, number)

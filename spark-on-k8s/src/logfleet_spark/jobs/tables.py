@@ -17,6 +17,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -168,6 +169,11 @@ def check_delta(spark: SparkSession, root: str) -> None:
         raise SettingError(NO_DELTA) from None
 
 
+def absolute(folder: str) -> str:
+    """A folder as SQL takes it: Spark finds no relative path there. URLs stay as they are."""
+    return folder if "://" in folder else str(Path(folder).absolute())
+
+
 def named(root: str) -> str:
     """A Delta table by its path, as SQL names it."""
     return f"delta.{quoted(root)}"
@@ -245,6 +251,9 @@ class DeltaTable:
     _known: list[Batch] | None = None
     _ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.root = absolute(self.root)
+
     def write(self, rows: DataFrame, batch_id: int) -> None:
         """The rows of this batch, with the column DAY, are there once.
 
@@ -306,6 +315,7 @@ def backfill(rows: DataFrame, root: str) -> int:
 
     Not for two writers at once.
     """
+    root = absolute(root)
     opened(rows, root, is_there=bool(commits(rows.sparkSession, root)))
     fresh = lacking(rows, root).persist()
     try:
