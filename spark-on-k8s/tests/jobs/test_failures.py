@@ -134,6 +134,27 @@ def test_a_job_tries_once_more_where_a_python_worker_did_not_start(
 
 
 @pytest.mark.usefixtures("of_tests")
+def test_a_query_whose_python_worker_did_not_start_is_started_again(spark, topic, tmp_path, caplog):
+    """Its failure stops the job's other queries, and not those of the second try."""
+    left = [RuntimeError(NO_WORKER)]
+    written = []
+
+    def write(frame, _batch_id):
+        if left:
+            raise left.pop()
+        written.append(frame.count())
+
+    def run(job):
+        more = {"name": "q", "checkpoint": str(tmp_path / "c"), "trigger": "available-now"}
+        job.run([job.start(topic.stream(spark).writeStream, write, **more)])
+
+    with caplog.at_level(logging.INFO):
+        program("j", {"metrics_port": 0, "trace_file": None}, run)
+    assert sum(written) == 5
+    assert "stopped at the end of a batch" not in caplog.text
+
+
+@pytest.mark.usefixtures("of_tests")
 def test_a_port_that_is_taken_costs_the_metrics_and_not_the_job(caplog):
     ran: list[Job] = []
     with socket.create_server(("", 0)) as taken:

@@ -53,16 +53,27 @@ class Stop:
 
     def __init__(self) -> None:
         self._asked = threading.Event()
+        self._after_failure = threading.Event()
         self.left_a_batch = False
         self.failed: tuple[int, Exception] | None = None
         """The batch that could not be written, and why."""
 
     @property
     def is_asked(self) -> bool:
-        return self._asked.is_set()
+        return self._asked.is_set() or self._after_failure.is_set()
 
     def ask(self) -> None:
         self._asked.set()
+
+    def ask_after_failure(self) -> None:
+        """As ask(), because a query failed."""
+        self._after_failure.set()
+
+    def forget_failure(self) -> None:
+        """The job is run again; a stop that was asked for by others stays."""
+        self._after_failure.clear()
+        self.left_a_batch = False
+        self.failed = None
 
     def on_sigterm(self) -> None:
         """Stop when this process gets SIGTERM. Only for the main thread."""
@@ -158,7 +169,7 @@ class Job:
                     query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # fractions are taken
         except StreamingQueryException:
             if not self.stop.left_a_batch:
-                self.stop.ask()
+                self.stop.ask_after_failure()
                 self._end(queries)
                 raise
         self._end(queries)
@@ -254,7 +265,7 @@ def _run(job: Job, run: Callable[[Job], None]) -> None:
             raise
         log.warning("the machine is busy: a Python worker did not start within 10 s; trying again")
         job.close()
-        job.stop.failed = None
+        job.stop.forget_failure()
         run(job)
 
 
