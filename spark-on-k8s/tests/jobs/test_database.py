@@ -139,6 +139,13 @@ def test_a_value_is_the_same_in_the_database(spark, server, kind, column, value)
     assert [(str(each) if column == "uuid" else each) for (each,) in found] == [value]
 
 
+def test_a_group_too_long_for_an_index_is_refused_at_once(pairs, server):
+    server.execute(PAIR)
+    text = "".join(f"{number * 7919 % 1_000_003:x}" for number in range(4_000))
+    with pytest.raises(SettingError, match=r"a group is too long for an index .*left"):
+        Database(server.url, "pair").upsert(pairs((text, 1)), ["a"])
+
+
 @pytest.mark.parametrize(
     "expression, text",
     [

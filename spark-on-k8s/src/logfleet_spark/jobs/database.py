@@ -207,6 +207,11 @@ class Database:
                     f"--output {self.table}: two groups of a batch are the same in the database, "
                     "because its columns hold less than the groups do: widen their types"
                 )
+            case psycopg.errors.ProgramLimitExceeded():
+                return (
+                    f"--output {self.table}: a group is too long for an index of the database "
+                    f"({_words(problem)}); count by `left(..., 500)`"
+                )
             case psycopg.OperationalError():
                 return (
                     f"--database-url: the database refuses the connection ({_words(problem)}); check "
@@ -295,7 +300,9 @@ def _may_pass(problem: Error) -> bool:
 
     failed = problem.pgconn  # of an attempt to connect
     was_asked = failed is not None and (failed.used_password or failed.needs_password)
-    return isinstance(problem, psycopg.OperationalError) and not was_asked
+    # a value too large for an index stays so
+    never = isinstance(problem, psycopg.errors.ProgramLimitExceeded)
+    return isinstance(problem, psycopg.OperationalError) and not was_asked and not never
 
 
 def _words(problem: Error) -> str:
