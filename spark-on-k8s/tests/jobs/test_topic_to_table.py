@@ -95,6 +95,25 @@ def test_a_backfill_adds_what_is_missing_between_its_bounds_and_nothing_twice(to
     assert len(read(tmp_path / "t-rejected")) == len(range(0, 40, 7))
 
 
+@pytest.mark.parametrize("more", [(), ("--backfill",)])
+def test_a_record_of_a_strange_time_is_kept_aside_once_also_without_fields(
+    job, broker, tmp_path, more
+):
+    """The year 1, as .NET's DateTime has it where it is not set."""
+    topic = NumberedTopic(broker.bootstrap, partitions=1)
+    producer = Producer({"bootstrap.servers": topic.bootstrap})
+    producer.produce(topic.name, "good", timestamp=JANUARY_MS)
+    producer.produce(topic.name, "strange", timestamp=-62_135_596_800_000)
+    assert producer.flush(20) == 0
+    for number in range(2):  # each with a checkpoint of its own
+        arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name]
+        arguments += ["--output", str(tmp_path / "t"), *more]
+        arguments += [] if more else ["--checkpoint", str(tmp_path / f"c{number}")]
+        topic_to_table.run(job, topic_to_table.settings(arguments))
+    assert list(read(tmp_path / "t")["value"]) == [b"good"]
+    assert list(read(tmp_path / "t-rejected")["value"]) == [b"strange"]
+
+
 @pytest.fixture
 def one(job, broker, tmp_path):
     """Runs a backfill of a topic of one record into the folder `t`, and reads it."""

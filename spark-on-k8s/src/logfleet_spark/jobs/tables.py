@@ -300,8 +300,10 @@ class DeltaTable:
 
 def lacking(rows: DataFrame, root: str) -> DataFrame:
     """Those of the rows that are not in the table."""
-    there = rows.sparkSession.read.format("delta").load(root).select(*PLACE)
-    return rows.join(there, list(PLACE), "left_anti")
+    there = rows.sparkSession.read.format("delta").load(root).select(*PLACE).alias("there")
+    # the timestamp of a rejected record may be null
+    same = [F.col(f"fresh.{name}").eqNullSafe(F.col(f"there.{name}")) for name in PLACE]
+    return rows.alias("fresh").join(there, same, "left_anti")
 
 
 def append(rows: DataFrame, root: str) -> None:

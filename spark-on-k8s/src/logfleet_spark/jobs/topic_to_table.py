@@ -92,15 +92,15 @@ def _day(columns: dict[str, str], day_of: str | None) -> Column:
 def write_batch(job: Job, found: argparse.Namespace) -> WriteBatch:
     """Writes micro-batches: rows to the table, rejected records to a table beside it."""
     table = tables.table(found.format, found.output, found.checkpoint)
-    keeps = bool(found.fields and found.rejected)
-    aside = tables.table(found.format, found.rejected, found.checkpoint) if keeps else None
+    aside = found.rejected and tables.table(found.format, found.rejected, found.checkpoint)
     columns = columns_of(found.fields, found.format)
 
     def write(records: DataFrame, batch_id: int) -> None:
         events = read_values(records, found.fields).persist()
         try:
             table.write(table_rows(events, columns, found.day_of), batch_id)
-            wrong = events.where(F.col(ERROR).isNotNull()).count() if found.fields else 0
+            # a record without fields is none, too, if its time is one that no table holds
+            wrong = events.where(F.col(ERROR).isNotNull()).count()
             job.metrics.count("dead_letters", wrong)
             if wrong and aside:
                 aside.write(rejected(events), batch_id)
@@ -199,7 +199,7 @@ def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
         asking.error("--backfill adds rows to Delta tables only: leave out --format parquet")
     if not found.backfill and not found.checkpoint:
         asking.error("write --checkpoint, or --backfill")
-    if found.rejected is None and found.fields:
+    if found.rejected is None:
         found.rejected = beside(found.output, "rejected")
     if found.rejected == "none":
         found.rejected = None
