@@ -265,6 +265,17 @@ def test_counts_are_shown_on_the_console(run, capsys):
     assert "|2013-01-01 00:00:00|2013-01-02 00:00:00|4    |" in shown
 
 
+def test_more_counts_than_the_console_shows_are_counted(job, broker, tmp_path, capsys):
+    """A task whose rows are not shown has counted them all the same: Spark ends a query whose state is not written."""
+    topic = NumberedTopic(broker.bootstrap, partitions=1)
+    arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--group-by", "key"]
+    arguments += ["--event-time", "timestamp", "--checkpoint", str(tmp_path / "c")]
+    for _ in range(2):
+        topic.produce(range(100), spread=1)
+        window_counts.run(job, window_counts.settings(arguments))
+    assert "|2    |" in capsys.readouterr().out
+
+
 def test_a_stream_that_is_told_to_stop_ends_its_batch_and_goes_on_from_there(
     spark, job, events, tmp_path
 ):

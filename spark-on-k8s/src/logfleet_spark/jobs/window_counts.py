@@ -203,8 +203,14 @@ def write_table(
 
 def show(counts: DataFrame, batch_id: int) -> None:
     """Write one micro-batch to the console."""
-    sys.stdout.write(f"batch {batch_id}\n")
-    counts.show(truncate=False)
+    counts = counts.persist()
+    try:
+        # all of it is computed, as state is committed by the tasks; show() alone ends at the first rows
+        counts.count()
+        sys.stdout.write(f"batch {batch_id}\n")
+        counts.show(truncate=False)
+    finally:
+        counts.unpersist()
 
 
 def write_upsert(
