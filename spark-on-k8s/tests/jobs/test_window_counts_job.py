@@ -4,7 +4,8 @@ import json
 import threading
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from logfleet_spark.jobs import window_counts
 from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.running import Job, Stop
@@ -274,6 +275,26 @@ def test_more_counts_than_the_console_shows_are_counted(job, broker, tmp_path, c
         topic.produce(range(100), spread=1)
         window_counts.run(job, window_counts.settings(arguments))
     assert "|2    |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("source", ["logfleet", "kafka"])
+def test_a_job_starts_again_where_its_topic_has_grown_and_lost_what_was_counted(
+    job, broker, tmp_path, source
+):
+    """The search of the last batch for rejected records passes over what is gone or new."""
+    topic = NumberedTopic(broker.bootstrap, partitions=1)
+    arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--source", source]
+    arguments += ["--event-time", "timestamp", "--checkpoint", str(tmp_path / "c")]
+    arguments += ["--sink", "delta", "--output", str(tmp_path / "t")]
+    topic.produce(range(5), spread=1)
+    window_counts.run(job, window_counts.settings(arguments))
+    admin = AdminClient({"bootstrap.servers": topic.bootstrap})
+    for gone in admin.delete_records([TopicPartition(topic.name, 0, 5)]).values():
+        gone.result(20)
+    topic.grow(2)
+    topic.produce(range(5, 8), spread=1)
+    window_counts.run(job, window_counts.settings(arguments))
+    assert read_table(tmp_path / "t")["count"].sum() == 8
 
 
 def test_a_stream_that_is_told_to_stop_ends_its_batch_and_goes_on_from_there(

@@ -35,8 +35,8 @@ from logfleet_spark.jobs.records import (
     DAY,
     ERROR,
     EVENT_TIME,
-    batch,
     expressible,
+    options_of,
     read_values,
     rejected,
     send,
@@ -352,8 +352,19 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
     """What keeps the records that are no events, once there are some."""
 
     def count(begin: Offsets, end: Offsets) -> int:
-        bounds = {"startingOffsets": json.dumps(begin), "endingOffsets": json.dumps(end)}
-        records = batch(job.spark, found, found.topic, bounds)
+        # of the batch's partitions only, as others may have appeared since; what is gone cannot be kept
+        start = {
+            topic: {part: min(begin.get(topic, {}).get(part, 0), at) for part, at in parts.items()}
+            for topic, parts in end.items()
+        }
+        options = {
+            **options_of(found),
+            "failOnDataLoss": "false",
+            "assign": json.dumps({topic: sorted(map(int, parts)) for topic, parts in end.items()}),
+            "startingOffsets": json.dumps(start),
+            "endingOffsets": json.dumps(end),
+        }
+        records = job.spark.read.format(found.source).options(**options).load()
         return (
             dated(read_values(records, found.fields), wanted)
             .where(F.col(ERROR).isNotNull())
