@@ -164,6 +164,20 @@ def test_counts_of_another_checkpoint_are_refused(topic, counts, tmp_path):
     assert read(tmp_path / "t")["count"].sum() == 10
 
 
+@pytest.mark.parametrize(
+    "more, names",
+    [(["--window", "2 hours"], "length"), (["--group-by", "n % 2 AS n"], "--group-by")],
+)
+def test_counts_of_a_checkpoint_by_other_settings_are_refused(topic, counts, tmp_path, more, names):
+    send(topic, range(10))
+    counts("--group-by", "n")
+    send(topic, range(10))
+    with pytest.raises(SettingError, match=rf"by other settings \({names}\).*new --output"):
+        counts("--group-by", "n", *more)
+    counts("--group-by", "n")
+    assert list(read(tmp_path / "t")["count"]) == [2] * 10
+
+
 def test_a_type_that_changed_is_refused_and_a_field_that_is_new_is_added(
     topic, table, tmp_path, caplog
 ):

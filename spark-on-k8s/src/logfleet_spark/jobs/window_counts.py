@@ -11,11 +11,11 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name that Spark's documentation uses)
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
@@ -42,7 +42,7 @@ from logfleet_spark.jobs.records import (
     send,
     stream,
 )
-from logfleet_spark.jobs.rejected import Offsets, Rejected
+from logfleet_spark.jobs.rejected import Offsets, Rejected, text_of
 from logfleet_spark.jobs.running import Job, WriteBatch, program
 from logfleet_spark.jobs.settings import (
     AVAILABLE_NOW,
@@ -64,6 +64,8 @@ NAME = "window_counts"
 QUERY = "window_counts"
 NOWHERE = "none"
 COUNT = "count(*) AS count"
+MEANING = "meaning"
+"""Folder in the checkpoint with what its state is of, as JSON."""
 FIRST_TIME = "1970-01-01"
 """Events before it are rejected: the watermark of Spark begins there, so that they would be dropped
 as late.
@@ -394,6 +396,25 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
     )
 
 
+def refuse_change(spark: SparkSession, checkpoint: str, wanted: WindowCounts) -> None:
+    """Raise SettingError if a checkpoint's state is of other windows, groups or aggregates: Spark would add to it all the same."""
+    place = f"{checkpoint.rstrip('/')}/{MEANING}"
+    texts = {"--group-by": wanted.group_by, "--aggregate": wanted.aggregate}
+    now = {name: " ".join(text.split()) for name, text in texts.items()} | asdict(wanted.windows)
+    known = [json.loads(text) for _, text in text_of(spark, place) if text.strip()]
+    if known == [now]:
+        return
+    # as long as no batch has ended there is no state, and a setting may be mended
+    if known and text_of(spark, f"{checkpoint.rstrip('/')}/commits"):
+        names = ", ".join(name for name in now if known[0].get(name) != now[name])
+        raise SettingError(
+            f"{checkpoint} counts by other settings ({names}); write the old ones, or start with a new "
+            "--checkpoint and a new --output"
+        )
+    rows = spark.range(0, 1, 1, 1).select(F.lit(json.dumps(now)).alias("value"))
+    rows.write.mode("overwrite").text(place)
+
+
 def run(job: Job, found: argparse.Namespace) -> None:
     """Count, until the trigger's end or a stop.
 
@@ -405,6 +426,7 @@ def run(job: Job, found: argparse.Namespace) -> None:
     events = dated(read_values(stream(job.spark, found, found.topic), found.fields), wanted)
     seen = events.observe("values", F.count(ERROR).alias("dead_letters"))
     made = counted(seen, wanted)
+    refuse_change(job.spark, found.checkpoint, wanted)
     keeping = kept(job, found, wanted) if found.rejected else None
     write = sink_of(found, made, wanted.windows)
     job.watch(QUERY, warn_of_late_rows)
