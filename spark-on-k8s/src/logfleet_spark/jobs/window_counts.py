@@ -207,7 +207,8 @@ def show(counts: DataFrame, batch_id: int) -> None:
     """Write one micro-batch to the console."""
     counts = counts.persist()
     try:
-        # all of it is computed, as state is committed by the tasks; show() alone ends at the first rows
+        # all of it is computed, as state is committed by the tasks; show() alone ends at the first
+        # rows
         counts.count()
         sys.stdout.write(f"batch {batch_id}\n")
         counts.show(truncate=False)
@@ -354,7 +355,8 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
     """What keeps the records that are no events, once there are some."""
 
     def count(begin: Offsets, end: Offsets) -> int:
-        # of the batch's partitions only, as others may have appeared since; what is gone cannot be kept
+        # of the batch's partitions only, as others may have appeared since; what is gone cannot be
+        # kept
         start = {
             topic: {part: min(begin.get(topic, {}).get(part, 0), at) for part, at in parts.items()}
             for topic, parts in end.items()
@@ -397,7 +399,10 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
 
 
 def refuse_change(spark: SparkSession, checkpoint: str, wanted: WindowCounts) -> None:
-    """Raise SettingError if a checkpoint's state is of other windows, groups or aggregates: Spark would add to it all the same."""
+    """Raise SettingError if a checkpoint's state is of other windows, groups or aggregates.
+
+    Spark would add to it all the same.
+    """
     place = f"{checkpoint.rstrip('/')}/{MEANING}"
     texts = {"--group-by": wanted.group_by, "--aggregate": wanted.aggregate}
     now = {name: " ".join(text.split()) for name, text in texts.items()} | asdict(wanted.windows)
