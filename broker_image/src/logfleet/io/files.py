@@ -130,7 +130,7 @@ class Files(Protocol):
         ...
 
     def file_identity(self, path: str) -> str | None:
-        """An identity of the file in this mount and boot; None if mounts cannot be told apart."""
+        """The file's identity within this mount and boot; None if the system cannot identify mounts."""
         ...
 
     def lock(self, path: str, holder: str) -> Lock:

@@ -282,7 +282,7 @@ class Dispatcher(Generic[B]):
     """The service behind all listeners of a broker.
 
     handlers: request class -> handler; together they are what ApiVersions advertises. unfenced:
-    requests whose answers hold whoever leads by then; every other answer depends on the lease.
+    requests whose answers do not depend on what this broker leads; all others need its lease.
     lease: by which this broker leads; None while it leads nothing. quotas: measure clients; None,
     which costs almost nothing, while no client has a quota. waiting_memory: bytes counted for large
     requests that are not answered yet.

@@ -206,9 +206,9 @@ class LogDirs:
     def _finish_moves(self, log_dir: LogDir, now_ms: int) -> None:
         """Finish or undo moves that a stop interrupted, so that each log is in one directory.
 
-        That is the new one if its copy had got the log's name. The origin is kept while the source
-        directory is absent, as that may come back. Unfinished copies are removed, unless the log
-        exists nowhere else.
+        The log is in the new directory if the copy there already had the log's name. The record of
+        its origin stays while the old directory is absent: that directory may return. Unfinished
+        copies are removed, unless the log exists nowhere else.
         """
         by_id = {each.identity.directory_id: each for each in self.dirs}
         for name, origin in list(log_dir.incoming.origins.items()):

@@ -24,8 +24,8 @@ POLL_S: Final = 0.5
 def partitions() -> None:
     """Show partitions that are lost, and give them up.
 
-    A partition is lost if nobody leads it though all its brokers run: the disks that had it are
-    gone. While one of its brokers is down it is not, as that may have it.
+    A partition is lost if it has no leader although all its brokers run: the disks that held it
+    are gone. While one of its brokers is down it is not lost: that broker may still have it.
 
     \b
     logfleet partitions lost

@@ -177,7 +177,7 @@ def carry_out(server: Server, wanted: Goal) -> bool:
 @rebalance.command()
 @listing_options
 def status(*, as_json: bool, server: Server) -> None:
-    """Show the moves under way, whoever started them."""
+    """Show all moves under way, also those that other tools started."""
 
     async def work(client: Client) -> tuple[list[tuple[str, str, str, str]], int]:
         moving = await list_reassignments(client)

@@ -13,7 +13,8 @@ PAUSE_S_MIN: Final = 0.05
 class Followed:
     """A partition that is copied, for as long as it has one leader in one leader epoch.
 
-    asked: what the last request said of it, None if it named another; then no answer is about it.
+    asked: its row in the last request; None if that request did not name it, so that no response
+    can be about it.
     pause_s: how long its next pause is. is_ahead: its log has leader epochs above its leader's, and
     that was logged.
     """

@@ -53,7 +53,7 @@ UNFENCED: Final[frozenset[type[msgspec.Struct]]] = frozenset(
 )
 """Requests whose answers do not depend on this broker leading anything.
 
-A change is a store write that compares what it rests on: a success is one, whoever leads by now.
+A change is a store write with compares, so a success stays true after a change of leader.
 Brokers send the last two to each other while the metadata store does not answer
 (`logfleet.node.cluster.failsafe`).
 """
