@@ -130,7 +130,7 @@ class Files(Protocol):
         ...
 
     def file_identity(self, path: str) -> str | None:
-        """The file's identity within this mount and boot; None if the system cannot identify mounts."""
+        """The file's identity within this mount and boot; None if mounts have no identity."""
         ...
 
     def lock(self, path: str, holder: str) -> Lock:
