@@ -112,6 +112,13 @@ def test_all_rows_are_those_that_are_read_one_by_one(partitions, start, data):
     assert at_once(parts) == [row for part in parts for row in one_by_one(part)]
 
 
+def test_a_batch_may_hold_the_first_and_the_last_time_that_spark_can_hold():
+    times = [-TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX, -1]
+    batch = build_batch([Record(None, b"v", time) for time in times])
+    part = Part("t", 0, batch, 0, END)
+    assert [row[5] for row in at_once([part])] == times
+
+
 def test_groups_of_batches_are_decoded_apart_where_they_are_large(monkeypatch):
     monkeypatch.setattr(decoding, "GROUP_BYTES", 100)
     batch = [Record(b"k", b"v" * 40, 5)] * 2

@@ -39,6 +39,20 @@ def test_a_session_that_has_found_it_may_be_told_of_it_again(spark, broker):
     assert rows(topic.batch(spark)) == expected(range(3))
 
 
+def test_streams_that_start_at_once_add_nothing_to_the_variables_that_they_share(spark, broker):
+    """Spark puts them into a map without a lock; two that were added at once made it unreadable."""
+    topic = NumberedTopic(broker.bootstrap)
+    logfleet_spark.register(spark)
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    shared = manager.lookupDataSource("logfleet").dataSourceCls().envVars()
+    before = set(shared)
+    topic.stream(spark).writeStream.format("noop").trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    assert shared["SPARK_BUFFER_SIZE"] != ""
+    assert set(shared) == before
+
+
 def test_a_thread_writes_once_it_is_told_of_it(spark, broker):
     """Spark looks in the active session of the thread alone, and a new thread has none."""
     topic = NumberedTopic(broker.bootstrap)

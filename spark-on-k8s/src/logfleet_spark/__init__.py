@@ -12,13 +12,35 @@ from logfleet_spark.source import LogfleetSource
 __all__ = ["GroupCommits", "LogfleetSource", "register"]
 
 
+_SET_BY_STREAMS = (
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+    "SPARK_LOCAL_DIRS",
+    "SPARK_PYTHON_RUNTIME",
+)
+"""Variables that a stream of Spark sets for its Python process, in a map that all streams share.
+
+Source: PythonStreamingSourceRunner.init of Spark 4.2.
+"""
+
+
 def register(spark: SparkSession) -> None:
     """Register the format `logfleet` in a session, and for the calling thread.
 
-    Spark finds formats in Python on the path of its driver (see pyspark_logfleet), but for a write
-    it looks only into the session that is active in the thread, and there is none in those of the
-    user's own until it makes a frame. Source: DataSource.lookupDataSource,
-    SparkSession.createDataFrame of Spark 4.2.
+    Spark finds formats in Python on the path of its driver (see pyspark_logfleet). There are two
+    reasons to register this one:
+
+    - For a write Spark searches only the session that is active in the thread, and there is none in
+      a user's own thread until it makes a frame. Source: DataSource.lookupDataSource,
+      SparkSession.createDataFrame of Spark 4.2.
+    - Two streams that start at once add the same variables to one map without a lock. The map then
+      counts a variable twice, and from there on no query that reads the format can be sent to an
+      executor ("Illegal size 5 of collection, expected 6"). Variables that are in the map from the
+      beginning are only replaced, which is safe.
     """
+    # a session of Spark Connect has no context: the server's is out of reach
+    if (context := getattr(spark, "sparkContext", None)) is not None:
+        for name in _SET_BY_STREAMS:
+            context.environment.setdefault(name, "")
     spark.dataSource.register(LogfleetSource)
     spark.createDataFrame([], "nothing INT")

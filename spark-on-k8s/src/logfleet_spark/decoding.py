@@ -205,8 +205,8 @@ class _Group:
         delta = rows.timestamp_delta
         if any(appended):
             delta = np.where(np.repeat(np.array(appended), counts), 0, delta)
-        # neither can overflow their sum then
-        _check(_beyond(base) | _beyond(delta), "a time beyond what Spark can hold")
+        # the sum of what is left cannot overflow; a delta reaches from one bound to the other
+        _check(_beyond(base) | _beyond(delta // 2), "a time beyond what Spark can hold")
         millis = base + delta
         _check(_beyond(millis), "a time beyond what Spark can hold")
         return pa.array(millis * 1000).cast(pa.timestamp("us", tz="UTC"))

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from logfleet_spark import register
 from logfleet_spark.jobs.expressions import SESSION, SettingError
 from logfleet_spark.jobs.failures import cause_of
 from logfleet_spark.jobs.metrics import COUNTERS, Metrics, Progress, ProgressListener
@@ -106,6 +107,10 @@ class Job:
     metrics: Metrics
     stop: Stop
     _listener: ProgressListener | None = None
+
+    def __post_init__(self) -> None:
+        # a job may start two queries at once
+        register(self.spark)
 
     def start(
         self,
