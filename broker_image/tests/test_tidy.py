@@ -5,6 +5,7 @@ import io
 import re
 import subprocess
 import tokenize
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
@@ -146,16 +147,117 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # a CycleError names the modules of a circle in order
 
 
-def test_the_architecture_has_all_packages_and_names_modules_that_are_there() -> None:
-    text = (ROOT / "broker_image" / "ARCHITECTURE.md").read_text()
+PAGES = [path for path in tracked("*.md") if path.name != "CHANGELOG.md"]
+GENERATED = {"configs.md", "metrics.md"}
+"""Their texts are the code's."""
+UNPLAIN = re.compile(
+    r"\b(?:told|tells?|said|anew|whoever|heard|looks?|noted?|notes)\b", re.IGNORECASE
+)
+ARCHITECTURE = ROOT / "broker_image" / "ARCHITECTURE.md"
+DOCS = ROOT / "broker_image" / "docs"
+ROOM_PAGES = [
+    ARCHITECTURE,
+    DOCS / "invariants.md",
+    *tracked("broker_image/docs/rooms/*.md", "broker_image/docs/adr/*.md", "operator/docs/*.md"),
+]
+PACKAGES = {module_of(name_of(path)) for path in PYTHON if path.name == "__init__.py"}
+
+
+def contract(name: str) -> dict[str, list[str]]:
+    """The first contract of import-linter whose name begins so."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    found: dict[str, list[str]] = next(c for c in contracts if c["name"].startswith(name))
+    return found
+
+
+def test_the_architecture_has_all_packages_and_says_which_are_pure() -> None:
+    rooms = {name for name in PACKAGES if re.fullmatch(r"logfleet\.(node\.)?\w+", name)}
+    rows = re.findall(
+        r"^\| `(logfleet\.[\w.]+)` \| (\w+) \|", ARCHITECTURE.read_text(), re.MULTILINE
+    )
+    assert {name for name, _ in rows} == rooms
+    pure = {name for name, kind in rows if kind == "PURE"}
+    assert pure == set(contract("Pure packages")["source_modules"]) & rooms
+
+
+def test_the_architecture_has_the_layers_that_import_linter_checks() -> None:
+    drawn = re.findall(
+        r"^```\n(__main__\n.*?)```", ARCHITECTURE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    layers = [layer.replace("logfleet.", "") for layer in contract("Layers")["layers"]]
+    assert [block.splitlines() for block in drawn] == [layers]
+
+
+@pytest.mark.parametrize("page", ROOM_PAGES, ids=name_of)
+def test_pages_about_the_code_name_modules_that_are_there(page: Path) -> None:
     modules = {module_of(name_of(path)) for path in PYTHON}
-    packages = {module_of(name_of(path)) for path in PYTHON if path.name == "__init__.py"}
-    told = {name for name in packages if re.fullmatch(r"logfleet\.(node\.)?\w+", name)}
-    assert set(re.findall(r"^\| `(logfleet\.[\w.]+)` \|", text, re.MULTILINE)) == told
-    named = {f"logfleet.{name}" for name in re.findall(r"`([a-z_]+\.[a-z_.]+)`", text)}
-    of_packages = {name for name in named if ".".join(name.split(".")[:2]) in told}
-    assert of_packages
-    assert of_packages - modules == set()
+    named = re.findall(r"`(?:logfleet\.)?([a-z_]+\.[a-z_.]+)`", page.read_text())
+    missing = set()
+    for name in named:
+        for root in ("logfleet", "logfleet_operator"):
+            of_root = f"{root}.{name}"
+            if ".".join(of_root.split(".")[:2]) in PACKAGES and of_root not in modules:
+                missing.add(name)
+    assert missing == set()
+
+
+def test_contributing_has_the_limits_that_are_checked() -> None:
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
+    lines = (
+        f"Functions up to {FUNCTION_LINES_MAX} lines, modules up to {MODULE_LINES_MAX}, "
+        f"folders up to {FOLDER_MODULES_MAX} modules"
+    )
+    assert lines in text
+
+
+def test_every_invariant_that_the_code_names_is_on_the_page() -> None:
+    named = {
+        number
+        for path in PYTHON
+        if name_of(path).startswith((*SOURCE_TREES, "broker_image/tests/sim/"))
+        for number in re.findall(r"\b[IL]\d{1,2}\b", path.read_text())
+    }
+    listed = re.findall(r"^\| ([IL]\d+) \|", (DOCS / "invariants.md").read_text(), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert named
+    assert named - set(listed) == set()
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_of_pages_lead_somewhere(page: Path) -> None:
+    lost = []
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text()):
+        target, _, anchor = link.partition("#")
+        path = page.parent / target if target else page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            lost.append(link)
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in {"words.md", *GENERATED}], ids=name_of
+)
+def test_pages_are_in_the_words_of_words_md(page: Path) -> None:
+    found = [
+        f"{number}: {line.strip()[:80]}"
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if UNPLAIN.search(line)
+    ]
+    assert found == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text()
+    links = {(ROOT / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", readme)}
+    pages = {page for page in PAGES if "adr" not in page.parts and page != ROOT / "README.md"}
+    assert {name_of(page) for page in pages - links} == set()
 
 
 def test_every_todo_names_its_issue() -> None:
