@@ -1,4 +1,4 @@
-"""Writes docs/configs.md anew: `python broker_image/tools/config_docs.py`. A test fails while the committed file is an old one."""
+"""Writes docs/configs.md again: `python broker_image/tools/config_docs.py`. A test fails while the committed file is an old one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md anew: `python broker_image/tools/metric_docs.py`. A test fails while the committed file is an old one."""
+"""Writes docs/metrics.md again: `python broker_image/tools/metric_docs.py`. A test fails while the committed file is an old one."""
 
 from pathlib import Path
 

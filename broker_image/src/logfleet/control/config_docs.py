@@ -15,9 +15,9 @@ _HEAD: Final = """\
 # Configuration keys
 
 Made by `python broker_image/tools/config_docs.py` from `logfleet.control.config_table`; do not edit. All keys of Apache Kafka
-4.4.0 for topics, brokers and groups are known, with Kafka's names, types and rules. A key that has an effect is listed with
-the module that acts on it. Others are only stored and described: they are listed at the end of their section, and DescribeConfigs
-marks them too.
+4.4.0 for topics, brokers and groups are accepted, with Kafka's names, types and rules. A key that has an effect is listed with
+the module that acts on it. Other keys are stored and described, without effect: they are listed at the end of their section, and
+DescribeConfigs marks them too.
 """
 
 _CHANGED_BY: Final[Mapping[UpdateMode, str]] = {
@@ -38,8 +38,8 @@ def config_docs() -> str:
         (
             "Brokers",
             (
-                "Set in server.properties; `changed` tells what may also be set while a broker "
-                "runs, which outlives it."
+                "Set in server.properties. `changed` lists what may also be set while a broker runs; "
+                "such a value outlives the broker."
             ),
             BROKER_KEYS,
         ),

@@ -14,9 +14,9 @@ Prometheus' text format at `/metrics` of its admin port (`logfleet.admin.listene
 what Kafka exports as a rate is a total here: `rate(NAME[5m])`. A histogram has `NAME_bucket`, `NAME_sum` and `NAME_count`:
 `histogram_quantile(0.99, sum by (api, le) (rate(logfleet_request_seconds_bucket[5m])))`.
 
-An API is listed once it was requested. Topics, partitions and offsets of groups are listed one by one up to
-`logfleet.metrics.series.max` of each kind; of a kind of which there are more only the totals are listed, and
-`logfleet_metrics_left_out` says how many there are.
+An API is listed once it was requested. Topics, partitions and offsets of groups are listed one by one, up to
+`logfleet.metrics.series.max` of each kind. Beyond that only the totals of the kind are listed, and
+`logfleet_metrics_left_out` has the number that is left out.
 
 `/healthz` answers 503 when the broker cannot go on, and not at all while its event loop stands still: a probe needs a timeout.
 `/readyz` answers 503 with the reason until clients may be sent there: logs are loaded, ports are open, the broker is registered and
