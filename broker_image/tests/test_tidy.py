@@ -158,6 +158,7 @@ DOCS = ROOT / "broker_image" / "docs"
 ROOM_PAGES = [
     ARCHITECTURE,
     DOCS / "invariants.md",
+    DOCS / "words.md",
     *tracked("broker_image/docs/rooms/*.md", "broker_image/docs/adr/*.md", "operator/docs/*.md"),
 ]
 NOT_MODULES = {"metadata.version"}
@@ -202,6 +203,57 @@ def test_pages_about_the_code_name_modules_that_are_there(page: Path) -> None:
             if ".".join(of_root.split(".")[:2]) in PACKAGES and of_root not in modules:
                 missing.add(name)
     assert missing == set()
+
+
+def test_modules_that_call_themselves_pure_are_those_that_import_linter_checks() -> None:
+    """Of the operator and the Spark source, whose packages have both kinds."""
+    calling = {
+        module_of(name_of(path))
+        for path in PYTHON
+        if name_of(path).startswith(SOURCE_TREES[1:])
+        and re.search(r"\bPURE\b", ast.get_docstring(ast.parse(path.read_text())) or "")
+    }
+    listed = {
+        module
+        for each in ("Pure modules of the operator", "Pure modules of the Spark source")
+        for module in contract(each)["source_modules"]
+    }
+    assert calling == listed
+
+
+STATED = {
+    ("broker_image/ARCHITECTURE.md", "responses of up to {} KiB"): ("INLINE_BYTES_MAX", 1024),
+    ("broker_image/ARCHITECTURE.md", "learn of it within {} ms"): ("HIGH_WATERMARK_S", 0.001),
+    ("broker_image/ARCHITECTURE.md", "flushes every {} s"): ("FLUSH_PERIOD_S", 1),
+    ("broker_image/ARCHITECTURE.md", "loses its lease within {} s"): ("LEASE_TTL_S", 1),
+    ("broker_image/docs/adr/0001-one-process-per-broker.md", "more than {} ms"): ("SLOW_S", 0.001),
+    ("broker_image/docs/adr/0001-one-process-per-broker.md", "At most {} MiB"): (
+        "WAITING_BYTES_MAX",
+        1 << 20,
+    ),
+    ("broker_image/docs/adr/0002-metadata-in-etcd-or-sqlite.md", "{} operations"): (
+        "TXN_OPERATIONS_MAX",
+        1,
+    ),
+    ("broker_image/docs/rooms/requests.md", "pause every {} ms"): ("SLICE_S", 0.001),
+    ("broker_image/docs/rooms/requests.md", "waits for {} s at most"): ("SEEN_S_MAX", 1),
+    ("broker_image/docs/rooms/cluster.md", "wait up to {} s"): ("HELD_MS_MAX", 1000),
+    ("broker_image/docs/why-and-may-i.md", "Beyond {} of a kind"): ("PER_SECOND_MAX", 1),
+    ("broker_image/docs/why-and-may-i.md", "last {:,} records"): ("COUNT_MAX", 1),
+    ("docs/operating.md", "not renewed for {} minutes"): ("HANDOVER_S", 60),
+    ("docs/operating.md", "is gone for {} s"): ("LEASE_S", 1),
+}
+"""Numbers of pages: the sentence, and the constant of the code with the size of the sentence's unit."""
+
+
+@pytest.mark.parametrize("page, sentence", STATED)
+def test_pages_state_the_limits_of_the_code(page: str, sentence: str) -> None:
+    name, unit = STATED[page, sentence]
+    found = re.compile(rf"^{name}(?:: Final)? = ([\d_.*<< ]+)", re.MULTILINE)
+    sources = [path for path in PYTHON if name_of(path).startswith(SOURCE_TREES)]
+    values = {eval(value) for path in sources for value in found.findall(path.read_text())}
+    text = " ".join((ROOT / page).read_text().split())
+    assert any(sentence.format(round(value / unit)) in text for value in values)
 
 
 def test_contributing_has_the_limits_that_are_checked() -> None:
