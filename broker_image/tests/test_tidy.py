@@ -307,11 +307,16 @@ def test_pages_are_in_the_words_of_words_md(page: Path) -> None:
     assert found == []
 
 
+def linked_from(page: Path) -> set[Path]:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    return {(page.parent / link).resolve() for link in links} | {page}
+
+
 def test_the_readme_leads_to_every_page() -> None:
-    readme = (ROOT / "README.md").read_text()
-    links = {(ROOT / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", readme)}
-    pages = {page for page in PAGES if "adr" not in page.parts and page != ROOT / "README.md"}
-    assert {name_of(page) for page in pages - links} == set()
+    decisions = DOCS / "adr" / "README.md"
+    linked = linked_from(ROOT / "README.md") | linked_from(decisions)
+    assert decisions in linked_from(ROOT / "README.md")
+    assert {name_of(page) for page in set(PAGES) - linked} == set()
 
 
 def test_every_todo_names_its_issue() -> None:
