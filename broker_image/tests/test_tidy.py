@@ -307,6 +307,13 @@ def test_pages_are_in_the_words_of_words_md(page: Path) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize(
+    "page, words", [("README.md", 900), ("broker_image/ARCHITECTURE.md", 2_100)]
+)
+def test_the_pages_that_are_read_first_stay_short(page: str, words: int) -> None:
+    assert len((ROOT / page).read_text().split()) <= words
+
+
 def linked_from(page: Path) -> set[Path]:
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
     return {(page.parent / link).resolve() for link in links} | {page}
