@@ -12,7 +12,7 @@ from logfleet.io.files import PosixFiles
 from logfleet.log import names
 from logfleet.log.checkpoints import parse_properties
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import AppendResult
+from logfleet.log.validation import Appended
 from logfleet.records.batch import iterate_headers
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
@@ -47,7 +47,7 @@ def fill(log: PartitionLog) -> None:
         stamp = ProducerStamp(1000 + number % 2, 0, number // 2 * PER_BATCH)
         batch = build_batch(records, codec=Codec(number % len(Codec)), producer=stamp)
         result = log.append_as_leader(batch, number // 100, NOW + RECORDS)
-        assert result == AppendResult(first, first + PER_BATCH - 1, -1)
+        assert result == Appended(first, first + PER_BATCH - 1, -1)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from logfleet.log.producers import SeenBatch
 from logfleet.log.replicated import replicated_batches
 from logfleet.log.retention import REMOVED_AT_ONCE, Retention, SegmentAge, plan_retention
 from logfleet.log.segment_roll import NO_ROOM, base_of_next, room_in, should_roll
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared, prepare
+from logfleet.log.validation import Appended, AppendResult, BatchRefusal, Prepared, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flush_job import FlushJob
@@ -105,12 +105,10 @@ class PartitionLog:
 
     def append_as_leader(
         self, batch: bytearray | memoryview | Prepared, leader_epoch: int, now_ms: int
-    ) -> AppendResult | BatchRefusal | NeedsThread:
+    ) -> AppendResult:
         """Append one batch at the log's end. It is written, not yet durable nor committed.
 
-        batch: one in writable memory, which is changed, or the result of `prepare_fully`. Returns
-        its offsets, or a refusal, or that a thread has to prepare it; in the latter cases nothing
-        has changed.
+        batch: one in writable memory, which is changed, or the result of `prepare_fully`.
         """
         if isinstance(batch, Prepared):
             prepared = batch
@@ -135,7 +133,7 @@ class PartitionLog:
         self._appended(header, base_offset, leader_epoch)
         if self.disk.is_held_up:
             self._wait_written(base_offset)
-        return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
+        return Appended(base_offset, last_offset, prepared.log_append_time_ms)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
         """Append batches as the leader of `leader_epoch` sent them; returns how many bytes.
@@ -211,11 +209,11 @@ class PartitionLog:
         else:
             self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
 
-    def _check_producer(self, header: BatchHeader) -> AppendResult | BatchRefusal | None:
+    def _check_producer(self, header: BatchHeader) -> Appended | BatchRefusal | None:
         if (seen := self.producers.check(header, self._segments)) is None:
             return None
         if isinstance(seen, SeenBatch):
-            return AppendResult(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
+            return Appended(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
         state = self.producers.states.get(header.producer_id)
         assert state is not None
         return BatchRefusal(

@@ -119,7 +119,7 @@ def test_a_batch_that_no_client_may_send_is_refused(batch, error):
     ],
 )
 def test_malformed_bytes_differ_from_refused_batches(batch, is_malformed):
-    assert refusal(batch).is_malformed is is_malformed
+    assert refusal(batch).is_before_log is is_malformed
     assert (malformed(batch) is not None) is is_malformed
 
 

@@ -8,7 +8,7 @@ import errno
 import pytest
 from logfleet.io.files import PosixFile, PosixFiles
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import AppendResult
+from logfleet.log.validation import Appended
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.partition_log import PartitionLog
@@ -57,7 +57,7 @@ def append(log: PartitionLog, number: int) -> None:
         [Record(b"key", b"%d" % number, NOW + number)], producer=ProducerStamp(7, 0, number)
     )
     result = log.append_as_leader(batch, 3 + number // 20, NOW)
-    assert isinstance(result, AppendResult)
+    assert isinstance(result, Appended)
     assert (result.base_offset, result.duplicate) == (number, False)
 
 

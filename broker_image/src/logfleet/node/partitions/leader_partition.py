@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared
+from logfleet.log.validation import AppendResult, Prepared
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
@@ -139,9 +139,7 @@ class LeaderPartition(Replica):
 
     # Appending and committing
 
-    def append(
-        self, batch: bytearray | memoryview | Prepared, now_ms: int
-    ) -> AppendResult | BatchRefusal | NeedsThread:
+    def append(self, batch: bytearray | memoryview | Prepared, now_ms: int) -> AppendResult:
         """Append one batch from a client; see PartitionLog.append_as_leader. Raises OSError.
 
         It is committed if it lies below the high watermark afterwards; else wait by
@@ -150,10 +148,10 @@ class LeaderPartition(Replica):
         assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
         log.disk.require_room()
-        size_before = log.log_end_offset
+        end_before = log.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
         end_offset = log.log_end_offset
-        if end_offset != size_before:
+        if end_offset != end_before:
             size = len(batch.buffer if isinstance(batch, Prepared) else batch)
             self.bytes_in += size
             if log.written_end_offset < end_offset:

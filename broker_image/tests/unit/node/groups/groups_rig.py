@@ -10,7 +10,7 @@ from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared
+from logfleet.log.validation import AppendResult, BatchRefusal, Prepared
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
@@ -67,9 +67,7 @@ class LaggingPartition(LeaderPartition):
         )
         log.has_flush_rules = True
 
-    def append(
-        self, batch: bytearray | memoryview | Prepared, now_ms: int
-    ) -> AppendResult | BatchRefusal | NeedsThread:
+    def append(self, batch: bytearray | memoryview | Prepared, now_ms: int) -> AppendResult:
         if self.failure is not None:
             raise self.failure
         if self.rejection is not None:

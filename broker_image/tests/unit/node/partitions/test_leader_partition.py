@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import AppendResult, BatchRefusal, Prepared, prepare
+from logfleet.log.validation import Appended, BatchRefusal, Prepared, prepare
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
@@ -34,7 +34,7 @@ def batch(*values: bytes, producer=None) -> bytearray:
 
 def test_what_is_appended_is_committed(partition) -> None:
     assert partition.high_watermark == 0
-    assert partition.append(batch(b"a", b"b"), NOW) == AppendResult(0, 1, -1)
+    assert partition.append(batch(b"a", b"b"), NOW) == Appended(0, 1, -1)
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
     asyncio.run(partition.wait_committed(2))
 
@@ -224,7 +224,7 @@ def test_a_retried_batch_is_acknowledged_when_the_first_one_is(rig) -> None:
     again = bytearray(first)
     partition.append(first, NOW)
     result = partition.append(again, NOW)
-    assert isinstance(result, AppendResult)
+    assert isinstance(result, Appended)
     assert (result.duplicate, partition.is_acked(result.last_offset + 1, -1)) == (True, False)
     for member in (B, C):
         fetch(partition, member, 1)
