@@ -38,7 +38,7 @@ from logfleet.node.cluster.membership import Membership
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.cluster.own_data import refuse_data_without_identity, refuse_data_without_store
-from logfleet.node.cluster.producer_ids import ProducerIds
+from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.cluster.registration import Registration, RegistrationError, join_cluster
 from logfleet.node.cluster.silent_peers import SilentPeers
 from logfleet.node.decisions.disks import RecordedDisks
@@ -119,7 +119,7 @@ class Broker:
     controller: ControllerLoop
     controller_access: ControllerAccess
     topic_creator: TopicCreator
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdPool
     coordinators: CoordinatorLoop
     isr_writer: IsrWriter
     log_moves: LogMoves
@@ -371,7 +371,7 @@ class Broker:
         self._stack.callback(self.controller_access.close)
         self.topic_creator = TopicCreator(self.controller_access)
         self._stack.push_async_callback(self.topic_creator.close)
-        self.producer_ids = ProducerIds(self.store)
+        self.producer_ids = ProducerIdPool(self.store)
         self._spawn("producer ids", self.producer_ids.run())
 
     def _start_coordinators(self) -> None:

@@ -11,7 +11,7 @@ from logfleet.io.timers import TimerWheel
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.failsafe import Failsafe
-from logfleet.node.cluster.producer_ids import ProducerIds
+from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.groups.group_shard import GroupShard
@@ -103,7 +103,7 @@ class AdminHost(Host, Protocol):
     @property
     def topic_creator(self) -> TopicCreator: ...
     @property
-    def producer_ids(self) -> ProducerIds: ...
+    def producer_ids(self) -> ProducerIdPool: ...
     @property
     def failsafe(self) -> Failsafe: ...
 
