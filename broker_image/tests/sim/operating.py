@@ -15,7 +15,7 @@ from logfleet.control.balance.waves import next_moves
 from logfleet.control.brokers.readiness import not_ready, out_of_sync
 from logfleet.control.store_writes import Refusal
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.decisions import may_i as brokers_word
+from logfleet.node.decisions import may_i_answer as brokers_word
 from logfleet.replication.reassignment_steps import is_reassigning, target
 from logfleet.resources.cluster import ClusterResource
 from logfleet.wire.errors import ErrorCode

@@ -1,12 +1,12 @@
 import msgspec
 import pytest
-from logfleet.control.brokers.may_i import NO_LEADER_LEFT, TOO_FEW_LEFT
+from logfleet.control.brokers.stop_check import NO_LEADER_LEFT, TOO_FEW_LEFT
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Put, Txn
-from logfleet.node.decisions.may_i import NAMED_MAX, WrongMayIRequest, answer
+from logfleet.node.decisions.may_i_answer import NAMED_MAX, WrongMayIRequest, answer
 from logfleet.wire import uuids
 
 
