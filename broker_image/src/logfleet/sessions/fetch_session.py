@@ -32,7 +32,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-class Source(Protocol):
+class WatchedLog(Protocol):
     """Notifies a session's partition of changes.
 
     `logfleet.node.partitions.leader_partition.LeaderPartition` is one.
@@ -80,9 +80,9 @@ class SessionPartition:
         self.place = place
         self.high_watermark = NOT_SENT
         self.log_start_offset = NOT_SENT
-        self.source: Source | None = None
+        self.source: WatchedLog | None = None
 
-    def listen(self, source: Source | None) -> None:
+    def listen(self, source: WatchedLog | None) -> None:
         """Be notified by `source` from now on, and by no other."""
         if source is self.source or self._session.is_closed:
             return

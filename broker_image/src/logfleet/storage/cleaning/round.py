@@ -90,7 +90,7 @@ class Uncleanable(Exception):
     """The log cannot be compacted, now or later. The text says why."""
 
 
-class _Source(msgspec.Struct, frozen=True):
+class _SourceSegment(msgspec.Struct, frozen=True):
     """A segment to compact. end_offset: exclusive."""
 
     base_offset: int
@@ -114,7 +114,8 @@ class Cleaning:
         self._map = OffsetMap(job.map_bytes_max, load_factor=job.load_factor, salt=salt)
         ends = [*(base for base, _ in job.segments[1:]), job.first_uncleanable]
         self._sources = [
-            _Source(base, size, end) for (base, size), end in zip(job.segments, ends, strict=True)
+            _SourceSegment(base, size, end)
+            for (base, size), end in zip(job.segments, ends, strict=True)
         ]
         self._producers = dict(job.producers)
         self._room_bytes = job.room_bytes
@@ -195,7 +196,7 @@ class Cleaning:
                 return False
         return True
 
-    def _batches(self, source: _Source) -> Iterator[tuple[BatchHeader, bytes]]:
+    def _batches(self, source: _SourceSegment) -> Iterator[tuple[BatchHeader, bytes]]:
         """All batches of a segment. Raises CorruptRecords, Uncleanable, OSError."""
         file = self._files.open(self._path(source.base_offset, LOG))
 
@@ -219,7 +220,7 @@ class Cleaning:
 
     # Writing what is kept
 
-    def _groups(self, mapped_end: int) -> list[list[_Source]]:
+    def _groups(self, mapped_end: int) -> list[list[_SourceSegment]]:
         """Group the segments to compact; each group becomes one segment."""
         sources = [source for source in self._sources if source.base_offset < mapped_end]
         by_base = {source.base_offset: source for source in sources}
@@ -245,7 +246,9 @@ class Cleaning:
         except FileNotFoundError:  # a missing index: it is rebuilt
             return 0
 
-    def _clean_group(self, group: Sequence[_Source], rules: CleaningRules) -> CleanedSegment | None:
+    def _clean_group(
+        self, group: Sequence[_SourceSegment], rules: CleaningRules
+    ) -> CleanedSegment | None:
         """Write one segment from this group; None if nothing would change."""
         target = _CleanedFiles(self._open_files, self._job, group[0].base_offset, self._take)
         is_changed = len(group) > 1
