@@ -45,7 +45,7 @@ class WatchedLog(Protocol):
     def remove_waiter(self, waiter: "SessionPartition", /) -> None: ...
 
 
-class Parked(Protocol):
+class ParkedFetch(Protocol):
     """A parked request of the session."""
 
     def appended(self, size: int, /) -> None: ...
@@ -141,7 +141,7 @@ class FetchSession:
         self.cached_size = 0
         self.is_old = False
         self.partitions: dict[Key, SessionPartition] = {}
-        self.parked: Parked | None = None
+        self.parked: ParkedFetch | None = None
         self.is_closed = False
         self._due: set[SessionPartition] = set()
         self._places = 0

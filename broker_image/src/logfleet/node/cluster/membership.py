@@ -35,7 +35,7 @@ LEAVING_S_MAX: Final = 55.0
 Spawn = Callable[[str, Coroutine[Any, Any, None]], None]
 
 
-class Membership:
+class BrokerMembership:
     """Keeps this broker registered, and announces when it leaves.
 
     value: what this broker registers with; `update` replaces it. on_registered, on_lost: as

@@ -17,7 +17,7 @@ from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.partitions.log_moves import LogMoves
-from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
@@ -64,7 +64,7 @@ class PartitionHost(Host, Protocol):
     @property
     def timers(self) -> TimerWheel: ...
     @property
-    def parked(self) -> Parked: ...
+    def parked(self) -> ParkedCounts: ...
     @property
     def fetch_sessions(self) -> SessionCache: ...
     @property

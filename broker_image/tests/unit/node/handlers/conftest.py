@@ -17,7 +17,7 @@ from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.partitions.leader_partition import CommitRule, LeaderPartition
 from logfleet.node.partitions.log_moves import LogMoves
-from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.replication.leader import LeaderReplicas
@@ -62,7 +62,7 @@ class Host:
         self.replication_throttle: Any = ReplicationThrottle(self.config, lambda: self.image)  # type: ignore[arg-type]
         self.follower_fetches = FollowerFetches()
         self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)
-        self.parked = Parked()
+        self.parked = ParkedCounts()
         self.decisions = Decisions(1, self.now_ms)
         self.failed: list[tuple[LeaderPartition, OSError]] = []
         self.threads: list[Any] = []
