@@ -32,7 +32,7 @@ def sound_length(entries: Entries, *, first_max: int, second_min: int, second_ma
 
     Both fields ascend strictly, the second one within its bounds (inclusive). What a power loss
     leaves behind the synced part (zeros, an older file, a torn tail) breaks the order. No entry has
-    position 0, so zeros at the very beginning are rejected, too.
+    position 0, so zeros at the very beginning are refused, too.
     """
     last_first, last_second = -1, second_min - 1
     count = 0

@@ -66,9 +66,9 @@ class TestAppending:
         log = rig.open()
         damaged = batch(b"a")
         damaged[-1] ^= 1
-        rejected = log.append_as_leader(damaged, 0, NOW)
-        assert isinstance(rejected, BatchRefusal)
-        assert rejected.error is ErrorCode.CORRUPT_MESSAGE
+        refused = log.append_as_leader(damaged, 0, NOW)
+        assert isinstance(refused, BatchRefusal)
+        assert refused.error is ErrorCode.CORRUPT_MESSAGE
         assert (log.log_end_offset, log.size, log.epochs.latest) == (0, 0, -1)
 
     def test_each_leader_epoch_has_its_start_offset(self, rig):
@@ -86,9 +86,9 @@ class TestAppending:
         again = log.append_as_leader(batch(b"3", producer=stamp(3)), 0, NOW)
         assert again == Appended(3, 3, NOW, duplicate=True)
         assert log.log_end_offset == 7
-        rejected = log.append_as_leader(batch(b"9", producer=stamp(9)), 0, NOW)
-        assert rejected.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        assert "last sequence 6" in rejected.message
+        refused = log.append_as_leader(batch(b"9", producer=stamp(9)), 0, NOW)
+        assert refused.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert "last sequence 6" in refused.message
 
     def test_a_failed_write_leaves_the_log_as_it_was(self, rig, monkeypatch):
         log = rig.open()

@@ -238,7 +238,7 @@ class GroupShard:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if isinstance(result, BatchRefusal):
             self._log.error(
-                "group_records_rejected", error=result.error.name, reason=result.message
+                "group_records_refused", error=result.error.name, reason=result.message
             )
             return result.error
         assert isinstance(result, Appended), "what is prepared needs no thread"

@@ -57,7 +57,7 @@ class LaggingPartition(LeaderPartition):
 
     lags = False
     failure: OSError | None = None
-    rejection: BatchRefusal | None = None
+    refusal: BatchRefusal | None = None
 
     def __init__(
         self, log: PartitionLog, index: int = 0, *, replicas_state: LeaderReplicas | None = None
@@ -70,8 +70,8 @@ class LaggingPartition(LeaderPartition):
     def append(self, batch: bytearray | memoryview | Prepared, now_ms: int) -> AppendResult:
         if self.failure is not None:
             raise self.failure
-        if self.rejection is not None:
-            return self.rejection
+        if self.refusal is not None:
+            return self.refusal
         return super().append(batch, now_ms)
 
     def hold(self, _partition: LeaderPartition) -> bool:
