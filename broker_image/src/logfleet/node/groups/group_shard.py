@@ -237,9 +237,7 @@ class GroupShard:
             self._storage_failed(self.partition, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if isinstance(result, BatchRefusal):
-            self._log.error(
-                "group_records_refused", error=result.error.name, reason=result.message
-            )
+            self._log.error("group_records_refused", error=result.error.name, reason=result.message)
             return result.error
         assert isinstance(result, Appended), "what is prepared needs no thread"
         self._end_offset = result.last_offset + 1
