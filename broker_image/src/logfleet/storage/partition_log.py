@@ -30,6 +30,7 @@ from logfleet.storage.segment_swap import Swap
 from logfleet.storage.trash import Trash
 from logfleet.storage.truncation import Truncation
 from logfleet.storage.unflushed import Stored
+from logfleet.types import FILE_START
 from logfleet.wire.errors import ErrorCode
 
 
@@ -244,7 +245,7 @@ class PartitionLog:
         self._active = created
         self._room = NO_ROOM
         self._segments.append(self._active)
-        self._recent = RecentBatches(self.log_end_offset, 0)
+        self._recent = RecentBatches(self.log_end_offset, FILE_START)
         self._draw_jitter()
         # last, as it may find no room; without a snapshot here a start reads from the previous one
         self.producers.on_roll(self._segments, self.log_end_offset)

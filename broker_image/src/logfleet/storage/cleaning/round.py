@@ -24,6 +24,7 @@ from logfleet.records.errors import CorruptRecords, RecordsError
 from logfleet.records.spans import record_spans
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.segment import Segment
+from logfleet.types import FILE_START
 
 WRITE_BYTES: Final = 1 << 20
 """Bytes per write to a new segment."""
@@ -204,7 +205,9 @@ class Cleaning:
             self._account(length)
             return file.pread(length, position)
 
-        for header, batch in read_batches(read, 0, source.size, next_offset=source.base_offset):
+        for header, batch in read_batches(
+            read, FILE_START, source.size, next_offset=source.base_offset
+        ):
             if header.is_control or header.is_transactional:
                 raise Uncleanable(
                     f"the batch at {header.base_offset} belongs to a transaction, and this version "
