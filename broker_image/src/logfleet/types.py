@@ -46,5 +46,7 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 """Counts the writes to a partition's state in the metadata store (KIP-497)."""
 BrokerEpoch = NewType("BrokerEpoch", int)
 """The revision that created a broker's registration (KIP-380)."""
+NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+"""An unknown epoch, as in Kafka's CleanShutdownFileHandler and BrokerRegistrationRequest."""
 ProducerEpoch = NewType("ProducerEpoch", int)
 """Counts the producers that had one producer id (KIP-98, KIP-360)."""

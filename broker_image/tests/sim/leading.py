@@ -7,6 +7,7 @@ from logfleet.replication import fetch_check, isr_write
 from logfleet.replication.follower import NextFetch
 from logfleet.replication.isr_write import Alone, Lost, Won
 from logfleet.replication.leader import IsrChange
+from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.sim import naming
@@ -174,7 +175,7 @@ class Leading:
         before = leading.high_watermark
         moved = leading.fetched(
             request.replica,
-            request.broker_epoch,
+            BrokerEpoch(request.broker_epoch),
             asked.offset,
             request.starts[index],
             now_ms=kernel.now,
@@ -288,7 +289,7 @@ class Leading:
         node = self._node
         assert node.epoch is not None
         wanted = {key: change for key, (_, change) in changes.items()}
-        txns = isr_write.isr_txns(node.image, (node.id, node.epoch), wanted)
+        txns = isr_write.isr_txns(node.image, (node.id, BrokerEpoch(node.epoch)), wanted)
         sent = {write.key for txn in txns for write in txn.success if isinstance(write, Put)}
         for key, (replica, change) in changes.items():
             leading = replica.leading or replica.suspended

@@ -7,6 +7,7 @@ import msgspec
 from logfleet.log.epochs import LeaderEpochs
 from logfleet.log.producers import ProducerStates, SeenBatch
 from logfleet.records.batch import BatchHeader
+from logfleet.types import ProducerEpoch
 from logfleet.wire.errors import ErrorCode
 
 NO_PRODUCER = -1
@@ -24,7 +25,19 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     @property
     def header(self) -> BatchHeader:
         return BatchHeader(
-            self.offset, 49, self.epoch, 2, 0, 0, 0, 0, 0, self.producer, 0, self.sequence, 1
+            self.offset,
+            49,
+            self.epoch,
+            2,
+            0,
+            0,
+            0,
+            0,
+            0,
+            self.producer,
+            ProducerEpoch(0),
+            self.sequence,
+            1,
         )
 
 

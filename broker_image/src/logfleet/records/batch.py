@@ -23,6 +23,7 @@ import msgspec
 from logfleet.records.checksum import Buffer, crc32c
 from logfleet.records.compression import Codec
 from logfleet.records.errors import CorruptRecords
+from logfleet.types import ProducerEpoch
 
 MAGIC = 2
 HEADER_SIZE = 61
@@ -77,7 +78,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
     base_timestamp: int
     max_timestamp: int
     producer_id: int
-    producer_epoch: int
+    producer_epoch: ProducerEpoch
     base_sequence: int
     record_count: int
 

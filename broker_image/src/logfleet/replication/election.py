@@ -45,6 +45,7 @@ from logfleet.replication.longest_log import (
 )
 from logfleet.replication.partition_state import Member, effective_min_isr, with_isr
 from logfleet.replication.reassignment_steps import completed, is_reassigning, with_target
+from logfleet.types import PartitionEpoch
 
 Brokers = Mapping[int, Broker]
 """Registered brokers by id, as an image shows them."""
@@ -65,7 +66,7 @@ def first_state(replicas: Sequence[int], brokers: Brokers, min_isr: int) -> Part
     if not active:
         return None
     isr = tuple((broker.id, broker.epoch) for broker in active)
-    state = PartitionValue(tuple(replicas), isr, NO_LEADER, 0, 0, min_isr)
+    state = PartitionValue(tuple(replicas), isr, NO_LEADER, 0, PartitionEpoch(0), min_isr)
     return _led_by(active[0], state, 0).changed(partition_epoch=0)
 
 

@@ -8,6 +8,7 @@ call reads or writes all of them. Any other shape is left to the codec.
 import struct
 from typing import Final, NamedTuple
 
+from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import MalformedMessage
 from logfleet.wire.primitives import Buffer, read_uvarint, uvarint
 
@@ -51,7 +52,7 @@ class SingleFetch(NamedTuple):
     log_start_offset: int
     partition_max_bytes: int
     replica_id: int
-    replica_epoch: int
+    replica_epoch: BrokerEpoch
 
 
 class SingleFetchRow(NamedTuple):

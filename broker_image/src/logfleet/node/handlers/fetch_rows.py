@@ -21,6 +21,7 @@ from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
 from logfleet.replication.nearest import RACK_AWARE, nearest_replica
 from logfleet.replication.partition_state import Member
 from logfleet.sessions.fetch_session import Key
+from logfleet.types import NO_BROKER_EPOCH
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
@@ -29,7 +30,6 @@ REPLICA_STATE_SINCE = 15
 LEADER_HINTS_SINCE = 16  # KIP-951
 RACKS_SINCE = 11  # KIP-392: since this version a consumer may read from followers
 READ_COMMITTED = 1
-NO_BROKER_EPOCH = -1
 
 _Topic = FetchResponse.FetchableTopicResponse
 _Row = FetchResponse.PartitionData

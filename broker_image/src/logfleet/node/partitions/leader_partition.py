@@ -19,6 +19,7 @@ from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import BrokerEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
 HIGH_WATERMARK = -1
@@ -213,7 +214,7 @@ class LeaderPartition(Replica):
     def fetched(
         self,
         replica: int,
-        broker_epoch: int,
+        broker_epoch: BrokerEpoch,
         offset: int,
         log_start_offset: int,
         *,
@@ -234,7 +235,9 @@ class LeaderPartition(Replica):
             self._wake_deletions()
         return ErrorCode.NONE
 
-    def isr_change(self, now_ms: int, is_eligible: Callable[[int, int], bool]) -> IsrChange | None:
+    def isr_change(
+        self, now_ms: int, is_eligible: Callable[[int, BrokerEpoch], bool]
+    ) -> IsrChange | None:
         """The ISR that should be written; see LeaderReplicas.isr_change."""
         change = self.replicas_state.isr_change(now_ms, is_eligible)
         self._replicas_changed()
@@ -360,7 +363,7 @@ def _alone(leader_epoch: int, log_end_offset: int) -> LeaderReplicas:
     """The state of a partition's only replica."""
     return LeaderReplicas(
         0,
-        PartitionValue((0,), ((0, 0),), 0, leader_epoch, 0, 1),
+        PartitionValue((0,), ((0, BrokerEpoch(0)),), 0, leader_epoch, PartitionEpoch(0), 1),
         0,
         log_end_offset=log_end_offset,
         high_watermark=log_end_offset,

@@ -21,6 +21,7 @@ from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import Trash
+from logfleet.types import BrokerEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     JoinGroupRequest,
@@ -185,7 +186,8 @@ def image_of(*topics: tuple[str, bytes, int], revision: int = 1) -> ClusterImage
             topic_id,
             name,
             partitions=tuple(
-                PartitionState((1,), ((1, 5),), 1, 0, 0, 1, revision=1) for _ in range(count)
+                PartitionState((1,), ((1, BrokerEpoch(5)),), 1, 0, PartitionEpoch(0), 1, revision=1)
+                for _ in range(count)
             ),
             ready=count,
             revision=1,

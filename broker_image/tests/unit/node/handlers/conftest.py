@@ -30,6 +30,7 @@ from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
 from logfleet.telemetry.decisions import Decisions
+from logfleet.types import BrokerEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 from broker_image.tests.unit.node.handlers.produce_rig import Side
@@ -130,7 +131,9 @@ class Host:
         uuid = uuids.to_text(topic_id_of(topic))
         self.put(keys.topic(topic), keys.TopicValue(uuid))
         for index, leader in leaders.items():
-            value = keys.PartitionValue((leader,), ((leader, 3),), leader, 9, 1, 1)
+            value = keys.PartitionValue(
+                (leader,), ((leader, BrokerEpoch(3)),), leader, 9, PartitionEpoch(1), 1
+            )
             self.put(keys.partition(uuid, index), value)
         self.put(keys.ready(uuid), keys.ReadyValue(len(leaders)))
 

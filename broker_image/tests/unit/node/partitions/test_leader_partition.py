@@ -7,6 +7,7 @@ from logfleet.log.config import LogConfig
 from logfleet.log.validation import Appended, BatchRefusal, Prepared, prepare
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.node.partitions.replicas_rig import (
@@ -213,8 +214,8 @@ def test_an_older_life_of_a_follower_moves_nothing(rig) -> None:
     partition = followed(rig)
     partition.append(batch(b"a"), NOW)
     fetch(partition, B, 1)
-    assert fetch(partition, (3, 29), 1) is ErrorCode.STALE_BROKER_EPOCH
-    assert fetch(partition, (4, 40), 1) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetch(partition, (3, BrokerEpoch(29)), 1) is ErrorCode.STALE_BROKER_EPOCH
+    assert fetch(partition, (4, BrokerEpoch(40)), 1) is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert partition.high_watermark == 0
 
 

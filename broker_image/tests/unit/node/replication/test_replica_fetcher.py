@@ -29,6 +29,7 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -126,7 +127,7 @@ class Follower:
 
     def __init__(self, path: Path, leader: Leader, files: Files | None = None) -> None:
         self.node_id = 2
-        self.broker_epoch = 20
+        self.broker_epoch = BrokerEpoch(20)
         self.config = broker_config(
             {"replica.fetch.backoff.ms": "60", "listeners": "PLAINTEXT://:0"}
         )
@@ -155,7 +156,7 @@ class Follower:
     def broker(self, broker_id: int) -> Broker | None:
         self.attempts += 1
         address = Endpoint("PLAINTEXT", "127.0.0.1", self.leader.port)
-        return Broker(broker_id, self.leader_registered, BrokerValue("i", (address,)))
+        return Broker(broker_id, BrokerEpoch(self.leader_registered), BrokerValue("i", (address,)))
 
     def storage_failed(self, _: FollowerPartition, error: OSError) -> None:
         self.failed.append(error)
