@@ -41,7 +41,9 @@ else:
 FILE_START: Final = Position(0)
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Counts the leaders of a partition; -1 means none, or not known."""
+"""Counts the leaders of a partition."""
+NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+"""None, or not known."""
 PartitionEpoch = NewType("PartitionEpoch", int)
 """Counts the writes to a partition's state in the metadata store (KIP-497)."""
 BrokerEpoch = NewType("BrokerEpoch", int)

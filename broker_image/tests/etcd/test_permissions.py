@@ -19,7 +19,7 @@ from logfleet.metadata.store import Get, Put, StoreRefused, Txn, absent
 from logfleet.node.cluster import refused_writes
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_accepted
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, write
 from broker_image.tests.etcd.leases import kept_until
@@ -105,7 +105,7 @@ async def test_a_write_that_is_refused_takes_nothing_else_with_it(
         with pytest.raises(StoreRefused, match="permission denied"):
             await write(store, Put(PARTITION, b"{}"))
         state = keys.encode(
-            PartitionValue((1,), ((1, BrokerEpoch(1)),), 1, 0, PartitionEpoch(0), 1)
+            PartitionValue((1,), ((1, BrokerEpoch(1)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1)
         )
         txn = Txn((absent(PARTITION),), (Put(PARTITION, state),), (Get(PARTITION),))
         writing = asyncio.ensure_future(settle_when_accepted(store, txn, refused, "ISR"))

@@ -6,7 +6,7 @@ Source: KIP-392, KIP-455, KIP-460, KIP-951, KIP-966; ReplicaManager, Partition, 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from logfleet.types import BrokerEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire import messages as m
 
 from e2e.oracle import requests as r
@@ -39,7 +39,7 @@ def ends_of_epochs(
     kind = m.OffsetForLeaderEpochRequest
     rows = [
         kind.OffsetForLeaderPartition(
-            partition=index, current_leader_epoch=current, leader_epoch=each
+            partition=index, current_leader_epoch=LeaderEpoch(current), leader_epoch=each
         )
         for each in epochs
     ]

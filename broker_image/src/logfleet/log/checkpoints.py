@@ -11,7 +11,7 @@ import msgspec
 
 from logfleet.log.epochs import EpochStart
 from logfleet.log.names import TopicPartition
-from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch
+from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch
 
 
 class CorruptCheckpoint(Exception):
@@ -44,7 +44,9 @@ def format_epochs(entries: Iterable[EpochStart]) -> bytes:
 
 def parse_epochs(data: bytes) -> tuple[EpochStart, ...]:
     """Entries of `leader-epoch-checkpoint`. Raises CorruptCheckpoint."""
-    return tuple(EpochStart(_number(e), _number(start)) for e, start in _entries(data, 2))
+    return tuple(
+        EpochStart(LeaderEpoch(_number(e)), _number(start)) for e, start in _entries(data, 2)
+    )
 
 
 def format_properties(properties: Mapping[str, str]) -> bytes:

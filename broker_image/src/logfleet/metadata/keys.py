@@ -31,7 +31,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 CLUSTER_ID: Final = "cluster/id"
 FEATURES: Final = "features"
@@ -182,7 +182,7 @@ class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     replicas: tuple[int, ...]
     isr: tuple[tuple[int, BrokerEpoch], ...]
     leader: int
-    leader_epoch: int = msgspec.field(name="le")
+    leader_epoch: LeaderEpoch = msgspec.field(name="le")
     partition_epoch: PartitionEpoch = msgspec.field(name="pe")
     min_isr: int = msgspec.field(name="misr")
     adding: tuple[int, ...] = ()

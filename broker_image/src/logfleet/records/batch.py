@@ -23,7 +23,7 @@ import msgspec
 from logfleet.records.checksum import Buffer, crc32c
 from logfleet.records.compression import Codec
 from logfleet.records.errors import CorruptRecords
-from logfleet.types import ProducerEpoch
+from logfleet.types import LeaderEpoch, ProducerEpoch
 
 MAGIC = 2
 HEADER_SIZE = 61
@@ -70,7 +70,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     base_offset: int
     batch_length: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     magic: int
     crc: int
     attributes: int
@@ -181,7 +181,7 @@ def iterate_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Ba
 
 
 def assign_offsets(
-    buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0
+    buffer: bytearray | memoryview, base_offset: int, leader_epoch: LeaderEpoch, position: int = 0
 ) -> None:
     """Write the leader's base offset and epoch into the batch; the checksum stays right."""
     _OFFSET.pack_into(buffer, position, base_offset)

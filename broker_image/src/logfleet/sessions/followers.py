@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from logfleet.sessions.fetch_session import FetchSession, Key
-from logfleet.types import BrokerEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.messages import FetchRequest
 
 NAMED_MAX: Final = 10_000
@@ -45,7 +45,7 @@ class _Contact:
         for key, asked in wanted.items():
             self.named[key] = (asked.current_leader_epoch, now_ms)
 
-    def follows(self, key: Key, leader_epoch: int, since_ms: int) -> bool:
+    def follows(self, key: Key, leader_epoch: LeaderEpoch, since_ms: int) -> bool:
         session = self.session
         partition = None if session is None or session.is_closed else session.partitions.get(key)
         if partition is not None and partition.wanted.current_leader_epoch == leader_epoch:
@@ -82,7 +82,12 @@ class FollowerFetches:
             contact.name(wanted, now_ms)
 
     def follows(
-        self, broker_id: int, broker_epoch: BrokerEpoch, key: Key, leader_epoch: int, since_ms: int
+        self,
+        broker_id: int,
+        broker_epoch: BrokerEpoch,
+        key: Key,
+        leader_epoch: LeaderEpoch,
+        since_ms: int,
     ) -> bool:
         """Whether this registration has fetched the partition in that leader epoch since then.
 

@@ -18,7 +18,7 @@ from logfleet.records.errors import RecordsError
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX, read_records
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.segment import Segment
-from logfleet.types import Position
+from logfleet.types import LeaderEpoch, Position
 
 SEGMENTS_AT_ONCE: Final = 64
 """Segments copied in one step of the loop, which takes about half a millisecond."""
@@ -44,7 +44,7 @@ class FoundRecord(msgspec.Struct, frozen=True):
 
     offset: int
     timestamp: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 async def first_record_since(

@@ -30,7 +30,7 @@ from logfleet.storage.segment_swap import Swap
 from logfleet.storage.trash import Trash
 from logfleet.storage.truncation import Truncation
 from logfleet.storage.unflushed import Stored
-from logfleet.types import FILE_START
+from logfleet.types import FILE_START, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 
@@ -105,7 +105,7 @@ class PartitionLog:
     # Appending
 
     def append_as_leader(
-        self, batch: bytearray | memoryview | Prepared, leader_epoch: int, now_ms: int
+        self, batch: bytearray | memoryview | Prepared, leader_epoch: LeaderEpoch, now_ms: int
     ) -> AppendResult:
         """Append one batch at the log's end. It is written, not yet durable nor committed.
 
@@ -136,7 +136,9 @@ class PartitionLog:
             self._wait_written(base_offset)
         return Appended(base_offset, last_offset, prepared.log_append_time_ms)
 
-    def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
+    def append_as_follower(
+        self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> int:
         """Append batches as the leader of `leader_epoch` sent them; returns how many bytes.
 
         `replicated_batches` says which are skipped. Raises CorruptRecords, UnexpectedAppendOffset,
@@ -167,7 +169,7 @@ class PartitionLog:
             if self.disk.is_held_up:
                 self._wait_written(end_before)
 
-    def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
+    def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: LeaderEpoch) -> None:
         """Update the log's state for a batch that was added to the active segment."""
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
@@ -224,7 +226,7 @@ class PartitionLog:
             f"last sequence {state.last_sequence}.",
         )
 
-    def start_epoch(self, epoch: int) -> None:
+    def start_epoch(self, epoch: LeaderEpoch) -> None:
         """Lead in `epoch`. A FlushJob begun after this must run before serving (KAFKA-16541)."""
         self.epochs.assign(epoch, self.log_end_offset)
 
@@ -294,7 +296,7 @@ class PartitionLog:
         """The segment that holds `offset`, and all later ones."""
         return self._segments[number_of(self._segments, offset) :]
 
-    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+    def epoch_end_offset(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, int]:
         """(epoch, end offset) for OffsetForLeaderEpoch; see LeaderEpochs.end_offset."""
         return self.epochs.end_offset(epoch, self.log_end_offset)
 

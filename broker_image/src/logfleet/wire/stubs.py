@@ -17,7 +17,11 @@ _TYPES = {
     "uuid": "bytes",
     "records": "bytes | memoryview",
 }
-_NUMBERS = {"replica_epoch": "BrokerEpoch"}
+_NUMBERS = {
+    "current_leader_epoch": "LeaderEpoch",
+    "last_fetched_epoch": "LeaderEpoch",
+    "replica_epoch": "BrokerEpoch",
+}
 """Types of integer fields by their name: so what is decoded on hot paths needs no conversion."""
 
 

@@ -7,7 +7,7 @@ from logfleet.metadata.image import ClusterImage, Features, Partition, Quotas, S
 from logfleet.metadata.image_builder import Changes, CorruptMetadataError, ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Delete, DeletePrefix, KeyValue, Operation, Put, Txn
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 ID = bytes(range(16))
@@ -48,7 +48,7 @@ def put(key: str, value: object) -> Put:
 
 def part(leader: int = 1, epoch: int = 0) -> keys.PartitionValue:
     return keys.PartitionValue(
-        (1,), ((1, BrokerEpoch(5)),), leader, epoch, PartitionEpoch(epoch), 1
+        (1,), ((1, BrokerEpoch(5)),), leader, LeaderEpoch(epoch), PartitionEpoch(epoch), 1
     )
 
 
@@ -84,8 +84,12 @@ def test_a_topic_is_seen_only_when_it_is_ready():
     assert topic is image.topic_by_id(ID)
     assert (topic.name, topic.id, topic.configs) == ("t", ID, {"retention.ms": "5"})
     assert topic.partitions == (
-        Partition((1,), ((1, BrokerEpoch(5)),), 1, 0, PartitionEpoch(0), 1, revision=2),
-        Partition((1,), ((1, BrokerEpoch(5)),), 1, 0, PartitionEpoch(0), 1, revision=2),
+        Partition(
+            (1,), ((1, BrokerEpoch(5)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1, revision=2
+        ),
+        Partition(
+            (1,), ((1, BrokerEpoch(5)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1, revision=2
+        ),
     )
     assert (topic.revision, topic.ready_revision) == (2, 3)
     assert image.unfinished == frozenset()

@@ -14,13 +14,13 @@ from logfleet.metadata.snapshot_file import (
     restored,
 )
 from logfleet.metadata.store import KeyValue, Snapshot
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 STATE = PartitionValue(
     (1, 2, 3),
     ((1, BrokerEpoch(10)), (3, BrokerEpoch(30))),
     1,
-    4,
+    LeaderEpoch(4),
     PartitionEpoch(9),
     2,
     elr=(2,),

@@ -3,7 +3,7 @@
 from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import ACTIVE, BrokerValue, PartitionValue
 from logfleet.replication.election import next_state
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 NEW = ""
 MIN_ISR = 2
@@ -11,7 +11,7 @@ LED = PartitionValue(
     (1, 2, 3),
     ((1, BrokerEpoch(10)), (2, BrokerEpoch(20)), (3, BrokerEpoch(30))),
     1,
-    4,
+    LeaderEpoch(4),
     PartitionEpoch(9),
     MIN_ISR,
     last_leader=1,

@@ -12,7 +12,7 @@ from logfleet.replication.election import (
     preferred_state,
 )
 from logfleet.replication.partition_state import effective_min_isr
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 from broker_image.tests.unit.replication.election_rig import (
     ALL,
@@ -177,7 +177,7 @@ def test_the_last_leader_leads_uncleanly_when_nobody_is_eligible() -> None:
         (1,),
         ((1, BrokerEpoch(10)),),
         1,
-        0,
+        LeaderEpoch(0),
         PartitionEpoch(0),
         1,
         last_leader=1,
@@ -206,7 +206,9 @@ def test_a_last_leader_with_several_disks_says_itself_what_is_missing() -> None:
 
 @pytest.mark.parametrize("leader", [1, NO_LEADER])
 def test_a_state_of_a_version_that_kept_no_last_leader_has_one_all_the_same(leader) -> None:
-    old = PartitionValue((1,), ((1, BrokerEpoch(10)),), leader, 3, PartitionEpoch(3), 1)
+    old = PartitionValue(
+        (1,), ((1, BrokerEpoch(10)),), leader, LeaderEpoch(3), PartitionEpoch(3), 1
+    )
     lost = after(old, broker(1, 11, NEW, unclean=True))
     assert lost.last_leader == 1
     assert after(lost, broker(1, 11, unclean=True)).leader == 1
@@ -282,7 +284,7 @@ def test_a_new_partition_is_led_by_the_first_active_replica() -> None:
         (1, 2, 3, 4),
         ((2, BrokerEpoch(20)), (4, BrokerEpoch(40))),
         2,
-        0,
+        LeaderEpoch(0),
         PartitionEpoch(0),
         2,
         last_leader=2,

@@ -2,12 +2,12 @@ import pytest
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
 LAG_MAX_MS = 30_000
 A, B, C = ((each, BrokerEpoch(10 * each)) for each in (1, 2, 3))
-STATE = PartitionValue((1, 2, 3), (A, B, C), 1, 4, PartitionEpoch(9), 2)
+STATE = PartitionValue((1, 2, 3), (A, B, C), 1, LeaderEpoch(4), PartitionEpoch(9), 2)
 ALONE = STATE.changed(isr=(A,), min_isr=1, partition_epoch=9)
 
 

@@ -3,7 +3,7 @@ from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import DRAINING, NO_LEADER, PartitionValue
 from logfleet.replication.election import next_state, to_be_asked
 from logfleet.replication.longest_log import SILENT, LogEnds
-from logfleet.types import BrokerEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch
 
 from broker_image.tests.unit.replication.election_rig import (
     ALL,
@@ -34,7 +34,10 @@ TABLE = [
 
 def ends(**by_id: tuple[int, int]) -> LogEnds:
     """As all of `ALL` answer, by the names b1 to b3."""
-    return {(int(name[1:]), BrokerEpoch(10 * int(name[1:]))): end for name, end in by_id.items()}
+    return {
+        (int(name[1:]), BrokerEpoch(10 * int(name[1:]))): (LeaderEpoch(epoch), end)
+        for name, (epoch, end) in by_id.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from logfleet.replication.follower import (
 from logfleet.replication.isr_write import Won, isr_txns, read_answer
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import effective_min_isr, with_isr
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchResponse
 
@@ -144,7 +144,10 @@ class Partition:
         members = tuple(self.store.start(broker_id) for broker_id in IDS)
         self.replicas = {broker_id: Replica(broker_id, epoch) for broker_id, epoch in members}
         self.store.put(
-            KEY, PartitionValue(IDS, members, 1, 0, PartitionEpoch(0), min_isr, last_leader=1)
+            KEY,
+            PartitionValue(
+                IDS, members, 1, LeaderEpoch(0), PartitionEpoch(0), min_isr, last_leader=1
+            ),
         )
         for broker_id in IDS:
             self.learn(broker_id)
@@ -193,7 +196,7 @@ class Partition:
             follower.cut(decision.offset)
         elif decision.action is Action.APPEND:
             for record in records:
-                follower.epochs.observe(record[0], len(follower.log))
+                follower.epochs.observe(LeaderEpoch(record[0]), len(follower.log))
                 follower.log.append(record)
             follower.high_watermark = high_watermark(
                 follower.high_watermark, row.high_watermark, len(follower.log)

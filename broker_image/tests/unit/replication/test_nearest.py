@@ -3,7 +3,7 @@ from logfleet.metadata.keys import PartitionValue
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.nearest import nearest_replica
 from logfleet.replication.partition_state import Member
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 RACKS = {1: "a", 2: "b", 3: "b", 4: "b"}
 
@@ -14,7 +14,7 @@ ISR = tuple((each, BrokerEpoch(10 * each)) for each in (1, 2, 3))
 def leader(isr: tuple[Member, ...] = ISR) -> LeaderReplicas:
     replicas = LeaderReplicas(
         1,
-        PartitionValue((1, 2, 3, 4), isr, 1, 4, PartitionEpoch(9), 1),
+        PartitionValue((1, 2, 3, 4), isr, 1, LeaderEpoch(4), PartitionEpoch(9), 1),
         7,
         log_end_offset=100,
         high_watermark=50,
@@ -64,7 +64,12 @@ def test_who_has_not_fetched_yet_is_not_read() -> None:
     replicas = LeaderReplicas(
         1,
         PartitionValue(
-            (1, 2), ((1, BrokerEpoch(10)), (2, BrokerEpoch(20))), 1, 4, PartitionEpoch(9), 1
+            (1, 2),
+            ((1, BrokerEpoch(10)), (2, BrokerEpoch(20))),
+            1,
+            LeaderEpoch(4),
+            PartitionEpoch(9),
+            1,
         ),
         7,
         log_end_offset=0,

@@ -1,12 +1,12 @@
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.replication.partition_state import effective_min_isr, with_isr
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 STATE = PartitionValue(
     (1, 2, 3),
     ((1, BrokerEpoch(10)), (2, BrokerEpoch(20)), (3, BrokerEpoch(30))),
     1,
-    4,
+    LeaderEpoch(4),
     PartitionEpoch(9),
     2,
 )
@@ -15,7 +15,12 @@ STATE = PartitionValue(
 def test_a_shrunk_isr_keeps_leader_and_leader_epoch() -> None:
     state = with_isr(STATE, [(2, BrokerEpoch(20)), (1, BrokerEpoch(10))])
     assert state == PartitionValue(
-        (1, 2, 3), ((1, BrokerEpoch(10)), (2, BrokerEpoch(20))), 1, 4, PartitionEpoch(10), 2
+        (1, 2, 3),
+        ((1, BrokerEpoch(10)), (2, BrokerEpoch(20))),
+        1,
+        LeaderEpoch(4),
+        PartitionEpoch(10),
+        2,
     )
 
 
@@ -50,8 +55,11 @@ def test_the_whole_isr_may_go_and_stays_eligible() -> None:
 
 def test_replicas_that_are_being_added_do_not_raise_what_the_isr_needs() -> None:
     raised = PartitionValue(
-        (1, 2, 3), ((1, BrokerEpoch(10)),), 1, 4, PartitionEpoch(9), 2, adding=(2, 3)
+        (1, 2, 3), ((1, BrokerEpoch(10)),), 1, LeaderEpoch(4), PartitionEpoch(9), 2, adding=(2, 3)
     )
     assert effective_min_isr(raised) == 1
     assert effective_min_isr(STATE) == 2
-    assert effective_min_isr(PartitionValue((1,), (), NO_LEADER, 0, PartitionEpoch(0), 5)) == 1
+    assert (
+        effective_min_isr(PartitionValue((1,), (), NO_LEADER, LeaderEpoch(0), PartitionEpoch(0), 5))
+        == 1
+    )

@@ -8,7 +8,7 @@ from logfleet.metadata.keys import ACTIVE, NO_LEADER, BrokerValue, PartitionValu
 from logfleet.replication.election import next_state, reassigned_state
 from logfleet.replication.partition_state import effective_min_isr, with_isr
 from logfleet.replication.reassignment_steps import completed, is_reassigning, origin, target
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 BROKERS = {
     each: Broker(
@@ -20,7 +20,7 @@ LED = PartitionValue(
     (1, 2, 3),
     ((1, BrokerEpoch(10)), (2, BrokerEpoch(20)), (3, BrokerEpoch(30))),
     1,
-    4,
+    LeaderEpoch(4),
     PartitionEpoch(9),
     2,
     last_leader=1,
@@ -82,7 +82,7 @@ def test_fewer_replicas_wait_for_those_that_stay() -> None:
 
 
 def test_more_replicas_ask_for_more_in_sync_once_they_are_there() -> None:
-    one = PartitionValue((1,), ((1, BrokerEpoch(10)),), 1, 0, PartitionEpoch(0), 2)
+    one = PartitionValue((1,), ((1, BrokerEpoch(10)),), 1, LeaderEpoch(0), PartitionEpoch(0), 2)
     state = moved(one, 1, 2, 3)
     assert effective_min_isr(state) == 1
     assert effective_min_isr(joined(state, 2)) == 1
@@ -137,7 +137,7 @@ def test_whatever_happens_who_goes_goes_last(
     """Every state on the way: one in sync at least, old ones stay until all new ones are in sync, the origin stays the origin."""
     isr = tuple((each, BrokerEpoch(10 * each)) for each in begin)
     state = PartitionValue(
-        tuple(begin), isr, begin[0], 0, PartitionEpoch(0), 2, last_leader=begin[0]
+        tuple(begin), isr, begin[0], LeaderEpoch(0), PartitionEpoch(0), 2, last_leader=begin[0]
     )
     for act, wanted in acts:
         before = state

@@ -2,15 +2,17 @@ import pytest
 from logfleet.sessions import followers
 from logfleet.sessions.fetch_session import FetchSession
 from logfleet.sessions.followers import FollowerFetches
-from logfleet.types import BrokerEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.messages import FetchRequest
 
 KEY = (bytes(range(16)), 4)
-EPOCH = 7
+EPOCH = LeaderEpoch(7)
 
 
 def asked(leader_epoch: int = EPOCH) -> FetchRequest.FetchPartition:
-    return FetchRequest.FetchPartition(partition=KEY[1], current_leader_epoch=leader_epoch)
+    return FetchRequest.FetchPartition(
+        partition=KEY[1], current_leader_epoch=LeaderEpoch(leader_epoch)
+    )
 
 
 def session() -> FetchSession:
@@ -47,7 +49,9 @@ def test_another_registration_of_the_broker_is_not_meant() -> None:
 
 
 def test_a_follower_in_another_leader_epoch_does_not_follow_this_leader() -> None:
-    assert not fetched(session()).follows(2, BrokerEpoch(20), KEY, EPOCH - 1, since_ms=0)
+    assert not fetched(session()).follows(
+        2, BrokerEpoch(20), KEY, LeaderEpoch(EPOCH - 1), since_ms=0
+    )
 
 
 def test_a_partition_that_was_taken_out_of_the_session_is_not_followed() -> None:

@@ -12,7 +12,7 @@ from logfleet.records.batch import assign_offsets
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.disk import HOLD_S_MAX, SLOW_S, WAITING_BYTES_MAX, DiskBusy
 from logfleet.storage.segment import Segment
-from logfleet.types import FILE_START
+from logfleet.types import FILE_START, LeaderEpoch
 
 from broker_image.tests.unit.storage import test_disk
 from broker_image.tests.unit.storage.log_rig import LogRig, truncate
@@ -33,7 +33,7 @@ def follow(log, count=1):
     records = b""
     for offset in range(log.log_end_offset, log.log_end_offset + count):
         batch = build_batch([Record(None, bytes(50), NOW)])
-        assign_offsets(batch, offset, 0)
+        assign_offsets(batch, offset, LeaderEpoch(0))
         records += bytes(batch)
     log.append_as_follower(memoryview(records), 0, NOW)
 

@@ -21,7 +21,7 @@ from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
 from logfleet.replication.nearest import RACK_AWARE, nearest_replica
 from logfleet.replication.partition_state import Member
 from logfleet.sessions.fetch_session import Key
-from logfleet.types import NO_BROKER_EPOCH
+from logfleet.types import NO_BROKER_EPOCH, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
@@ -134,7 +134,7 @@ class FetchRead:
         followed = self._find_at_follower(key, NO_EPOCH)
         return None if isinstance(followed, ErrorCode) else followed
 
-    def _find_at_follower(self, key: Key, epoch: int) -> FollowerPartition | ErrorCode:
+    def _find_at_follower(self, key: Key, epoch: LeaderEpoch) -> FollowerPartition | ErrorCode:
         """The partition if this client may read it here from a follower, else the error.
 
         epoch: the leader epoch that the client sent.

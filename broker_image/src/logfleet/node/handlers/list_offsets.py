@@ -15,6 +15,7 @@ from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.storage.log_search import first_record_since, record_of_largest_timestamp
+from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
@@ -38,7 +39,6 @@ CONSUMER = -1
 
 Source: KafkaApis.handleListOffsetRequest.
 """
-NO_EPOCH = -1
 LEADER_EPOCH_SINCE = 4
 NOT_AVAILABLE_SINCE = 5  # KIP-207
 
@@ -50,7 +50,7 @@ class FoundOffset(msgspec.Struct, frozen=True):
 
     offset: int = -1
     timestamp: int = -1
-    leader_epoch: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 class _Search(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ def _row(index: int, found: FoundOffset | ErrorCode | _Search, version: int) -> 
         if found is ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_SINCE:
             found = ErrorCode.LEADER_NOT_AVAILABLE
         return _Row(partition_index=index, error_code=found)
-    epoch = found.leader_epoch if version >= LEADER_EPOCH_SINCE else NO_EPOCH
+    epoch = found.leader_epoch if version >= LEADER_EPOCH_SINCE else NO_LEADER_EPOCH
     return _Row(
         partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
     )

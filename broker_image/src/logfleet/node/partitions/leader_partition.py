@@ -19,7 +19,7 @@ from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.storage.partition_log import PartitionLog
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
 HIGH_WATERMARK = -1
@@ -74,7 +74,7 @@ class LeaderPartition(Replica):
         topic_id: bytes,
         index: int,
         log: PartitionLog,
-        leader_epoch: int,
+        leader_epoch: LeaderEpoch,
         *,
         rule: CommitRule | None = None,
         replicas_state: LeaderReplicas | None = None,
@@ -359,7 +359,7 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _alone(leader_epoch: int, log_end_offset: int) -> LeaderReplicas:
+def _alone(leader_epoch: LeaderEpoch, log_end_offset: int) -> LeaderReplicas:
     """The state of a partition's only replica."""
     return LeaderReplicas(
         0,

@@ -74,7 +74,7 @@ class LocalPartitions:
         self._pending: PendingWork  # set while `run` runs
         self._will_try = False
         self._undeleted: set[Key] = set()  # moved away, but their logs could not be deleted yet
-        self._seen_epoch: int | None = None
+        self._seen_epoch: BrokerEpoch | None = None
         self._applied_revision = 0
         self._applied = asyncio.Event()
 

@@ -4,7 +4,7 @@ from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.cluster.own_replicas import OwnReplicas
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 pytestmark = pytest.mark.asyncio
 
@@ -22,7 +22,7 @@ def image(revision: int, **isr_of: list[int]) -> ClusterImage:
                     (1, 2),
                     tuple((each, BrokerEpoch(5)) for each in isr),
                     2,
-                    0,
+                    LeaderEpoch(0),
                     PartitionEpoch(0),
                     1,
                 ),

@@ -7,7 +7,7 @@ from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.decisions.may_i_answer import NAMED_MAX, WrongMayIRequest, answer
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 
@@ -42,7 +42,9 @@ def image(
         put(keys.topic(name), keys.TopicValue(uuid))
         put(keys.topic_id(uuid), name)
         for index in range(count):
-            state = keys.PartitionValue(replicas, isr, replicas[0], 0, PartitionEpoch(0), min_isr)
+            state = keys.PartitionValue(
+                replicas, isr, replicas[0], LeaderEpoch(0), PartitionEpoch(0), min_isr
+            )
             put(keys.partition(uuid, index), state)
         put(keys.ready(uuid), keys.ReadyValue(count))
     return builder.build(1_000)[0]

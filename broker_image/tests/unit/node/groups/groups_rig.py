@@ -21,7 +21,7 @@ from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import Trash
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     JoinGroupRequest,
@@ -64,7 +64,13 @@ class LaggingPartition(LeaderPartition):
         self, log: PartitionLog, index: int = 0, *, replicas_state: LeaderReplicas | None = None
     ) -> None:
         super().__init__(
-            OFFSETS_TOPIC, OFFSETS_ID, index, log, 0, rule=self, replicas_state=replicas_state
+            OFFSETS_TOPIC,
+            OFFSETS_ID,
+            index,
+            log,
+            LeaderEpoch(0),
+            rule=self,
+            replicas_state=replicas_state,
         )
         log.has_flush_rules = True
 
@@ -186,7 +192,15 @@ def image_of(*topics: tuple[str, bytes, int], revision: int = 1) -> ClusterImage
             topic_id,
             name,
             partitions=tuple(
-                PartitionState((1,), ((1, BrokerEpoch(5)),), 1, 0, PartitionEpoch(0), 1, revision=1)
+                PartitionState(
+                    (1,),
+                    ((1, BrokerEpoch(5)),),
+                    1,
+                    LeaderEpoch(0),
+                    PartitionEpoch(0),
+                    1,
+                    revision=1,
+                )
                 for _ in range(count)
             ),
             ready=count,

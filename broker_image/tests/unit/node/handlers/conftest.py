@@ -30,7 +30,7 @@ from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
 from logfleet.telemetry.decisions import Decisions
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 from broker_image.tests.unit.node.handlers.produce_rig import Side
@@ -115,9 +115,15 @@ class Host:
         topic_id = topic_id_of(topic)
         name = TopicPartition(topic, index)
         log = self._dir.create(name, uuids.to_text(topic_id), config or LogConfig(), self.now)
-        log.start_epoch(leader_epoch)
+        log.start_epoch(LeaderEpoch(leader_epoch))
         partition = LeaderPartition(
-            topic, topic_id, index, log, leader_epoch, rule=rule, replicas_state=replicas_state
+            topic,
+            topic_id,
+            index,
+            log,
+            LeaderEpoch(leader_epoch),
+            rule=rule,
+            replicas_state=replicas_state,
         )
         self.partitions.add(partition)
         return partition
@@ -132,7 +138,7 @@ class Host:
         self.put(keys.topic(topic), keys.TopicValue(uuid))
         for index, leader in leaders.items():
             value = keys.PartitionValue(
-                (leader,), ((leader, BrokerEpoch(3)),), leader, 9, PartitionEpoch(1), 1
+                (leader,), ((leader, BrokerEpoch(3)),), leader, LeaderEpoch(9), PartitionEpoch(1), 1
             )
             self.put(keys.partition(uuid, index), value)
         self.put(keys.ready(uuid), keys.ReadyValue(len(leaders)))

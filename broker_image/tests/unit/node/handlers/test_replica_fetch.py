@@ -12,7 +12,7 @@ from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.disk import SLOW_S
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -29,7 +29,7 @@ from broker_image.tests.unit.node.handlers.fetch_rig import (
 from broker_image.tests.unit.storage.gated_files import GatedFiles
 
 VERSION = 18
-EPOCH = 5
+EPOCH = LeaderEpoch(5)
 
 
 @pytest.fixture

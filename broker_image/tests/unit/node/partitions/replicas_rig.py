@@ -6,12 +6,12 @@ from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import Member
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
 LAG_MAX_MS = 30_000
 A, B, C = ((each, BrokerEpoch(10 * each)) for each in (1, 2, 3))
-STATE = PartitionValue((1, 2, 3), (A, B, C), 1, 5, PartitionEpoch(1), 2)
+STATE = PartitionValue((1, 2, 3), (A, B, C), 1, LeaderEpoch(5), PartitionEpoch(1), 2)
 
 
 def replicated(

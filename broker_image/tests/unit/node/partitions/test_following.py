@@ -6,7 +6,7 @@ from logfleet.metadata.keys import NO_LEADER
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 pytestmark = pytest.mark.asyncio
 
@@ -17,7 +17,13 @@ def topic(*leaders: tuple[int, int], replicas: tuple[int, ...] = (1, 2, 3)) -> T
     """leaders: broker and leader epoch of each of its partitions."""
     states = [
         Partition(
-            replicas, ((leader, BrokerEpoch(9)),), leader, epoch, PartitionEpoch(0), 1, revision=1
+            replicas,
+            ((leader, BrokerEpoch(9)),),
+            leader,
+            LeaderEpoch(epoch),
+            PartitionEpoch(0),
+            1,
+            revision=1,
         )
         for leader, epoch in leaders
     ]

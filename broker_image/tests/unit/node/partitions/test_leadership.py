@@ -12,7 +12,7 @@ from logfleet.node.partitions.replica import Replica
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.partition_log import PartitionLog
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.storage.log_rig import LogRig
@@ -29,7 +29,7 @@ def topic(*leader_epochs: int, broker_epoch: int = REGISTERED) -> Topic:
             (NODE,),
             ((NODE, BrokerEpoch(broker_epoch)),),
             NODE,
-            epoch,
+            LeaderEpoch(epoch),
             PartitionEpoch(0),
             0,
             revision=1,
@@ -123,7 +123,7 @@ async def test_a_leader_begins_with_what_its_replica_knew_to_be_committed(bench:
     """More may be: that shows when the others have fetched from it."""
     log = bench.rig.open()
     for _ in range(3):
-        log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
+        log.append_as_leader(build_batch([Record(None, b"value", 0)]), LeaderEpoch(0), 0)
     bench.table.add(Replica("topic", ID, 0, log, high_watermark=1))
     (state,) = topic(0).partitions
     state = msgspec.structs.replace(

@@ -22,7 +22,7 @@ from logfleet.node.replication import isr_writer
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.telemetry.decisions import Decision, Kind
-from logfleet.types import BrokerEpoch, PartitionEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from structlog.testing import capture_logs
 
@@ -55,7 +55,7 @@ class Leader:
             await self.register(broker_id)
             await self.fence(broker_id, keys.ACTIVE)
         members = tuple((broker_id, self.epochs[broker_id]) for broker_id in isr)
-        state = PartitionValue((1, 2), members, 1, 5, PartitionEpoch(3), 1)
+        state = PartitionValue((1, 2), members, 1, LeaderEpoch(5), PartitionEpoch(3), 1)
         await self._store.write(
             Put(keys.topic("topic"), keys.encode(TopicValue(UUID))),
             *(Put(self.key(index), keys.encode(state)) for index in range(partitions)),
@@ -83,7 +83,7 @@ class Leader:
 
     def lead(self, index: int = 0) -> LeaderPartition:
         log = self._host._dir.create(TopicPartition("topic", index), UUID, LogConfig(), 0)
-        log.start_epoch(5)
+        log.start_epoch(LeaderEpoch(5))
         topic = self.metadata.image.topic_by_id(TOPIC)
         assert topic is not None
         state = topic.partitions[index]
@@ -96,7 +96,9 @@ class Leader:
             lag_max_ms=self.lag_ms,
             now_ms=0,
         )
-        partition = LeaderPartition("topic", TOPIC, index, log, 5, replicas_state=replicas)
+        partition = LeaderPartition(
+            "topic", TOPIC, index, log, LeaderEpoch(5), replicas_state=replicas
+        )
         self.table.add(partition)
         return partition
 

@@ -29,7 +29,7 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions, Kind
-from logfleet.types import BrokerEpoch
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -51,7 +51,7 @@ SESSION = 77
 
 def batch(base_offset: int, *values: bytes, epoch: int = 5) -> bytes:
     made = bytearray(build_batch([Record(None, value, NOW) for value in values]))
-    assign_offsets(made, base_offset, epoch)
+    assign_offsets(made, base_offset, LeaderEpoch(epoch))
     return bytes(made)
 
 
@@ -177,8 +177,10 @@ class Follower:
         name = TopicPartition("topic", index)
         log = self._dir.create(name, uuids.to_text(TOPIC), LogConfig(), NOW)
         for each in batches:
-            log.append_as_follower(memoryview(each), leader_epoch, NOW)
-        return FollowerPartition(Replica("topic", TOPIC, index, log), LEADER, leader_epoch)
+            log.append_as_follower(memoryview(each), LeaderEpoch(leader_epoch), NOW)
+        return FollowerPartition(
+            Replica("topic", TOPIC, index, log), LEADER, LeaderEpoch(leader_epoch)
+        )
 
     def close(self) -> None:
         self._flusher.stop()
@@ -400,7 +402,7 @@ async def test_a_fenced_partition_waits_for_the_next_leader_epoch(me, leader) ->
         leader.answer(row(error_code=ErrorCode.FENCED_LEADER_EPOCH))
         await until(lambda: not fetcher._session)
         fetcher.remove(followed)
-        fetcher.add(FollowerPartition(followed, LEADER, 6))
+        fetcher.add(FollowerPartition(followed, LEADER, LeaderEpoch(6)))
         asked = await leader.asked()
         assert asked.topics[0].partitions[0].current_leader_epoch == 6
 
