@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.types import LeaderEpoch
 from logfleet.wire import messages as m
 
 from e2e.oracle.side import MadeTopic, Side
@@ -77,7 +78,7 @@ def list_offsets(
     topic: MadeTopic, timestamp: int, *, index: int = 0, isolation: int = 0, epoch: int = -1
 ) -> m.ListOffsetsRequest:
     row = m.ListOffsetsRequest.ListOffsetsPartition(
-        partition_index=index, timestamp=timestamp, current_leader_epoch=epoch
+        partition_index=index, timestamp=timestamp, current_leader_epoch=LeaderEpoch(epoch)
     )
     wanted = m.ListOffsetsRequest.ListOffsetsTopic(name=topic.name, partitions=[row])
     return m.ListOffsetsRequest(

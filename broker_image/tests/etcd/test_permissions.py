@@ -19,6 +19,7 @@ from logfleet.metadata.store import Get, Put, StoreRefused, Txn, absent
 from logfleet.node.cluster import refused_writes
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_accepted
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, write
 from broker_image.tests.etcd.leases import kept_until
@@ -103,7 +104,9 @@ async def test_a_write_that_is_refused_takes_nothing_else_with_it(
         following = asyncio.ensure_future(follower.run())
         with pytest.raises(StoreRefused, match="permission denied"):
             await write(store, Put(PARTITION, b"{}"))
-        state = keys.encode(PartitionValue((1,), ((1, 1),), 1, 0, 0, 1))
+        state = keys.encode(
+            PartitionValue((1,), ((1, BrokerEpoch(1)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1)
+        )
         txn = Txn((absent(PARTITION),), (Put(PARTITION, state),), (Get(PARTITION),))
         writing = asyncio.ensure_future(settle_when_accepted(store, txn, refused, "ISR"))
         while refused.count < 2:  # noqa: ASYNC110  it has no event

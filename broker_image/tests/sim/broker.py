@@ -13,6 +13,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import NO_LEADER, BrokerValue
 from logfleet.metadata.store import Get, LeaseNotFound, Put, Txn, TxnResult, absent, created_at
+from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 
 from broker_image.tests.sim import naming
@@ -154,7 +155,9 @@ class SimBroker(Node):
             self.rack,
             (self.disk.directory,),
             unclean=self.is_unclean,
-            previous_epoch=-1 if self.previous_epoch is None else self.previous_epoch,
+            previous_epoch=BrokerEpoch(-1)
+            if self.previous_epoch is None
+            else BrokerEpoch(self.previous_epoch),
             leaving=self.is_leaving,
             offline=self._offline(),
             since_ms=self.since_ms,

@@ -27,6 +27,7 @@ from logfleet.metadata.store import (
     created_at,
 )
 from logfleet.replication.longest_log import SILENT
+from logfleet.replication.partition_state import Member
 
 from broker_image.tests.sim import naming
 from broker_image.tests.sim.kernel import Future, Process
@@ -266,7 +267,7 @@ class Controlling:
         }
         until_ms = fleet.kernel.now + ASK_MS_MAX
         while True:
-            left: dict[tuple[int, int], list[int]] = {}
+            left: dict[Member, list[int]] = {}
             for (topic_id, index), ends in found.items():
                 for member in [each for each in ends if ends[each] == SILENT]:
                     left.setdefault(member, []).append(naming.number(topic_id, index))

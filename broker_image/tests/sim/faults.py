@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import msgspec
-from logfleet.control.brokers.may_i import may_i
+from logfleet.control.brokers.stop_check import check_stop
 from logfleet.metadata import keys
 from logfleet.metadata.keys import FenceValue
 from logfleet.metadata.store import Delete, Put, Txn, created_at, exists
@@ -152,7 +152,7 @@ class Faults:
         zone = [each for each in self._brokers.values() if each.rack == target.rack]
         asked = ([target], [target], [target, next_to], zone)[ms % 4]
         going_down = {each.id for each in asked}
-        if may_i(image, going_down).is_yes:
+        if check_stop(image, going_down).is_yes:
             kernel.sometimes("may-i said yes")
             self._fleet.checker.allowed(image, going_down)
             for each in asked:

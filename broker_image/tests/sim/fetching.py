@@ -2,6 +2,7 @@
 
 from logfleet.replication import follower
 from logfleet.replication.follower import Action, NextFetch
+from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import FetchResponse
 
 from broker_image.tests.sim import naming
@@ -46,7 +47,7 @@ class Fetching:
         while followed := self._followed(leader):
             rows = {
                 index: follower.next_fetch(
-                    replica.log.epochs, replica.log.end_offset, replica.leader_epoch
+                    replica.log.epochs, replica.log.end_offset, LeaderEpoch(replica.leader_epoch)
                 )
                 for index, replica in followed.items()
                 if not replica.is_waiting
@@ -85,7 +86,7 @@ class Fetching:
     def _take(self, replica: Replica, target: str, asked: NextFetch, row: Row) -> Process:
         """Do what a row means; returns whether to wait before the next fetch."""
         node, log = self._node, replica.log
-        now = follower.next_fetch(log.epochs, log.end_offset, replica.leader_epoch)
+        now = follower.next_fetch(log.epochs, log.end_offset, LeaderEpoch(replica.leader_epoch))
         epoch, end = row.diverging or (-1, -1)
         told = FetchResponse.PartitionData(
             error_code=row.error,

@@ -14,6 +14,7 @@ from logfleet.metadata.store import WatchBatch
 from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import Member, effective_min_isr
 from logfleet.replication.reassignment_steps import is_reassigning, origin, target
+from logfleet.types import BrokerEpoch
 
 from broker_image.tests.sim import naming
 from broker_image.tests.sim.history import PartitionHistory
@@ -479,7 +480,7 @@ class Checker:
         history.elected_uncleanly(after.leader_epoch, log, may_lose)
 
     def _reaches_furthest(
-        self, index: int, before: Partition, elected: dict[int, int], image: ClusterImage
+        self, index: int, before: Partition, elected: dict[int, BrokerEpoch], image: ClusterImage
     ) -> None:
         """Who is elected without a proof that it holds everything has the longest log of all that answered, the last leader among them."""
         assert image.controller is not None

@@ -7,6 +7,7 @@ from logfleet.replication import fetch_check, isr_write
 from logfleet.replication.follower import NextFetch
 from logfleet.replication.isr_write import Alone, Lost, Won
 from logfleet.replication.leader import IsrChange
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.sim import naming
@@ -96,7 +97,9 @@ class Leading:
         if request.leader_epoch != replica.leader_epoch:
             reply(
                 ReadAnswer(
-                    fetch_check.leader_epoch_error(request.leader_epoch, replica.leader_epoch)
+                    fetch_check.leader_epoch_error(
+                        LeaderEpoch(request.leader_epoch), LeaderEpoch(replica.leader_epoch)
+                    )
                 )
             )
             return
@@ -152,7 +155,9 @@ class Leading:
         if replica is None or leading is None:
             return Row(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         kernel, log = self._node.fleet.kernel, replica.log
-        error = fetch_check.leader_epoch_error(asked.leader_epoch, replica.leader_epoch)
+        error = fetch_check.leader_epoch_error(
+            asked.leader_epoch, LeaderEpoch(replica.leader_epoch)
+        )
         if error != ErrorCode.NONE:
             kernel.sometimes(f"a fetch was refused: {error.name}")
             return Row(error)
@@ -174,7 +179,7 @@ class Leading:
         before = leading.high_watermark
         moved = leading.fetched(
             request.replica,
-            request.broker_epoch,
+            BrokerEpoch(request.broker_epoch),
             asked.offset,
             request.starts[index],
             now_ms=kernel.now,
@@ -288,7 +293,7 @@ class Leading:
         node = self._node
         assert node.epoch is not None
         wanted = {key: change for key, (_, change) in changes.items()}
-        txns = isr_write.isr_txns(node.image, (node.id, node.epoch), wanted)
+        txns = isr_write.isr_txns(node.image, (node.id, BrokerEpoch(node.epoch)), wanted)
         sent = {write.key for txn in txns for write in txn.success if isinstance(write, Put)}
         for key, (replica, change) in changes.items():
             leading = replica.leading or replica.suspended

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 from logfleet.control import reassignment_requests, store_writes, unregistering
-from logfleet.control.brokers import fencing, leaving, may_i
+from logfleet.control.brokers import fencing, leaving, stop_check
 from logfleet.log import producers
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER
@@ -413,9 +413,9 @@ MUTANTS = (
     Mutant("an unclean broker stays eligible", election, "with_isr", lambda _: lambda state, isr, **_: with_isr(state, isr), seed=3),
     Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0, seed=2),
     Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever, seed=29, also=(election,)),
-    Mutant("may-i counts who is not in sync", may_i, "_in_sync_without", _all_replicas, seed=1),
-    Mutant("may-i counts who drains or is gone", may_i, "_in_sync_without", _whole_isr, seed=70),
-    Mutant("may-i looks for a leader only", may_i, "effective_min_isr", lambda _: lambda _state: 1, seed=5),
+    Mutant("may-i counts who is not in sync", stop_check, "_in_sync_without", _all_replicas, seed=1),
+    Mutant("may-i counts who drains or is gone", stop_check, "_in_sync_without", _whole_isr, seed=70),
+    Mutant("may-i looks for a leader only", stop_check, "effective_min_isr", lambda _: lambda _state: 1, seed=5),
     Mutant("old replicas go before the new ones are in sync", election, "completed", _at_once, seed=5),
     Mutant("another target begins where the last one had come to", reassignment_steps, "origin", lambda _: lambda state: state.replicas, seed=5),
     Mutant("a cancellation may leave too few in sync", reassignment_requests, "effective_min_isr", lambda _: lambda _state: 0, seed=4),

@@ -15,9 +15,10 @@ from logfleet.control.balance.waves import next_moves
 from logfleet.control.brokers.readiness import not_ready, out_of_sync
 from logfleet.control.store_writes import Refusal
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.decisions import may_i as brokers_word
+from logfleet.node.decisions import may_i_answer as brokers_word
 from logfleet.replication.reassignment_steps import is_reassigning, target
 from logfleet.resources.cluster import ClusterResource
+from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet_operator.clusters import may_i, rollout
 from logfleet_operator.clusters.observed import ObservedCluster, Pod
@@ -214,7 +215,7 @@ class Operating:
         if not broker.host.is_up or broker.host.is_paused or broker.epoch is None or topic is None:
             return False
         me = broker.image.brokers.get(broker.id)
-        return not_ready(me, broker.epoch, out_of_sync(topic, broker.id)) is None
+        return not_ready(me, BrokerEpoch(broker.epoch), out_of_sync(topic, broker.id)) is None
 
     def _asked(self, going: Sequence[SimBroker]) -> SimBroker:
         """Who would be asked about these, where nobody was: one that stays."""

@@ -7,6 +7,7 @@ import msgspec
 from logfleet.log.epochs import LeaderEpochs
 from logfleet.log.producers import ProducerStates, SeenBatch
 from logfleet.records.batch import BatchHeader
+from logfleet.types import LeaderEpoch, ProducerEpoch
 from logfleet.wire.errors import ErrorCode
 
 NO_PRODUCER = -1
@@ -24,7 +25,19 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     @property
     def header(self) -> BatchHeader:
         return BatchHeader(
-            self.offset, 49, self.epoch, 2, 0, 0, 0, 0, 0, self.producer, 0, self.sequence, 1
+            self.offset,
+            49,
+            LeaderEpoch(self.epoch),
+            2,
+            0,
+            0,
+            0,
+            0,
+            0,
+            self.producer,
+            ProducerEpoch(0),
+            self.sequence,
+            1,
         )
 
 
@@ -70,7 +83,7 @@ class ReplicaLog:
         assert batch.offset == self.end_offset, "no gap, no overlap"
         self._batches.append(batch)
         self.end_offset += 1
-        self.epochs.observe(batch.epoch, batch.offset)
+        self.epochs.observe(LeaderEpoch(batch.epoch), batch.offset)
         if batch.producer != NO_PRODUCER:
             self.producers.update(batch.header, batch.offset)
 
@@ -142,6 +155,6 @@ class ReplicaLog:
         """Of records from before the last start of the log, which is forgotten."""
         entries, self.epochs = self.epochs.entries, LeaderEpochs()
         for batch in self.read(self.start_offset, self.end_offset):
-            self.epochs.observe(batch.epoch, batch.offset)
+            self.epochs.observe(LeaderEpoch(batch.epoch), batch.offset)
         for entry in entries:
             self.epochs.assign(entry.epoch, entry.start_offset)

@@ -4,6 +4,7 @@ from typing import Final
 
 from logfleet.records.compression import Codec
 from logfleet.records.record import Record, build_batch
+from logfleet.types import LeaderEpoch
 from logfleet.wire import messages as m
 
 from e2e.oracle import requests as r
@@ -173,7 +174,7 @@ def ends_of_epochs(side: Side, version: int) -> None:
         for current in (-1, 0, 1):
             for epoch in (-2, -1, 0, 1, 2**31 - 1):
                 row = kind.OffsetForLeaderPartition(
-                    leader_epoch=epoch, current_leader_epoch=current
+                    leader_epoch=epoch, current_leader_epoch=LeaderEpoch(current)
                 )
                 wanted = kind.OffsetForLeaderTopic(topic=topic.name, partitions=[row])
                 side.ask(kind(topics=[wanted]), version)

@@ -6,6 +6,7 @@ Source: KIP-392, KIP-455, KIP-460, KIP-951, KIP-966; ReplicaManager, Partition, 
 from collections.abc import Sequence
 from typing import Any, Final
 
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire import messages as m
 
 from e2e.oracle import requests as r
@@ -38,7 +39,7 @@ def ends_of_epochs(
     kind = m.OffsetForLeaderEpochRequest
     rows = [
         kind.OffsetForLeaderPartition(
-            partition=index, current_leader_epoch=current, leader_epoch=each
+            partition=index, current_leader_epoch=LeaderEpoch(current), leader_epoch=each
         )
         for each in epochs
     ]
@@ -251,7 +252,9 @@ def epochs_of_followers(side: FleetSide, version: int) -> None:
 def _of(request: m.FetchRequest, replica: int, epoch: int = -1) -> m.FetchRequest:
     """As a follower sends it: the old field and the new one (KIP-903)."""
     request.replica_id = replica
-    request.replica_state = m.FetchRequest.ReplicaState(replica_id=replica, replica_epoch=epoch)
+    request.replica_state = m.FetchRequest.ReplicaState(
+        replica_id=replica, replica_epoch=BrokerEpoch(epoch)
+    )
     return request
 
 

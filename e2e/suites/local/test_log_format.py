@@ -12,7 +12,7 @@ from logfleet.io.files import PosixFiles
 from logfleet.log import names
 from logfleet.log.checkpoints import parse_properties
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import AppendResult
+from logfleet.log.validation import Appended
 from logfleet.records.batch import iterate_headers
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
@@ -20,6 +20,7 @@ from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 
 from broker_image.tests.unit.storage.searching import by_time
@@ -46,8 +47,8 @@ def fill(log: PartitionLog) -> None:
         ]
         stamp = ProducerStamp(1000 + number % 2, 0, number // 2 * PER_BATCH)
         batch = build_batch(records, codec=Codec(number % len(Codec)), producer=stamp)
-        result = log.append_as_leader(batch, number // 100, NOW + RECORDS)
-        assert result == AppendResult(first, first + PER_BATCH - 1, -1)
+        result = log.append_as_leader(batch, LeaderEpoch(number // 100), NOW + RECORDS)
+        assert result == Appended(first, first + PER_BATCH - 1, -1)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from logfleet.telemetry.metric import Kind
+from logfleet.telemetry.metric import MetricType
 from logfleet.telemetry.table import METRICS
 
 from charts.dashboard import PAGE, ROWS, text
@@ -53,10 +53,10 @@ def test_expressions_name_metrics_and_labels_of_the_table(expression: str) -> No
         assert {"namespace", "logfleet_cluster"} <= said.matched[series] <= OF_THE_SCRAPE
     for series in said.series - OF_EVERY_TARGET:
         metric = METRICS.get(series) or METRICS[series.removesuffix("_bucket")]
-        assert (metric.kind is Kind.HISTOGRAM) == (metric.name != series), series
+        assert (metric.kind is MetricType.HISTOGRAM) == (metric.name != series), series
         own = {*metric.labels, *OF_THE_SCRAPE}
         assert {"namespace", "logfleet_cluster"} <= said.matched[series] <= own
-        labels |= own | ({"le"} if metric.kind is Kind.HISTOGRAM else set())
+        labels |= own | ({"le"} if metric.kind is MetricType.HISTOGRAM else set())
     assert said.grouped <= labels
 
 

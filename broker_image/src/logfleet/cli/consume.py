@@ -312,7 +312,7 @@ async def _read_as_member(client: Client, group: str, request: Request, printer:
     await partitions_of(client, request.topics)
     assert request.start.spec is not None
     async with GroupConsumer(client, group, request.topics, reset=request.start.spec) as consumer:
-        member = _Member(consumer, printer)
+        member = _GroupConsumer(consumer, printer)
         try:
             await member.read(exit_at_end=request.exit_at_end)
         except (asyncio.CancelledError, OSError):
@@ -328,7 +328,7 @@ async def _read_as_member(client: Client, group: str, request: Request, printer:
             )
 
 
-class _Member:
+class _GroupConsumer:
     """A group member; commits what was printed and nothing else."""
 
     def __init__(self, consumer: GroupConsumer, printer: Printer) -> None:

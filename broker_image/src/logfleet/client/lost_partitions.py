@@ -12,7 +12,7 @@ from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.offsets import TopicPartition
 
 
-class Lost(msgspec.Struct, frozen=True):
+class LostPartition(msgspec.Struct, frozen=True):
     """replicas: ids of the brokers that had it."""
 
     topic: str
@@ -24,7 +24,7 @@ class Lost(msgspec.Struct, frozen=True):
         return TopicPartition(self.topic, self.partition)
 
 
-async def find_lost(admin: Admin, topics: Iterable[Topic]) -> list[Lost]:
+async def find_lost(admin: Admin, topics: Iterable[Topic]) -> list[LostPartition]:
     """The lost ones of these topics' partitions, sorted.
 
     topics: just fetched. Raises ClientError.
@@ -33,7 +33,7 @@ async def find_lost(admin: Admin, topics: Iterable[Topic]) -> list[Lost]:
     active = {node.id for node in found.brokers} - set(found.fenced)
     return sorted(
         (
-            Lost(topic.name, each.index, each.replicas)
+            LostPartition(topic.name, each.index, each.replicas)
             for topic in topics
             for each in topic.partitions
             if each.leader == NO_LEADER and active.issuperset(each.replicas)

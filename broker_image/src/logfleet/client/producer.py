@@ -17,7 +17,7 @@ from logfleet.client.cluster import Client, backoff_seconds
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
 from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.partitioner import partition_of_key
-from logfleet.client.turns import Turn
+from logfleet.client.turns import CallOrder
 from logfleet.records.batch import increment_sequence
 from logfleet.records.compression import Codec
 from logfleet.records.record import Header, ProducerStamp, Record
@@ -76,7 +76,7 @@ class Producer:
         self.auto_create = auto_create
         self._partitions: dict[tuple[str, int], BatchQueue] = {}
         self._sticky: dict[str, int] = {}
-        self._turns: dict[str, Turn] = {}  # by topic
+        self._turns: dict[str, CallOrder] = {}  # by topic
         self._buffered = 0
         self._flush_until = -1.0  # batches made up to then are sent without lingering
         self._failure: ClientError | None = None
@@ -156,13 +156,13 @@ class Producer:
             self._queue(batch)
             self._buffered += batch.size
 
-    def _turn(self, topic: str) -> Turn:
+    def _turn(self, topic: str) -> CallOrder:
         turn = self._turns.get(topic)
         if turn is None:
-            turn = self._turns[topic] = Turn()
+            turn = self._turns[topic] = CallOrder()
         return turn
 
-    async def _look_up(self, topic: str, partition: int, turn: Turn) -> Topic:
+    async def _look_up(self, topic: str, partition: int, turn: CallOrder) -> Topic:
         """As `topic`; if fetching it fails, calls waiting for their turn fail too."""
         try:
             return await self.topic(topic, partition)

@@ -7,7 +7,7 @@ from typing import Self
 from logfleet.client.errors import ClientError
 
 
-class Turn:
+class CallOrder:
     """Use as `async with`: the blocks run one at a time, in the order in which they were entered.
 
     A waiting caller may be cancelled; the others keep their order (asyncio.Lock is fair).

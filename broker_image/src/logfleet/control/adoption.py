@@ -38,14 +38,15 @@ from logfleet.metadata.kraft import (
     KraftTopic,
 )
 from logfleet.metadata.store import TXN_BYTES_MAX, DeletePrefix, Put, Txn, absent
+from logfleet.types import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 PUTS_PER_TXN: Final = 100
 PUT_BYTES_PER_TXN: Final = TXN_BYTES_MAX // 2
 """A topic's configuration may take a quarter of a transaction."""
 TRANSACTIONS: Final = "__transaction_state"
-NO_EPOCH: Final = -1
-NO_BROKER_EPOCH: Final = 0
+NO_EPOCH: Final = NO_LEADER_EPOCH
+NO_BROKER_EPOCH: Final = BrokerEpoch(0)
 """The epoch of no registration: the broker's first start elects it again, under its own epoch."""
 PRODUCER_ID_GAP: Final = 1 << 40
 """Our ids begin this far after Kafka's, so neither reuses the other's if Kafka is started again."""
@@ -61,7 +62,7 @@ class FoundLog(msgspec.Struct, frozen=True):
     directory: str
     partition: TopicPartition
     topic_id: str | None
-    latest_epoch: int
+    latest_epoch: LeaderEpoch
     size_bytes: int
     has_aborted: bool = False
     has_open: bool = False
@@ -91,7 +92,7 @@ class AdoptedTopic(msgspec.Struct, frozen=True):
 
     name: str
     id: str
-    leader_epochs: tuple[int, ...]
+    leader_epochs: tuple[LeaderEpoch, ...]
     size_bytes: int
     configs: Mapping[str, str]
 
@@ -249,7 +250,7 @@ def _adopted(
     return AdoptedTopic(topic.name, text_id, tuple(epochs), size, dict(configs))
 
 
-def _epoch(partition: KraftPartition, logs: Iterable[FoundLog]) -> int:
+def _epoch(partition: KraftPartition, logs: Iterable[FoundLog]) -> LeaderEpoch:
     return max([partition.leader_epoch, *(log.latest_epoch for log in logs)])
 
 
@@ -381,7 +382,7 @@ def _puts(adoption: Adoption) -> Iterator[Put]:
         yield Put(keys.topic_id(topic.id), topic.name.encode())
         for index, epoch in enumerate(topic.leader_epochs):
             value = PartitionValue(
-                (replica,), ((replica, NO_BROKER_EPOCH),), NO_LEADER, epoch, 0, 1
+                (replica,), ((replica, NO_BROKER_EPOCH),), NO_LEADER, epoch, PartitionEpoch(0), 1
             )
             yield Put(keys.partition(topic.id, index), keys.encode(value))
         yield Put(keys.ready(topic.id), keys.encode(ReadyValue(len(topic.leader_epochs))))

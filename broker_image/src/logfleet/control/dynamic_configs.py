@@ -11,7 +11,7 @@ from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 
 
-class Piece(enum.Enum):
+class BrokerPart(enum.Enum):
     """Parts of a broker that act on configuration which may change while it runs."""
 
     LOGS = "logs"
@@ -20,14 +20,14 @@ class Piece(enum.Enum):
     REPLICATION = "replication"
 
 
-_PIECES: Final[Mapping[str, Piece]] = {
-    **{name: Piece.LOGS for key in TOPIC_KEYS.values() for name, _ in key.sources},
-    "max.connections": Piece.CONNECTIONS,
-    "max.connections.per.ip": Piece.CONNECTIONS,
-    "max.connections.per.ip.overrides": Piece.CONNECTIONS,
-    "max.connection.creation.rate": Piece.CONNECTIONS,
-    "producer.id.expiration.ms": Piece.PRODUCERS,
-    **{side.rate_key: Piece.REPLICATION for side in Side},
+_PIECES: Final[Mapping[str, BrokerPart]] = {
+    **{name: BrokerPart.LOGS for key in TOPIC_KEYS.values() for name, _ in key.sources},
+    "max.connections": BrokerPart.CONNECTIONS,
+    "max.connections.per.ip": BrokerPart.CONNECTIONS,
+    "max.connections.per.ip.overrides": BrokerPart.CONNECTIONS,
+    "max.connection.creation.rate": BrokerPart.CONNECTIONS,
+    "producer.id.expiration.ms": BrokerPart.PRODUCERS,
+    **{side.rate_key: BrokerPart.REPLICATION for side in Side},
 }
 
 
@@ -54,7 +54,7 @@ def in_force(layers: BrokerLayers) -> tuple[BrokerLayers, tuple[ConfigError, ...
     return cleaned, tuple(problems)
 
 
-def pieces_to_notify(old: BrokerLayers, new: BrokerLayers) -> frozenset[Piece]:
+def pieces_to_notify(old: BrokerLayers, new: BrokerLayers) -> frozenset[BrokerPart]:
     """The pieces for which `old` and `new` differ in a value in force."""
     names = {name for layers in (old, new) for name in (*layers.cluster, *layers.dynamic)}
     if old.static != new.static:

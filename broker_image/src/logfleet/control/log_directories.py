@@ -15,6 +15,7 @@ from collections.abc import Collection
 import msgspec
 
 from logfleet.metadata.image import Directories, Partition
+from logfleet.types import BrokerEpoch
 
 
 class LogDirectories(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ class LogDirectories(msgspec.Struct, frozen=True):
         return (self.missing(recorded) - frozenset(forgotten)) | self.online
 
 
-def is_new(partition: Partition, broker_id: int, broker_epoch: int | None) -> bool:
+def is_new(partition: Partition, broker_id: int, broker_epoch: BrokerEpoch | None) -> bool:
     """Whether nobody led the partition before this registration was in its ISR.
 
     Then this broker has no older log of it.

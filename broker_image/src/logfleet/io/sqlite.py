@@ -70,7 +70,7 @@ class SqliteLease:
 class SqliteStore:
     """MetadataStore in one file. Created by `open`; used from the loop that opened it."""
 
-    def __init__(self, disk: "_Disk", pool: ThreadPoolExecutor, keyspace: Keyspace) -> None:
+    def __init__(self, disk: "_Database", pool: ThreadPoolExecutor, keyspace: Keyspace) -> None:
         self._disk = disk
         self._pool = pool
         self._keyspace = keyspace
@@ -232,7 +232,7 @@ def _under(prefix: str, batch: WatchBatch) -> WatchBatch | None:
     return WatchBatch(batch.revision, events) if events else None
 
 
-class _Disk:
+class _Database:
     """The connection to SQLite; every method runs in the store's one thread."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -269,7 +269,7 @@ class _Disk:
         self._connection.close()
 
 
-def _open(path: Path) -> tuple[_Disk, Keyspace]:
+def _open(path: Path) -> tuple[_Database, Keyspace]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, isolation_level=None, timeout=0)
@@ -277,7 +277,7 @@ def _open(path: Path) -> tuple[_Disk, Keyspace]:
         raise StoreRefused(f"{path} cannot be opened or created: {error}") from error
     try:
         keyspace = _load(connection)
-        disk = _Disk(path, connection)
+        disk = _Database(path, connection)
         if (batch := keyspace.without_leases()) is not None:
             disk.write(batch)
             keyspace.apply(batch)

@@ -6,15 +6,12 @@ are key-value files (`PartitionMetadataFile`, `MetaProperties` version 1).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
 from logfleet.log.epochs import EpochStart
 from logfleet.log.names import TopicPartition
-
-NO_BROKER_EPOCH: Final = -1
-"""An unknown epoch, as in Kafka's CleanShutdownFileHandler and BrokerRegistrationRequest."""
+from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch
 
 
 class CorruptCheckpoint(Exception):
@@ -47,7 +44,9 @@ def format_epochs(entries: Iterable[EpochStart]) -> bytes:
 
 def parse_epochs(data: bytes) -> tuple[EpochStart, ...]:
     """Entries of `leader-epoch-checkpoint`. Raises CorruptCheckpoint."""
-    return tuple(EpochStart(_number(e), _number(start)) for e, start in _entries(data, 2))
+    return tuple(
+        EpochStart(LeaderEpoch(_number(e)), _number(start)) for e, start in _entries(data, 2)
+    )
 
 
 def format_properties(properties: Mapping[str, str]) -> bytes:
@@ -71,18 +70,20 @@ def parse_properties(data: bytes) -> dict[str, str]:
     return properties
 
 
-def format_clean_shutdown(broker_epoch: int) -> bytes:
+def format_clean_shutdown(broker_epoch: BrokerEpoch) -> bytes:
     """The content of a clean-shutdown file (Kafka's CleanShutdownFileHandler, version 0)."""
     return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
 
 
-def parse_clean_shutdown(data: bytes) -> int | None:
+def parse_clean_shutdown(data: bytes) -> BrokerEpoch | None:
     """The broker epoch in a clean-shutdown file, None if there is none.
 
     Older brokers leave the epoch out, or the file empty.
     """
     try:
-        epoch = msgspec.json.decode(data, type=dict[str, int]).get("brokerEpoch", NO_BROKER_EPOCH)
+        epoch = msgspec.json.decode(data, type=dict[str, BrokerEpoch]).get(
+            "brokerEpoch", NO_BROKER_EPOCH
+        )
     except msgspec.DecodeError:
         return None
     return None if epoch == NO_BROKER_EPOCH else epoch
@@ -96,10 +97,10 @@ class Running(msgspec.Struct, frozen=True):
     """
 
     identity: str = msgspec.field(name="life")
-    broker_epoch: int = msgspec.field(name="brokerEpoch")
+    broker_epoch: BrokerEpoch = msgspec.field(name="brokerEpoch")
 
 
-def format_running(identity: str, broker_epoch: int) -> bytes:
+def format_running(identity: str, broker_epoch: BrokerEpoch) -> bytes:
     """The content of the running file, for `parse_running`."""
     return msgspec.json.encode(Running(identity, broker_epoch))
 

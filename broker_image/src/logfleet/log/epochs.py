@@ -9,14 +9,16 @@ from bisect import bisect_right
 
 import msgspec
 
-NO_EPOCH = -1
+from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
+
+NO_EPOCH = NO_LEADER_EPOCH
 NO_OFFSET = -1
 
 
 class EpochStart(msgspec.Struct, frozen=True, gc=False):
     """The first offset that the leader of `epoch` wrote or would write."""
 
-    epoch: int
+    epoch: LeaderEpoch
     start_offset: int
 
 
@@ -35,16 +37,16 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     @property
-    def latest(self) -> int:
+    def latest(self) -> LeaderEpoch:
         """The last epoch, or NO_EPOCH."""
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     @property
-    def first(self) -> int:
+    def first(self) -> LeaderEpoch:
         """The first epoch in the cache, or NO_EPOCH."""
         return self._entries[0].epoch if self._entries else NO_EPOCH
 
-    def assign(self, epoch: int, start_offset: int) -> None:
+    def assign(self, epoch: LeaderEpoch, start_offset: int) -> None:
         """Record that `epoch` starts at `start_offset`.
 
         Entries with a later epoch or a start at or behind it are removed.
@@ -60,12 +62,12 @@ class LeaderEpochs:
             entries.pop()
         entries.append(EpochStart(epoch, start_offset))
 
-    def observe(self, epoch: int, offset: int) -> None:
+    def observe(self, epoch: LeaderEpoch, offset: int) -> None:
         """Record a batch of `epoch` at `offset`, if the cache says otherwise."""
         if self.epoch_of(offset) != epoch:
             self.assign(epoch, offset)
 
-    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def end_offset(self, epoch: LeaderEpoch, log_end_offset: int) -> tuple[LeaderEpoch, int]:
         """(epoch, end offset, exclusive) to answer an OffsetForLeaderEpoch for `epoch`.
 
         (-1, -1) if there is no answer. For an epoch between two in the cache it is the lower one
@@ -81,7 +83,7 @@ class LeaderEpochs:
         end = self._entries[after].start_offset
         return (self._entries[after - 1].epoch if after else epoch), end
 
-    def last_end(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def last_end(self, epoch: LeaderEpoch, log_end_offset: int) -> tuple[LeaderEpoch, int]:
         """As `end_offset`, but an epoch above the last one gets the last one and the log end.
 
         (NO_EPOCH, log_end_offset) if the cache is empty. Source:
@@ -91,7 +93,7 @@ class LeaderEpochs:
             return self.latest, log_end_offset
         return self.end_offset(epoch, log_end_offset)
 
-    def epoch_of(self, offset: int) -> int:
+    def epoch_of(self, offset: int) -> LeaderEpoch:
         """The epoch that wrote `offset`, or NO_EPOCH if it lies before the first entry."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[at - 1].epoch if at else NO_EPOCH

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from logfleet.records.batch import NO_TIMESTAMP, BatchHeader
+from logfleet.types import Position
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
@@ -32,7 +33,7 @@ def sound_length(entries: Entries, *, first_max: int, second_min: int, second_ma
 
     Both fields ascend strictly, the second one within its bounds (inclusive). What a power loss
     leaves behind the synced part (zeros, an older file, a torn tail) breaks the order. No entry has
-    position 0, so zeros at the very beginning are rejected, too.
+    position 0, so zeros at the very beginning are refused, too.
     """
     last_first, last_second = -1, second_min - 1
     count = 0
@@ -45,8 +46,8 @@ def sound_length(entries: Entries, *, first_max: int, second_min: int, second_ma
 
 
 def offset_entries(
-    batches: Iterable[tuple[int, BatchHeader]], base_offset: int, interval_bytes: int
-) -> Iterator[tuple[int, int]]:
+    batches: Iterable[tuple[Position, BatchHeader]], base_offset: int, interval_bytes: int
+) -> Iterator[tuple[int, Position]]:
     """The offset index of a segment with these batches, the same as appending them writes."""
     since_entry = 0
     for position, header in batches:
@@ -57,7 +58,7 @@ def offset_entries(
 
 
 def time_entries(
-    batches: Iterable[tuple[int, BatchHeader]], base_offset: int, interval_bytes: int
+    batches: Iterable[tuple[Position, BatchHeader]], base_offset: int, interval_bytes: int
 ) -> Iterator[tuple[int, int]]:
     """The time index of a closed segment with these batches, the same as appending writes."""
     largest, held_at, indexed = NO_TIMESTAMP, base_offset, NO_TIMESTAMP

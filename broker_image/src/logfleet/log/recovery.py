@@ -22,8 +22,9 @@ from logfleet.records.batch import (
     parse_header,
 )
 from logfleet.records.errors import CorruptRecords
+from logfleet.types import Position
 
-Read = Callable[[int, int], bytes]
+Read = Callable[[int, Position], bytes]
 """Reads a file: (length, position) -> bytes, fewer at the end of the file."""
 
 VERIFY_CHUNK_BYTES = 1024 * 1024
@@ -39,14 +40,14 @@ ones."""
 
 def scan_batches(
     read: Read,
-    start: int,
+    start: Position,
     end: int,
     *,
     next_offset: int,
     verify: bool,
     verify_from: int = 0,
     end_offset: int = LONG_MAX,
-) -> Iterator[tuple[int, BatchHeader]]:
+) -> Iterator[tuple[Position, BatchHeader]]:
     """(position, header) of the batches in [start, end), up to the first invalid one.
 
     That is one that is damaged or not whole. next_offset: no batch may begin below it, nor below
@@ -82,7 +83,7 @@ def scan_batches(
 
 
 def read_batches(
-    read: Read, start: int, end: int, *, next_offset: int
+    read: Read, start: Position, end: int, *, next_offset: int
 ) -> Iterator[tuple[BatchHeader, bytes]]:
     """(header, bytes) of all batches in [start, end), with checked checksums.
 
@@ -91,7 +92,7 @@ def read_batches(
     """
     chunk, chunk_start = b"", start
 
-    def read_and_keep(length: int, position: int) -> bytes:
+    def read_and_keep(length: int, position: Position) -> bytes:
         nonlocal chunk, chunk_start
         chunk, chunk_start = read(length, position), position
         return chunk
@@ -108,8 +109,8 @@ def read_batches(
 
 
 def find_batch(
-    read: Read, start: int, end: int, *, base_min: int, base_max: int, end_offset: int
-) -> tuple[int, BatchHeader] | None:
+    read: Read, start: Position, end: int, *, base_min: int, base_max: int, end_offset: int
+) -> tuple[Position, BatchHeader] | None:
     """(position, header) of the first whole batch with a right checksum in [start, end).
 
     base_min, base_max: bounds of its base offset, inclusive. end_offset: exclusive; it does not
@@ -151,8 +152,8 @@ def holds_old_messages(read: Read, end: int) -> bool:
     compaction merges segments. All headers are read; nothing behind damage is checked. The
     message's checksum does not matter: recovery would cut it off in any case.
     """
-    position = 0
-    for at, header in scan_batches(read, 0, end, next_offset=0, verify=False):
+    position = Position(0)
+    for at, header in scan_batches(read, position, end, next_offset=0, verify=False):
         position = at + header.size
     if end - position <= MAGIC_AT:
         return False

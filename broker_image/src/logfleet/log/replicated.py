@@ -9,6 +9,7 @@ from logfleet.log.recovery import is_plausible
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.checksum import Buffer
 from logfleet.records.errors import CorruptRecords
+from logfleet.types import LeaderEpoch
 
 
 class UnexpectedAppendOffset(Exception):
@@ -28,7 +29,7 @@ class UnexpectedAppendOffset(Exception):
 
 
 def replicated_batches(
-    records: Buffer, log_end_offset: int, leader_epoch: int
+    records: Buffer, log_end_offset: int, leader_epoch: LeaderEpoch
 ) -> list[tuple[int, BatchHeader]]:
     """(position, header) of the batches to append. Raises CorruptRecords, UnexpectedAppendOffset.
 

@@ -8,6 +8,8 @@ limits it. Nothing here depends on the log's state, so an expensive batch (anoth
 prepared in a thread.
 """
 
+from typing import TypeAlias
+
 import msgspec
 
 from logfleet.log.config import LONG_MAX, LogConfig
@@ -64,16 +66,17 @@ class RecordError(msgspec.Struct, frozen=True):
 class BatchRefusal(msgspec.Struct, frozen=True):
     """Why a batch is not appended, as the Produce response reports it.
 
-    is_malformed: the bytes are no batch at all; found without a log.
+    message: None if the error code says it all. is_before_log: the reason has nothing to do with
+    the log; a Produce response then has no log start offset.
     """
 
     error: ErrorCode
-    message: str
+    message: str | None = None
     records: tuple[RecordError, ...] = ()
-    is_malformed: bool = False
+    is_before_log: bool = False
 
 
-class AppendResult(msgspec.Struct, frozen=True, gc=False):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """Offsets of an appended batch.
 
     duplicate: it was appended before, at these offsets; it too waits for their commit.
@@ -90,6 +93,10 @@ class NeedsThread(msgspec.Struct, frozen=True):
     """The batch is sound so far; the rest takes too long for the loop. buffer: the batch alone."""
 
     buffer: bytearray | memoryview
+
+
+AppendResult: TypeAlias = Appended | BatchRefusal | NeedsThread
+"""What an append returns. Unless it is Appended, nothing has changed."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -222,11 +229,11 @@ def _batch_size(buffer: Buffer, position: int) -> int | BatchRefusal | None:
 def _no_batch(
     why: str = "Produce requests must carry exactly one record batch per partition.",
 ) -> BatchRefusal:
-    return BatchRefusal(ErrorCode.INVALID_RECORD, why, is_malformed=True)
+    return BatchRefusal(ErrorCode.INVALID_RECORD, why, is_before_log=True)
 
 
 def _corrupt(why: str) -> BatchRefusal:
-    return BatchRefusal(ErrorCode.CORRUPT_MESSAGE, why, is_malformed=True)
+    return BatchRefusal(ErrorCode.CORRUPT_MESSAGE, why, is_before_log=True)
 
 
 def _not_to_be_appended(

@@ -21,6 +21,7 @@ from logfleet.metadata.keys import (
     QuotaEntity,
 )
 from logfleet.metadata.shards import ShardedMap
+from logfleet.types import BrokerEpoch
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
@@ -45,11 +46,11 @@ class Broker(msgspec.Struct, frozen=True):
     """
 
     id: int
-    epoch: int
+    epoch: BrokerEpoch
     value: BrokerValue
     state: str = ""
     offline: Mapping[bytes, frozenset[int]] = {}
-    last_epoch: int | None = None
+    last_epoch: BrokerEpoch | None = None
 
     @property
     def is_active(self) -> bool:
@@ -86,7 +87,7 @@ class Broker(msgspec.Struct, frozen=True):
 class Fence(msgspec.Struct, frozen=True):
     """The controller's newest decision on a broker. revision: of that write."""
 
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     state: str
     revision: int
 
@@ -240,6 +241,6 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return self.group_configs.get(group, StoredConfigs())
 
 
-def registration_state(epoch: int, fence: Fence | None) -> str:
+def registration_state(epoch: BrokerEpoch, fence: Fence | None) -> str:
     """The controller's decision on the registration with this epoch; empty before there is one."""
     return fence.state if fence is not None and fence.broker_epoch == epoch else ""

@@ -27,6 +27,7 @@ from logfleet.metadata.image import (
     registration_state,
 )
 from logfleet.metadata.store import Event, KeyValue
+from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 
 K = TypeVar("K")
@@ -238,7 +239,7 @@ class ImageBuilder:
             offline = {
                 uuids.from_text(uuid): frozenset(indexes) for uuid, indexes in value.offline.items()
             }
-            broker = Broker(broker_id, item.create_revision, value, offline=offline)
+            broker = Broker(broker_id, BrokerEpoch(item.create_revision), value, offline=offline)
             self._brokers.put(broker_id, broker)
 
     def _read_fence(self, rest: str, item: KeyValue | None) -> None:

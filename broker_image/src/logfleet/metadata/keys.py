@@ -31,6 +31,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
+
 CLUSTER_ID: Final = "cluster/id"
 FEATURES: Final = "features"
 CONTROLLER: Final = "ctl"
@@ -114,7 +116,7 @@ class BrokerValue(msgspec.Struct, frozen=True, omit_defaults=True):
     leaving: bool = False
     since_ms: int = 0
     level: int = 1
-    previous_epoch: int | None = None
+    previous_epoch: BrokerEpoch | None = None
 
 
 class DirectoriesValue(msgspec.Struct, frozen=True):
@@ -134,7 +136,7 @@ class FenceValue(msgspec.Struct, frozen=True):
     It joins no ISR, and stays leader and in sync only where no other broker can replace it.
     """
 
-    broker_epoch: int = msgspec.field(name="be")
+    broker_epoch: BrokerEpoch = msgspec.field(name="be")
     state: str
 
 
@@ -146,7 +148,7 @@ DRAINING: Final = "draining"
 class SuspectValue(msgspec.Struct, frozen=True):
     """The registration whose process now refuses REPORTER's connections."""
 
-    broker_epoch: int = msgspec.field(name="be")
+    broker_epoch: BrokerEpoch = msgspec.field(name="be")
 
 
 class TopicValue(msgspec.Struct, frozen=True):
@@ -178,10 +180,10 @@ class PartitionValue(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """
 
     replicas: tuple[int, ...]
-    isr: tuple[tuple[int, int], ...]
+    isr: tuple[tuple[int, BrokerEpoch], ...]
     leader: int
-    leader_epoch: int = msgspec.field(name="le")
-    partition_epoch: int = msgspec.field(name="pe")
+    leader_epoch: LeaderEpoch = msgspec.field(name="le")
+    partition_epoch: PartitionEpoch = msgspec.field(name="pe")
     min_isr: int = msgspec.field(name="misr")
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from logfleet.metadata.keys import QuotaEntity
+from logfleet.types import LeaderEpoch
 from logfleet.wire.codec import decode
 from logfleet.wire.errors import MalformedMessage, UnsupportedVersion
 from logfleet.wire.messages import (
@@ -45,7 +46,7 @@ class KraftPartition(msgspec.Struct):
     """replicas: broker ids. leader_epoch: of its newest leader."""
 
     replicas: tuple[int, ...]
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class KraftTopic(msgspec.Struct):
@@ -112,7 +113,7 @@ class KraftMetadata:
                 self._remove_topic(record.topic_id)
             case PartitionRecord():
                 self._topic(record.topic_id).partitions[record.partition_id] = KraftPartition(
-                    tuple(record.replicas), record.leader_epoch
+                    tuple(record.replicas), LeaderEpoch(record.leader_epoch)
                 )
             case PartitionChangeRecord():
                 self._change(record)
@@ -153,7 +154,7 @@ class KraftMetadata:
         if record.replicas is not None:
             partition.replicas = tuple(record.replicas)
         if record.leader != LEADER_UNCHANGED:
-            partition.leader_epoch += 1
+            partition.leader_epoch = LeaderEpoch(partition.leader_epoch + 1)
 
     def _configure(self, record: ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)

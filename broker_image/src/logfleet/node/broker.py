@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from logfleet.control.configs import BrokerConfig
-from logfleet.control.dynamic_configs import Piece
+from logfleet.control.dynamic_configs import BrokerPart
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io import clock, descriptors
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
@@ -34,11 +34,11 @@ from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.log_ends import LogEndsClient
-from logfleet.node.cluster.membership import Membership
+from logfleet.node.cluster.membership import BrokerMembership
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.cluster.own_data import refuse_data_without_identity, refuse_data_without_store
-from logfleet.node.cluster.producer_ids import ProducerIds
+from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.cluster.registration import Registration, RegistrationError, join_cluster
 from logfleet.node.cluster.silent_peers import SilentPeers
 from logfleet.node.decisions.disks import RecordedDisks
@@ -64,7 +64,7 @@ from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.log_tasks import LogTasks
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.missing_directories import MissingDirectories
-from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
@@ -119,11 +119,11 @@ class Broker:
     controller: ControllerLoop
     controller_access: ControllerAccess
     topic_creator: TopicCreator
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdPool
     coordinators: CoordinatorLoop
     isr_writer: IsrWriter
     log_moves: LogMoves
-    membership: Membership
+    membership: BrokerMembership
     failsafe: Failsafe
 
     def __init__(
@@ -134,7 +134,7 @@ class Broker:
         self.node_id = config.node_id
         self.incarnation = str(uuid.uuid4())
         self.timers = TimerWheel()
-        self.parked = Parked()
+        self.parked = ParkedCounts()
         self.fetch_sessions = SessionCache(
             config.max_incremental_fetch_session_cache_slots,
             # not to be guessed: a client that sends a session's id may use the session
@@ -371,7 +371,7 @@ class Broker:
         self._stack.callback(self.controller_access.close)
         self.topic_creator = TopicCreator(self.controller_access)
         self._stack.push_async_callback(self.topic_creator.close)
-        self.producer_ids = ProducerIds(self.store)
+        self.producer_ids = ProducerIdPool(self.store)
         self._spawn("producer ids", self.producer_ids.run())
 
     def _start_coordinators(self) -> None:
@@ -402,7 +402,7 @@ class Broker:
             level=self.config.logfleet_feature_level_max,
             previous_epoch=self._log_dirs.previous_epoch,
         )
-        self.membership = Membership(
+        self.membership = BrokerMembership(
             self.store,
             self.follower,
             self.controller,
@@ -433,9 +433,9 @@ class Broker:
 
     async def _start_dynamic_config(self, maintenance: Maintenance) -> None:
         updates = {
-            Piece.CONNECTIONS: self._connection_rules.update,
-            Piece.PRODUCERS: maintenance.update,
-            Piece.REPLICATION: self.replication_throttle.update,
+            BrokerPart.CONNECTIONS: self._connection_rules.update,
+            BrokerPart.PRODUCERS: maintenance.update,
+            BrokerPart.REPLICATION: self.replication_throttle.update,
         }
         dynamic = DynamicConfig(BrokerLayers(self.config.static), self.node_id, updates)
         subscription = self.follower.subscribe()

@@ -10,6 +10,7 @@ from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
+from logfleet.types import BrokerEpoch
 
 
 class Disks:
@@ -46,7 +47,7 @@ class Disks:
             stack.push_async_callback(self._close, log_dir)
             await self._disk_space.check(log_dir.path)
 
-    async def settle(self, broker_epoch: int) -> None:
+    async def settle(self, broker_epoch: BrokerEpoch) -> None:
         """The registration of this epoch is active; record it for the next start."""
         self._log_dirs.settle(broker_epoch)
         await self._flusher.run(self._log_dirs.record_running)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import structlog
 
 from logfleet.control.config_keys import ConfigError
-from logfleet.control.dynamic_configs import Piece, in_force, layers_of, pieces_to_notify
+from logfleet.control.dynamic_configs import BrokerPart, in_force, layers_of, pieces_to_notify
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.metadata_loader import Subscription
@@ -22,7 +22,9 @@ class DynamicConfig:
     layers: the present values, by source. updates: by piece, called when its values have changed.
     """
 
-    def __init__(self, layers: BrokerLayers, node_id: int, updates: Mapping[Piece, Update]) -> None:
+    def __init__(
+        self, layers: BrokerLayers, node_id: int, updates: Mapping[BrokerPart, Update]
+    ) -> None:
         self.layers = layers
         self._node_id = node_id
         self._updates = updates

@@ -23,6 +23,7 @@ import msgspec
 from logfleet.records.checksum import Buffer, crc32c
 from logfleet.records.compression import Codec
 from logfleet.records.errors import CorruptRecords
+from logfleet.types import LeaderEpoch, ProducerEpoch
 
 MAGIC = 2
 HEADER_SIZE = 61
@@ -69,7 +70,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     base_offset: int
     batch_length: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     magic: int
     crc: int
     attributes: int
@@ -77,7 +78,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
     base_timestamp: int
     max_timestamp: int
     producer_id: int
-    producer_epoch: int
+    producer_epoch: ProducerEpoch
     base_sequence: int
     record_count: int
 
@@ -180,7 +181,7 @@ def iterate_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Ba
 
 
 def assign_offsets(
-    buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0
+    buffer: bytearray | memoryview, base_offset: int, leader_epoch: LeaderEpoch, position: int = 0
 ) -> None:
     """Write the leader's base offset and epoch into the batch; the checksum stays right."""
     _OFFSET.pack_into(buffer, position, base_offset)

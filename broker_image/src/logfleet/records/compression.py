@@ -8,7 +8,7 @@ Formats of Kafka's clients (`org.apache.kafka.common.compress`):
 - gzip: RFC 1952, one or more members.
 - snappy: the xerial stream (16 bytes of header, then blocks of [int32 length, raw snappy]);
   librdkafka and others also send one bare raw block, so that is read as well.
-- lz4: the LZ4 frame format with *independent* blocks; the Java reader rejects linked ones, so none
+- lz4: the LZ4 frame format with *independent* blocks; the Java reader refuses linked ones, so none
   are written. Both are read.
 - zstd: frames without a content size (the Java writer streams), so the output size is never known
   beforehand.

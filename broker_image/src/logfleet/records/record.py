@@ -27,6 +27,7 @@ from logfleet.records.checksum import Buffer
 from logfleet.records.compression import Codec, compress, decompressed_pieces
 from logfleet.records.errors import CorruptRecords
 from logfleet.records.varint import append_varint, read_varint
+from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 from logfleet.wire.java_text import java_text
 
 Header = tuple[str, bytes | None]
@@ -65,7 +66,7 @@ def build_batch(
     codec: Codec = Codec.NONE,
     level: int | None = None,
     base_offset: int = 0,
-    leader_epoch: int = -1,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     producer: ProducerStamp | None = None,
     control: bool = False,
 ) -> bytearray:
@@ -101,7 +102,7 @@ def batch_of(
     codec: Codec = Codec.NONE,
     level: int | None = None,
     base_offset: int = 0,
-    leader_epoch: int = -1,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     producer: ProducerStamp | None = None,
     control: bool = False,
 ) -> bytearray:

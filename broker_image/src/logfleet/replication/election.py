@@ -45,6 +45,7 @@ from logfleet.replication.longest_log import (
 )
 from logfleet.replication.partition_state import Member, effective_min_isr, with_isr
 from logfleet.replication.reassignment_steps import completed, is_reassigning, with_target
+from logfleet.types import LeaderEpoch, PartitionEpoch
 
 Brokers = Mapping[int, Broker]
 """Registered brokers by id, as an image shows them."""
@@ -65,8 +66,10 @@ def first_state(replicas: Sequence[int], brokers: Brokers, min_isr: int) -> Part
     if not active:
         return None
     isr = tuple((broker.id, broker.epoch) for broker in active)
-    state = PartitionValue(tuple(replicas), isr, NO_LEADER, 0, 0, min_isr)
-    return _led_by(active[0], state, 0).changed(partition_epoch=0)
+    state = PartitionValue(
+        tuple(replicas), isr, NO_LEADER, LeaderEpoch(0), PartitionEpoch(0), min_isr
+    )
+    return _led_by(active[0], state, LeaderEpoch(0)).changed(partition_epoch=0)
 
 
 def next_state(
@@ -155,16 +158,17 @@ def _replacing(
     in_sync = with_isr(wanted, _in_sync(wanted, present), unclean=lost)
     done = completed(in_sync)
     there = {each: present[each] for each in done.replicas if each in present}
+    next_epoch = LeaderEpoch(state.leader_epoch + 1)
     after = _elected(
         done,
         there,
-        state.leader_epoch + 1,
+        next_epoch,
         unclean=unclean or state.given_up,
         preferences=preferences,
         log_ends=log_ends,
     )
     has_lost_any = not set(state.replicas) <= set(after.replicas)
-    leader_epoch = state.leader_epoch + 1 if has_lost_any else after.leader_epoch
+    leader_epoch = next_epoch if has_lost_any else after.leader_epoch
     return after.changed(partition_epoch=state.partition_epoch + 1, leader_epoch=leader_epoch)
 
 
@@ -180,7 +184,7 @@ def preferred_state(
         return None
     if (broker.id, broker.epoch) not in state.isr:
         return None
-    return _led_by(broker, state, state.leader_epoch + 1)
+    return _led_by(broker, state, LeaderEpoch(state.leader_epoch + 1))
 
 
 def is_unclean(before: PartitionValue, after: PartitionValue) -> bool:
@@ -260,7 +264,7 @@ def _in_sync(state: PartitionValue, present: Brokers) -> list[Member]:
 def _elected(
     state: PartitionValue,
     present: Brokers,
-    leader_epoch: int,
+    leader_epoch: LeaderEpoch,
     *,
     unclean: bool,
     preferences: Preferences,
@@ -302,7 +306,7 @@ def _eligible(state: PartitionValue, active: Sequence[Broker]) -> Broker | None:
     return next((each for each in active if each.id in state.elr and has_disk(state, each)), None)
 
 
-def _led_by(broker: Broker, state: PartitionValue, leader_epoch: int) -> PartitionValue:
+def _led_by(broker: Broker, state: PartitionValue, leader_epoch: LeaderEpoch) -> PartitionValue:
     """`state` led by `broker`.
 
     last_directory stays empty for a broker with several log directories: it reports only which

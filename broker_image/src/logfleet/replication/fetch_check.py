@@ -1,13 +1,14 @@
 """The leader's checks of the epochs in a request, before it serves it (KIP-101, 320, 595)."""
 
 from logfleet.log.epochs import NO_EPOCH, LeaderEpochs
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
-EpochEnd = tuple[int, int]
+EpochEnd = tuple[LeaderEpoch, int]
 """(leader epoch, end offset of that epoch, exclusive)."""
 
 
-def leader_epoch_error(current: int, leader_epoch: int) -> ErrorCode:
+def leader_epoch_error(current: LeaderEpoch, leader_epoch: LeaderEpoch) -> ErrorCode:
     """Whether the leader of `leader_epoch` serves a request that names the epoch `current`.
 
     NONE: it does, also if current is NO_EPOCH. FENCED_LEADER_EPOCH: the request names an older
@@ -26,7 +27,7 @@ def diverging_epoch(
     log_start_offset: int,
     log_end_offset: int,
     *,
-    last_fetched_epoch: int,
+    last_fetched_epoch: LeaderEpoch,
     fetch_offset: int,
     of_follower: bool,
 ) -> EpochEnd | ErrorCode | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from logfleet.log.epochs import NO_EPOCH, LeaderEpochs
 from logfleet.replication.fetch_check import EpochEnd
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchResponse
 
@@ -24,8 +25,8 @@ class NextFetch(msgspec.Struct, frozen=True, gc=False):
     """
 
     offset: int
-    last_fetched_epoch: int
-    leader_epoch: int
+    last_fetched_epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
 
     @property
     def is_ahead_of_leader(self) -> bool:
@@ -74,7 +75,7 @@ _ERRORS = {
 _BACK_OFF = FollowerStep(Action.BACK_OFF)
 
 
-def next_fetch(epochs: LeaderEpochs, log_end_offset: int, leader_epoch: int) -> NextFetch:
+def next_fetch(epochs: LeaderEpochs, log_end_offset: int, leader_epoch: LeaderEpoch) -> NextFetch:
     return NextFetch(log_end_offset, epochs.latest, leader_epoch)
 
 
@@ -96,7 +97,7 @@ def decide(
         return _ERRORS.get(ErrorCode(row.error_code), _BACK_OFF)
     diverging = row.diverging_epoch
     if diverging is not None and diverging.epoch >= 0:
-        end = (diverging.epoch, diverging.end_offset)
+        end = (LeaderEpoch(diverging.epoch), diverging.end_offset)
         return _cut(truncation_offset(epochs, now.offset, end), row.log_start_offset)
     return _APPEND
 

@@ -30,6 +30,7 @@ from logfleet.metadata.store import (
 )
 from logfleet.replication.leader import IsrChange
 from logfleet.replication.partition_state import Member, still_active
+from logfleet.types import BrokerEpoch
 
 CHANGES_MAX: Final = 20
 """Partitions per transaction.
@@ -133,7 +134,8 @@ def _is_still_registered(image: ClusterImage, compare: Compare) -> bool:
     if not compare.key.startswith(keys.BROKERS):
         return False
     broker_id = int(compare.key.removeprefix(keys.BROKERS))
-    return isinstance(compare.operand, int) and _is_registered(image, (broker_id, compare.operand))
+    epoch = compare.operand
+    return isinstance(epoch, int) and _is_registered(image, (broker_id, BrokerEpoch(epoch)))
 
 
 def _found(txn: Txn, answer: TxnResult) -> dict[str, KeyValue | None]:

@@ -12,6 +12,7 @@ import msgspec
 
 from logfleet.metadata.keys import PartitionValue
 from logfleet.replication.partition_state import Member, effective_min_isr, with_isr
+from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode
 
 NEVER_MS: Final = -(1 << 62)
@@ -48,10 +49,10 @@ class Follower:
         "log_start_offset",
     )
 
-    def __init__(self, broker_epoch: int, caught_up_ms: int) -> None:
+    def __init__(self, broker_epoch: BrokerEpoch, caught_up_ms: int) -> None:
         self.begin(broker_epoch, caught_up_ms)
 
-    def begin(self, broker_epoch: int, caught_up_ms: int) -> None:
+    def begin(self, broker_epoch: BrokerEpoch, caught_up_ms: int) -> None:
         """Start again for this broker epoch, without any progress."""
         self.broker_epoch = broker_epoch
         self.caught_up_ms = caught_up_ms
@@ -142,7 +143,7 @@ class LeaderReplicas:
     def fetched(
         self,
         replica: int,
-        broker_epoch: int,
+        broker_epoch: BrokerEpoch,
         offset: int,
         log_start_offset: int,
         *,
@@ -213,7 +214,9 @@ class LeaderReplicas:
 
     # Changes of the ISR
 
-    def isr_change(self, now_ms: int, is_eligible: Callable[[int, int], bool]) -> IsrChange | None:
+    def isr_change(
+        self, now_ms: int, is_eligible: Callable[[int, BrokerEpoch], bool]
+    ) -> IsrChange | None:
         """The ISR change to write, which is then `pending`.
 
         None if none is needed or one is pending.
@@ -292,7 +295,7 @@ class LeaderReplicas:
         followers = self.followers
         members = self._maximal_isr()
         self.followers = {
-            broker_id: followers.get(broker_id) or Follower(0, NEVER_MS)
+            broker_id: followers.get(broker_id) or Follower(BrokerEpoch(0), NEVER_MS)
             for broker_id in dict.fromkeys((*state.replicas, *dict(members)))
             if broker_id != self.me
         }

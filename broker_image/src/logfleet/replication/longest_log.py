@@ -16,13 +16,14 @@ from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import PartitionValue
 from logfleet.replication.fetch_check import EpochEnd
 from logfleet.replication.partition_state import Member
+from logfleet.types import NO_LEADER_EPOCH
 
 LogEnds = Mapping[Member, EpochEnd]
 """(Last leader epoch, end offset) of a replica's log, by registration.
 
 SILENT if it did not reply.
 """
-SILENT: Final[EpochEnd] = (-1, -1)
+SILENT: Final[EpochEnd] = (NO_LEADER_EPOCH, -1)
 """Less than the end of any log: an empty log ends at offset 0."""
 NOBODY_ASKED: Final[LogEnds] = {}
 

@@ -9,8 +9,9 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.store import Compare, created_at, modified_at
+from logfleet.types import BrokerEpoch
 
-Member = tuple[int, int]
+Member = tuple[int, BrokerEpoch]
 """(Broker id, broker epoch): a member of an ISR is a registration, not just an id (KIP-903)."""
 
 

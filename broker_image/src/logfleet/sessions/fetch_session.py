@@ -32,7 +32,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-class Source(Protocol):
+class WatchedLog(Protocol):
     """Notifies a session's partition of changes.
 
     `logfleet.node.partitions.leader_partition.LeaderPartition` is one.
@@ -45,7 +45,7 @@ class Source(Protocol):
     def remove_waiter(self, waiter: "SessionPartition", /) -> None: ...
 
 
-class Parked(Protocol):
+class ParkedFetch(Protocol):
     """A parked request of the session."""
 
     def appended(self, size: int, /) -> None: ...
@@ -80,9 +80,9 @@ class SessionPartition:
         self.place = place
         self.high_watermark = NOT_SENT
         self.log_start_offset = NOT_SENT
-        self.source: Source | None = None
+        self.source: WatchedLog | None = None
 
-    def listen(self, source: Source | None) -> None:
+    def listen(self, source: WatchedLog | None) -> None:
         """Be notified by `source` from now on, and by no other."""
         if source is self.source or self._session.is_closed:
             return
@@ -141,7 +141,7 @@ class FetchSession:
         self.cached_size = 0
         self.is_old = False
         self.partitions: dict[Key, SessionPartition] = {}
-        self.parked: Parked | None = None
+        self.parked: ParkedFetch | None = None
         self.is_closed = False
         self._due: set[SessionPartition] = set()
         self._places = 0

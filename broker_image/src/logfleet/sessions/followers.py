@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from logfleet.sessions.fetch_session import FetchSession, Key
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.messages import FetchRequest
 
 NAMED_MAX: Final = 10_000
@@ -27,9 +28,9 @@ class _Contact:
     __slots__ = ("broker_epoch", "fetched_ms", "named", "session")
 
     def __init__(self) -> None:
-        self.begin(0)
+        self.begin(BrokerEpoch(0))
 
-    def begin(self, broker_epoch: int) -> None:
+    def begin(self, broker_epoch: BrokerEpoch) -> None:
         """Start again with this broker epoch."""
         self.broker_epoch = broker_epoch
         self.fetched_ms = 0
@@ -44,7 +45,7 @@ class _Contact:
         for key, asked in wanted.items():
             self.named[key] = (asked.current_leader_epoch, now_ms)
 
-    def follows(self, key: Key, leader_epoch: int, since_ms: int) -> bool:
+    def follows(self, key: Key, leader_epoch: LeaderEpoch, since_ms: int) -> bool:
         session = self.session
         partition = None if session is None or session.is_closed else session.partitions.get(key)
         if partition is not None and partition.wanted.current_leader_epoch == leader_epoch:
@@ -62,7 +63,7 @@ class FollowerFetches:
     def fetched(
         self,
         broker_id: int,
-        broker_epoch: int,
+        broker_epoch: BrokerEpoch,
         session: FetchSession | None,
         wanted: _Asked,
         now_ms: int,
@@ -81,7 +82,12 @@ class FollowerFetches:
             contact.name(wanted, now_ms)
 
     def follows(
-        self, broker_id: int, broker_epoch: int, key: Key, leader_epoch: int, since_ms: int
+        self,
+        broker_id: int,
+        broker_epoch: BrokerEpoch,
+        key: Key,
+        leader_epoch: LeaderEpoch,
+        since_ms: int,
     ) -> bool:
         """Whether this registration has fetched the partition in that leader epoch since then.
 

@@ -57,7 +57,7 @@ class DiskBusy(OSError):
     """Too much data is queued for the disk to accept more."""
 
 
-class _Write:
+class _QueuedWrite:
     """path: of the file; None once the file was renamed or removed.
 
     then: callbacks for the loop.
@@ -113,9 +113,9 @@ class Disk:
         self._hold_s = HOLD_S_MIN
         self._closing = threading.Event()
         self._changed = threading.Condition()  # guards all attributes below
-        self._waiting: deque[_Write] = deque()
+        self._waiting: deque[_QueuedWrite] = deque()
         self._waiting_bytes = 0
-        self._written: list[_Write] = []  # not yet reported to the loop
+        self._written: list[_QueuedWrite] = []  # not yet reported to the loop
         self._is_writing = False
         self._has_failed = False
 
@@ -147,7 +147,7 @@ class Disk:
         Returns False if the disk is no longer held up and the queue is empty: then the caller
         writes it.
         """
-        write = _Write(file, bytes(data), position)
+        write = _QueuedWrite(file, bytes(data), position)
         with self._changed:
             if not self.is_held_up:
                 return False
@@ -225,9 +225,9 @@ class Disk:
                 self._has_failed = True
                 self._changed.notify_all()
 
-    def _next_batch(self) -> list[_Write]:
+    def _next_batch(self) -> list[_QueuedWrite]:
         with self._changed:
-            batch: list[_Write] = []
+            batch: list[_QueuedWrite] = []
             size = 0
             for each in self._waiting:
                 size += len(each.data)
@@ -237,7 +237,7 @@ class Disk:
             self._is_writing = bool(batch)
             return batch
 
-    def _write(self, run: Sequence[_Write]) -> None:
+    def _write(self, run: Sequence[_QueuedWrite]) -> None:
         """Write adjacent data of one file with one call. Raises OSError if that is given up."""
         first = run[0]
         data = first.data if len(run) == 1 else b"".join(each.data for each in run)
@@ -307,13 +307,13 @@ class Disk:
         log.info("disk_recovered", path=self.path)
 
 
-def _runs(batch: Sequence[_Write]) -> Iterator[tuple[list[_Write], int]]:
+def _runs(batch: Sequence[_QueuedWrite]) -> Iterator[tuple[list[_QueuedWrite], int]]:
     """Group the writes that are adjacent in one file into runs, ordered by their first writes.
 
     With each run: how many writes of the batch, from the first on, are done after it.
     """
-    runs: list[tuple[int, list[_Write]]] = []
-    latest: dict[File, list[_Write]] = {}
+    runs: list[tuple[int, list[_QueuedWrite]]] = []
+    latest: dict[File, list[_QueuedWrite]] = {}
     for number, write in enumerate(batch):
         run = latest.get(write.file)
         if run is not None and run[-1].end == write.position:

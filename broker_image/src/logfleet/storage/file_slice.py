@@ -1,6 +1,7 @@
 """A range of a segment that is sent to a consumer."""
 
 from logfleet.io.files import File
+from logfleet.types import Position
 
 
 class FileSlice:
@@ -15,7 +16,9 @@ class FileSlice:
 
     __slots__ = ("_length", "file", "is_cut", "position")
 
-    def __init__(self, file: File, position: int, length: int, *, is_cut: bool = False) -> None:
+    def __init__(
+        self, file: File, position: Position, length: int, *, is_cut: bool = False
+    ) -> None:
         self.file = file
         self.is_cut = is_cut
         self.position = position

@@ -20,6 +20,7 @@ from logfleet.log.checkpoints import (
     parse_running,
 )
 from logfleet.log.names import CLEAN_SHUTDOWN, META_PROPERTIES, RUNNING
+from logfleet.types import BrokerEpoch
 
 IDENTIFIED_FILE: Final = META_PROPERTIES
 """The running file identifies the mount by this file: it is written once, and never again by a
@@ -35,7 +36,7 @@ class LastRun(msgspec.Struct, frozen=True):
 
     was_clean: bool
     was_killed: bool
-    broker_epoch: int | None
+    broker_epoch: BrokerEpoch | None
 
 
 def read_last_run(files: Files, path: str) -> LastRun:
@@ -64,7 +65,7 @@ def remove_run_files(files: Files, path: str, last: LastRun) -> None:
         files.fsync_directory(path)
 
 
-def write_running(files: Files, path: str, broker_epoch: int) -> None:
+def write_running(files: Files, path: str, broker_epoch: BrokerEpoch) -> None:
     """Write the running file: from here on nothing is lost if only the process dies. Blocks.
 
     If it cannot be written, or the mount cannot be identified, the next start assumes that records
@@ -83,7 +84,7 @@ def remove_running(files: Files, path: str) -> None:
         remove_if_there(files, f"{path}/{RUNNING}")
 
 
-def mark_closed(files: Files, path: str, broker_epoch: int) -> None:
+def mark_closed(files: Files, path: str, broker_epoch: BrokerEpoch) -> None:
     """Write the clean-shutdown file, once everything is durable. Blocks. Raises OSError.
 
     Nothing may write to the directory any more.

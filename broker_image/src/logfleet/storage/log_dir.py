@@ -25,7 +25,6 @@ from logfleet.io.files import (
     write_file,
 )
 from logfleet.log.checkpoints import (
-    NO_BROKER_EPOCH,
     CorruptCheckpoint,
     format_offsets,
     format_properties,
@@ -61,6 +60,7 @@ from logfleet.storage.moves.incoming import IncomingLogs
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import Discarded, Trash
+from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch
 
 META_VERSION = "1"
 
@@ -288,7 +288,7 @@ class LogDir:
             self.lost_nothing = False  # a flush up to the recovery point was recorded
         return opened
 
-    def settle(self, broker_epoch: int) -> None:
+    def settle(self, broker_epoch: BrokerEpoch) -> None:
         """The registration of this epoch is active: the cluster no longer counts on what was lost.
 
         Call `record_running` to make that outlast the process.

@@ -13,7 +13,6 @@ import structlog
 
 from logfleet.control.log_directories import LogDirectories
 from logfleet.io.files import Files, read_file
-from logfleet.log.checkpoints import NO_BROKER_EPOCH
 from logfleet.log.config import LogConfig
 from logfleet.log.names import (
     META_PROPERTIES,
@@ -25,6 +24,7 @@ from logfleet.storage.log_dir import ConfigOf, LogDir, LogDirRefused, identity_o
 from logfleet.storage.log_loader import LoadRequest
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch
 
 log = structlog.get_logger(__name__)
 
@@ -243,7 +243,7 @@ class LogDirs:
         return LogDirectories(online, frozenset(self._bad))
 
     @property
-    def previous_epoch(self) -> int:
+    def previous_epoch(self) -> BrokerEpoch:
         """The broker epoch of the previous run on all directories, which a registration sends.
 
         NO_BROKER_EPOCH if a directory has none or another one, or cannot be read (Kafka:
@@ -272,7 +272,7 @@ class LogDirs:
         for log_dir in self.dirs:
             log_dir.lost_nothing = False
 
-    def settle(self, broker_epoch: int) -> None:
+    def settle(self, broker_epoch: BrokerEpoch) -> None:
         """The registration of this epoch is active: the cluster no longer counts on what was lost.
 
         Call `record_running` after this.

@@ -40,6 +40,7 @@ from logfleet.storage.segment import Segment, segment_number
 from logfleet.storage.segment_swap import recover
 from logfleet.storage.trash import Trash
 from logfleet.storage.unflushed import NOT_CLOSED, Stored, Unflushed, topic_id_file
+from logfleet.types import Position
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
@@ -413,7 +414,7 @@ class LogLoader:
         self._cut(segment, file.size() - segment.size)
         return header.base_offset
 
-    def _record_damage(self, segment: Segment, position: int, what: str) -> None:
+    def _record_damage(self, segment: Segment, position: Position, what: str) -> None:
         name = offset_file(segment.base_offset, LOG)
         self._has_lost = True
         self._notes.append(f"{name}: the batch at position {position} has {what}")

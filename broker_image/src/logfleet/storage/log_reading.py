@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from logfleet.log.lookup import RecentBatches
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.segment import Segment, segment_number
+from logfleet.types import Position
 
 
 def number_of(segments: Sequence[Segment], offset: int) -> int:
@@ -47,7 +48,7 @@ def read_slice(
     return None
 
 
-def _position_of(segment: Segment, newest: RecentBatches | None, offset: int) -> int:
+def _position_of(segment: Segment, newest: RecentBatches | None, offset: int) -> Position:
     position = newest.position_of(offset) if newest else None
     return segment.position_of(offset) if position is None else position
 
@@ -55,11 +56,11 @@ def _position_of(segment: Segment, newest: RecentBatches | None, offset: int) ->
 def _cut(
     segment: Segment,
     newest: RecentBatches | None,
-    start: int,
+    start: Position,
     max_bytes: int,
     *,
     at_least_one: bool,
-) -> int:
+) -> Position:
     """End of the whole batches from `start` that fit; called if not all do."""
     wanted = start + max_bytes
     end = newest.boundary_before(wanted) if newest else None

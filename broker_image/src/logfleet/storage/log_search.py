@@ -18,6 +18,7 @@ from logfleet.records.errors import RecordsError
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX, read_records
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.segment import Segment
+from logfleet.types import LeaderEpoch, Position
 
 SEGMENTS_AT_ONCE: Final = 64
 """Segments copied in one step of the loop, which takes about half a millisecond."""
@@ -43,7 +44,7 @@ class FoundRecord(msgspec.Struct, frozen=True):
 
     offset: int
     timestamp: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 async def first_record_since(
@@ -190,7 +191,7 @@ def _find_largest(segments: Sequence[Segment]) -> FoundRecord | int:
 
 
 def _find_in_batch(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+    segment: Segment, position: Position, header: BatchHeader, timestamp: int, start_offset: int
 ) -> FoundRecord | int:
     """The batch's first record from `start_offset` on with at least `timestamp`.
 

@@ -18,7 +18,7 @@ from logfleet.log.producers import SeenBatch
 from logfleet.log.replicated import replicated_batches
 from logfleet.log.retention import REMOVED_AT_ONCE, Retention, SegmentAge, plan_retention
 from logfleet.log.segment_roll import NO_ROOM, base_of_next, room_in, should_roll
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared, prepare
+from logfleet.log.validation import Appended, AppendResult, BatchRefusal, Prepared, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flush_job import FlushJob
@@ -30,6 +30,7 @@ from logfleet.storage.segment_swap import Swap
 from logfleet.storage.trash import Trash
 from logfleet.storage.truncation import Truncation
 from logfleet.storage.unflushed import Stored
+from logfleet.types import FILE_START, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 
@@ -104,13 +105,11 @@ class PartitionLog:
     # Appending
 
     def append_as_leader(
-        self, batch: bytearray | memoryview | Prepared, leader_epoch: int, now_ms: int
-    ) -> AppendResult | BatchRefusal | NeedsThread:
+        self, batch: bytearray | memoryview | Prepared, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> AppendResult:
         """Append one batch at the log's end. It is written, not yet durable nor committed.
 
-        batch: one in writable memory, which is changed, or the result of `prepare_fully`. Returns
-        its offsets, or a refusal, or that a thread has to prepare it; in the latter cases nothing
-        has changed.
+        batch: one in writable memory, which is changed, or the result of `prepare_fully`.
         """
         if isinstance(batch, Prepared):
             prepared = batch
@@ -135,9 +134,11 @@ class PartitionLog:
         self._appended(header, base_offset, leader_epoch)
         if self.disk.is_held_up:
             self._wait_written(base_offset)
-        return AppendResult(base_offset, last_offset, prepared.log_append_time_ms)
+        return Appended(base_offset, last_offset, prepared.log_append_time_ms)
 
-    def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> int:
+    def append_as_follower(
+        self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> int:
         """Append batches as the leader of `leader_epoch` sent them; returns how many bytes.
 
         `replicated_batches` says which are skipped. Raises CorruptRecords, UnexpectedAppendOffset,
@@ -168,7 +169,7 @@ class PartitionLog:
             if self.disk.is_held_up:
                 self._wait_written(end_before)
 
-    def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
+    def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: LeaderEpoch) -> None:
         """Update the log's state for a batch that was added to the active segment."""
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
@@ -211,11 +212,11 @@ class PartitionLog:
         else:
             self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
 
-    def _check_producer(self, header: BatchHeader) -> AppendResult | BatchRefusal | None:
+    def _check_producer(self, header: BatchHeader) -> Appended | BatchRefusal | None:
         if (seen := self.producers.check(header, self._segments)) is None:
             return None
         if isinstance(seen, SeenBatch):
-            return AppendResult(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
+            return Appended(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
         state = self.producers.states.get(header.producer_id)
         assert state is not None
         return BatchRefusal(
@@ -225,7 +226,7 @@ class PartitionLog:
             f"last sequence {state.last_sequence}.",
         )
 
-    def start_epoch(self, epoch: int) -> None:
+    def start_epoch(self, epoch: LeaderEpoch) -> None:
         """Lead in `epoch`. A FlushJob begun after this must run before serving (KAFKA-16541)."""
         self.epochs.assign(epoch, self.log_end_offset)
 
@@ -246,7 +247,7 @@ class PartitionLog:
         self._active = created
         self._room = NO_ROOM
         self._segments.append(self._active)
-        self._recent = RecentBatches(self.log_end_offset, 0)
+        self._recent = RecentBatches(self.log_end_offset, FILE_START)
         self._draw_jitter()
         # last, as it may find no room; without a snapshot here a start reads from the previous one
         self.producers.on_roll(self._segments, self.log_end_offset)
@@ -295,7 +296,7 @@ class PartitionLog:
         """The segment that holds `offset`, and all later ones."""
         return self._segments[number_of(self._segments, offset) :]
 
-    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+    def epoch_end_offset(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, int]:
         """(epoch, end offset) for OffsetForLeaderEpoch; see LeaderEpochs.end_offset."""
         return self.epochs.end_offset(epoch, self.log_end_offset)
 

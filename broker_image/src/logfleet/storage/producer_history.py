@@ -8,6 +8,7 @@ from logfleet.log.producers import CorruptSnapshot, ProducerStates, SeenBatch
 from logfleet.log.snapshots import SNAPSHOT_INTERVAL_BYTES, superfluous_snapshots
 from logfleet.records.batch import CONTROL_BIT, LENGTH_OVERHEAD, BatchHeader
 from logfleet.storage.segment import Segment, segment_number
+from logfleet.types import FILE_START, Position
 from logfleet.wire.errors import ErrorCode
 
 RECALL_BYTES = 1024 * 1024
@@ -86,11 +87,11 @@ class ProducerHistory:
         oldest = entry.batches[0].last_offset
         number = segment_number(segments, oldest)
         end, rest = segments[number].position_of(oldest), RECALL_BYTES
-        begin = segments[number].boundary_before(max(0, end - rest))
+        begin = segments[number].boundary_before(Position(max(0, end - rest)))
         while number > 0 and (rest := rest - (end - begin)) > 0:
             number -= 1
             end = segments[number].size
-            begin = segments[number].boundary_before(max(0, end - rest))
+            begin = segments[number].boundary_before(Position(max(0, end - rest)))
         earlier = []
         for segment in segments[number:]:
             for _, header in segment.headers(begin):
@@ -98,7 +99,7 @@ class ProducerHistory:
                     break
                 if header.producer_id == producer_id and header.producer_epoch == entry.epoch:
                     earlier.append(SeenBatch.of(header, header.base_offset))
-            begin = 0
+            begin = FILE_START
             if segment.base_offset > oldest:
                 break
         self.states.recall(producer_id, earlier)

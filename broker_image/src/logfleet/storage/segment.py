@@ -26,6 +26,7 @@ from logfleet.records.batch import (
 )
 from logfleet.storage.index_file import IndexFile
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import FILE_START, Position
 
 _UNKNOWN = NO_TIMESTAMP - 1
 
@@ -72,7 +73,7 @@ class Segment:
         suffix: str = "",
     ) -> None:
         self.base_offset = base_offset
-        self.size = size
+        self.size = Position(size)
         self.created_ms = created_ms
         self._files = files
         self._interval_bytes = interval_bytes
@@ -89,7 +90,7 @@ class Segment:
         self._max_timestamp_offset = base_offset
         self._bytes_since_entry = 0
         self.has_new_times = False  # the time index was rebuilt in memory, as its file is wrong
-        self._resumptions: dict[int, int] = {}  # base offset -> position of the batch
+        self._resumptions: dict[int, Position] = {}  # base offset -> position of the batch
 
     @classmethod
     def create(
@@ -256,7 +257,7 @@ class Segment:
         """Let the next flush sync the indexes in any case."""
         self.offset_index.is_durable = self.time_index.is_durable = False
 
-    def truncate(self, position: int) -> int:
+    def truncate(self, position: Position) -> int:
         """Cut at `position`, a batch's beginning or the end; returns the new end offset."""
         file = self.file
         if file.size() > position:
@@ -293,7 +294,7 @@ class Segment:
             self._distrust_indexes(distrust_offset, end)
         position, offset = self._last_entry(end)
 
-        def scan(position: int, offset: int) -> int:
+        def scan(position: Position, offset: int) -> int:
             batches = scan_batches(
                 self.file.pread,
                 position,
@@ -309,14 +310,14 @@ class Segment:
         if self.size == position and position:  # the batch that the index leads to is damaged
             self.offset_index.truncate(0)
             self.time_index.truncate(0)
-            return scan(0, self.base_offset)
+            return scan(FILE_START, self.base_offset)
         return next_offset
 
     def _account_from(
         self,
-        position: int,
+        position: Position,
         offset: int,
-        batches: Iterable[tuple[int, BatchHeader]],
+        batches: Iterable[tuple[Position, BatchHeader]],
         on_batch: Callable[[BatchHeader], None] | None,
     ) -> int:
         last = self.time_index[-1] if len(self.time_index) else (NO_TIMESTAMP, 0)
@@ -336,48 +337,46 @@ class Segment:
         self.offset_index.keep_sound(
             first_max=RELATIVE_OFFSET_MAX, second_min=HEADER_SIZE, second_max=end - HEADER_SIZE
         )
-        self.time_index.keep_sound(
-            first_max=2**63 - 1, second_min=0, second_max=RELATIVE_OFFSET_MAX
-        )
+        self.time_index.keep_sound(first_max=LONG_MAX, second_min=0, second_max=RELATIVE_OFFSET_MAX)
         kept = self.offset_index.floor(distrust_offset - 1 - self.base_offset) + 1
         self.offset_index.truncate(kept)
         last = self.offset_index[-1][0] if kept else -1
         self.time_index.truncate(self.time_index.floor(last, 1) + 1)
 
-    def _last_entry(self, end: int) -> tuple[int, int]:
+    def _last_entry(self, end: int) -> tuple[Position, int]:
         """(position, base offset) of the last entry's batch; the segment's start if it is wrong."""
         if not self.offset_index and self._times_hold(None):
-            return 0, self.base_offset
+            return FILE_START, self.base_offset
         relative, position = self.offset_index[-1] if self.offset_index else (0, 0)
         if 0 < position <= end - HEADER_SIZE:
             header = parse_header(self.file.pread(HEADER_SIZE, position))
             if header.last_offset == self.base_offset + relative and self._times_hold(header):
-                return position, header.base_offset
+                return Position(position), header.base_offset
         self.offset_index.truncate(0)
         self.time_index.truncate(0)
-        return 0, self.base_offset
+        return FILE_START, self.base_offset
 
     # Reading
 
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    def headers(self, position: Position = FILE_START) -> Iterator[tuple[Position, BatchHeader]]:
         """(position, header) of the batches from `position` on."""
         return scan_batches(
             self.file.pread, position, self.size, next_offset=self.base_offset, verify=False
         )
 
-    def end_before(self, position: int) -> int:
+    def end_before(self, position: Position) -> int:
         """Offset after the last batch before `position`, a batch's beginning or the end."""
         end = self.base_offset
-        for at, header in self.headers(self.boundary_before(max(position - 1, 0))):
+        for at, header in self.headers(self.boundary_before(Position(max(position - 1, 0)))):
             if at >= position:
                 break
             end = header.next_offset
         return end
 
-    def position_of(self, offset: int) -> int:
+    def position_of(self, offset: int) -> Position:
         """Position of the first batch that holds `offset` or a later one; else the end."""
         if offset <= self.base_offset:
-            return 0
+            return FILE_START
         cached = self._resumptions.get(offset)
         if cached is not None:
             return cached
@@ -388,28 +387,28 @@ class Segment:
                 return position
         return self.size
 
-    def add_resumption(self, position: int) -> None:
+    def add_resumption(self, position: Position) -> None:
         """Cache the position of this batch: a reader that got the ones before asks for it."""
         (offset,) = _OFFSET.unpack(self.file.pread(_OFFSET.size, position))
         if len(self._resumptions) >= RESUMPTIONS_MAX:
             del self._resumptions[next(iter(self._resumptions))]
         self._resumptions[offset] = position
 
-    def boundary_before(self, position: int) -> int:
+    def boundary_before(self, position: Position) -> Position:
         """A batch's beginning at or before `position`, at most about one index interval away."""
         if position >= self.size:
             return self.size
         return self._indexed_position(position, 1)
 
-    def _indexed_position(self, key: int, field: int) -> int:
+    def _indexed_position(self, key: int, field: int) -> Position:
         """Position in the last offset index entry whose `field` is <= `key`; 0 if there is none.
 
         An index that points outside the segment is rebuilt from all headers, in memory at first.
         """
         entry = self.offset_index.floor(key, field)
         if entry < 0:
-            return 0
-        position = self.offset_index[entry][1]
+            return FILE_START
+        position = Position(self.offset_index[entry][1])
         if 0 <= position < self.size:
             return position
         self.offset_index.replace(

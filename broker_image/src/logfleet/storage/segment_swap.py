@@ -19,6 +19,7 @@ from logfleet.log.swapping import (
     replaced_files,
 )
 from logfleet.storage.segment import Segment
+from logfleet.types import FILE_START
 
 
 class Swap(msgspec.Struct):
@@ -96,7 +97,9 @@ def _end_offset(files: Files, directory: str, base_offset: int) -> int:
     path = f"{directory}/{offset_file(base_offset, LOG)}{SWAP}"
     file = files.open(path)
     end_offset = base_offset
-    batches = scan_batches(file.pread, 0, file.size(), next_offset=base_offset, verify=False)
+    batches = scan_batches(
+        file.pread, FILE_START, file.size(), next_offset=base_offset, verify=False
+    )
     for _, header in batches:
         end_offset = header.next_offset
     return end_offset

@@ -12,6 +12,7 @@ from logfleet.io.files import remove_if_there
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.producer_history import ProducerHistory
 from logfleet.storage.segment import Segment, segment_number
+from logfleet.types import FILE_START
 
 
 class Truncation:
@@ -50,7 +51,7 @@ class Truncation:
         self._old = segments
         self._snapshots = snapshots
         self._offset = offset
-        self._position = 0
+        self._position = FILE_START
         self._log_start_offset = log_start_offset
         self._interval_bytes = interval_bytes
         self._now_ms = now_ms

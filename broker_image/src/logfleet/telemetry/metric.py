@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     """Prometheus' types."""
 
     COUNTER = "counter"
@@ -20,7 +20,7 @@ class Metric(msgspec.Struct, frozen=True):
     """
 
     name: str
-    kind: Kind
+    kind: MetricType
     labels: tuple[str, ...]
     text: str
     kafka: str = ""
@@ -32,15 +32,15 @@ def counter(name: str, text: str, kafka: str = "", *, labels: str = "") -> Metri
     labels: separated by spaces.
     """
     assert name.endswith("_total"), name
-    return Metric(name, Kind.COUNTER, tuple(labels.split()), text, kafka)
+    return Metric(name, MetricType.COUNTER, tuple(labels.split()), text, kafka)
 
 
 def gauge(name: str, text: str, kafka: str = "", *, labels: str = "") -> Metric:
     """A current value."""
     assert not name.endswith("_total"), name
-    return Metric(name, Kind.GAUGE, tuple(labels.split()), text, kafka)
+    return Metric(name, MetricType.GAUGE, tuple(labels.split()), text, kafka)
 
 
 def histogram(name: str, text: str, kafka: str = "", *, labels: str = "") -> Metric:
     """Counts of values by size; NAME_bucket, NAME_sum and NAME_count."""
-    return Metric(name, Kind.HISTOGRAM, tuple(labels.split()), text, kafka)
+    return Metric(name, MetricType.HISTOGRAM, tuple(labels.split()), text, kafka)

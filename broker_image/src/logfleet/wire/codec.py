@@ -111,7 +111,7 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tup
     """The message at `position` (bytes), and the position behind it.
 
     `records` are slices of `buffer` (keep it unchanged as long as they are used); everything else
-    is copied. Arrays are rejected before they are built if their elements cannot fit into the rest
+    is copied. Arrays are refused before they are built if their elements cannot fit into the rest
     of the buffer. Strings that are not UTF-8 are read as Kafka reads them. Raises MalformedMessage,
     and nothing else, for invalid bytes; UnsupportedVersion if the table lacks the version.
     """

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from logfleet.wire.generated import (
-    Source,
+    FunctionSource,
     code_bytes,
     default_source,
     element_bytes_min,
@@ -71,7 +71,7 @@ class _Decoder:
         self.zero_copy = carries_records(schema)
         title = "decode and count" if counts else "decode"
         title += " and replace" if replaces else ""
-        self.source = Source(f"{title} {cls.__name__} v{version}")
+        self.source = FunctionSource(f"{title} {cls.__name__} v{version}")
         self.run: list[tuple[str, str]] = []  # struct code, name of the variable
         self.source.globals["Message"] = cls
         for name in schema.structs:

@@ -12,7 +12,7 @@ import msgspec
 
 from logfleet.wire.decoding import carries_records
 from logfleet.wire.errors import UnencodableMessage
-from logfleet.wire.generated import Source, code_bytes, default_source
+from logfleet.wire.generated import FunctionSource, code_bytes, default_source
 from logfleet.wire.primitives import array_packers
 from logfleet.wire.schema import FIXED_FORMATS, Field, Message
 
@@ -21,7 +21,7 @@ def generate_encoder(
     cls: type[msgspec.Struct], schema: Message, version: int
 ) -> Callable[..., Any]:
     """Generate the encoder of a message in a version: a function message -> list of buffers."""
-    source = Source(f"encode {cls.__name__} v{version}")
+    source = FunctionSource(f"encode {cls.__name__} v{version}")
     for name in schema.structs:
         source.globals[name] = getattr(cls, name)
     writer = _Encoder(source, schema, version)
@@ -31,7 +31,7 @@ def generate_encoder(
 
 
 class _Encoder:
-    def __init__(self, source: Source, schema: Message, version: int) -> None:
+    def __init__(self, source: FunctionSource, schema: Message, version: int) -> None:
         self.source, self.schema, self.version = source, schema, version
         self.flexible = schema.is_flexible(version)
         self.run: list[

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from logfleet.wire.generated import Source
+from logfleet.wire.generated import FunctionSource
 from logfleet.wire.schema import Field, Message, load_table
 
 ERROR_CODE = "error_code"
@@ -18,7 +18,7 @@ ERROR_CODE = "error_code"
 def error_finder(message: str) -> Callable[[Any], Sequence[int]]:
     """A function that returns the error codes except NONE in a message of that type."""
     schema = load_table()[message]
-    source = Source(f"errors in {message}")
+    source = FunctionSource(f"errors in {message}")
     source.line("def errors(message):")
     source.indent += 1
     source.line("found = []")
@@ -27,7 +27,7 @@ def error_finder(message: str) -> Callable[[Any], Sequence[int]]:
     return source.compile("errors")
 
 
-def _emit(source: Source, schema: Message, fields: tuple[Field, ...], holder: str) -> None:
+def _emit(source: FunctionSource, schema: Message, fields: tuple[Field, ...], holder: str) -> None:
     for field in fields:
         name = f"{holder}.{field.python_name}"
         if field.python_name == ERROR_CODE:

@@ -15,7 +15,7 @@ from logfleet.wire.errors import MalformedMessage
 from logfleet.wire.schema import FIXED_BYTES, FIXED_FORMATS, ZERO_UUID, Field
 
 
-class Source:
+class FunctionSource:
     """Python source of one function, its names and its global names."""
 
     def __init__(self, title: str) -> None:

@@ -8,6 +8,7 @@ call reads or writes all of them. Any other shape is left to the codec.
 import struct
 from typing import Final, NamedTuple
 
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.errors import MalformedMessage
 from logfleet.wire.primitives import Buffer, read_uvarint, uvarint
 
@@ -45,13 +46,13 @@ class SingleFetch(NamedTuple):
     session_epoch: int
     topic_id: bytes
     partition: int
-    current_leader_epoch: int
+    current_leader_epoch: LeaderEpoch
     fetch_offset: int
-    last_fetched_epoch: int
+    last_fetched_epoch: LeaderEpoch
     log_start_offset: int
     partition_max_bytes: int
     replica_id: int
-    replica_epoch: int
+    replica_epoch: BrokerEpoch
 
 
 class SingleFetchRow(NamedTuple):

@@ -17,6 +17,12 @@ _TYPES = {
     "uuid": "bytes",
     "records": "bytes | memoryview",
 }
+_NUMBERS = {
+    "current_leader_epoch": "LeaderEpoch",
+    "last_fetched_epoch": "LeaderEpoch",
+    "replica_epoch": "BrokerEpoch",
+}
+"""Types of integer fields by their name: so what is decoded on hot paths needs no conversion."""
 
 
 def python_type(field: Field, message: str) -> str:
@@ -26,7 +32,7 @@ def python_type(field: Field, message: str) -> str:
     elif field.type == "records" and message.endswith("Response"):
         element = "bytes | memoryview | Sized"
     else:
-        element = _TYPES.get(field.element_type, "int")
+        element = _TYPES.get(field.element_type) or _NUMBERS.get(field.python_name, "int")
     if field.is_array:
         element = f"list[{element}]"
     optional = (
@@ -57,7 +63,11 @@ def _message(name: str, message: Message) -> Iterator[str]:
 def text() -> str:
     """The content of messages.pyi."""
     head = ["# Written by `python -m logfleet.wire.stubs` from the schema table.", "import msgspec"]
-    head += ["from logfleet.wire.primitives import Sized", ""]
+    head += [
+        f"from logfleet.types import {', '.join(sorted(set(_NUMBERS.values())))}",
+        "from logfleet.wire.primitives import Sized",
+        "",
+    ]
     body = [line for name, message in load_table().items() for line in _message(name, message)]
     return "\n".join([*head, *body]) + "\n"
 

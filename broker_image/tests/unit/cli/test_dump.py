@@ -11,6 +11,7 @@ from logfleet.log.producers import ProducerStates
 from logfleet.records.batch import HEADER_SIZE, parse_header, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.types import LeaderEpoch
 
 NOW = 1_700_000_000_000
 BASE = f"{100:020d}"
@@ -28,7 +29,7 @@ def segment(tmp_path: Path) -> Path:
         [Record(b"k", b"\xff", NOW, (("h", None),)), Record(None, None, NOW + 1)],
         codec=Codec.LZ4,
         base_offset=100,
-        leader_epoch=3,
+        leader_epoch=LeaderEpoch(3),
         producer=ProducerStamp(7, 1, 5),
     )
     second = build_batch([Record(None, "ü".encode(), NOW + 2)], base_offset=102)

@@ -23,6 +23,7 @@ from logfleet.metadata.kraft import (
     KraftTopic,
 )
 from logfleet.metadata.store import TXN_BYTES_MAX, Put, Txn, check_txn
+from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 
 A = bytes([1]) * 16
@@ -32,7 +33,7 @@ NODE = 3
 
 def kraft(partitions=2, *, name="a", configs=None):
     made = KraftMetadata()
-    rows = {index: KraftPartition((NODE,), 5) for index in range(partitions)}
+    rows = {index: KraftPartition((NODE,), LeaderEpoch(5)) for index in range(partitions)}
     made.topics[A] = KraftTopic(A, name, rows)
     made.configs = configs or {}
     made.next_producer_id = 4000
@@ -160,7 +161,9 @@ def test_large_configurations_fit_the_stores_transactions():
     for number in range(8):
         topic_id = bytes([number + 1]) * 16
         name = f"t{number}"
-        metadata.topics[topic_id] = KraftTopic(topic_id, name, {0: KraftPartition((NODE,), 0)})
+        metadata.topics[topic_id] = KraftTopic(
+            topic_id, name, {0: KraftPartition((NODE,), LeaderEpoch(0))}
+        )
         listed = ",".join(f"{index}:{NODE}" for index in range(30_000))
         metadata.configs[TOPIC_CONFIG, name] = {"leader.replication.throttled.replicas": listed}
         logs.append(log(0, topic=name, topic_id=uuids.to_text(topic_id)))
@@ -209,7 +212,7 @@ def test_metadata_that_cannot_be_kept_is_named():
     metadata.acls.add(A)
     metadata.topics[A].partitions[0].replicas = (NODE, 4)
     del metadata.topics[A].partitions[1]
-    metadata.topics[A].partitions[2] = KraftPartition((NODE,), 0)
+    metadata.topics[A].partitions[2] = KraftPartition((NODE,), LeaderEpoch(0))
     metadata.topics[A].name = "a b"
     metadata.configs[TOPIC_CONFIG, "a b"] = metadata.configs.pop((TOPIC_CONFIG, "a"))
     problems = planned(metadata=metadata).problems

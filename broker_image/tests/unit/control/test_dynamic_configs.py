@@ -1,5 +1,5 @@
 import pytest
-from logfleet.control.dynamic_configs import Piece, pieces_to_notify
+from logfleet.control.dynamic_configs import BrokerPart, pieces_to_notify
 from logfleet.control.topic_configs import BrokerLayers
 
 STATIC = {"max.connections": "5", "message.max.bytes": "5"}
@@ -9,17 +9,17 @@ STATIC = {"max.connections": "5", "message.max.bytes": "5"}
     "cluster, dynamic, pieces",
     [
         ({}, {}, set()),
-        ({"message.max.bytes": "6"}, {}, {Piece.LOGS}),
-        ({}, {"log.retention.ms": "6"}, {Piece.LOGS}),
+        ({"message.max.bytes": "6"}, {}, {BrokerPart.LOGS}),
+        ({}, {"log.retention.ms": "6"}, {BrokerPart.LOGS}),
         ({"max.connections": "5"}, {"max.connections": "5"}, set()),
         ({"max.connections": "6"}, {"max.connections": "5"}, set()),
-        ({"max.connections": "6"}, {}, {Piece.CONNECTIONS}),
-        ({}, {"listener.name.a.max.connections": "6"}, {Piece.CONNECTIONS}),
+        ({"max.connections": "6"}, {}, {BrokerPart.CONNECTIONS}),
+        ({}, {"listener.name.a.max.connections": "6"}, {BrokerPart.CONNECTIONS}),
         ({}, {"num.io.threads": "6", "ssl.cipher.suites": "x"}, set()),
         (
             {"producer.id.expiration.ms": "6"},
             {"compression.type": "gzip"},
-            {Piece.LOGS, Piece.PRODUCERS},
+            {BrokerPart.LOGS, BrokerPart.PRODUCERS},
         ),
         ({"of.a.later.version": "1"}, {}, set()),
     ],

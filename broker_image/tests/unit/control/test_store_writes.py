@@ -14,6 +14,7 @@ from logfleet.metadata.store import (
     modified_at,
 )
 from logfleet.replication.partition_state import still_active
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 FIRST, REST = absent("a"), exists("a")
 
@@ -61,16 +62,18 @@ def test_bytes_are_cut_at_the_limit_too(key_length, value_bytes):
 
 def test_a_partition_is_written_only_while_its_leader_is_the_broker_that_was_elected(cluster):
     cluster.start(1)
-    value = PartitionValue((1,), ((1, cluster.image.brokers[1].epoch),), 1, 0, 0, 1)
+    value = PartitionValue(
+        (1,), ((1, cluster.image.brokers[1].epoch),), 1, LeaderEpoch(0), PartitionEpoch(0), 1
+    )
     written = partition_step(cluster.image, "part/U/0", value, 7)
     assert written.compares == (modified_at("part/U/0", 7), *still_active(cluster.image, 1))
     (txn,) = pack(cluster.epoch, [partition_step(cluster.image, "part/U/0", value)])
-    cluster.put(keys.fence(1), keys.FenceValue(0, keys.FENCED))
+    cluster.put(keys.fence(1), keys.FenceValue(BrokerEpoch(0), keys.FENCED))
     assert not cluster.commit(txn)
 
 
 def test_a_partition_without_leader_compares_only_itself(cluster):
-    value = PartitionValue((1,), (), NO_LEADER, 0, 0, 1)
+    value = PartitionValue((1,), (), NO_LEADER, LeaderEpoch(0), PartitionEpoch(0), 1)
     assert partition_step(cluster.image, "part/U/0", value, 7).compares == (
         modified_at("part/U/0", 7),
     )

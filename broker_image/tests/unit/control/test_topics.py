@@ -18,6 +18,7 @@ from logfleet.control.topics import (
 from logfleet.metadata import keys
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.store import Txn
+from logfleet.types import LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 
@@ -383,7 +384,10 @@ def test_removing_an_orphan_does_not_take_a_name_that_is_another_s(cluster):
     cluster.start(1)
     cluster.create("t")
     orphan = uuids.to_text(ID)
-    cluster.put(keys.partition(orphan, 0), keys.PartitionValue((1,), (), -1, 0, 0, 1))
+    cluster.put(
+        keys.partition(orphan, 0),
+        keys.PartitionValue((1,), (), -1, LeaderEpoch(0), PartitionEpoch(0), 1),
+    )
     entry = cluster.image.entries.get(ID)
     assert entry is not None
     txn: Txn = remove_unfinished(cluster.epoch, entry)

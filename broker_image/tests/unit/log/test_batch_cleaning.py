@@ -6,6 +6,7 @@ from logfleet.records.batch import crc_matches, parse_header, set_log_append_tim
 from logfleet.records.compression import Codec
 from logfleet.records.errors import CorruptRecords, DecompressedTooLarge
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
+from logfleet.types import LeaderEpoch
 
 NOW = 1_700_000_000_000
 RETENTION = 1000
@@ -32,7 +33,9 @@ def batch_of(*records, base_offset=100, codec=Codec.NONE, stamp=STAMP):
     """records: (key, value) at successive times."""
     made = [Record(key, value, NOW + n * 10) for n, (key, value) in enumerate(records)]
     return bytes(
-        build_batch(made, base_offset=base_offset, codec=codec, leader_epoch=3, producer=stamp)
+        build_batch(
+            made, base_offset=base_offset, codec=codec, leader_epoch=LeaderEpoch(3), producer=stamp
+        )
     )
 
 

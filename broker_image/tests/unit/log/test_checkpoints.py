@@ -17,6 +17,7 @@ from logfleet.log.checkpoints import (
 )
 from logfleet.log.epochs import EpochStart
 from logfleet.log.names import TopicPartition
+from logfleet.types import LeaderEpoch
 
 OFFSETS = st.dictionaries(
     st.builds(
@@ -37,7 +38,7 @@ def test_offset_checkpoints_are_kafkas_files():
 
 
 def test_epochs_are_kafkas_file():
-    entries = (EpochStart(0, 0), EpochStart(5, 100))
+    entries = (EpochStart(LeaderEpoch(0), 0), EpochStart(LeaderEpoch(5), 100))
     assert format_epochs(entries) == b"0\n2\n0 0\n5 100\n"
     assert parse_epochs(b"0\n2\n0 0\n5 100\n") == entries
 

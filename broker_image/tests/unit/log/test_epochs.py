@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.log.epochs import EpochStart, LeaderEpochs
+from logfleet.types import LeaderEpoch
 
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["assign", "end", "start"]), st.integers(0, 12), st.integers(0, 60)),
@@ -63,11 +64,11 @@ def test_the_last_end_is_that_of_the_last_epoch_up_to_the_one_asked_for(asked, a
 
 
 def test_the_last_end_of_a_log_without_epochs_is_where_it_ends():
-    assert LeaderEpochs().last_end(2**31 - 1, 0) == (-1, 0)
+    assert LeaderEpochs().last_end(LeaderEpoch(2**31 - 1), 0) == (-1, 0)
 
 
 def test_an_empty_cache_has_no_end():
-    assert LeaderEpochs().end_offset(3, 10) == (-1, -1)
+    assert LeaderEpochs().end_offset(LeaderEpoch(3), 10) == (-1, -1)
     assert LeaderEpochs().latest == -1
 
 

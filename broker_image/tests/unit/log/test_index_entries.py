@@ -13,6 +13,7 @@ from logfleet.log.index_entries import (
 )
 from logfleet.records.batch import parse_header
 from logfleet.records.record import Record, build_batch
+from logfleet.types import Position
 
 PAIRS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), max_size=40)
 
@@ -42,7 +43,7 @@ def test_zeros_after_a_power_loss_are_not_sound():
 
 def test_a_rebuilt_index_has_an_entry_behind_each_interval():
     batch = parse_header(build_batch([Record(None, bytes(40), 0)] * 2, base_offset=100))
-    batches = [(number * batch.size, batch) for number in range(6)]
+    batches = [(Position(number * batch.size), batch) for number in range(6)]
     entries = list(offset_entries(batches, 90, 2 * batch.size))
     assert entries == [(11, 3 * batch.size)]
 
@@ -52,7 +53,7 @@ def test_a_rebuilt_time_index_has_the_largest_time_behind_each_interval_and_at_t
     batches = []
     for number, timestamp in enumerate(times):
         data = build_batch([Record(None, bytes(40), timestamp)], base_offset=100 + number)
-        batches.append((number * len(data), parse_header(data)))
+        batches.append((Position(number * len(data)), parse_header(data)))
     size = batches[1][0]
     assert list(time_entries(batches, 90, 2 * size)) == [(9, 11), (30, 16)]
     assert list(time_entries(batches[:4], 90, 2 * size)) == [(9, 11)]

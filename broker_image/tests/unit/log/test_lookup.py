@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.log.lookup import BOUNDARIES_KEPT, RecentBatches
+from logfleet.types import Position
 
 
 @given(
@@ -9,8 +10,8 @@ from logfleet.log.lookup import BOUNDARIES_KEPT, RecentBatches
     st.integers(0, 100_000),
 )
 def test_recent_boundaries_are_those_of_the_whole_list_or_unknown(batches, offset, position):
-    recent = RecentBatches(100, 1000)
-    boundaries = [(100, 1000)]
+    recent = RecentBatches(100, Position(1000))
+    boundaries = [(100, Position(1000))]
     for count, size in batches:
         boundaries.append((boundaries[-1][0] + count, boundaries[-1][1] + size))
         recent.add(*boundaries[-1])

@@ -45,11 +45,11 @@ def patched(position, value, *, batch=None):
 
 def refusal(batch, config=PRODUCE):
     before = bytes(batch)
-    rejected = prepare_fully(batch, config, NOW, PARTITION)
-    assert isinstance(rejected, BatchRefusal), rejected
+    refused = prepare_fully(batch, config, NOW, PARTITION)
+    assert isinstance(refused, BatchRefusal), refused
     assert bytes(batch) == before, "a refused batch is left as it was"
-    assert rejected.message
-    return rejected
+    assert refused.message
+    return refused
 
 
 def accepted(batch, config=PRODUCE):
@@ -119,16 +119,16 @@ def test_a_batch_that_no_client_may_send_is_refused(batch, error):
     ],
 )
 def test_malformed_bytes_differ_from_refused_batches(batch, is_malformed):
-    assert refusal(batch).is_malformed is is_malformed
+    assert refusal(batch).is_before_log is is_malformed
     assert (malformed(batch) is not None) is is_malformed
 
 
 def test_a_damaged_batch_is_refused_with_both_checksums():
     batch = build_batch(RECORDS)
     batch[-1] ^= 1
-    rejected = refusal(batch)
-    assert rejected.error is ErrorCode.CORRUPT_MESSAGE
-    assert f"stored crc = {parse_header(batch).crc}" in rejected.message
+    refused = refusal(batch)
+    assert refused.error is ErrorCode.CORRUPT_MESSAGE
+    assert f"stored crc = {parse_header(batch).crc}" in refused.message
 
 
 @given(st.binary(max_size=200))
@@ -148,8 +148,8 @@ class TestSizes:
     def test_a_batch_above_max_message_bytes_is_too_large(self):
         batch = build_batch(RECORDS)
         accepted(batch, LogConfig(max_message_bytes=len(batch)))
-        rejected = refusal(batch, LogConfig(max_message_bytes=len(batch) - 1))
-        assert rejected.error is ErrorCode.MESSAGE_TOO_LARGE
+        refused = refusal(batch, LogConfig(max_message_bytes=len(batch) - 1))
+        assert refused.error is ErrorCode.MESSAGE_TOO_LARGE
 
     def test_size_is_judged_before_the_checksum(self):
         batch = build_batch(RECORDS)
@@ -162,8 +162,8 @@ class TestSizes:
 
     def test_a_batch_above_a_segment_is_too_large_a_list(self):
         batch = build_batch(RECORDS)
-        rejected = refusal(batch, LogConfig(segment_bytes=len(batch) - 1))
-        assert rejected.error is ErrorCode.RECORD_LIST_TOO_LARGE
+        refused = refusal(batch, LogConfig(segment_bytes=len(batch) - 1))
+        assert refused.error is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 class TestKeys:
@@ -171,13 +171,13 @@ class TestKeys:
     def test_a_compacted_topic_takes_no_record_without_a_key(self, codec):
         records = [RECORDS[0], Record(None, b"v", NOW), RECORDS[1], Record(None, b"w", NOW)]
         batch = build_batch(records, codec=codec)
-        rejected = refusal(batch, COMPACT)
-        assert rejected.error is ErrorCode.INVALID_RECORD
-        assert [record.index for record in rejected.records] == [1, 3]
+        refused = refusal(batch, COMPACT)
+        assert refused.error is ErrorCode.INVALID_RECORD
+        assert [record.index for record in refused.records] == [1, 3]
         sentence = "Compacted topic cannot accept message without key in topic partition orders-3"
-        assert {record.message for record in rejected.records} == {sentence}
-        assert "due to 2 record errors in total" in rejected.message
-        assert f"[RecordError(batchIndex=1, message='{sentence}'), R" in rejected.message
+        assert {record.message for record in refused.records} == {sentence}
+        assert "due to 2 record errors in total" in refused.message
+        assert f"[RecordError(batchIndex=1, message='{sentence}'), R" in refused.message
         accepted(batch)
         accepted(build_batch(RECORDS, codec=codec), COMPACT)
 
@@ -185,16 +185,16 @@ class TestKeys:
         accepted(build_batch([Record(b"", b"v", NOW)]), COMPACT)
 
     def test_not_every_bad_record_is_named(self):
-        rejected = refusal(build_batch([Record(None, b"v", NOW)] * 1000), COMPACT)
-        assert len(rejected.records) == 100
-        assert "due to 1000 record errors in total" in rejected.message
-        assert rejected.message.count("RecordError") == 3
+        refused = refusal(build_batch([Record(None, b"v", NOW)] * 1000), COMPACT)
+        assert len(refused.records) == 100
+        assert "due to 1000 record errors in total" in refused.message
+        assert refused.message.count("RecordError") == 3
 
     def test_a_bad_time_outweighs_a_missing_key(self):
         records = [Record(None, b"v", NOW), Record(b"k", b"v", NOW + 2 * HOUR)]
-        rejected = refusal(build_batch(records), COMPACT)
-        assert rejected.error is ErrorCode.INVALID_TIMESTAMP
-        assert [record.index for record in rejected.records] == [0, 1]
+        refused = refusal(build_batch(records), COMPACT)
+        assert refused.error is ErrorCode.INVALID_TIMESTAMP
+        assert [record.index for record in refused.records] == [0, 1]
 
     def test_a_bomb_is_stopped_at_the_brokers_budget(self, monkeypatch):
         monkeypatch.setattr(validation, "DECOMPRESSED_BYTES_MAX", 1 << 20)
@@ -221,8 +221,8 @@ class TestSizeOfRecords:
             accepted(build_batch(records, codec=codec), self.LIMITED)
         for sizes in ([1001], [1, 1001, 1], [1 << 20]):
             records = [Record(None, bytes(size), NOW) for size in sizes]
-            rejected = refusal(build_batch(records, codec=codec), self.LIMITED)
-            assert rejected.error is ErrorCode.INVALID_RECORD
+            refused = refusal(build_batch(records, codec=codec), self.LIMITED)
+            assert refused.error is ErrorCode.INVALID_RECORD
 
     def test_what_comes_as_it_is_has_another_bound(self):
         accepted(build_batch([Record(None, bytes(5000), NOW)]), self.LIMITED)
@@ -245,10 +245,10 @@ class TestTimestamps:
     def test_a_record_from_the_future_is_refused(self):
         accepted(build_batch([Record(b"k", b"v", NOW + HOUR)]))
         batch = build_batch([Record(b"k", b"v", NOW), Record(b"k", b"v", NOW + HOUR + 1)])
-        rejected = refusal(batch)
-        assert rejected.error is ErrorCode.INVALID_TIMESTAMP
-        assert rejected.message == "One or more records have been rejected due to invalid timestamp"
-        (record,) = rejected.records
+        refused = refusal(batch)
+        assert refused.error is ErrorCode.INVALID_TIMESTAMP
+        assert refused.message == "One or more records have been rejected due to invalid timestamp"
+        (record,) = refused.records
         assert record.index == 1
         assert f"Timestamp {NOW + HOUR + 1} of message with offset 1 is out" in record.message
         assert record.message.endswith(f", {NOW + HOUR}]")
@@ -257,9 +257,9 @@ class TestTimestamps:
         batch = build_batch([Record(b"k", b"v", NOW), Record(b"k", b"v", NOW - HOUR)])
         accepted(batch)
         accepted(batch, LogConfig(message_timestamp_before_max_ms=HOUR))
-        rejected = refusal(batch, LogConfig(message_timestamp_before_max_ms=HOUR - 1))
-        assert rejected.error is ErrorCode.INVALID_TIMESTAMP
-        assert [record.index for record in rejected.records] == [1]
+        refused = refusal(batch, LogConfig(message_timestamp_before_max_ms=HOUR - 1))
+        assert refused.error is ErrorCode.INVALID_TIMESTAMP
+        assert [record.index for record in refused.records] == [1]
 
     def test_a_record_without_a_timestamp_is_in_every_window(self):
         batch = build_batch([Record(b"k", b"v", -1)])
@@ -310,11 +310,11 @@ class TestTimestamps:
         batch = build_batch(RECORDS, codec=codec)
         set_log_append_time(batch, NOW - HOUR)
         config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
-        rejected = refusal(bytearray(batch), config)
-        assert rejected.error is ErrorCode.INVALID_TIMESTAMP
-        assert [record.index for record in rejected.records] == [0, 1, 2, 3, 4]
+        refused = refusal(bytearray(batch), config)
+        assert refused.error is ErrorCode.INVALID_TIMESTAMP
+        assert [record.index for record in refused.records] == [0, 1, 2, 3, 4]
         assert "Record(offset=2, timestamp=1699996400000, key=2 bytes" in (
-            rejected.records[2].message
+            refused.records[2].message
         )
         header = accepted(batch).header
         assert header.timestamp_type is TimestampType.CREATE_TIME
@@ -467,6 +467,6 @@ class TestEveryRecord:
         assert accepted(batch, FULL).header.max_timestamp == NOW
 
     def test_a_record_that_lies_about_its_offset_is_named(self):
-        rejected = refusal(self.batch(b"".join(self.ALONE), Codec.NONE), FULL)
-        assert [each.index for each in rejected.records] == [1, 2, 3, 4]
-        assert rejected.records[0].message == "It has offset 0 in its batch, not 1"
+        refused = refusal(self.batch(b"".join(self.ALONE), Codec.NONE), FULL)
+        assert [each.index for each in refused.records] == [1, 2, 3, 4]
+        assert refused.records[0].message == "It has offset 0 in its batch, not 1"

@@ -7,6 +7,7 @@ from logfleet.metadata.image import ClusterImage, Features, Partition, Quotas, S
 from logfleet.metadata.image_builder import Changes, CorruptMetadataError, ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Delete, DeletePrefix, KeyValue, Operation, Put, Txn
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 ID = bytes(range(16))
@@ -46,7 +47,9 @@ def put(key: str, value: object) -> Put:
 
 
 def part(leader: int = 1, epoch: int = 0) -> keys.PartitionValue:
-    return keys.PartitionValue((1,), ((1, 5),), leader, epoch, epoch, 1)
+    return keys.PartitionValue(
+        (1,), ((1, BrokerEpoch(5)),), leader, LeaderEpoch(epoch), PartitionEpoch(epoch), 1
+    )
 
 
 def topic_puts(name: str = "t", uuid: str = UUID, partitions: int = 2) -> list[Put]:
@@ -81,8 +84,12 @@ def test_a_topic_is_seen_only_when_it_is_ready():
     assert topic is image.topic_by_id(ID)
     assert (topic.name, topic.id, topic.configs) == ("t", ID, {"retention.ms": "5"})
     assert topic.partitions == (
-        Partition((1,), ((1, 5),), 1, 0, 0, 1, revision=2),
-        Partition((1,), ((1, 5),), 1, 0, 0, 1, revision=2),
+        Partition(
+            (1,), ((1, BrokerEpoch(5)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1, revision=2
+        ),
+        Partition(
+            (1,), ((1, BrokerEpoch(5)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1, revision=2
+        ),
     )
     assert (topic.revision, topic.ready_revision) == (2, 3)
     assert image.unfinished == frozenset()
@@ -166,15 +173,15 @@ def test_a_broker_is_active_only_by_a_fence_of_its_own_registration():
     image = history.commit(put(keys.broker(1), HERE))
     assert not image.brokers[1].is_active
     assert image.brokers[1].epoch == 2
-    image = history.commit(put(keys.fence(1), keys.FenceValue(2, keys.ACTIVE)))
+    image = history.commit(put(keys.fence(1), keys.FenceValue(BrokerEpoch(2), keys.ACTIVE)))
     assert image.brokers[1].is_active
     assert history.changes == Changes(brokers=True)
     history.commit(Delete(keys.broker(1)))
     image = history.commit(put(keys.broker(1), HERE))
     assert not image.brokers[1].is_active, "the fence is of an earlier registration"
-    image = history.commit(put(keys.fence(1), keys.FenceValue(5, keys.FENCED)))
+    image = history.commit(put(keys.fence(1), keys.FenceValue(BrokerEpoch(5), keys.FENCED)))
     assert not image.brokers[1].is_active
-    image = history.commit(put(keys.fence(1), keys.FenceValue(5, keys.ACTIVE)))
+    image = history.commit(put(keys.fence(1), keys.FenceValue(BrokerEpoch(5), keys.ACTIVE)))
     assert image.brokers[1].is_active
     assert not history.commit(Delete(keys.fence(1))).brokers[1].is_active
 
@@ -182,7 +189,7 @@ def test_a_broker_is_active_only_by_a_fence_of_its_own_registration():
 def test_a_broker_that_may_leave_is_neither_active_nor_fenced():
     history = History()
     history.commit(put(keys.broker(1), keys.BrokerValue("i", (), leaving=True)))
-    image = history.commit(put(keys.fence(1), keys.FenceValue(2, keys.DRAINING)))
+    image = history.commit(put(keys.fence(1), keys.FenceValue(BrokerEpoch(2), keys.DRAINING)))
     broker = image.brokers[1]
     assert (broker.is_active, broker.is_draining, broker.is_fenced) == (False, True, False)
     assert broker.value.leaving
@@ -266,7 +273,7 @@ KEYS = [
     put(keys.ready(UUID), keys.ReadyValue(3)),
     put(keys.deleted(UUID), keys.DeletedValue("t", (1,))),
     put(keys.broker(1), HERE),
-    put(keys.fence(1), keys.FenceValue(2, keys.ACTIVE)),
+    put(keys.fence(1), keys.FenceValue(BrokerEpoch(2), keys.ACTIVE)),
     put(keys.broker_config(1), {"a": "b"}),
     put(keys.group_config("g/1"), {"a": "b"}),
     put(keys.CONTROLLER, keys.ControllerValue(1, "i")),

@@ -1,10 +1,18 @@
 import msgspec
 import pytest
 from logfleet.metadata import keys
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 
 def test_a_partition_stays_small_in_the_store():
-    value = keys.PartitionValue((1, 2, 3), ((1, 90), (2, 91)), 1, 4, 9, 2)
+    value = keys.PartitionValue(
+        (1, 2, 3),
+        ((1, BrokerEpoch(90)), (2, BrokerEpoch(91))),
+        1,
+        LeaderEpoch(4),
+        PartitionEpoch(9),
+        2,
+    )
     text = keys.encode(value)
     assert text == (b'{"replicas":[1,2,3],"isr":[[1,90],[2,91]],"leader":1,"le":4,"pe":9,"misr":2}')
     assert msgspec.json.decode(text, type=keys.PartitionValue) == value

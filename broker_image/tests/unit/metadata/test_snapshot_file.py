@@ -14,8 +14,18 @@ from logfleet.metadata.snapshot_file import (
     restored,
 )
 from logfleet.metadata.store import KeyValue, Snapshot
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
-STATE = PartitionValue((1, 2, 3), ((1, 10), (3, 30)), 1, 4, 9, 2, elr=(2,), last_leader=1)
+STATE = PartitionValue(
+    (1, 2, 3),
+    ((1, BrokerEpoch(10)), (3, BrokerEpoch(30))),
+    1,
+    LeaderEpoch(4),
+    PartitionEpoch(9),
+    2,
+    elr=(2,),
+    last_leader=1,
+)
 ITEMS = {
     keys.CLUSTER_ID: b"abc",
     keys.partition("uuid", 0): keys.encode(STATE),

@@ -7,6 +7,7 @@ from typing import Any
 
 from logfleet.control.configs import BrokerConfig, broker_config
 from logfleet.node.broker import Broker
+from logfleet.types import LeaderEpoch
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.frame import decode_response, encode_request
 from logfleet.wire.messages import CreateTopicsRequest
@@ -54,5 +55,5 @@ async def create_topic(broker: Broker, name: str, partitions: int = 1) -> None:
 def registered_again(broker: Broker) -> None:
     """The broker may lead what it led before, as if elected again in new leader epochs."""
     for replica in broker.partitions:
-        replica.led_epoch = -1
+        replica.led_epoch = LeaderEpoch(-1)
     broker.local.registered(broker.image.brokers[1].epoch)

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.control.dynamic_configs import Piece
+from logfleet.control.dynamic_configs import BrokerPart
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
@@ -24,7 +24,9 @@ async def test_a_stored_value_that_cannot_be_used_is_reported_once_and_left_out(
     async def connections(layers: BrokerLayers) -> None:
         told.append(layers)
 
-    config = DynamicConfig(BrokerLayers({OVERRIDES: "h:1"}), 7, {Piece.CONNECTIONS: connections})
+    config = DynamicConfig(
+        BrokerLayers({OVERRIDES: "h:1"}), 7, {BrokerPart.CONNECTIONS: connections}
+    )
     with capture_logs() as logged:
         await config.update(image_with({OVERRIDES: "no number", "max.connections": "5"}))
         await config.update(image_with({OVERRIDES: "no number", "max.connections": "6"}))

@@ -6,6 +6,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch, PartitionEpoch
 
 from broker_image.tests.sim.disk import SimDisk
 from broker_image.tests.unit.control.conftest import Cluster
@@ -51,7 +52,9 @@ class Machine:
     async def is_believed(self) -> bool:
         """Whether broker 1 is still an eligible leader when the controller has made it active."""
         uuid = self.cluster.uuid("t")
-        both = PartitionValue((1, 2), (), NO_LEADER, 9, 9, 2, elr=(1, 2), last_leader=2)
+        both = PartitionValue(
+            (1, 2), (), NO_LEADER, LeaderEpoch(9), PartitionEpoch(9), 2, elr=(1, 2), last_leader=2
+        )
         self.cluster.put(keys.partition(uuid, 0), both)
         await self.begin_life()
         self.cluster.converge()

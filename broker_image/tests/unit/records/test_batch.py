@@ -19,6 +19,7 @@ from logfleet.records.batch import (
 from logfleet.records.compression import Codec
 from logfleet.records.errors import CorruptRecords
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
+from logfleet.types import LeaderEpoch
 
 RECORDS = [
     Record(b"k1", b"v1" * 100, 1_700_000_000_000),
@@ -62,7 +63,7 @@ def test_the_header_of_a_batch_made_by_kafka_python_is_understood():
 
 def test_a_batch_is_byte_for_byte_that_of_kafka_python():
     stamp = ProducerStamp(4711, 3, 12, True)
-    assert build_batch(RECORDS, leader_epoch=0, producer=stamp) == theirs(stamp=stamp)
+    assert build_batch(RECORDS, leader_epoch=LeaderEpoch(0), producer=stamp) == theirs(stamp=stamp)
 
 
 def test_a_batch_without_a_producer_has_no_sequence():
@@ -74,7 +75,7 @@ def test_a_batch_without_a_producer_has_no_sequence():
 def test_the_leader_writes_offsets_and_epoch_without_touching_the_checksum():
     batch = bytearray(b"prefix") + build_batch(RECORDS)
     before = parse_header(batch, 6)
-    assign_offsets(memoryview(batch), 2**40, 77, 6)
+    assign_offsets(memoryview(batch), 2**40, LeaderEpoch(77), 6)
     header = parse_header(batch, 6)
     assert (header.base_offset, header.leader_epoch, header.crc) == (2**40, 77, before.crc)
     assert crc_matches(batch, header, 6)

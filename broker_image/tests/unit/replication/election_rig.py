@@ -3,20 +3,38 @@
 from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import ACTIVE, BrokerValue, PartitionValue
 from logfleet.replication.election import next_state
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 NEW = ""
 MIN_ISR = 2
 LED = PartitionValue(
-    (1, 2, 3), ((1, 10), (2, 20), (3, 30)), 1, 4, 9, MIN_ISR, last_leader=1, last_directory="d1"
+    (1, 2, 3),
+    ((1, BrokerEpoch(10)), (2, BrokerEpoch(20)), (3, BrokerEpoch(30))),
+    1,
+    LeaderEpoch(4),
+    PartitionEpoch(9),
+    MIN_ISR,
+    last_leader=1,
+    last_directory="d1",
 )
 
 
 def broker(
-    broker_id: int, epoch: int = 0, state: str = ACTIVE, last_epoch: int | None = None, **said
+    broker_id: int,
+    epoch: int = 0,
+    state: str = ACTIVE,
+    last_epoch: BrokerEpoch | None = None,
+    **said,
 ) -> Broker:
     """Its epoch is ten times its id, its only log directory is named after it."""
     value = BrokerValue("i", (), **{"directories": (f"d{broker_id}",), **said})
-    return Broker(broker_id, epoch or 10 * broker_id, value, state, last_epoch=last_epoch)
+    return Broker(
+        broker_id,
+        BrokerEpoch(epoch or 10 * broker_id),
+        value,
+        state,
+        last_epoch=last_epoch,
+    )
 
 
 def brokers(*several: Broker) -> dict[int, Broker]:

@@ -3,6 +3,8 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Delete, Put, Txn, TxnResult, check_txn
+from logfleet.replication.partition_state import Member
+from logfleet.types import BrokerEpoch
 
 
 class Store:
@@ -27,14 +29,14 @@ class Store:
         """Returns the revision."""
         return self.commit(Txn(success=[Put(key, keys.encode(value))])).revision
 
-    def start(self, broker_id: int, state: str = keys.ACTIVE) -> tuple[int, int]:
+    def start(self, broker_id: int, state: str = keys.ACTIVE) -> Member:
         """Register the broker anew; returns it with its broker epoch."""
         self.delete(keys.broker(broker_id))
-        epoch = self.put(keys.broker(broker_id), keys.BrokerValue("i", ()))
+        epoch = BrokerEpoch(self.put(keys.broker(broker_id), keys.BrokerValue("i", ())))
         self.fence(broker_id, epoch, state)
         return broker_id, epoch
 
-    def fence(self, broker_id: int, epoch: int, state: str) -> None:
+    def fence(self, broker_id: int, epoch: BrokerEpoch, state: str) -> None:
         self.put(keys.fence(broker_id), keys.FenceValue(epoch, state))
 
     def delete(self, key: str) -> None:

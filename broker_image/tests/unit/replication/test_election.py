@@ -12,6 +12,7 @@ from logfleet.replication.election import (
     preferred_state,
 )
 from logfleet.replication.partition_state import effective_min_isr
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 from broker_image.tests.unit.replication.election_rig import (
     ALL,
@@ -147,13 +148,16 @@ def test_a_broker_that_may_have_lost_records_is_not_eligible_before_it_is_let_in
     [(20, 20, True), (19, 20, False), (-1, 20, False), (21, 20, False), (None, 20, True), (19, None, True)],
 )  # fmt: skip
 def test_a_disk_that_the_last_life_of_its_broker_did_not_write_is_not_believed(
-    *, previous: int | None, last: int | None, is_eligible: bool
+    *, previous: int | None, last: BrokerEpoch | None, is_eligible: bool
 ) -> None:
     """KIP-966. Brokers of older versions, and those that were never active, are."""
     back = broker(2, 22, NEW, previous_epoch=previous, last_epoch=last)
     state = after(LED, broker(1), back)
     assert state.isr == ((1, 10),)
-    assert after(gone(), broker(2, 22, previous_epoch=previous, last_epoch=22)).leader == 2
+    assert (
+        after(gone(), broker(2, 22, previous_epoch=previous, last_epoch=BrokerEpoch(22))).leader
+        == 2
+    )
     elr = (next_state(gone(), brokers(back), min_isr=MIN_ISR) or gone()).elr
     assert elr == ((1, 2, 3) if is_eligible else (1, 3))
 
@@ -169,7 +173,16 @@ def test_what_an_unclean_broker_earned_since_it_was_let_in_is_its_own() -> None:
 
 
 def test_the_last_leader_leads_uncleanly_when_nobody_is_eligible() -> None:
-    alone = PartitionValue((1,), ((1, 10),), 1, 0, 0, 1, last_leader=1, last_directory="d1")
+    alone = PartitionValue(
+        (1,),
+        ((1, BrokerEpoch(10)),),
+        1,
+        LeaderEpoch(0),
+        PartitionEpoch(0),
+        1,
+        last_leader=1,
+        last_directory="d1",
+    )
     lost = after(alone, broker(1, 11, NEW, unclean=True))
     assert (lost.leader, lost.isr, lost.elr) == (NO_LEADER, (), ())
     state = after(lost, broker(1, 11, unclean=True))
@@ -193,7 +206,9 @@ def test_a_last_leader_with_several_disks_says_itself_what_is_missing() -> None:
 
 @pytest.mark.parametrize("leader", [1, NO_LEADER])
 def test_a_state_of_a_version_that_kept_no_last_leader_has_one_all_the_same(leader) -> None:
-    old = PartitionValue((1,), ((1, 10),), leader, 3, 3, 1)
+    old = PartitionValue(
+        (1,), ((1, BrokerEpoch(10)),), leader, LeaderEpoch(3), PartitionEpoch(3), 1
+    )
     lost = after(old, broker(1, 11, NEW, unclean=True))
     assert lost.last_leader == 1
     assert after(lost, broker(1, 11, unclean=True)).leader == 1
@@ -266,7 +281,14 @@ def test_a_new_partition_is_led_by_the_first_active_replica() -> None:
     there = brokers(broker(2), broker(3, state=DRAINING), broker(4))
     state = first_state((1, 2, 3, 4), there, 2)
     assert state == PartitionValue(
-        (1, 2, 3, 4), ((2, 20), (4, 40)), 2, 0, 0, 2, last_leader=2, last_directory="d2"
+        (1, 2, 3, 4),
+        ((2, BrokerEpoch(20)), (4, BrokerEpoch(40))),
+        2,
+        LeaderEpoch(0),
+        PartitionEpoch(0),
+        2,
+        last_leader=2,
+        last_directory="d2",
     )
     assert first_state((1, 3), there, 2) is None
 

@@ -1,6 +1,7 @@
 import pytest
 from logfleet.log.epochs import NO_EPOCH, EpochStart, LeaderEpochs
 from logfleet.replication.fetch_check import EpochEnd, diverging_epoch, leader_epoch_error
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 
@@ -15,7 +16,7 @@ from logfleet.wire.errors import ErrorCode
     ],
 )
 def test_a_client_of_another_leader_epoch_is_not_served(current: int, error: ErrorCode) -> None:
-    assert leader_epoch_error(current, 5) is error
+    assert leader_epoch_error(LeaderEpoch(current), LeaderEpoch(5)) is error
 
 
 @pytest.mark.parametrize(
@@ -34,12 +35,12 @@ def test_a_client_of_another_leader_epoch_is_not_served(current: int, error: Err
 def test_a_reader_is_told_where_its_log_left_the_leaders(
     last_fetched_epoch: int, fetch_offset: int, answer: EpochEnd | ErrorCode | None
 ) -> None:
-    epochs = LeaderEpochs((EpochStart(2, 10), EpochStart(4, 30)))
+    epochs = LeaderEpochs((EpochStart(LeaderEpoch(2), 10), EpochStart(LeaderEpoch(4), 30)))
     assert answer == diverging_epoch(
         epochs,
         10,
         60,
-        last_fetched_epoch=last_fetched_epoch,
+        last_fetched_epoch=LeaderEpoch(last_fetched_epoch),
         fetch_offset=fetch_offset,
         of_follower=True,
     )
@@ -58,12 +59,14 @@ def test_a_reader_is_told_where_its_log_left_the_leaders(
 def test_a_follower_that_ends_where_the_leader_starts_is_not_believed_by_an_epoch_that_is_forgotten(
     last_fetched_epoch: int, log_start_offset: int, reader: str, answer: EpochEnd | None
 ) -> None:
-    epochs = LeaderEpochs((EpochStart(2, log_start_offset), EpochStart(4, 30)))
+    epochs = LeaderEpochs(
+        (EpochStart(LeaderEpoch(2), log_start_offset), EpochStart(LeaderEpoch(4), 30))
+    )
     assert answer == diverging_epoch(
         epochs,
         log_start_offset,
         60,
-        last_fetched_epoch=last_fetched_epoch,
+        last_fetched_epoch=LeaderEpoch(last_fetched_epoch),
         fetch_offset=log_start_offset,
         of_follower=reader == "a follower",
     )

@@ -14,27 +14,28 @@ from logfleet.replication.follower import (
     out_of_range,
     truncation_offset,
 )
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchResponse
 
 Row = FetchResponse.PartitionData
-ASKED = NextFetch(20, 3, 7)
+ASKED = NextFetch(20, LeaderEpoch(3), LeaderEpoch(7))
 
 
 def epochs_of(*starts: tuple[int, int]) -> LeaderEpochs:
-    return LeaderEpochs(tuple(EpochStart(*start) for start in starts))
+    return LeaderEpochs(tuple(EpochStart(LeaderEpoch(epoch), start) for epoch, start in starts))
 
 
 def log_of(records: list[int]) -> LeaderEpochs:
     epochs = LeaderEpochs()
     for offset, epoch in enumerate(records):
-        epochs.observe(epoch, offset)
+        epochs.observe(LeaderEpoch(epoch), offset)
     return epochs
 
 
 def test_a_follower_fetches_from_its_end_and_says_its_last_epoch() -> None:
-    assert next_fetch(epochs_of((1, 0), (3, 10)), 20, 7) == ASKED
-    assert next_fetch(epochs_of(), 0, 7) == NextFetch(0, NO_EPOCH, 7)
+    assert next_fetch(epochs_of((1, 0), (3, 10)), 20, LeaderEpoch(7)) == ASKED
+    assert next_fetch(epochs_of(), 0, LeaderEpoch(7)) == NextFetch(0, NO_EPOCH, LeaderEpoch(7))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,8 @@ def test_a_follower_fetches_from_its_end_and_says_its_last_epoch() -> None:
 def test_a_log_is_cut_where_it_may_still_be_the_leaders(
     epochs: list[tuple[int, int]], diverging: tuple[int, int], offset: int
 ) -> None:
-    assert truncation_offset(epochs_of(*epochs), 20, diverging) == offset
+    epoch, end = diverging
+    assert truncation_offset(epochs_of(*epochs), 20, (LeaderEpoch(epoch), end)) == offset
 
 
 histories = st.lists(st.integers(1, 6), max_size=12).map(sorted)
@@ -73,10 +75,10 @@ def test_a_follower_ends_with_a_prefix_of_the_leaders_log_however_they_diverged(
     follower = common + [last + 2 * epoch for epoch in mine]
     leader = common + [last + 2 * epoch + 1 for epoch in leaders]
     leader_epochs, current = log_of(leader), last + 100
-    leader_epochs.assign(current, len(leader))
+    leader_epochs.assign(LeaderEpoch(current), len(leader))
     epochs = log_of(follower)
     for _ in range(2 * len(follower) + 2):
-        asked = next_fetch(epochs, len(follower), current)
+        asked = next_fetch(epochs, len(follower), LeaderEpoch(current))
         diverging = diverging_epoch(
             leader_epochs,
             0,
@@ -143,7 +145,13 @@ def test_an_empty_leader_leaves_nothing_and_its_log_starts_where_it_did() -> Non
 
 
 @pytest.mark.parametrize(
-    "now", [NextFetch(20, 3, 8), NextFetch(19, 3, 7), NextFetch(20, 2, 7), NextFetch(25, 7, 7)]
+    "now",
+    [
+        NextFetch(20, LeaderEpoch(3), LeaderEpoch(8)),
+        NextFetch(19, LeaderEpoch(3), LeaderEpoch(7)),
+        NextFetch(20, LeaderEpoch(2), LeaderEpoch(7)),
+        NextFetch(25, LeaderEpoch(7), LeaderEpoch(7)),
+    ],
 )
 def test_the_answer_of_a_leader_of_the_past_changes_nothing(now: NextFetch) -> None:
     row = Row(

@@ -14,6 +14,7 @@ from logfleet.replication.isr_write import (
 )
 from logfleet.replication.leader import IsrChange
 from logfleet.replication.partition_state import Member, with_isr
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 DRAINING = "draining"
 UUID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -21,13 +22,15 @@ KEY = keys.partition(UUID, 0)
 
 
 def shrunk(store, me: Member, other: Member, key: str = KEY) -> IsrChange:
-    state = PartitionValue((me[0], other[0]), (me, other), me[0], 3, 7, 1)
+    state = PartitionValue(
+        (me[0], other[0]), (me, other), me[0], LeaderEpoch(3), PartitionEpoch(7), 1
+    )
     revision = store.put(key, state)
     return IsrChange(with_isr(state, [me]), revision, ())
 
 
 def expanded(store, me: Member, added: Member, key: str = KEY) -> IsrChange:
-    state = PartitionValue((me[0], added[0]), (me,), me[0], 3, 7, 1)
+    state = PartitionValue((me[0], added[0]), (me,), me[0], LeaderEpoch(3), PartitionEpoch(7), 1)
     revision = store.put(key, state)
     return IsrChange(with_isr(state, [me, added]), revision, (added,))
 
@@ -151,7 +154,7 @@ def test_a_leader_that_is_fenced_or_registered_anew_writes_nothing(store) -> Non
     store.fence(*me, keys.ACTIVE)
     store.delete(keys.broker(1))
     assert isr_txns(store.image, me, {KEY: change}) == []
-    assert isr_txns(store.image, (4, 4), {KEY: change}) == []
+    assert isr_txns(store.image, (4, BrokerEpoch(4)), {KEY: change}) == []
 
 
 def test_changes_are_packed_by_their_number_and_their_compares(store) -> None:
@@ -164,7 +167,7 @@ def test_changes_are_packed_by_their_number_and_their_compares(store) -> None:
         added = tuple(others[5 * n : 5 * n + 5])
         key = keys.partition(UUID, n)
         replicas = (1, *(broker_id for broker_id, _ in added))
-        state = PartitionValue(replicas, (me,), 1, 3, 7, 1)
+        state = PartitionValue(replicas, (me,), 1, LeaderEpoch(3), PartitionEpoch(7), 1)
         revision = store.put(key, state)
         many[key] = IsrChange(with_isr(state, [me, *added]), revision, added)
     txns = isr_txns(store.image, me, many)

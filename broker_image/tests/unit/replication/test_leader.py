@@ -1,11 +1,13 @@
 import pytest
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.replication.leader import IsrChange, LeaderReplicas
+from logfleet.replication.partition_state import Member
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
 LAG_MAX_MS = 30_000
-A, B, C = (1, 10), (2, 20), (3, 30)
-STATE = PartitionValue((1, 2, 3), (A, B, C), 1, 4, 9, 2)
+A, B, C = ((each, BrokerEpoch(10 * each)) for each in (1, 2, 3))
+STATE = PartitionValue((1, 2, 3), (A, B, C), 1, LeaderEpoch(4), PartitionEpoch(9), 2)
 ALONE = STATE.changed(isr=(A,), min_isr=1, partition_epoch=9)
 
 
@@ -32,7 +34,7 @@ def leader(
 
 
 def fetch(
-    replicas: LeaderReplicas, member: tuple[int, int], offset: int, now_ms: int = 0
+    replicas: LeaderReplicas, member: Member, offset: int, now_ms: int = 0
 ) -> bool | ErrorCode:
     return replicas.fetched(*member, offset, 0, now_ms=now_ms)
 
@@ -96,25 +98,25 @@ def test_a_lower_min_isr_lets_the_high_watermark_move_again() -> None:
 
 def test_an_older_broker_epoch_moves_nothing() -> None:
     replicas = leader()
-    assert fetch(replicas, (2, 19), 100) is ErrorCode.STALE_BROKER_EPOCH
+    assert fetch(replicas, (2, BrokerEpoch(19)), 100) is ErrorCode.STALE_BROKER_EPOCH
     assert replicas.followers[2].log_end_offset == -1
 
 
 def test_a_broker_that_is_no_replica_moves_nothing() -> None:
-    assert fetch(leader(), (4, 40), 100) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetch(leader(), (4, BrokerEpoch(40)), 100) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_a_member_that_came_back_does_not_count_as_what_it_was() -> None:
     replicas = leader()
     fetch(replicas, C, 100)
-    assert fetch(replicas, (2, 21), 100) is False
+    assert fetch(replicas, (2, BrokerEpoch(21)), 100) is False
     assert replicas.high_watermark == 50
 
 
 def test_a_member_that_came_back_takes_the_place_of_what_it_was_once_it_may_join() -> None:
     replicas = leader()
     fetch(replicas, C, 100)
-    fetch(replicas, (2, 21), 100)
+    fetch(replicas, (2, BrokerEpoch(21)), 100)
     made = change(replicas)
     assert made.state.isr == (A, (2, 21), C)
     assert made.added == ((2, 21),)
@@ -126,7 +128,7 @@ def test_a_member_that_came_back_takes_the_place_of_what_it_was_once_it_may_join
 def test_a_member_that_came_back_and_may_not_join_leaves() -> None:
     replicas = leader()
     fetch(replicas, C, 100)
-    fetch(replicas, (2, 21), 100)
+    fetch(replicas, (2, BrokerEpoch(21)), 100)
     made = replicas.isr_change(0, nobody)
     assert made is not None
     assert made.state.isr == (A, C)
@@ -227,7 +229,7 @@ def test_a_change_that_the_image_shows_first_is_won_once() -> None:
 def test_a_lost_change_adopts_what_is_there() -> None:
     replicas = leader()
     fetch(replicas, C, 100)
-    fetch(replicas, (2, 21), 100)
+    fetch(replicas, (2, BrokerEpoch(21)), 100)
     change(replicas)
     swept = STATE.changed(isr=(A, C))
     assert replicas.lost(swept, 8)
@@ -247,7 +249,7 @@ def test_a_lost_change_adopts_what_is_there() -> None:
 )
 def test_a_leader_whose_epoch_ended_is_told(there: PartitionValue | None) -> None:
     replicas = leader()
-    fetch(replicas, (2, 21), 100)
+    fetch(replicas, (2, BrokerEpoch(21)), 100)
     change(replicas)
     assert not replicas.lost(there, 8)
     assert replicas.high_watermark == 50
@@ -330,7 +332,7 @@ def test_a_follower_that_came_back_without_its_log_is_not_waited_for() -> None:
     replicas = leader(ALONE)
     fetch(replicas, B, 100)
     replicas.appended(200)
-    fetch(replicas, (2, 21), 0, 1)
+    fetch(replicas, (2, BrokerEpoch(21)), 0, 1)
     assert replicas.isr_change(1, everybody) is None
     assert replicas.appended(300)
 
@@ -352,7 +354,7 @@ def test_a_leader_of_an_unclean_election_has_recovered_with_its_first_change() -
 def test_a_replica_that_is_added_is_followed_at_once() -> None:
     replicas = leader()
     assert replicas.learned(STATE.changed(replicas=(1, 2, 3, 4), adding=(4,)), 8)
-    fetch(replicas, (4, 40), 100)
+    fetch(replicas, (4, BrokerEpoch(40)), 100)
     assert change(replicas).state.isr == (A, B, C, (4, 40))
 
 

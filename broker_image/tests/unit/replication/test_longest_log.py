@@ -3,6 +3,7 @@ from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import DRAINING, NO_LEADER, PartitionValue
 from logfleet.replication.election import next_state, to_be_asked
 from logfleet.replication.longest_log import SILENT, LogEnds
+from logfleet.types import BrokerEpoch, LeaderEpoch
 
 from broker_image.tests.unit.replication.election_rig import (
     ALL,
@@ -33,7 +34,10 @@ TABLE = [
 
 def ends(**by_id: tuple[int, int]) -> LogEnds:
     """As all of `ALL` answer, by the names b1 to b3."""
-    return {(int(name[1:]), 10 * int(name[1:])): end for name, end in by_id.items()}
+    return {
+        (int(name[1:]), BrokerEpoch(10 * int(name[1:]))): (LeaderEpoch(epoch), end)
+        for name, (epoch, end) in by_id.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_after_a_restoring_the_longest_of_all_that_were_in_sync_leads_and_nothin
     state = after(RESTORED, *ALL.values(), log_ends=log_ends)
     assert (state.leader, state.recovering, state.restored) == (2, False, False)
     assert state.elr == (), "the others may lack what was committed"
-    silent = {**log_ends, (3, 30): SILENT}
+    silent = {**log_ends, (3, BrokerEpoch(30)): SILENT}
     assert next_state(RESTORED, ALL, min_isr=MIN_ISR, log_ends=silent) is None
     state = after(RESTORED, *ALL.values(), log_ends=silent, unclean=True)
     assert (state.leader, state.recovering) == (2, True), "somebody wants it so"

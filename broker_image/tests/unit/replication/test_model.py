@@ -25,6 +25,7 @@ from logfleet.replication.follower import (
 from logfleet.replication.isr_write import Won, isr_txns, read_answer
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import effective_min_isr, with_isr
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchResponse
 
@@ -41,7 +42,7 @@ Row = FetchResponse.PartitionData
 class Replica:
     """A broker's process with its log; what it knows of the cluster is as old as its last `learn`."""
 
-    def __init__(self, broker_id: int, epoch: int) -> None:
+    def __init__(self, broker_id: int, epoch: BrokerEpoch) -> None:
         self.id = broker_id
         self.epoch = epoch
         self.is_unclean = False
@@ -54,7 +55,7 @@ class Replica:
         self.txn: Txn | None = None
         self.answer: tuple[NextFetch, Row, list[Record]] | None = None
 
-    def restart(self, epoch: int, lost: int) -> None:
+    def restart(self, epoch: BrokerEpoch, lost: int) -> None:
         self.epoch = epoch
         self.is_unclean |= lost > 0  # a clean stop before it was let in makes up for nothing
         self.cut(max(0, len(self.log) - lost))
@@ -124,7 +125,9 @@ class Replica:
             return row
         if asked.offset > len(self.log):
             return Row(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
-        moved = leading.fetched(follower.id, follower.epoch, asked.offset, 0, now_ms=now_ms)
+        moved = leading.fetched(
+            follower.id, BrokerEpoch(follower.epoch), asked.offset, 0, now_ms=now_ms
+        )
         if isinstance(moved, ErrorCode):
             return Row(error_code=moved)
         return row
@@ -140,7 +143,12 @@ class Partition:
         self.watermarks: dict[tuple[int, int], int] = {}
         members = tuple(self.store.start(broker_id) for broker_id in IDS)
         self.replicas = {broker_id: Replica(broker_id, epoch) for broker_id, epoch in members}
-        self.store.put(KEY, PartitionValue(IDS, members, 1, 0, 0, min_isr, last_leader=1))
+        self.store.put(
+            KEY,
+            PartitionValue(
+                IDS, members, 1, LeaderEpoch(0), PartitionEpoch(0), min_isr, last_leader=1
+            ),
+        )
         for broker_id in IDS:
             self.learn(broker_id)
 
@@ -188,7 +196,7 @@ class Partition:
             follower.cut(decision.offset)
         elif decision.action is Action.APPEND:
             for record in records:
-                follower.epochs.observe(record[0], len(follower.log))
+                follower.epochs.observe(LeaderEpoch(record[0]), len(follower.log))
                 follower.log.append(record)
             follower.high_watermark = high_watermark(
                 follower.high_watermark, row.high_watermark, len(follower.log)
@@ -221,7 +229,7 @@ class Partition:
             assert leading.pending is in_flight
         if change is None:
             return
-        txns = isr_txns(image, (broker_id, replica.epoch), {KEY: change})
+        txns = isr_txns(image, (broker_id, BrokerEpoch(replica.epoch)), {KEY: change})
         if not txns:
             assert leading.lost(leading.state, leading.revision)
         else:
@@ -262,7 +270,7 @@ class Partition:
     def restart(self, broker_id: int, lost: int) -> None:
         self.store.delete(keys.broker(broker_id))
         epoch = self.store.put(keys.broker(broker_id), keys.BrokerValue("i", ()))
-        self.replicas[broker_id].restart(epoch, lost)
+        self.replicas[broker_id].restart(BrokerEpoch(epoch), lost)
 
     def fence(self, broker_id: int) -> None:
         fence = self.store.image.fences[broker_id]

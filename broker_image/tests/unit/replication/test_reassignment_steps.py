@@ -8,12 +8,23 @@ from logfleet.metadata.keys import ACTIVE, NO_LEADER, BrokerValue, PartitionValu
 from logfleet.replication.election import next_state, reassigned_state
 from logfleet.replication.partition_state import effective_min_isr, with_isr
 from logfleet.replication.reassignment_steps import completed, is_reassigning, origin, target
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 BROKERS = {
-    each: Broker(each, 10 * each, BrokerValue("i", (), directories=(f"d{each}",)), ACTIVE)
+    each: Broker(
+        each, BrokerEpoch(10 * each), BrokerValue("i", (), directories=(f"d{each}",)), ACTIVE
+    )
     for each in range(1, 7)
 }
-LED = PartitionValue((1, 2, 3), ((1, 10), (2, 20), (3, 30)), 1, 4, 9, 2, last_leader=1)
+LED = PartitionValue(
+    (1, 2, 3),
+    ((1, BrokerEpoch(10)), (2, BrokerEpoch(20)), (3, BrokerEpoch(30))),
+    1,
+    LeaderEpoch(4),
+    PartitionEpoch(9),
+    2,
+    last_leader=1,
+)
 
 
 def moved(state: PartitionValue, *wanted: int) -> PartitionValue:
@@ -22,7 +33,7 @@ def moved(state: PartitionValue, *wanted: int) -> PartitionValue:
 
 def joined(state: PartitionValue, *added: int) -> PartitionValue:
     """What the leader writes once these have caught up, and what the controller makes of it."""
-    isr = [*state.isr, *((each, 10 * each) for each in added)]
+    isr = [*state.isr, *((each, BrokerEpoch(10 * each)) for each in added)]
     return settled(with_isr(state, isr))
 
 
@@ -65,13 +76,13 @@ def test_fewer_replicas_are_there_at_once_if_they_are_in_sync(wanted) -> None:
 
 
 def test_fewer_replicas_wait_for_those_that_stay() -> None:
-    state = moved(with_isr(LED, [(1, 10), (2, 20)]), 3, 2)
+    state = moved(with_isr(LED, [(1, BrokerEpoch(10)), (2, BrokerEpoch(20))]), 3, 2)
     assert (state.replicas, state.removing, ids(state)) == ((3, 2, 1), (1,), [2, 1])
     assert target(joined(state, 3)) == (3, 2)
 
 
 def test_more_replicas_ask_for_more_in_sync_once_they_are_there() -> None:
-    one = PartitionValue((1,), ((1, 10),), 1, 0, 0, 2)
+    one = PartitionValue((1,), ((1, BrokerEpoch(10)),), 1, LeaderEpoch(0), PartitionEpoch(0), 2)
     state = moved(one, 1, 2, 3)
     assert effective_min_isr(state) == 1
     assert effective_min_isr(joined(state, 2)) == 1
@@ -124,8 +135,10 @@ def test_whatever_happens_who_goes_goes_last(
     begin: list[int], acts: list[tuple[str, list[int]]]
 ) -> None:
     """Every state on the way: one in sync at least, old ones stay until all new ones are in sync, the origin stays the origin."""
-    isr = tuple((each, 10 * each) for each in begin)
-    state = PartitionValue(tuple(begin), isr, begin[0], 0, 0, 2, last_leader=begin[0])
+    isr = tuple((each, BrokerEpoch(10 * each)) for each in begin)
+    state = PartitionValue(
+        tuple(begin), isr, begin[0], LeaderEpoch(0), PartitionEpoch(0), 2, last_leader=begin[0]
+    )
     for act, wanted in acts:
         before = state
         if act == "join":

@@ -14,6 +14,7 @@ from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch
 
 pytestmark = pytest.mark.asyncio
 
@@ -30,7 +31,7 @@ class Disk:
         self.log_dir = LogDir(OpenFiles(self.files), str(path), "cluster", 1)
         self.log = self.log_dir.create(NAME, "A" * 22, LogConfig(), NOW)
         for _ in range(5):
-            self.log.append_as_leader(build_batch([Record(None, b"v", NOW)]), 0, NOW)
+            self.log.append_as_leader(build_batch([Record(None, b"v", NOW)]), LeaderEpoch(0), NOW)
         self.checkpointer = Checkpointer(self.files, self.flusher)
         self.writing, self.may_go = asyncio.Event(), threading.Event()
         self.writes = 0

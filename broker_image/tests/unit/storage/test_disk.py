@@ -25,6 +25,7 @@ from logfleet.storage.disk import (
     DiskFile,
 )
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.storage.log_rig import LogRig
 
@@ -382,7 +383,7 @@ async def test_the_flush_of_a_new_log_begins_without_waiting_for_the_disk(tmp_pa
     slow.gate.clear()
     slow.written.clear()
     for _ in range(3):
-        log.append_as_leader(build_batch([Record(None, b"v", 1)]), 0, 1)
+        log.append_as_leader(build_batch([Record(None, b"v", 1)]), LeaderEpoch(0), 1)
     job = log.begin_flush()
     assert slow.written == []
     slow.gate.set()

@@ -10,6 +10,7 @@ from logfleet.records.batch import CONTROL_BIT, assign_offsets, iterate_headers,
 from logfleet.records.errors import CorruptRecords
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.file_slice import FileSlice
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.sim.rebuild import index_faults, producer_faults
 from broker_image.tests.unit.storage.log_rig import LogRig
@@ -30,7 +31,7 @@ def leader(tmp_path):
             [Record(b"key", b"%d" % n, NOW + number) for n in range(2)],
             producer=ProducerStamp(7, 0, 2 * number),
         )
-        log.append_as_leader(batch, number // 10, NOW)
+        log.append_as_leader(batch, LeaderEpoch(number // 10), NOW)
     return log
 
 
@@ -120,7 +121,7 @@ def test_control_batches_are_no_batches_of_their_producer(rig, leader):
     marker = build_batch([Record(b"k", b"v", NOW)], producer=ProducerStamp(7, 0, -1))
     marker[22] |= CONTROL_BIT
     write_crc(marker)
-    assign_offsets(marker, 100, 5)
+    assign_offsets(marker, 100, LeaderEpoch(5))
     copy(log, marker)
     assert log.log_end_offset == 101
     assert log.producers.states.snapshot() == leader.producers.states.snapshot()
@@ -129,7 +130,7 @@ def test_control_batches_are_no_batches_of_their_producer(rig, leader):
 def test_offsets_too_far_apart_for_one_segment_begin_another(rig):
     log = rig.open()
     near, far = (build_batch([Record(None, b"v", NOW)]) for _ in range(2))
-    assign_offsets(far, RELATIVE_OFFSET_MAX + 5, 0)
+    assign_offsets(far, RELATIVE_OFFSET_MAX + 5, LeaderEpoch(0))
     copy(log, near + far)
     assert [segment.base_offset for segment in log.segments] == [0, RELATIVE_OFFSET_MAX + 5]
     assert fetched(log, 1) == far
@@ -141,7 +142,7 @@ def test_a_batch_larger_than_a_segment_is_taken_all_the_same(rig):
         build_batch([Record(None, bytes(3000), NOW)]),
         build_batch([Record(None, b"", NOW)]),
     )
-    assign_offsets(small, 1, 0)
+    assign_offsets(small, 1, LeaderEpoch(0))
     copy(log, large + small)
     assert [segment.size for segment in log.segments] == [len(large), len(small)]
 

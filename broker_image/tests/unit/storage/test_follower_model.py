@@ -20,6 +20,7 @@ from logfleet.log.replicated import UnexpectedAppendOffset
 from logfleet.records.batch import assign_offsets, iterate_headers
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.file_slice import FileSlice
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.sim.rebuild import index_faults, producer_faults
 from broker_image.tests.unit.storage.retaining import retain
@@ -58,7 +59,7 @@ class FollowerMachine(RuleBasedStateMachine):
             base = log.log_end_offset + gap
             records = [Record(None, bytes(size), NOW + base)] * (1 + size % 3)
             batch = build_batch(records, producer=ProducerStamp(size % 2, self.epoch, base))
-            assign_offsets(batch, base, self.epoch)
+            assign_offsets(batch, base, LeaderEpoch(self.epoch))
             log.append_as_follower(memoryview(batch), self.epoch, NOW)
 
     sizes = st.lists(st.integers(0, 300), min_size=1, max_size=6)

@@ -18,6 +18,7 @@ from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.truncater import Truncater
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk
 from broker_image.tests.sim.rebuild import index_faults, producer_faults
@@ -136,7 +137,7 @@ class Run:
         rest = [data for data, base, _, _ in self.history if base >= self.log.log_end_offset]
         records = b"".join(rest[: self.dice.randrange(1, 6)])
         self.log.append_as_follower(
-            memoryview(records[: -self.dice.choice([1, 50])]), self.epoch, NOW
+            memoryview(records[: -self.dice.choice([1, 50])]), LeaderEpoch(self.epoch), NOW
         )
 
     def flush(self):

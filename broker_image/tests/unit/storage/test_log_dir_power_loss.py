@@ -14,6 +14,7 @@ from logfleet.storage import trash
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk, SimFile
 from broker_image.tests.unit.storage.retaining import retain
@@ -94,7 +95,9 @@ class Run:
         records = [Record(None, value, NOW + base + n) for n, value in enumerate(new)]
         self.values += new  # from the first write on they may be there
         before = self.log.log_end_offset
-        result = self.log.append_as_leader(build_batch(records, producer=stamp), self.epoch, NOW)
+        result = self.log.append_as_leader(
+            build_batch(records, producer=stamp), LeaderEpoch(self.epoch), NOW
+        )
         if self.log.log_end_offset == before:  # out of sequence: it is not there
             assert stamp is not None
             assert result is not None
@@ -113,7 +116,7 @@ class Run:
 
     def lead(self):
         self.epoch += 1
-        self.log.start_epoch(self.epoch)
+        self.log.start_epoch(LeaderEpoch(self.epoch))
 
     def delete(self):
         """As DeleteRecords, up to the high watermark.

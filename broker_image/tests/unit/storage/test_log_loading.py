@@ -18,6 +18,7 @@ from logfleet.records.record import Record, build_batch
 from logfleet.storage.log_dir import LogDir, LogDirRefused
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.io.descriptors import open_files
 
@@ -64,7 +65,7 @@ def written(path: Path, *, clean: bool) -> str:
     for index in range(LOGS):
         log = log_dir.create(TopicPartition("t", index), ID, LogConfig(), NOW)
         for _ in range(index):
-            log.append_as_leader(build_batch([Record(None, b"v", NOW)]), 0, NOW)
+            log.append_as_leader(build_batch([Record(None, b"v", NOW)]), LeaderEpoch(0), NOW)
     if clean:
         log_dir.close({})
     else:

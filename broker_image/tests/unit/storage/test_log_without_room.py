@@ -8,10 +8,11 @@ import errno
 import pytest
 from logfleet.io.files import PosixFile, PosixFiles
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import AppendResult
+from logfleet.log.validation import Appended
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.storage.searching import by_time
 
@@ -56,8 +57,8 @@ def append(log: PartitionLog, number: int) -> None:
     batch = build_batch(
         [Record(b"key", b"%d" % number, NOW + number)], producer=ProducerStamp(7, 0, number)
     )
-    result = log.append_as_leader(batch, 3 + number // 20, NOW)
-    assert isinstance(result, AppendResult)
+    result = log.append_as_leader(batch, LeaderEpoch(3 + number // 20), NOW)
+    assert isinstance(result, Appended)
     assert (result.base_offset, result.duplicate) == (number, False)
 
 

@@ -12,6 +12,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import BrokerEpoch
 
 from broker_image.tests.sim.disk import FSYNC, NEEDS_ROOM, SimDisk
 
@@ -186,7 +187,7 @@ async def test_a_directory_that_cannot_be_opened_is_missed(disk, tmp_path) -> No
     list(found.open_each(paths, "cluster", 1))
     await found.load(lambda _: SMALL, NOW, 1)
     assert (found.previous_epoch, found.lost_nothing) == (-1, False)
-    found.settle(3)
+    found.settle(BrokerEpoch(3))
     assert found.lost_nothing
     close(found)
 
@@ -199,10 +200,10 @@ async def test_the_directory_names_the_last_registration_that_was_active(disk) -
     append(dirs)
     assert (await start(disk)).previous_epoch == 9
     dirs = await start(disk)
-    dirs.settle(12)  # and is killed before that is on the disk
+    dirs.settle(BrokerEpoch(12))  # and is killed before that is on the disk
     assert (await start(disk)).previous_epoch == 9
     dirs = await start(disk)
-    dirs.settle(15)
+    dirs.settle(BrokerEpoch(15))
     close(dirs)
     assert (await start(disk)).previous_epoch == 15, "a stop in order names it all the same"
 
@@ -271,7 +272,7 @@ async def test_directories_that_a_killed_process_left_with_different_epochs_are_
     disk,
 ) -> None:
     dirs = await known(disk, ("/a", "/b"))
-    dirs.settle(9)
+    dirs.settle(BrokerEpoch(9))
     dirs.dirs[0].record_running()  # and is killed before the other one names it
     again = await start(disk, ("/a", "/b"))
     assert (again.previous_epoch, again.lost_nothing) == (-1, False)

@@ -1,7 +1,7 @@
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.retention import REMOVED_AT_ONCE
-from logfleet.log.validation import AppendResult, BatchRefusal
+from logfleet.log.validation import Appended, BatchRefusal
 from logfleet.records.batch import crc_matches, iterate_headers, write_crc
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.storage.file_slice import FileSlice
@@ -27,7 +27,7 @@ def fill(log, count, size=100, *, epoch=0):
     for _ in range(count):
         value = b"%d" % log.log_end_offset
         result = log.append_as_leader(batch(value.ljust(size)), epoch, NOW)
-        assert isinstance(result, AppendResult)
+        assert isinstance(result, Appended)
 
 
 def values(data):
@@ -53,8 +53,8 @@ def numbered(start, end):
 class TestAppending:
     def test_a_batch_gets_the_next_offsets_and_the_leaders_epoch(self, rig):
         log = rig.open()
-        assert log.append_as_leader(batch(b"a", b"b"), 3, NOW) == AppendResult(0, 1, -1)
-        assert log.append_as_leader(batch(b"c"), 3, NOW) == AppendResult(2, 2, -1)
+        assert log.append_as_leader(batch(b"a", b"b"), 3, NOW) == Appended(0, 1, -1)
+        assert log.append_as_leader(batch(b"c"), 3, NOW) == Appended(2, 2, -1)
         assert (log.log_start_offset, log.log_end_offset) == (0, 3)
         data = log.read(0, 1000).read()
         headers = list(iterate_headers(data))
@@ -66,9 +66,9 @@ class TestAppending:
         log = rig.open()
         damaged = batch(b"a")
         damaged[-1] ^= 1
-        rejected = log.append_as_leader(damaged, 0, NOW)
-        assert isinstance(rejected, BatchRefusal)
-        assert rejected.error is ErrorCode.CORRUPT_MESSAGE
+        refused = log.append_as_leader(damaged, 0, NOW)
+        assert isinstance(refused, BatchRefusal)
+        assert refused.error is ErrorCode.CORRUPT_MESSAGE
         assert (log.log_end_offset, log.size, log.epochs.latest) == (0, 0, -1)
 
     def test_each_leader_epoch_has_its_start_offset(self, rig):
@@ -84,11 +84,11 @@ class TestAppending:
         for sequence in range(7):
             log.append_as_leader(batch(b"%d" % sequence, producer=stamp(sequence)), 0, NOW)
         again = log.append_as_leader(batch(b"3", producer=stamp(3)), 0, NOW)
-        assert again == AppendResult(3, 3, NOW, duplicate=True)
+        assert again == Appended(3, 3, NOW, duplicate=True)
         assert log.log_end_offset == 7
-        rejected = log.append_as_leader(batch(b"9", producer=stamp(9)), 0, NOW)
-        assert rejected.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        assert "last sequence 6" in rejected.message
+        refused = log.append_as_leader(batch(b"9", producer=stamp(9)), 0, NOW)
+        assert refused.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert "last sequence 6" in refused.message
 
     def test_a_failed_write_leaves_the_log_as_it_was(self, rig, monkeypatch):
         log = rig.open()
@@ -273,7 +273,7 @@ class TestTruncating:
         assert log.epochs.latest == 2
         assert log.epoch_end_offset(2) == (2, 12)
         again = log.append_as_leader(batch(bytes(200), producer=stamp(12)), 2, NOW)
-        assert again == AppendResult(12, 12, -1)
+        assert again == Appended(12, 12, -1)
         duplicate = log.append_as_leader(batch(bytes(200), producer=stamp(11)), 2, NOW)
         assert (duplicate.base_offset, duplicate.duplicate) == (11, True)
         assert log.recovery_point <= 12

@@ -2,7 +2,7 @@ import pytest
 from logfleet.io.files import PosixFiles, write_file
 from logfleet.log.config import LogConfig
 from logfleet.log.producers import ProducerStates
-from logfleet.log.validation import AppendResult, BatchRefusal
+from logfleet.log.validation import Appended, BatchRefusal
 from logfleet.records.batch import parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
@@ -179,5 +179,5 @@ def test_a_snapshot_of_bytes_that_were_lost_does_not_come_back_with_others(seed)
     assert log.log_end_offset == 5
     assert log.producers.states.get(8) is None
     result = send(log, 4)
-    assert isinstance(result, AppendResult)
+    assert isinstance(result, Appended)
     assert result.duplicate

@@ -11,6 +11,7 @@ from logfleet.log.config import LogConfig
 from logfleet.log.index_entries import TIME_ENTRY
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.storage.log_rig import LogRig
 from broker_image.tests.unit.storage.retaining import retain
@@ -26,7 +27,7 @@ def append_all(log: PartitionLog) -> None:
     """Records of the last minutes, a second apart, some of them late."""
     for number in range(RECORDS):
         timestamp = NOW - HOUR // 4 + 1000 * (number - 40 * (number % 7 == 3))
-        log.append_as_leader(build_batch([Record(None, bytes(60), timestamp)]), 0, NOW)
+        log.append_as_leader(build_batch([Record(None, bytes(60), timestamp)]), LeaderEpoch(0), NOW)
 
 
 def preallocated(path: Path) -> None:

@@ -12,6 +12,7 @@ from logfleet.records.batch import assign_offsets
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.disk import HOLD_S_MAX, SLOW_S, WAITING_BYTES_MAX, DiskBusy
 from logfleet.storage.segment import Segment
+from logfleet.types import FILE_START, LeaderEpoch
 
 from broker_image.tests.unit.storage import test_disk
 from broker_image.tests.unit.storage.log_rig import LogRig, truncate
@@ -32,7 +33,7 @@ def follow(log, count=1):
     records = b""
     for offset in range(log.log_end_offset, log.log_end_offset + count):
         batch = build_batch([Record(None, bytes(50), NOW)])
-        assign_offsets(batch, offset, 0)
+        assign_offsets(batch, offset, LeaderEpoch(0))
         records += bytes(batch)
     log.append_as_follower(memoryview(records), 0, NOW)
 
@@ -121,7 +122,7 @@ async def test_it_is_what_the_file_has_as_the_thread_begins_and_ends_to_write(
     headers = [
         header
         for _, header in scan_batches(
-            PosixFile(str(file)).pread, 0, file.stat().st_size, next_offset=0, verify=True
+            PosixFile(str(file)).pread, FILE_START, file.stat().st_size, next_offset=0, verify=True
         )
     ]
     assert [header.base_offset for header in headers] == list(range(held.log.log_end_offset))

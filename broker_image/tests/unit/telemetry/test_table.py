@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from logfleet.telemetry.docs import metric_docs
-from logfleet.telemetry.metric import Kind, counter, gauge
+from logfleet.telemetry.metric import MetricType, counter, gauge
 from logfleet.telemetry.table import METRICS, sections
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -28,10 +28,10 @@ def test_every_metric_stands_in_one_section():
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
 def test_names_follow_prometheus(metric):
     assert re.fullmatch(r"(logfleet|process)_[a-z0-9_]+", metric.name)
-    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+    assert metric.name.endswith("_total") == (metric.kind is MetricType.COUNTER)
     assert not metric.text.endswith(".")
     assert "|" not in metric.text + metric.kafka
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricType.HISTOGRAM:
         assert metric.name.endswith("_seconds")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from logfleet.types import LeaderEpoch
 from logfleet.wire import messages as m
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.codec import decode, encode_bytes, request_decoder
@@ -103,7 +104,9 @@ def altered(topics, keys):
 def fetched(topics, partitions):
     kind = m.FetchRequest
     rows = [
-        kind.FetchPartition(partition=number, current_leader_epoch=1, fetch_offset=1 << 40)
+        kind.FetchPartition(
+            partition=number, current_leader_epoch=LeaderEpoch(1), fetch_offset=1 << 40
+        )
         for number in range(partitions)
     ]
     ids = [number.to_bytes(16, "big") for number in range(topics)]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import MalformedMessage
 from logfleet.wire.frame import (
@@ -93,7 +94,22 @@ def test_an_answer_is_what_the_codec_makes_of_it(
     assert (*found[:2], bytes(found[2])) == (correlation_id, row, records)
 
 
-FETCH = SingleFetch(500, 1, 1 << 20, 7, 3, b"t" * 16, 2, 5, 100, 4, 10, 1 << 16, 2, 20)
+FETCH = SingleFetch(
+    500,
+    1,
+    1 << 20,
+    7,
+    3,
+    b"t" * 16,
+    2,
+    LeaderEpoch(5),
+    100,
+    LeaderEpoch(4),
+    10,
+    1 << 16,
+    2,
+    BrokerEpoch(20),
+)
 FETCHED = FetchRequest.FetchPartition(partition=3)
 OTHER_REQUESTS: list[dict[str, Any]] = [
     {"isolation_level": 1},

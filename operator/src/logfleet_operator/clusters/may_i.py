@@ -1,7 +1,8 @@
 """Asks brokers which pods may be replaced now: /may-i at their admin port. SHELL.
 
-The brokers know which replicas are in sync (`logfleet.control.brokers.may_i`). An answer holds for
-that moment only, so the question is repeated before each step. `objection_of` interprets an answer.
+The brokers know which replicas are in sync (`logfleet.control.brokers.stop_check`). An answer holds
+for that moment only, so the question is repeated before each step. `objection_of` interprets an
+answer.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class ReplicaInfo(msgspec.Struct, frozen=True):
 
 
 class MayIAnswer(msgspec.Struct, frozen=True):
-    """As `logfleet.node.decisions.may_i.MayIAnswer`.
+    """As `logfleet.node.decisions.may_i_answer.MayIAnswer`.
 
     forbidden: the first of `forbidden_count`. curable_count: None from brokers of an earlier
     version.

@@ -14,7 +14,7 @@ from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import MetadataStore, StoreError, StoreLocked
 from logfleet.node.cluster.metadata_store import open_store
-from logfleet.node.tools.metadata_snapshots import NoCluster, NotEmpty, read, restore, take
+from logfleet.node.tools.metadata_snapshots import EmptyStore, NotEmpty, read, restore, take
 
 KEEP: Final = 7
 NOUNS: Final = {
@@ -138,6 +138,6 @@ def _run(config: BrokerConfig, work: Callable[[MetadataStore], Awaitable[T]]) ->
         done: T = asyncio.run(opened())
     except StoreLocked as error:
         raise click.ClickException(f"{error}: stop the broker first") from error
-    except (StoreError, NoCluster, NotEmpty, DamagedSnapshot, OSError) as error:
+    except (StoreError, EmptyStore, NotEmpty, DamagedSnapshot, OSError) as error:
         raise click.ClickException(str(error)) from error
     return done

@@ -11,7 +11,7 @@ from logfleet.cli.confirming import execute_option
 from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run, server_options
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
-from logfleet.client.lost_partitions import Lost, find_lost
+from logfleet.client.lost_partitions import LostPartition, find_lost
 from logfleet.client.offsets import TopicPartition
 from logfleet.client.reassignments import elect_unclean
 
@@ -96,12 +96,12 @@ def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> 
         click.echo(f"{count} partitions were given up, and are led again.")
 
 
-async def _lost(client: Client) -> list[Lost]:
+async def _lost(client: Client) -> list[LostPartition]:
     admin = Admin(client)
     return await find_lost(admin, await admin.list_topics())
 
 
-async def _until_led(client: Client, keys: Collection[TopicPartition]) -> list[Lost]:
+async def _until_led(client: Client, keys: Collection[TopicPartition]) -> list[LostPartition]:
     """Wait for leaders, LED_WITHIN_S at most; return the partitions that are still lost."""
     loop = asyncio.get_running_loop()
     until = loop.time() + LED_WITHIN_S
@@ -112,9 +112,9 @@ async def _until_led(client: Client, keys: Collection[TopicPartition]) -> list[L
     return left
 
 
-def _row(lost: Lost) -> tuple[str, str, str]:
+def _row(lost: LostPartition) -> tuple[str, str, str]:
     return lost.topic, str(lost.partition), ",".join(map(str, lost.replicas))
 
 
-def _as_json(lost: Lost) -> dict[str, object]:
+def _as_json(lost: LostPartition) -> dict[str, object]:
     return {"topic": lost.topic, "partition": lost.partition, "brokers": list(lost.replicas)}

@@ -16,6 +16,7 @@ from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import ACTIVE, FENCED, FenceValue
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Compare, Put, absent, created_at, modified_at
+from logfleet.types import BrokerEpoch
 
 
 def fence_steps(image: ClusterImage) -> Iterator[Step]:
@@ -46,7 +47,7 @@ def admission_steps(image: ClusterImage) -> Iterator[Step]:
         yield _step(image, broker.id, broker.epoch, ACTIVE, registered)
 
 
-def suspect_step(image: ClusterImage, broker_id: int, broker_epoch: int) -> Step | None:
+def suspect_step(image: ClusterImage, broker_id: int, broker_epoch: BrokerEpoch) -> Step | None:
     """Fence a registration that still exists: neither other brokers nor the controller reach it.
 
     None if it has ended or is fenced already. If the broker is alive it sees the fence, stops
@@ -60,7 +61,7 @@ def suspect_step(image: ClusterImage, broker_id: int, broker_epoch: int) -> Step
 
 
 def _step(
-    image: ClusterImage, broker_id: int, broker_epoch: int, state: str, compare: Compare
+    image: ClusterImage, broker_id: int, broker_epoch: BrokerEpoch, state: str, compare: Compare
 ) -> Step:
     """Write the fence unless it was written meanwhile: a duplicate applied late changes nothing."""
     key, fence = keys.fence(broker_id), image.fences.get(broker_id)

@@ -11,7 +11,7 @@ ISR that is large enough without it (`logfleet.replication.election`).
 
 from collections.abc import Iterator
 
-from logfleet.control.brokers.may_i import Objection, objections
+from logfleet.control.brokers.stop_check import Objection, objections
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import DRAINING, FenceValue

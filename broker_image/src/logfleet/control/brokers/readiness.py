@@ -5,6 +5,7 @@ records which others lead is not ready.
 """
 
 from logfleet.metadata.image import Broker, Topic
+from logfleet.types import BrokerEpoch
 
 
 def out_of_sync(topic: Topic, broker_id: int) -> int:
@@ -27,7 +28,7 @@ def out_of_sync(topic: Topic, broker_id: int) -> int:
     return missing
 
 
-def not_ready(broker: Broker | None, broker_epoch: int, missing: int) -> str | None:
+def not_ready(broker: Broker | None, broker_epoch: BrokerEpoch, missing: int) -> str | None:
     """Why a broker is not ready; None if it is.
 
     broker: from the image. broker_epoch: of the running process' last registration. missing:

@@ -12,6 +12,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import DeletePrefix, Txn
+from logfleet.types import BrokerEpoch
 
 REPORTERS_MIN = 2
 """One is enough if there is no other broker to report."""
@@ -19,7 +20,7 @@ WATCHED_MAX = 3
 """Brokers that each broker stays connected to: two can report even if one of three is gone."""
 
 
-def watched_by(image: ClusterImage, broker_id: int) -> dict[int, int]:
+def watched_by(image: ClusterImage, broker_id: int) -> dict[int, BrokerEpoch]:
     """The brokers that a broker watches, with their epochs: the next ones in the circle of ids."""
     others = sorted(each for each in image.brokers if each != broker_id)
     after = [each for each in others if each > broker_id] + [
@@ -28,7 +29,7 @@ def watched_by(image: ClusterImage, broker_id: int) -> dict[int, int]:
     return {each: image.brokers[each].epoch for each in after[:WATCHED_MAX]}
 
 
-def to_be_probed(image: ClusterImage) -> dict[int, int]:
+def to_be_probed(image: ClusterImage) -> dict[int, BrokerEpoch]:
     """Brokers, with their epochs, that enough others report as gone."""
     found = {}
     for broker in image.brokers.values():
@@ -50,7 +51,7 @@ def reporters(image: ClusterImage, broker: Broker) -> set[int]:
 
 
 def fence_suspect(
-    image: ClusterImage, controller_epoch: int, broker_id: int, broker_epoch: int
+    image: ClusterImage, controller_epoch: int, broker_id: int, broker_epoch: BrokerEpoch
 ) -> tuple[Txn, ...]:
     """Fence that registration unless it has ended."""
     step = suspect_step(image, broker_id, broker_epoch)

@@ -53,7 +53,7 @@ TIMEOUT_S_MIN, TIMEOUT_S_MAX = 0.2, 1.0
 """Bounds of that timeout. Past the deadline it is the longest one."""
 
 
-class _Member:
+class _MemberChannel:
     """A member's channel, created on first use. avoided_until_s: by boot_s."""
 
     def __init__(self, target: str, tls: TlsFiles | None) -> None:
@@ -118,7 +118,7 @@ class LeaseKeeper:
     def __init__(
         self, addresses: Addresses, first: int = 0, timer: DeadMansTimer = NO_TIMER
     ) -> None:
-        self._members = deque(_Member(target, addresses.tls) for target in addresses.targets)
+        self._members = deque(_MemberChannel(target, addresses.tls) for target in addresses.targets)
         self._members.rotate(-first)
         self._leases: dict[int, EtcdLease] = {}
         self._wakeup = threading.Condition()
@@ -254,7 +254,7 @@ class LeaseKeeper:
         self.drop(lease)
         lease.end_from_thread()
 
-    def _next_member(self) -> _Member:
+    def _next_member(self) -> _MemberChannel:
         """The member not asked for the longest time, avoided ones last."""
         now_s = boot_s()
         usable = (each for each in self._members if each.avoided_until_s <= now_s)

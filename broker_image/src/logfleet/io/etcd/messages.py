@@ -31,7 +31,7 @@ _TARGETS = {
 }
 
 
-class Codec:
+class EtcdCodec:
     """Translates for one cluster. prefix: precedes each of its keys in etcd, ends with a slash."""
 
     def __init__(self, prefix: str) -> None:

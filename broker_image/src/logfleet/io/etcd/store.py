@@ -9,7 +9,7 @@ from logfleet.io.clock import boot_s
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.etcd.endpoints import Addresses, Compacted, Members
 from logfleet.io.etcd.lease import TICK_S, EtcdLease, LeaseKeeper
-from logfleet.io.etcd.messages import Codec
+from logfleet.io.etcd.messages import EtcdCodec
 from logfleet.io.etcd.shim import rpc
 from logfleet.io.etcd.watch import follow
 from logfleet.metadata.store import (
@@ -46,7 +46,7 @@ class EtcdStore:
         first = random.randrange(len(addresses.targets))
         self._members = Members(addresses, first)
         self._keeper = LeaseKeeper(addresses, first, timer)
-        self._codec = Codec(prefix)
+        self._codec = EtcdCodec(prefix)
         self._cluster_id = 0
         self._newest_revision = 0
         self._ticking: asyncio.TimerHandle | None = None

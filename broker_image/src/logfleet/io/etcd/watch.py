@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from logfleet.io.etcd.endpoints import Compacted, EtcdMember, Members, NoResponse, translate_error
-from logfleet.io.etcd.messages import Codec
+from logfleet.io.etcd.messages import EtcdCodec
 from logfleet.io.etcd.shim import rpc
 from logfleet.metadata.store import Snapshot, StoreRefused, StoreUnavailable, WatchBatch
 
@@ -27,7 +27,7 @@ BACKOFF_S_MIN, BACKOFF_S_MAX = 0.05, 2.0
 
 async def follow(
     members: Members,
-    codec: Codec,
+    codec: EtcdCodec,
     prefix: str,
     after_revision: int | None,
     *,

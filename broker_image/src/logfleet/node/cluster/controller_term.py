@@ -18,7 +18,7 @@ import structlog
 from logfleet.control.brokers import leaving
 from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
 from logfleet.control.brokers.internal_topics import raising_steps
-from logfleet.control.brokers.may_i import Objection
+from logfleet.control.brokers.stop_check import Objection
 from logfleet.control.brokers.vanishing import HELD_MS_MAX, Hold, hold
 from logfleet.control.election_writes import election_steps, preferences
 from logfleet.control.store_writes import Refusal, pack

@@ -25,6 +25,7 @@ from logfleet.metadata.store import (
 )
 from logfleet.node.cluster.claims import settle
 from logfleet.node.cluster.refused_writes import RefusedWrites
+from logfleet.types import BrokerEpoch
 
 SETTLE_S_MAX: Final = 5.0
 """How long a write waits for the store: no image is applied meanwhile."""
@@ -48,7 +49,7 @@ class DirectoryRecord:
         return self._local.missing(image.directories.get(self._broker_id))
 
     async def keep(
-        self, image: ClusterImage, broker_epoch: int, forgotten: Collection[str]
+        self, image: ClusterImage, broker_epoch: BrokerEpoch, forgotten: Collection[str]
     ) -> bool:
         """Record the directories that are there, without `forgotten`. True: logs may be made there.
 

@@ -18,6 +18,7 @@ from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.replication.fetch_check import EpochEnd
 from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import Member
+from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 log = structlog.get_logger(__name__)
@@ -120,7 +121,7 @@ async def _answers(
         request, OffsetForLeaderEpochResponse, timeout_ms=int(1000 * ASK_S_MAX)
     )
     return [
-        ((names[topic.topic], row.partition), (row.leader_epoch, row.end_offset))
+        ((names[topic.topic], row.partition), (LeaderEpoch(row.leader_epoch), row.end_offset))
         for topic in answer.topics
         for row in topic.partitions
         if not row.error_code

@@ -26,6 +26,7 @@ from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.cluster.registration import Registrar, Registration
 from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +36,7 @@ LEAVING_S_MAX: Final = 55.0
 Spawn = Callable[[str, Coroutine[Any, Any, None]], None]
 
 
-class Membership:
+class BrokerMembership:
     """Keeps this broker registered, and announces when it leaves.
 
     value: what this broker registers with; `update` replaces it. on_registered, on_lost: as
@@ -55,7 +56,7 @@ class Membership:
         decisions: Decisions,
         on_registered: Callable[[Registration], None],
         on_lost: Callable[[], None],
-        on_active: Callable[[int], Awaitable[None]],
+        on_active: Callable[[BrokerEpoch], Awaitable[None]],
     ) -> None:
         self._follower = follower
         self._node_id = config.node_id
@@ -65,9 +66,10 @@ class Membership:
         self._on_lost = on_lost
         self._on_active = on_active
         self._changed = asyncio.Event()
-        self._epochs: set[int] = set()  # of this process, after the last one that was active
+        # of this process, after the last one that was active
+        self._epochs: set[BrokerEpoch] = set()
         self._own = OwnReplicas(config.node_id)
-        self._broker_epoch = 0
+        self._broker_epoch = BrokerEpoch(0)
         self._registrar = Registrar(
             store,
             follower,

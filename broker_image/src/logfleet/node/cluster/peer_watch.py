@@ -38,6 +38,7 @@ from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import NotControllerError, TermDecision
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +64,7 @@ _OWN_TROUBLE: Final = frozenset(
 While a name server is away, all brokers look the same, and none has ended.
 """
 
-Registration = tuple[int, int]
+Registration = tuple[int, BrokerEpoch]
 """Broker id and broker epoch."""
 
 
@@ -204,7 +205,7 @@ class PeerWatch:
         writer.close()
         return False
 
-    async def _fence(self, broker_id: int, broker_epoch: int) -> None:
+    async def _fence(self, broker_id: int, broker_epoch: BrokerEpoch) -> None:
         def operation(image: ClusterImage, epoch: int, _: object) -> TermDecision[None]:
             return TermDecision(fence_suspect(image, epoch, broker_id, broker_epoch), None)
 

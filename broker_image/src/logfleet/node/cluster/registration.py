@@ -44,6 +44,7 @@ from logfleet.metadata.store import (
 from logfleet.node.cluster.claims import create_once, settle
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_accepted
+from logfleet.types import BrokerEpoch
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -89,7 +90,7 @@ class Registration(msgspec.Struct, frozen=True):
     """A registration, whether it still stands or not. epoch: the broker epoch."""
 
     broker_id: int
-    epoch: int
+    epoch: BrokerEpoch
     lease: Lease
 
     def ended_in(self, image: ClusterImage) -> str:
@@ -196,7 +197,7 @@ async def register(
             raise
         if held.lease == lease.id:
             log.info("broker_registered", broker=broker_id, epoch=held.create_revision)
-            return Registration(broker_id, held.create_revision, lease)
+            return Registration(broker_id, BrokerEpoch(held.create_revision), lease)
         await _give_up(lease)
         if former is not None and held.lease == former.lease.id:
             await retry_while_unavailable(former.lease.revoke)
@@ -348,7 +349,8 @@ class Registrar:
 
         Raises StoreReplaced.
         """
-        key, revision = keys.broker(self._broker_id), registration.epoch
+        key = keys.broker(self._broker_id)
+        revision: int = registration.epoch
         while True:
             value = self._value
             if value == msgspec.structs.replace(written, previous_epoch=value.previous_epoch):

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from logfleet.control.brokers.may_i import Objection
+from logfleet.control.brokers.stop_check import Objection
 from logfleet.control.brokers.suspects import reporters
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition

@@ -21,7 +21,7 @@ from logfleet.groups.records import GroupRecord, encode_record
 from logfleet.groups.topic_removal import TopicRemoval
 from logfleet.groups.turn import Turn, Write
 from logfleet.io.clock import monotonic_ms
-from logfleet.log.validation import AppendResult, BatchRefusal, prepare_fully
+from logfleet.log.validation import Appended, BatchRefusal, prepare_fully
 from logfleet.net.peer import Peer
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import Record, build_batch
@@ -237,11 +237,9 @@ class GroupShard:
             self._storage_failed(self.partition, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if isinstance(result, BatchRefusal):
-            self._log.error(
-                "group_records_rejected", error=result.error.name, reason=result.message
-            )
+            self._log.error("group_records_refused", error=result.error.name, reason=result.message)
             return result.error
-        assert isinstance(result, AppendResult), "what is prepared needs no thread"
+        assert isinstance(result, Appended), "what is prepared needs no thread"
         self._end_offset = result.last_offset + 1
         for record in records:
             self.coordinator.apply(record)

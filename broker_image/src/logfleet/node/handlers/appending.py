@@ -6,7 +6,7 @@ AddPartitionsToTxnManager.
 
 from typing import Final
 
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared, malformed
+from logfleet.log.validation import AppendResult, BatchRefusal, Prepared, malformed
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.ack_queue import ALL
 from logfleet.node.partitions.leader_partition import LeaderPartition
@@ -40,18 +40,15 @@ class Sender:
 
 def append(
     broker: PartitionHost,
-    partition: LeaderPartition | None,
+    partition: LeaderPartition,
     sender: Sender,
     records: bytearray | memoryview,
     prepared: Prepared | BatchRefusal | None = None,
-) -> AppendResult | NeedsThread | BatchRefusal | ErrorCode | None:
-    """Append one partition's batch; return where it lies, or why it is not appended.
+) -> AppendResult:
+    """Append one batch to a partition that this broker leads.
 
-    NeedsThread: prepare it in a thread first. None: this broker does not lead the partition.
     records: as they were sent. prepared: the result of preparing them, if that was done.
     """
-    if partition is None or not partition.is_current:
-        return None
     # Every batch of every producer comes through here: first a fast test whether anything can be
     # wrong, then what it is.
     if (
@@ -65,10 +62,10 @@ def append(
             return refusal
     if partition.has_followers and sender.acks == ALL and not partition.is_at_min_isr:
         _record_refusal(broker, partition)
-        return ErrorCode.NOT_ENOUGH_REPLICAS
+        return BatchRefusal(ErrorCode.NOT_ENOUGH_REPLICAS)
     disk_space = broker.disk_space
     if disk_space.full and disk_space.refuses(partition.log):
-        return ErrorCode.KAFKA_STORAGE_ERROR
+        return BatchRefusal(ErrorCode.KAFKA_STORAGE_ERROR)
     if isinstance(prepared, BatchRefusal):
         return prepared
     partition.last_writer = sender.client_id
@@ -76,7 +73,7 @@ def append(
         return partition.append(records if prepared is None else prepared, broker.now_ms())
     except OSError as error:
         broker.storage_failed(partition, error)
-        return ErrorCode.KAFKA_STORAGE_ERROR
+        return BatchRefusal(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def _record_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
@@ -97,23 +94,27 @@ def _record_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
 
 def _refusal(
     partition: LeaderPartition, sender: Sender, records: bytearray | memoryview
-) -> ErrorCode | BatchRefusal | None:
+) -> BatchRefusal | None:
     """Why to refuse a batch that the log itself might take.
 
     A malformed batch gets that error first.
     """
     if len(records) < HEADER_SIZE:
-        return malformed(records) or ErrorCode.INVALID_RECORD
+        return malformed(records) or _refused(ErrorCode.INVALID_RECORD)
     attributes = records[_ATTRIBUTES_LOW_BYTE]
     if sender.api_version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
-        return malformed(records) or ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        return malformed(records) or _refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if sender.acks not in ACKS:
-        return malformed(records) or ErrorCode.INVALID_REQUIRED_ACKS
+        return malformed(records) or _refused(ErrorCode.INVALID_REQUIRED_ACKS)
     if partition.is_internal and sender.client_id != ADMIN_CLIENT_ID:
-        return malformed(records) or ErrorCode.INVALID_TOPIC_EXCEPTION
+        return malformed(records) or _refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
     if attributes & TRANSACTIONAL_BIT:
         # No transaction can be open here, as none are served.
         if sender.api_version >= TRANSACTION_ABORTABLE_SINCE:
-            return ErrorCode.TRANSACTION_ABORTABLE
-        return ErrorCode.INVALID_TXN_STATE
+            return _refused(ErrorCode.TRANSACTION_ABORTABLE)
+        return _refused(ErrorCode.INVALID_TXN_STATE)
     return None
+
+
+def _refused(error: ErrorCode) -> BatchRefusal:
+    return BatchRefusal(error, is_before_log=True)

@@ -30,7 +30,7 @@ the answer only with this one (TransactionManager.FindCoordinatorHandler).
 """
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _FoundCoordinator(msgspec.Struct, frozen=True):
     """A coordinator's address, or why there is none."""
 
     node_id: int = -1
@@ -62,7 +62,7 @@ def find_coordinator(
     )
 
 
-def _coordinator(key: str, found: _Found) -> FindCoordinatorResponse.Coordinator:
+def _coordinator(key: str, found: _FoundCoordinator) -> FindCoordinatorResponse.Coordinator:
     return FindCoordinatorResponse.Coordinator(
         key=key,
         node_id=found.node_id,
@@ -73,15 +73,17 @@ def _coordinator(key: str, found: _Found) -> FindCoordinatorResponse.Coordinator
     )
 
 
-def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -> _Found:
+def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -> _FoundCoordinator:
     if key_type not in KEY_TYPES or (key_type == SHARE and context.api_version < SHARE_SINCE):
         message = f"There is no coordinator type {key_type}."
-        return _Found(error=ErrorCode.INVALID_REQUEST, message=message)
+        return _FoundCoordinator(error=ErrorCode.INVALID_REQUEST, message=message)
     if key_type == TRANSACTION:
-        return _Found(error=NO_TRANSACTIONS, message="This version does not serve transactions.")
+        return _FoundCoordinator(
+            error=NO_TRANSACTIONS, message="This version does not serve transactions."
+        )
     if key_type == SHARE:
         message = f"{NOT_AVAILABLE_MESSAGE} This version does not serve share groups."
-        return _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
+        return _FoundCoordinator(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
     image = broker.image
     partitions = broker.coordinators.partitions(image)
     if not partitions:
@@ -94,11 +96,13 @@ def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -
     if leader.broker_id == broker.node_id and broker.partitions.get(OFFSETS_TOPIC, index) is None:
         # it will lead soon; until then it would refuse the client's next request
         return _not_available()
-    return _Found(leader.broker_id, leader.host, leader.port)
+    return _FoundCoordinator(leader.broker_id, leader.host, leader.port)
 
 
-def _not_available() -> _Found:
-    return _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=NOT_AVAILABLE_MESSAGE)
+def _not_available() -> _FoundCoordinator:
+    return _FoundCoordinator(
+        error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=NOT_AVAILABLE_MESSAGE
+    )
 
 
 HANDLERS: dict[type, Handler[Any]] = {FindCoordinatorRequest: find_coordinator}

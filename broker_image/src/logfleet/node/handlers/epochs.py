@@ -14,6 +14,7 @@ from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 DEBUGGING_SINCE: Final = 3
@@ -54,7 +55,7 @@ def _row(
     partition = broker.partitions.find_in_epoch(topic, index, wanted.current_leader_epoch)
     if not isinstance(partition, LeaderPartition):
         return _Row(partition=index, error_code=partition)
-    found, end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
+    found, end_offset = partition.log.epoch_end_offset(LeaderEpoch(wanted.leader_epoch))
     return _Row(partition=index, leader_epoch=found, end_offset=end_offset)
 
 
@@ -66,7 +67,7 @@ def _log_end(
     if replica is None:
         return None
     log = replica.log
-    found, end_offset = log.epochs.last_end(wanted.leader_epoch, log.log_end_offset)
+    found, end_offset = log.epochs.last_end(LeaderEpoch(wanted.leader_epoch), log.log_end_offset)
     return _Row(partition=wanted.partition, leader_epoch=found, end_offset=end_offset)
 
 

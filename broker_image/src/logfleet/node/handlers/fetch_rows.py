@@ -21,6 +21,7 @@ from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
 from logfleet.replication.nearest import RACK_AWARE, nearest_replica
 from logfleet.replication.partition_state import Member
 from logfleet.sessions.fetch_session import Key
+from logfleet.types import NO_BROKER_EPOCH, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
@@ -29,7 +30,6 @@ REPLICA_STATE_SINCE = 15
 LEADER_HINTS_SINCE = 16  # KIP-951
 RACKS_SINCE = 11  # KIP-392: since this version a consumer may read from followers
 READ_COMMITTED = 1
-NO_BROKER_EPOCH = -1
 
 _Topic = FetchResponse.FetchableTopicResponse
 _Row = FetchResponse.PartitionData
@@ -134,7 +134,7 @@ class FetchRead:
         followed = self._find_at_follower(key, NO_EPOCH)
         return None if isinstance(followed, ErrorCode) else followed
 
-    def _find_at_follower(self, key: Key, epoch: int) -> FollowerPartition | ErrorCode:
+    def _find_at_follower(self, key: Key, epoch: LeaderEpoch) -> FollowerPartition | ErrorCode:
         """The partition if this client may read it here from a follower, else the error.
 
         epoch: the leader epoch that the client sent.

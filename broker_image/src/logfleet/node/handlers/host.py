@@ -11,13 +11,13 @@ from logfleet.io.timers import TimerWheel
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.failsafe import Failsafe
-from logfleet.node.cluster.producer_ids import ProducerIds
+from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.partitions.log_moves import LogMoves
-from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
@@ -64,7 +64,7 @@ class PartitionHost(Host, Protocol):
     @property
     def timers(self) -> TimerWheel: ...
     @property
-    def parked(self) -> Parked: ...
+    def parked(self) -> ParkedCounts: ...
     @property
     def fetch_sessions(self) -> SessionCache: ...
     @property
@@ -103,7 +103,7 @@ class AdminHost(Host, Protocol):
     @property
     def topic_creator(self) -> TopicCreator: ...
     @property
-    def producer_ids(self) -> ProducerIds: ...
+    def producer_ids(self) -> ProducerIdPool: ...
     @property
     def failsafe(self) -> Failsafe: ...
 

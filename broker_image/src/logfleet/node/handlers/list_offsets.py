@@ -15,6 +15,7 @@ from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.storage.log_search import first_record_since, record_of_largest_timestamp
+from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
@@ -38,19 +39,18 @@ CONSUMER = -1
 
 Source: KafkaApis.handleListOffsetRequest.
 """
-NO_EPOCH = -1
 LEADER_EPOCH_SINCE = 4
 NOT_AVAILABLE_SINCE = 5  # KIP-207
 
 _Row = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundOffset(msgspec.Struct, frozen=True):
     """An offset with its record's timestamp and leader epoch; -1 where there is none."""
 
     offset: int = -1
     timestamp: int = -1
-    leader_epoch: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 class _Search(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class _Search(msgspec.Struct, frozen=True):
     timestamp: int
 
 
-_Topics = dict[str, dict[int, Found | ErrorCode | _Search]]
+_Topics = dict[str, dict[int, FoundOffset | ErrorCode | _Search]]
 """The results by topic and partition index, in the order of the request."""
 
 
@@ -110,7 +110,7 @@ def _find(
     topic: str,
     wanted: ListOffsetsRequest.ListOffsetsPartition,
     version: int,
-) -> Found | ErrorCode | _Search:
+) -> FoundOffset | ErrorCode | _Search:
     timestamp = wanted.timestamp
     if timestamp < 0 and version < SPECIAL_SINCE.get(timestamp, version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
@@ -120,11 +120,11 @@ def _find(
     if not isinstance(partition, LeaderPartition):
         return partition
     if timestamp == LATEST and request.replica_id != CONSUMER:
-        return Found(partition.log_end_offset, leader_epoch=partition.leader_epoch)
+        return FoundOffset(partition.log_end_offset, leader_epoch=partition.leader_epoch)
     return _offset_for(partition, timestamp)
 
 
-def _offset_for(partition: LeaderPartition, timestamp: int) -> Found | ErrorCode | _Search:
+def _offset_for(partition: LeaderPartition, timestamp: int) -> FoundOffset | ErrorCode | _Search:
     """The offset for a timestamp (ms), or for one of the special values.
 
     High watermark and last stable offset are equal, so both isolation levels see the same end. A
@@ -135,15 +135,17 @@ def _offset_for(partition: LeaderPartition, timestamp: int) -> Found | ErrorCode
     if timestamp == LATEST:
         if partition.is_high_watermark_behind:
             return ErrorCode.OFFSET_NOT_AVAILABLE
-        return Found(partition.high_watermark, leader_epoch=partition.leader_epoch)
+        return FoundOffset(partition.high_watermark, leader_epoch=partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        return Found(log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset))
+        return FoundOffset(
+            log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset)
+        )
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:  # there is no tiered storage
-        return Found()
+        return FoundOffset()
     return _Search(partition, timestamp)
 
 
-async def _search(broker: PartitionHost, search: _Search) -> Found | ErrorCode:
+async def _search(broker: PartitionHost, search: _Search) -> FoundOffset | ErrorCode:
     """Look up one record. While a thread reads, everything may change, leadership too."""
     partition, log = search.partition, search.partition.log
     await asyncio.sleep(0)  # each partition in a step of its own, also if nothing has to be read
@@ -161,17 +163,17 @@ async def _search(broker: PartitionHost, search: _Search) -> Found | ErrorCode:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if record is None or record.offset >= partition.last_stable_offset:
         is_behind = partition.is_high_watermark_behind
-        return ErrorCode.OFFSET_NOT_AVAILABLE if is_behind else Found()
-    return Found(record.offset, record.timestamp, record.leader_epoch)
+        return ErrorCode.OFFSET_NOT_AVAILABLE if is_behind else FoundOffset()
+    return FoundOffset(record.offset, record.timestamp, record.leader_epoch)
 
 
-def _row(index: int, found: Found | ErrorCode | _Search, version: int) -> _Row:
+def _row(index: int, found: FoundOffset | ErrorCode | _Search, version: int) -> _Row:
     assert not isinstance(found, _Search), "searches have ended"
     if isinstance(found, ErrorCode):
         if found is ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_SINCE:
             found = ErrorCode.LEADER_NOT_AVAILABLE
         return _Row(partition_index=index, error_code=found)
-    epoch = found.leader_epoch if version >= LEADER_EPOCH_SINCE else NO_EPOCH
+    epoch = found.leader_epoch if version >= LEADER_EPOCH_SINCE else NO_LEADER_EPOCH
     return _Row(
         partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
     )

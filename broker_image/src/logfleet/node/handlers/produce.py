@@ -8,7 +8,7 @@ checks and appends each batch; the answers follow Kafka's ReplicaManager.appendR
 from collections.abc import Awaitable
 from typing import Any
 
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared, prepare_fully
+from logfleet.log.validation import Appended, BatchRefusal, NeedsThread, Prepared, prepare_fully
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.appending import ACKS, Sender, append
@@ -28,6 +28,7 @@ _WITHOUT_LOG_START = {
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
 }
 
 _Topic = ProduceResponse.TopicProduceResponse
@@ -156,13 +157,13 @@ class _ProduceCall:
         by_id = self._context.api_version >= TOPIC_IDS_SINCE
         key = (topic.topic_id if by_id else topic.name, data.index)
         refused, records = self._context.peer.refused, data.records or b""
-        is_led = partition is not None and partition.is_current  # else `append` refuses it
-        error = error_behind(refused, key, records) if refused and is_led else None
-        row = (
-            self._try_append(topic, data, partition, prepared)
-            if error is None
-            else self._failure(data.index, error)
-        )
+        row: _Row | NeedsThread
+        if partition is None or not partition.is_current:
+            row = self._not_led(topic, data.index)
+        elif refused and (error := error_behind(refused, key, records)) is not None:
+            row = self._failure(data.index, error)
+        else:
+            row = self._try_append(topic, data, partition, prepared)
         if isinstance(row, NeedsThread):
             return row
         if row.error_code:
@@ -175,14 +176,12 @@ class _ProduceCall:
         self,
         topic: _TopicData,
         data: _PartitionData,
-        partition: LeaderPartition | None,
+        partition: LeaderPartition,
         prepared: Prepared | BatchRefusal | None,
     ) -> _Row | NeedsThread:
         records: Any = data.records or b""
         result = append(self._broker, partition, self._sender, records, prepared)
-        if partition is None or result is None:
-            return self._not_led(topic, data.index)
-        if isinstance(result, AppendResult):
+        if isinstance(result, Appended):
             row = _Row(
                 index=data.index,
                 base_offset=result.base_offset,
@@ -197,14 +196,9 @@ class _ProduceCall:
             ):
                 self._waits.append((row, topic, partition, result.last_offset + 1))
             return row
-        if isinstance(result, NeedsThread):
-            return result
         if isinstance(result, BatchRefusal):
             return self._refused_row(partition, result)
-        row = self._failure(data.index, result)
-        if result is ErrorCode.NOT_ENOUGH_REPLICAS:
-            row.log_start_offset = partition.log.log_start_offset
-        return row
+        return result
 
     def _failure(self, index: int, error: ErrorCode) -> _Row:
         self._failed += 1
@@ -219,7 +213,7 @@ class _ProduceCall:
             )
             for error in refusal.records
         ]
-        if not refusal.is_malformed and refusal.error not in _WITHOUT_LOG_START:
+        if not refusal.is_before_log and refusal.error not in _WITHOUT_LOG_START:
             row.log_start_offset = partition.log.log_start_offset
         return row
 

@@ -11,7 +11,7 @@ delays is not.
 import struct
 from typing import Any, Final
 
-from logfleet.log.validation import AppendResult
+from logfleet.log.validation import Appended, BatchRefusal
 from logfleet.node.dispatch import ParkedRequest, RequestContext
 from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost
@@ -179,25 +179,24 @@ class ProduceTemplate:
             return None
         hosted = self._topics.get(self._topic)
         partition = None if hosted is None else hosted.partitions.get(self._index)
-        if partition is None or not partition.appends_at_once:
+        if partition is None or not (partition.is_current and partition.appends_at_once):
             return None
         if self._refused and (self._topic, self._index) in self._refused:
             return None
         result = append(self._broker, partition, self._sender, frame[start:end])
-        if type(result) is not AppendResult:
-            if not isinstance(result, ErrorCode):
+        if not isinstance(result, Appended):
+            if not isinstance(result, BatchRefusal) or result.message is not None:
                 return None
-            record_refused(self._refused, (self._topic, self._index), frame[start:end], result)
-            return self._failed(correlation_id, result)
+            error = result.error
+            record_refused(self._refused, (self._topic, self._index), frame[start:end], error)
+            return self._failed(correlation_id, error)
         if result.last_offset >= partition.high_watermark:
             assert partition.has_followers, "acknowledged before it is committed"
             if not partition.is_acked(result.last_offset + 1, self._sender.acks):
                 return self._park(correlation_id, partition, result)
         return self._answer(correlation_id, partition, result)
 
-    def _answer(
-        self, correlation_id: int, partition: LeaderPartition, result: AppendResult
-    ) -> bytes:
+    def _answer(self, correlation_id: int, partition: LeaderPartition, result: Appended) -> bytes:
         before, after = self._answer_parts
         return self._pack(
             self._answer_size,
@@ -210,7 +209,7 @@ class ProduceTemplate:
         )
 
     def _park(
-        self, correlation_id: int, partition: LeaderPartition, result: AppendResult
+        self, correlation_id: int, partition: LeaderPartition, result: Appended
     ) -> "_Waiting":
         waiting = _Waiting(self, correlation_id, partition, result)
         waiting.acks, waiting.timeout_s = self._sender.acks, self._timeout_s
@@ -253,7 +252,7 @@ class _Waiting(ParkedRequest):
         repeat: ProduceTemplate,
         correlation_id: int,
         partition: LeaderPartition,
-        result: AppendResult,
+        result: Appended,
     ) -> None:
         self.repeat = repeat
         self.correlation_id = correlation_id

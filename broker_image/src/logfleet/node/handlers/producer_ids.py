@@ -7,7 +7,7 @@ final, so that clients do not retry for ever.
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from logfleet.node.cluster.producer_ids import ProducerIds
+from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.coordinator import NO_TRANSACTIONS
 from logfleet.node.handlers.host import AdminHost
@@ -34,7 +34,7 @@ def init_producer_id(
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-async def _from_next_block(ids: ProducerIds) -> InitProducerIdResponse:
+async def _from_next_block(ids: ProducerIdPool) -> InitProducerIdResponse:
     producer_id = await ids.take_from_next_block()
     if producer_id is None:
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -34,9 +34,9 @@ PARTITIONS_MAX: Final = 1_000
 Beyond it, all are dropped.
 """
 
-Follower = tuple[int, int, int]
+NextBatch = tuple[int, int, int]
 """Producer id, producer epoch and first sequence of the batch that comes next."""
-RefusedBatches = MutableMapping[Hashable, tuple[Follower, ErrorCode]]
+RefusedBatches = MutableMapping[Hashable, tuple[NextBatch, ErrorCode]]
 """Of one connection, by partition: the batch after the last refused one, and the error of that."""
 
 
@@ -51,14 +51,14 @@ def record_refused(
         return
     header = parse_header(records)
     if header.has_producer_id:
-        follower = (
+        next_batch = (
             header.producer_id,
             header.producer_epoch,
             increment_sequence(header.last_sequence, 1),
         )
         if len(refused) >= PARTITIONS_MAX:
             refused.clear()
-        refused[partition] = follower, error
+        refused[partition] = next_batch, error
 
 
 def error_behind(refused: RefusedBatches, partition: Hashable, records: Buffer) -> ErrorCode | None:
@@ -70,6 +70,6 @@ def error_behind(refused: RefusedBatches, partition: Hashable, records: Buffer) 
     if refused_before is None or len(records) < HEADER_SIZE:
         return None
     header = parse_header(records)
-    follower, error = refused_before
+    next_batch, error = refused_before
     own = (header.producer_id, header.producer_epoch, header.base_sequence)
-    return error if own == follower else None
+    return error if own == next_batch else None

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.decisions.may_i import WrongMayIRequest, answer
+from logfleet.node.decisions.may_i_answer import WrongMayIRequest, answer
 from logfleet.telemetry.decisions import Decisions, Query
 from logfleet.telemetry.exposition import CONTENT_TYPE
 from logfleet.telemetry.flows import Flow

@@ -8,7 +8,7 @@ from operator import attrgetter
 from logfleet.groups.classic import GroupState
 from logfleet.node.groups.group_lag import PartitionLag, group_lags
 from logfleet.node.groups.group_shard import GroupShard
-from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, labelled, labels_text, single
@@ -24,7 +24,7 @@ class GroupFigures:
         self,
         shards: Iterable[GroupShard],
         partitions: PartitionTable,
-        parked: Parked,
+        parked: ParkedCounts,
         series_max: int,
     ) -> None:
         self._shards = list(shards)

@@ -14,7 +14,7 @@ from logfleet.metadata.keys import Endpoint as Address
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.failsafe import Failsafe
-from logfleet.node.cluster.membership import Membership
+from logfleet.node.cluster.membership import BrokerMembership
 from logfleet.node.decisions.journal import Journal
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
@@ -31,7 +31,7 @@ from logfleet.node.metrics.storage import compaction, disks
 from logfleet.node.metrics.traffic import TrafficWatch
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.local_partitions import LocalPartitions
-from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
@@ -64,7 +64,7 @@ class Observed(Protocol):
     replication_throttle: ReplicationThrottle
     disk_space: DiskSpace
     fetch_sessions: SessionCache
-    parked: Parked
+    parked: ParkedCounts
     failure: str | None
 
     controller: ControllerLoop
@@ -72,7 +72,7 @@ class Observed(Protocol):
     isr_writer: IsrWriter
     leadership: Leadership
     local: LocalPartitions
-    membership: Membership
+    membership: BrokerMembership
     failsafe: Failsafe
 
     @property

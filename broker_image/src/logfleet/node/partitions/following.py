@@ -9,6 +9,7 @@ from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image import Topic
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica
+from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +23,7 @@ class Following:
     """
 
     def __init__(self, node_id: int, table: PartitionTable) -> None:
-        self.broker_epoch: int | None = None
+        self.broker_epoch: BrokerEpoch | None = None
         self.on_followed: list[Callable[[FollowerPartition], None]] = []
         self.on_unfollowed: list[Callable[[FollowerPartition], None]] = []
         self._node_id = node_id

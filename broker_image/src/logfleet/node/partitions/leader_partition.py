@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared
+from logfleet.log.validation import AppendResult, Prepared
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
@@ -19,6 +19,7 @@ from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
 HIGH_WATERMARK = -1
@@ -73,7 +74,7 @@ class LeaderPartition(Replica):
         topic_id: bytes,
         index: int,
         log: PartitionLog,
-        leader_epoch: int,
+        leader_epoch: LeaderEpoch,
         *,
         rule: CommitRule | None = None,
         replicas_state: LeaderReplicas | None = None,
@@ -139,9 +140,7 @@ class LeaderPartition(Replica):
 
     # Appending and committing
 
-    def append(
-        self, batch: bytearray | memoryview | Prepared, now_ms: int
-    ) -> AppendResult | BatchRefusal | NeedsThread:
+    def append(self, batch: bytearray | memoryview | Prepared, now_ms: int) -> AppendResult:
         """Append one batch from a client; see PartitionLog.append_as_leader. Raises OSError.
 
         It is committed if it lies below the high watermark afterwards; else wait by
@@ -150,10 +149,10 @@ class LeaderPartition(Replica):
         assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
         log.disk.require_room()
-        size_before = log.log_end_offset
+        end_before = log.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
         end_offset = log.log_end_offset
-        if end_offset != size_before:
+        if end_offset != end_before:
             size = len(batch.buffer if isinstance(batch, Prepared) else batch)
             self.bytes_in += size
             if log.written_end_offset < end_offset:
@@ -215,7 +214,7 @@ class LeaderPartition(Replica):
     def fetched(
         self,
         replica: int,
-        broker_epoch: int,
+        broker_epoch: BrokerEpoch,
         offset: int,
         log_start_offset: int,
         *,
@@ -236,7 +235,9 @@ class LeaderPartition(Replica):
             self._wake_deletions()
         return ErrorCode.NONE
 
-    def isr_change(self, now_ms: int, is_eligible: Callable[[int, int], bool]) -> IsrChange | None:
+    def isr_change(
+        self, now_ms: int, is_eligible: Callable[[int, BrokerEpoch], bool]
+    ) -> IsrChange | None:
         """The ISR that should be written; see LeaderReplicas.isr_change."""
         change = self.replicas_state.isr_change(now_ms, is_eligible)
         self._replicas_changed()
@@ -358,11 +359,11 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _alone(leader_epoch: int, log_end_offset: int) -> LeaderReplicas:
+def _alone(leader_epoch: LeaderEpoch, log_end_offset: int) -> LeaderReplicas:
     """The state of a partition's only replica."""
     return LeaderReplicas(
         0,
-        PartitionValue((0,), ((0, 0),), 0, leader_epoch, 0, 1),
+        PartitionValue((0,), ((0, BrokerEpoch(0)),), 0, leader_epoch, PartitionEpoch(0), 1),
         0,
         log_end_offset=log_end_offset,
         high_watermark=log_end_offset,

@@ -24,6 +24,7 @@ from logfleet.node.partitions.replica import Replica
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import Member
 from logfleet.storage.flusher import Flusher
+from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +51,7 @@ class Leadership:
         rule: CommitRule | None = None,
         lag_max_ms: int = LAG_MAX_MS,
     ) -> None:
-        self.broker_epoch: int | None = None
+        self.broker_epoch: BrokerEpoch | None = None
         self.on_led: list[Callable[[LeaderPartition], None]] = []
         self.on_lost: list[Callable[[LeaderPartition], None]] = []
         self._node_id = node_id

@@ -32,6 +32,7 @@ from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.disk_failure import OnDiskFailure
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 
 log = structlog.get_logger(__name__)
@@ -73,11 +74,11 @@ class LocalPartitions:
         self._pending: PendingWork  # set while `run` runs
         self._will_try = False
         self._undeleted: set[Key] = set()  # moved away, but their logs could not be deleted yet
-        self._seen_epoch: int | None = None
+        self._seen_epoch: BrokerEpoch | None = None
         self._applied_revision = 0
         self._applied = asyncio.Event()
 
-    def registered(self, broker_epoch: int) -> None:
+    def registered(self, broker_epoch: BrokerEpoch) -> None:
         """This broker may lead what the image gives to this registration, and follow the rest."""
         self._leadership.broker_epoch = self._following.broker_epoch = broker_epoch
         self._missing.registration_changed()

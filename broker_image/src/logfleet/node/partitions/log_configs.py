@@ -7,7 +7,7 @@ import msgspec
 import structlog
 
 from logfleet.control.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigError, ConfigValue
-from logfleet.control.dynamic_configs import Piece, in_force, layers_of, pieces_to_notify
+from logfleet.control.dynamic_configs import BrokerPart, in_force, layers_of, pieces_to_notify
 from logfleet.control.topic_configs import BrokerLayers, topic_defaults, topic_values
 from logfleet.log.config import LogConfig
 from logfleet.metadata.image import ClusterImage
@@ -57,7 +57,7 @@ class LogConfigs:
     def may_differ(self, image: ClusterImage) -> bool:
         """Whether `image` gives topics other defaults than those that `of` last used."""
         layers = layers_of(self._static, image, self._node_id)
-        return self._layers is None or Piece.LOGS in pieces_to_notify(self._layers, layers)
+        return self._layers is None or BrokerPart.LOGS in pieces_to_notify(self._layers, layers)
 
     def of(self, image: ClusterImage, topic: str) -> LogConfig:
         """The LogConfig of the topic by `image`; the broker's defaults if it is not there."""

@@ -15,6 +15,7 @@ from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.partitions.offline import OfflinePartitions
 from logfleet.node.partitions.replica_logs import ReplicaLogs
+from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +60,9 @@ class MissingDirectories:
             lost = {each for each in self._find_lost(image, None) if each is not None}
             self._set_lost(lost, missing)
 
-    async def follow(self, image: ClusterImage, changes: Changes, broker_epoch: int | None) -> bool:
+    async def follow(
+        self, image: ClusterImage, changes: Changes, broker_epoch: BrokerEpoch | None
+    ) -> bool:
         """Take offline what a missing directory may hold; return whether logs may be made.
 
         A missing directory that holds nothing is removed from the record. broker_epoch: of the
@@ -104,7 +107,7 @@ class MissingDirectories:
             )
 
     def _find_lost(
-        self, image: ClusterImage, broker_epoch: int | None
+        self, image: ClusterImage, broker_epoch: BrokerEpoch | None
     ) -> Iterator[tuple[bytes, int] | None]:
         """The broker's partitions that are not new and have no log in any present directory.
 

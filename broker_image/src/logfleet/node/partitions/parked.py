@@ -1,7 +1,7 @@
 """Counts requests that wait in this broker (Kafka: DelayedOperationPurgatory)."""
 
 
-class Parked:
+class ParkedCounts:
     """The counts. fetches: wait for records. produces: wait until their records are committed."""
 
     __slots__ = ("fetches", "produces")

@@ -14,6 +14,7 @@ from logfleet.node.partitions.offline import OfflinePartitions
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.replication.fetch_check import leader_epoch_error
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 
@@ -40,7 +41,7 @@ class Leader(msgspec.Struct, frozen=True):
     """
 
     broker_id: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     host: str | None = None
     port: int = 0
     rack: str | None = None
@@ -151,7 +152,9 @@ class PartitionTable:
         replica = None if hosted is None else hosted.replicas.get(index)
         return None if isinstance(replica, LeaderPartition | FollowerPartition) else replica
 
-    def find_in_epoch(self, topic: str, index: int, epoch: int) -> LeaderPartition | ErrorCode:
+    def find_in_epoch(
+        self, topic: str, index: int, epoch: LeaderEpoch
+    ) -> LeaderPartition | ErrorCode:
         """As `find`, but checks the leader epoch that the client sent (NO_EPOCH: none).
 
         Followers check it too (Partition.getLocalLog).

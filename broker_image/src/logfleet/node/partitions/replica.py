@@ -10,6 +10,7 @@ from typing import Protocol
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 
 
 class Replica:
@@ -41,10 +42,10 @@ class Replica:
         topic_id: bytes,
         index: int,
         log: PartitionLog,
-        leader_epoch: int = -1,
+        leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
         *,
         high_watermark: int = 0,
-        led_epoch: int = -1,
+        led_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -117,7 +118,7 @@ class FollowerPartition(Replica):
 
     __slots__ = ("_uncommitted", "_waiters", "lag", "leader")
 
-    def __init__(self, replica: Replica, leader: int, leader_epoch: int) -> None:
+    def __init__(self, replica: Replica, leader: int, leader_epoch: LeaderEpoch) -> None:
         super().__init__(
             replica.topic,
             replica.topic_id,

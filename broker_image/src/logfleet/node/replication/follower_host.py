@@ -9,6 +9,7 @@ from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions
+from logfleet.types import BrokerEpoch
 
 
 class FollowerHost(Protocol):
@@ -22,7 +23,7 @@ class FollowerHost(Protocol):
     @property
     def config(self) -> BrokerConfig: ...
     @property
-    def broker_epoch(self) -> int: ...
+    def broker_epoch(self) -> BrokerEpoch: ...
     @property
     def truncater(self) -> Truncater: ...
     @property

@@ -27,6 +27,7 @@ from logfleet.replication.isr_write import Alone, Lost, Won, is_shown, isr_txns,
 from logfleet.replication.leader import NEVER_MS, IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member
 from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 
 log = structlog.get_logger(__name__)
@@ -211,10 +212,12 @@ def _leaving_reason(replicas: LeaderReplicas, member: Member, now_ms: int) -> st
     return f"broker {broker_id} is behind by {lag} records and has not caught up {since}"
 
 
-def _eligibility(image: ClusterImage, partition: LeaderPartition) -> Callable[[int, int], bool]:
+def _eligibility(
+    image: ClusterImage, partition: LeaderPartition
+) -> Callable[[int, BrokerEpoch], bool]:
     """Which registrations may join the ISR: active ones whose disk works for this partition."""
 
-    def is_eligible(broker_id: int, broker_epoch: int) -> bool:
+    def is_eligible(broker_id: int, broker_epoch: BrokerEpoch) -> bool:
         broker = image.brokers.get(broker_id)
         return (
             broker is not None

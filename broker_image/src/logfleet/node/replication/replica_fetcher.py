@@ -30,6 +30,7 @@ from logfleet.replication.follower import Action, FollowerStep
 from logfleet.sessions.fetch_session import Key
 from logfleet.sessions.reader_session import ReaderSession
 from logfleet.telemetry.decisions import Kind
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchResponse
 
@@ -366,7 +367,7 @@ class ReplicaFetcher:
         else:
             self._pause(key, followed)
 
-    def _pause_ahead(self, key: Key, followed: Followed, log_epoch: int) -> None:
+    def _pause_ahead(self, key: Key, followed: Followed, log_epoch: LeaderEpoch) -> None:
         """Pause a partition whose records have a leader epoch above its leader's; log it once.
 
         It is unknown then whose records are right. The metadata store is older than the logs.

@@ -12,6 +12,7 @@ from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions
+from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch
 
 
 class FetchingHost(Protocol):
@@ -77,10 +78,10 @@ class ReplicaFetchers:
     # --- for fetchers
 
     @property
-    def broker_epoch(self) -> int:
+    def broker_epoch(self) -> BrokerEpoch:
         """The broker epoch of this registration; -1 if there is none, and nothing is followed."""
         epoch = self._following.broker_epoch
-        return -1 if epoch is None else epoch
+        return NO_BROKER_EPOCH if epoch is None else epoch
 
     def broker(self, broker_id: int) -> Broker | None:
         return self._host.image.brokers.get(broker_id)

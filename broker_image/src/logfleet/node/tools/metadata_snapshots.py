@@ -15,7 +15,7 @@ PUTS_PER_WRITE: Final = 50
 """Keys per store write: far below etcd's limit."""
 
 
-class NoCluster(Exception):
+class EmptyStore(Exception):
     """The store holds no cluster: etcd may have lost its data. The text says so."""
 
 
@@ -26,13 +26,13 @@ class NotEmpty(Exception):
 async def take(store: MetadataStore, cluster: str, directory: Path, keep: int) -> Path:
     """Write a snapshot, whole and durable; then keep only the newest `keep` of this cluster.
 
-    Raises StoreError, OSError, DamagedSnapshot; NoCluster, as an empty snapshot must not replace
+    Raises StoreError, OSError, DamagedSnapshot; EmptyStore, as an empty snapshot must not replace
     others. It is written under another name and read back before it gets its own: an interruption
     leaves no broken snapshot, and removes none.
     """
     snapshot = await store.range("")
     if not any(item.key == keys.CLUSTER_ID for item in snapshot.items):
-        raise NoCluster("the store holds no cluster: no snapshot is taken of what is empty")
+        raise EmptyStore("the store holds no cluster: no snapshot is taken of what is empty")
     now = time.gmtime()
     taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
     name = f"{_prefix(cluster)}{time.strftime('%Y%m%dT%H%M%SZ', now)}-r{snapshot.revision}.snapshot"

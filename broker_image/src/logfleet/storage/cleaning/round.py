@@ -24,6 +24,7 @@ from logfleet.records.errors import CorruptRecords, RecordsError
 from logfleet.records.spans import record_spans
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.segment import Segment
+from logfleet.types import FILE_START
 
 WRITE_BYTES: Final = 1 << 20
 """Bytes per write to a new segment."""
@@ -90,7 +91,7 @@ class Uncleanable(Exception):
     """The log cannot be compacted, now or later. The text says why."""
 
 
-class _Source(msgspec.Struct, frozen=True):
+class _SourceSegment(msgspec.Struct, frozen=True):
     """A segment to compact. end_offset: exclusive."""
 
     base_offset: int
@@ -114,7 +115,8 @@ class Cleaning:
         self._map = OffsetMap(job.map_bytes_max, load_factor=job.load_factor, salt=salt)
         ends = [*(base for base, _ in job.segments[1:]), job.first_uncleanable]
         self._sources = [
-            _Source(base, size, end) for (base, size), end in zip(job.segments, ends, strict=True)
+            _SourceSegment(base, size, end)
+            for (base, size), end in zip(job.segments, ends, strict=True)
         ]
         self._producers = dict(job.producers)
         self._room_bytes = job.room_bytes
@@ -195,7 +197,7 @@ class Cleaning:
                 return False
         return True
 
-    def _batches(self, source: _Source) -> Iterator[tuple[BatchHeader, bytes]]:
+    def _batches(self, source: _SourceSegment) -> Iterator[tuple[BatchHeader, bytes]]:
         """All batches of a segment. Raises CorruptRecords, Uncleanable, OSError."""
         file = self._files.open(self._path(source.base_offset, LOG))
 
@@ -203,7 +205,9 @@ class Cleaning:
             self._account(length)
             return file.pread(length, position)
 
-        for header, batch in read_batches(read, 0, source.size, next_offset=source.base_offset):
+        for header, batch in read_batches(
+            read, FILE_START, source.size, next_offset=source.base_offset
+        ):
             if header.is_control or header.is_transactional:
                 raise Uncleanable(
                     f"the batch at {header.base_offset} belongs to a transaction, and this version "
@@ -219,7 +223,7 @@ class Cleaning:
 
     # Writing what is kept
 
-    def _groups(self, mapped_end: int) -> list[list[_Source]]:
+    def _groups(self, mapped_end: int) -> list[list[_SourceSegment]]:
         """Group the segments to compact; each group becomes one segment."""
         sources = [source for source in self._sources if source.base_offset < mapped_end]
         by_base = {source.base_offset: source for source in sources}
@@ -245,7 +249,9 @@ class Cleaning:
         except FileNotFoundError:  # a missing index: it is rebuilt
             return 0
 
-    def _clean_group(self, group: Sequence[_Source], rules: CleaningRules) -> CleanedSegment | None:
+    def _clean_group(
+        self, group: Sequence[_SourceSegment], rules: CleaningRules
+    ) -> CleanedSegment | None:
         """Write one segment from this group; None if nothing would change."""
         target = _CleanedFiles(self._open_files, self._job, group[0].base_offset, self._take)
         is_changed = len(group) > 1

@@ -31,6 +31,7 @@ from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirError, LogDirs
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import LeaderEpoch
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ LAST_BYTES: Final = 256 * 1024
 FLUSH_BYTES: Final = 64 * 1024 * 1024
 """Growth after which a copy is flushed: keeps the last flush short, during which the log cannot
 be flushed."""
-ANY_EPOCH: Final = 2**31 - 1
+ANY_EPOCH: Final = LeaderEpoch(2**31 - 1)
 THROTTLED_MS_MAX: Final = 1_000
 """How often a throttled copy checks whether it is still wanted, and the rate."""
 

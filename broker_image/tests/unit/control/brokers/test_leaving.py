@@ -1,6 +1,6 @@
 import pytest
 from logfleet.control.brokers.leaving import decide, may_exit
-from logfleet.control.brokers.may_i import TOO_FEW_LEFT, Objection
+from logfleet.control.brokers.stop_check import TOO_FEW_LEFT, Objection
 from logfleet.control.store_writes import pack
 from logfleet.metadata.packing import Step
 

@@ -1,6 +1,7 @@
 import pytest
 from logfleet.control.brokers.readiness import not_ready, out_of_sync
 from logfleet.metadata import keys
+from logfleet.types import BrokerEpoch
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def fleet(cluster):
 def why(cluster, broker_id: int) -> str | None:
     broker = cluster.image.brokers.get(broker_id)
     epoch = 0 if broker is None else broker.epoch
-    return not_ready(broker, epoch, out_of_sync(cluster.topic("t"), broker_id))
+    return not_ready(broker, BrokerEpoch(epoch), out_of_sync(cluster.topic("t"), broker_id))
 
 
 def change(cluster, index: int, **changes) -> None:

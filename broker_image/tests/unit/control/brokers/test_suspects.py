@@ -1,6 +1,7 @@
 from logfleet.control.brokers.suspects import fence_suspect, to_be_probed, watched_by
 from logfleet.metadata import keys
 from logfleet.metadata.keys import FENCED, SuspectValue
+from logfleet.types import BrokerEpoch
 
 from broker_image.tests.unit.control.conftest import Cluster
 
@@ -44,7 +45,7 @@ def test_a_report_on_an_earlier_registration_is_none(cluster):
 def test_who_is_fenced_is_not_probed_again_and_its_reports_are_gone(cluster):
     cluster.start(1, 2, 3)
     epoch = report(cluster, 2, 1, 3)
-    for txn in fence_suspect(cluster.image, cluster.epoch, 2, epoch):
+    for txn in fence_suspect(cluster.image, cluster.epoch, 2, BrokerEpoch(epoch)):
         assert cluster.commit(txn)
     assert cluster.image.fences[2].state == FENCED
     assert cluster.image.suspects == {}
@@ -57,4 +58,4 @@ def test_a_registration_that_is_over_is_not_fenced(cluster):
     epoch = report(cluster, 2, 1, 3)
     cluster.stop(2)
     cluster.start(2)
-    assert fence_suspect(cluster.image, cluster.epoch, 2, epoch) == ()
+    assert fence_suspect(cluster.image, cluster.epoch, 2, BrokerEpoch(epoch)) == ()

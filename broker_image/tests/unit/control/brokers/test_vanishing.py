@@ -2,11 +2,12 @@ import pytest
 from logfleet.control.brokers.vanishing import HELD_MS_MAX, WITHIN_MS, RecentBrokers, hold
 from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import ACTIVE, DRAINING, FENCED, BrokerValue
+from logfleet.types import BrokerEpoch
 
 
 def broker(broker_id: int, rack: str | None = None, epoch: int = 0, state: str = ACTIVE, **said):
     value = BrokerValue("i", (), rack, **said)
-    return Broker(broker_id, epoch or 10 * broker_id, value, state)
+    return Broker(broker_id, BrokerEpoch(epoch or 10 * broker_id), value, state)
 
 
 def fleet(racks: str) -> dict[int, Broker]:

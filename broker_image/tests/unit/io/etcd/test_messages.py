@@ -1,5 +1,5 @@
 import pytest
-from logfleet.io.etcd.messages import Codec, end_of
+from logfleet.io.etcd.messages import EtcdCodec, end_of
 from logfleet.io.etcd.shim import kv, rpc
 from logfleet.metadata.store import (
     Delete,
@@ -14,7 +14,7 @@ from logfleet.metadata.store import (
     value_is,
 )
 
-CODEC = Codec("/p/")
+CODEC = EtcdCodec("/p/")
 
 
 def event(key: bytes, revision: int, *, deleted: bool = False):

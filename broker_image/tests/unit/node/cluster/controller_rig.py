@@ -39,13 +39,19 @@ from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.replication.longest_log import SILENT
 from logfleet.telemetry.decisions import Decision, Decisions, Kind, Query, parse
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 PATIENCE_S = 20
 _ODD = "AAECAwQFBgcICQoLDA0ODw"
 WHAT_NO_CONTROLLER_EXPECTS = (
     Put(keys.topic("odd"), keys.encode(TopicValue(_ODD, {"min.insync.replicas": "odd"}))),
     Put(keys.topic_id(_ODD), b"odd"),
-    Put(keys.partition(_ODD, 0), keys.encode(PartitionValue((9,), ((9, 1),), 9, 0, 0, 1))),
+    Put(
+        keys.partition(_ODD, 0),
+        keys.encode(
+            PartitionValue((9,), ((9, BrokerEpoch(1)),), 9, LeaderEpoch(0), PartitionEpoch(0), 1)
+        ),
+    ),
     Put(keys.ready(_ODD), keys.encode(ReadyValue(1))),
 )
 """A configuration that no broker accepts."""

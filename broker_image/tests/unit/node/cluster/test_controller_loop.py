@@ -32,6 +32,7 @@ from logfleet.metadata.store import (
 from logfleet.node.cluster import controller_term
 from logfleet.node.cluster.controller_term import NotControllerError, TermDecision
 from logfleet.telemetry.decisions import Kind
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,
@@ -293,7 +294,11 @@ async def test_what_a_lost_controller_left_half_made_is_removed(store):
         Put(keys.topic_id(UUID), b"half"),
         Put(
             keys.partition(UUID, 0),
-            keys.encode(PartitionValue((1,), ((1, 1),), 1, 0, 0, 1)),
+            keys.encode(
+                PartitionValue(
+                    (1,), ((1, BrokerEpoch(1)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1
+                )
+            ),
         ),
     )
     async with running(store) as node:

@@ -17,6 +17,7 @@ from logfleet.metadata.store import Put
 from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.replication.partition_state import with_isr
 from logfleet.telemetry.decisions import Kind
+from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 from structlog.testing import capture_logs
 
@@ -205,7 +206,7 @@ async def _moved_from_preferred(node, store) -> None:
     assert topic is not None
     uuid = uuids.to_text(topic.id)
     for index, state in enumerate(topic.partitions):
-        both = with_isr(state, [*state.isr, (1, epoch)])
+        both = with_isr(state, [*state.isr, (1, BrokerEpoch(epoch))])
         await store.write(Put(keys.partition(uuid, index), keys.encode(both)))
 
 

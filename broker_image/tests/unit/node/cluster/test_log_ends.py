@@ -13,6 +13,7 @@ from logfleet.metadata.shards import ShardedMap
 from logfleet.node.cluster import log_ends
 from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID, LogEndsClient
 from logfleet.replication.longest_log import SILENT
+from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
@@ -78,7 +79,7 @@ async def started():
                 await stack.enter_async_context(each.running())
                 listeners = (Endpoint("PLAINTEXT", "127.0.0.1", each.port),)
             value = BrokerValue("i", listeners)
-            brokers[broker_id] = Broker(broker_id, 10 * broker_id, value, ACTIVE)
+            brokers[broker_id] = Broker(broker_id, BrokerEpoch(10 * broker_id), value, ACTIVE)
         entries = ShardedMap[bytes, Topic]()
         topics = {
             each: Topic(each, name, revision=1, ready_revision=1) for each, name in NAMES.items()

@@ -4,6 +4,7 @@ from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.cluster.own_replicas import OwnReplicas
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 pytestmark = pytest.mark.asyncio
 
@@ -16,14 +17,23 @@ def image(revision: int, **isr_of: list[int]) -> ClusterImage:
         {"one": ONE, "two": TWO}[name]: Topic(
             {"one": ONE, "two": TWO}[name],
             name,
-            partitions=(Partition((1, 2), tuple((each, 5) for each in isr), 2, 0, 0, 1),),
+            partitions=(
+                Partition(
+                    (1, 2),
+                    tuple((each, BrokerEpoch(5)) for each in isr),
+                    2,
+                    LeaderEpoch(0),
+                    PartitionEpoch(0),
+                    1,
+                ),
+            ),
             ready=1,
             revision=1,
             ready_revision=1,
         )
         for name, isr in isr_of.items()
     }
-    brokers = {1: Broker(1, 5, BrokerValue("i", ()))}
+    brokers = {1: Broker(1, BrokerEpoch(5), BrokerValue("i", ()))}
     entries: ShardedMap[bytes, Topic] = ShardedMap()
     return ClusterImage(revision, brokers=brokers, entries=entries.updated(topics))
 

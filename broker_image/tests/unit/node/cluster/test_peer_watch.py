@@ -12,6 +12,7 @@ from logfleet.metadata.keys import FENCED, BrokerValue, Endpoint, SuspectValue
 from logfleet.metadata.store import Put
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.telemetry.decisions import Kind
+from logfleet.types import BrokerEpoch
 
 from broker_image.tests.unit.node.cluster.controller_rig import Node, recorded, running, soon, until
 
@@ -118,7 +119,7 @@ async def test_a_report_is_withdrawn_when_the_peer_can_be_reached_again(store):
     async with fleet(store, 1, 2, 3, 4) as (first, peers):
         peer = peers[3]
         port = peer.port
-        await store.write(Put(keys.fence(3), keys.encode(keys.FenceValue(0, FENCED))))
+        await store.write(Put(keys.fence(3), keys.encode(keys.FenceValue(BrokerEpoch(0), FENCED))))
         peer.die()
         await soon(first.follower.until(lambda image: len(image.suspects) == 3))
         peer.server = await asyncio.start_server(peer._connected, "127.0.0.1", port)

@@ -31,6 +31,7 @@ from logfleet.node.cluster.registration import (
     new_cluster_id,
     register,
 )
+from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 
 pytestmark = pytest.mark.asyncio
@@ -260,7 +261,7 @@ async def test_a_registration_that_vanished_is_lost_though_its_lease_lives(store
 async def test_a_fenced_broker_registers_again(store) -> None:
     async with Fleet(store) as fleet:
         first = await fleet.registered()
-        stale = keys.encode(FenceValue(first.epoch - 1, keys.FENCED))
+        stale = keys.encode(FenceValue(BrokerEpoch(first.epoch - 1), keys.FENCED))
         await store.txn(Txn(success=[Put("fence/1", stale)]))
         fenced = keys.encode(FenceValue(first.epoch, keys.FENCED))
         await store.txn(Txn(success=[Put("fence/1", fenced)]))
@@ -291,28 +292,28 @@ async def test_a_registrar_ends_when_its_id_stays_taken(store) -> None:
     [
         (ClusterImage(revision=4), ""),
         (ClusterImage(revision=5), "gone"),
-        (ClusterImage(5, brokers={1: Broker(1, 5, value())}), ""),
-        (ClusterImage(9, brokers={1: Broker(1, 8, value())}), "another process"),
+        (ClusterImage(5, brokers={1: Broker(1, BrokerEpoch(5), value())}), ""),
+        (ClusterImage(9, brokers={1: Broker(1, BrokerEpoch(8), value())}), "another process"),
         (
             ClusterImage(
                 9,
-                brokers={1: Broker(1, 5, value())},
-                fences={1: Fence(4, keys.FENCED, 6)},
+                brokers={1: Broker(1, BrokerEpoch(5), value())},
+                fences={1: Fence(BrokerEpoch(4), keys.FENCED, 6)},
             ),
             "",
         ),
         (
             ClusterImage(
                 9,
-                brokers={1: Broker(1, 5, value(), keys.ACTIVE)},
-                fences={1: Fence(5, keys.ACTIVE, 6)},
+                brokers={1: Broker(1, BrokerEpoch(5), value(), keys.ACTIVE)},
+                fences={1: Fence(BrokerEpoch(5), keys.ACTIVE, 6)},
             ),
             "",
         ),
     ],
 )
 async def test_what_ends_a_registration(store, image: ClusterImage, why: str) -> None:
-    standing = Registration(1, 5, await store.grant_lease(3))
+    standing = Registration(1, BrokerEpoch(5), await store.grant_lease(3))
     ended = standing.ended_in(image)
     assert why in ended
     assert bool(ended) == bool(why)

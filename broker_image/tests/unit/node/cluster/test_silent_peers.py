@@ -7,6 +7,7 @@ from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import ACTIVE, BrokerValue, Endpoint
 from logfleet.node.cluster import silent_peers
 from logfleet.node.cluster.silent_peers import SilentPeers, confirms, is_majority
+from logfleet.types import BrokerEpoch
 from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
@@ -74,7 +75,8 @@ async def test_peers_are_asked_again_and_again_while_they_are_started(
         broker.answers[DescribeClusterRequest] = lambda _: answers[0]
         address = (Endpoint("PLAINTEXT", "127.0.0.1", broker.port),)
         brokers = {
-            each: Broker(each, each, BrokerValue("", address), ACTIVE) for each in (ME, PEER)
+            each: Broker(each, BrokerEpoch(each), BrokerValue("", address), ACTIVE)
+            for each in (ME, PEER)
         }
         peers = SilentPeers(ME, "PLAINTEXT", lambda: ClusterImage(1, brokers=brokers))
         assert not peers.is_majority_silent(0)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 from logfleet.control.brokers import leaving
-from logfleet.control.brokers.may_i import Objection
+from logfleet.control.brokers.stop_check import Objection
 from logfleet.control.brokers.suspects import fence_suspect
 from logfleet.control.election_writes import elect
 from logfleet.control.store_writes import pack

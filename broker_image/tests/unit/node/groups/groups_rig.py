@@ -10,7 +10,7 @@ from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared
+from logfleet.log.validation import AppendResult, BatchRefusal, Prepared
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
@@ -21,6 +21,7 @@ from logfleet.storage.log_loader import LoadRequest, prepare_directory
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.trash import Trash
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     JoinGroupRequest,
@@ -57,23 +58,27 @@ class LaggingPartition(LeaderPartition):
 
     lags = False
     failure: OSError | None = None
-    rejection: BatchRefusal | None = None
+    refusal: BatchRefusal | None = None
 
     def __init__(
         self, log: PartitionLog, index: int = 0, *, replicas_state: LeaderReplicas | None = None
     ) -> None:
         super().__init__(
-            OFFSETS_TOPIC, OFFSETS_ID, index, log, 0, rule=self, replicas_state=replicas_state
+            OFFSETS_TOPIC,
+            OFFSETS_ID,
+            index,
+            log,
+            LeaderEpoch(0),
+            rule=self,
+            replicas_state=replicas_state,
         )
         log.has_flush_rules = True
 
-    def append(
-        self, batch: bytearray | memoryview | Prepared, now_ms: int
-    ) -> AppendResult | BatchRefusal | NeedsThread:
+    def append(self, batch: bytearray | memoryview | Prepared, now_ms: int) -> AppendResult:
         if self.failure is not None:
             raise self.failure
-        if self.rejection is not None:
-            return self.rejection
+        if self.refusal is not None:
+            return self.refusal
         return super().append(batch, now_ms)
 
     def hold(self, _partition: LeaderPartition) -> bool:
@@ -187,7 +192,16 @@ def image_of(*topics: tuple[str, bytes, int], revision: int = 1) -> ClusterImage
             topic_id,
             name,
             partitions=tuple(
-                PartitionState((1,), ((1, 5),), 1, 0, 0, 1, revision=1) for _ in range(count)
+                PartitionState(
+                    (1,),
+                    ((1, BrokerEpoch(5)),),
+                    1,
+                    LeaderEpoch(0),
+                    PartitionEpoch(0),
+                    1,
+                    revision=1,
+                )
+                for _ in range(count)
             ),
             ready=count,
             revision=1,

@@ -15,6 +15,7 @@ from logfleet.node.groups import coordinator_loop
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
@@ -59,7 +60,7 @@ async def test_what_one_coordinator_stored_the_next_one_knows(tmp_path, until):
 
 async def test_other_topics_are_no_business_of_it(tmp_path):
     rig = Rig()
-    partition = LeaderPartition("t", T_ID, 0, open_log(str(tmp_path)), 0)
+    partition = LeaderPartition("t", T_ID, 0, open_log(str(tmp_path)), LeaderEpoch(0))
     rig.loop.led(partition)
     rig.loop.lost(partition)
     assert list(rig.loop.shards()) == []
@@ -268,7 +269,7 @@ async def test_offsets_of_topics_deleted_while_nobody_coordinated_go_after_loadi
 async def test_nothing_goes_by_an_image_older_than_the_leadership(tmp_path, until, leader_epoch):
     partition = LaggingPartition(open_log(str(tmp_path)))
     committed_for(partition, ("t", T_ID))
-    partition.leader_epoch = 1
+    partition.leader_epoch = LeaderEpoch(1)
     rig = Rig()
     if leader_epoch is not None:
         older = image_of((OFFSETS_TOPIC, OFFSETS_ID, 1))

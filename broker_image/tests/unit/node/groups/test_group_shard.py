@@ -118,7 +118,7 @@ async def test_a_disk_that_fails_takes_the_partition_out_of_service(rig):
 
 
 async def test_records_that_the_log_rejects_are_not_applied(rig):
-    rig.partition.rejection = BatchRefusal(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+    rig.partition.refusal = BatchRefusal(ErrorCode.MESSAGE_TOO_LARGE, "too large")
     assert committed(commit(rig.shard, 5)) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert fetch(rig.shard) == -1
 

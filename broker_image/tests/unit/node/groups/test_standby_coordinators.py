@@ -22,6 +22,7 @@ from logfleet.node.groups.standby_coordinators import StandbyCoordinators
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -63,7 +64,7 @@ def write(log: PartitionLog, *records: GroupRecord, producer_id: int = -1) -> No
 def append(log: PartitionLog, batch: bytearray) -> None:
     """As a follower takes it from its leader."""
     batch[:8] = log.log_end_offset.to_bytes(8, "big")
-    log.append_as_follower(memoryview(batch), 0, 1)
+    log.append_as_follower(memoryview(batch), LeaderEpoch(0), 1)
 
 
 def end_transaction(log: PartitionLog, producer_id: int, kind: bytes) -> None:
@@ -115,7 +116,7 @@ class Rig:
 
     def follow(self) -> None:
         replica = Replica(OFFSETS_TOPIC, OFFSETS_ID, 0, self.log)
-        self.partition = FollowerPartition(replica, 2, 0)
+        self.partition = FollowerPartition(replica, 2, LeaderEpoch(0))
         self.standby.followed(self.partition)
 
     def commit(self, end_offset: int | None = None) -> None:
@@ -207,7 +208,7 @@ async def test_a_log_that_is_not_hosted_any_more_is_forgotten(rig):
 @pytest.mark.asyncio
 async def test_other_topics_are_no_business_of_it(rig):
     replica = Replica("t", b"t" * 16, 0, rig.log)
-    rig.standby.followed(FollowerPartition(replica, 2, 0))
+    rig.standby.followed(FollowerPartition(replica, 2, LeaderEpoch(0)))
     assert len(list(rig.standby.states())) == 1
 
 

@@ -17,7 +17,7 @@ from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.partitions.leader_partition import CommitRule, LeaderPartition
 from logfleet.node.partitions.log_moves import LogMoves
-from logfleet.node.partitions.parked import Parked
+from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.replication.leader import LeaderReplicas
@@ -30,6 +30,7 @@ from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
 from logfleet.telemetry.decisions import Decisions
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 from broker_image.tests.unit.node.handlers.produce_rig import Side
@@ -62,7 +63,7 @@ class Host:
         self.replication_throttle: Any = ReplicationThrottle(self.config, lambda: self.image)  # type: ignore[arg-type]
         self.follower_fetches = FollowerFetches()
         self.fetch_sessions = SessionCache(2, iter(range(100, 1000)).__next__)
-        self.parked = Parked()
+        self.parked = ParkedCounts()
         self.decisions = Decisions(1, self.now_ms)
         self.failed: list[tuple[LeaderPartition, OSError]] = []
         self.threads: list[Any] = []
@@ -114,9 +115,15 @@ class Host:
         topic_id = topic_id_of(topic)
         name = TopicPartition(topic, index)
         log = self._dir.create(name, uuids.to_text(topic_id), config or LogConfig(), self.now)
-        log.start_epoch(leader_epoch)
+        log.start_epoch(LeaderEpoch(leader_epoch))
         partition = LeaderPartition(
-            topic, topic_id, index, log, leader_epoch, rule=rule, replicas_state=replicas_state
+            topic,
+            topic_id,
+            index,
+            log,
+            LeaderEpoch(leader_epoch),
+            rule=rule,
+            replicas_state=replicas_state,
         )
         self.partitions.add(partition)
         return partition
@@ -130,7 +137,9 @@ class Host:
         uuid = uuids.to_text(topic_id_of(topic))
         self.put(keys.topic(topic), keys.TopicValue(uuid))
         for index, leader in leaders.items():
-            value = keys.PartitionValue((leader,), ((leader, 3),), leader, 9, 1, 1)
+            value = keys.PartitionValue(
+                (leader,), ((leader, BrokerEpoch(3)),), leader, LeaderEpoch(9), PartitionEpoch(1), 1
+            )
             self.put(keys.partition(uuid, index), value)
         self.put(keys.ready(uuid), keys.ReadyValue(len(leaders)))
 

@@ -5,6 +5,7 @@ from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID
 from logfleet.node.handlers.epochs import offset_for_leader_epoch
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import Record, build_batch
+from logfleet.types import LeaderEpoch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetForLeaderEpochRequest
@@ -14,7 +15,7 @@ NOW = 1_700_000_000_000
 
 def ask(host, epoch: int, current: int = -1, topic: str = "topic", partition: int = 0) -> Any:
     wanted = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-        partition=partition, current_leader_epoch=current, leader_epoch=epoch
+        partition=partition, current_leader_epoch=LeaderEpoch(current), leader_epoch=epoch
     )
     topics = [OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[wanted])]
     asked = OffsetForLeaderEpochRequest(topics=topics)
@@ -49,7 +50,7 @@ def test_the_end_of_the_largest_epoch_up_to_it_is_reported(
 def test_a_follower_may_ask_for_several_epochs_at_once(host, partition) -> None:
     wanted = [
         OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-            partition=0, current_leader_epoch=5, leader_epoch=epoch
+            partition=0, current_leader_epoch=LeaderEpoch(5), leader_epoch=epoch
         )
         for epoch in (2, 5)
     ]
@@ -67,7 +68,7 @@ def test_the_leader_epoch_is_checked(host, partition) -> None:
 
 def test_a_follower_checks_the_leader_epoch_before_it_reports_that_it_does_not_lead(host) -> None:
     host.know_topic("topic", {0: 2})
-    host.partitions.add(FollowerPartition(released(host), 2, 9))
+    host.partitions.add(FollowerPartition(released(host), 2, LeaderEpoch(9)))
     assert ask(host, 5, current=8)[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert ask(host, 5, current=10)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
     for current in (9, -1):
@@ -102,7 +103,7 @@ def test_a_replica_without_a_leader_returns_its_log_end_to_a_debug_consumer(
     assert told(host, DEBUGGING_REPLICA_ID) == (0, 5, 3)
     assert told(host, -1) == told(host, 2) == refused, "neither a consumer nor a follower"
     assert told(host, DEBUGGING_REPLICA_ID, version=2) == refused, "only the default of its version"
-    host.partitions.add(FollowerPartition(Replica.of(partition), 2, 9))
+    host.partitions.add(FollowerPartition(Replica.of(partition), 2, LeaderEpoch(9)))
     assert told(host, DEBUGGING_REPLICA_ID) == refused
 
 

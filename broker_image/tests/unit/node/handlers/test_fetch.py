@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from logfleet.log.config import LogConfig
+from logfleet.types import BrokerEpoch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -162,7 +163,7 @@ def test_followers_learn_the_leader_and_not_its_address(host) -> None:
     """They know the brokers by their own image (KafkaApis.handleFetchRequest)."""
     host.know_topic("topic", {0: 2})
     host.know_broker(2, "two.example", 9093)
-    state = FetchRequest.ReplicaState(replica_id=3, replica_epoch=1)
+    state = FetchRequest.ReplicaState(replica_id=3, replica_epoch=BrokerEpoch(1))
     answer = ask(host, request(("topic", 0, 0), replica_state=state), 18)
     assert rows_of(answer)[0].current_leader.leader_id == 2
     assert answer.node_endpoints == []

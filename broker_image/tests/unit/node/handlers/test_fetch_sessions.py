@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.types import LeaderEpoch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -125,7 +126,7 @@ class TestSessions:
         host.partitions.remove(partition)
         for _ in range(2):
             assert reader.told() == [("t", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
-        partition = LeaderPartition("t", partition.topic_id, 0, partition.log, 9)
+        partition = LeaderPartition("t", partition.topic_id, 0, partition.log, LeaderEpoch(9))
         host.partitions.add(partition)
         assert reader.told() == [("t", 0, [])]
         assert reader.told() == []

@@ -16,6 +16,7 @@ from logfleet.node.handlers.fetch_calls import HIGH_WATERMARK_S
 from logfleet.node.handlers.follower_fetch import FollowerFetch
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.batch import iterate_headers
+from logfleet.types import BrokerEpoch
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 from logfleet.wire.messages import FetchRequest
@@ -31,7 +32,7 @@ from broker_image.tests.unit.node.handlers.test_replica_fetch import (
 from broker_image.tests.unit.node.peer_rig import FakeLink
 
 pytestmark = pytest.mark.asyncio
-ME = FetchRequest.ReplicaState(replica_id=2, replica_epoch=20)
+ME = FetchRequest.ReplicaState(replica_id=2, replica_epoch=BrokerEpoch(20))
 LONG_MS = 60_000
 
 
@@ -312,8 +313,8 @@ async def test_a_time_limit_of_an_earlier_request_does_not_end_a_later_one(
         {"current_leader_epoch": EPOCH - 1},
         {"current_leader_epoch": EPOCH + 1},
         {"last_fetched_epoch": EPOCH - 1},
-        {"replica_state": FetchRequest.ReplicaState(replica_id=2, replica_epoch=19)},
-        {"replica_state": FetchRequest.ReplicaState(replica_id=3, replica_epoch=30)},
+        {"replica_state": FetchRequest.ReplicaState(replica_id=2, replica_epoch=BrokerEpoch(19))},
+        {"replica_state": FetchRequest.ReplicaState(replica_id=3, replica_epoch=BrokerEpoch(30))},
         {"session_id": 9},
         {"session_epoch": 7},
         {"before": appended_elsewhere},
@@ -336,7 +337,7 @@ def end_soon(leader: Leader) -> None:
 async def test_a_newer_registration_of_the_follower_is_reported_to_the_isr_writer(
     leaders: list[Leader],
 ) -> None:
-    newer = FetchRequest.ReplicaState(replica_id=2, replica_epoch=21)
+    newer = FetchRequest.ReplicaState(replica_id=2, replica_epoch=BrokerEpoch(21))
     is_known, _ = await compare(leaders, meanwhile=appended, replica_state=newer)
     assert is_known
     assert leaders[0].looked_at == [leaders[0].partition]

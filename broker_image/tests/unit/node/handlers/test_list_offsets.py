@@ -11,6 +11,7 @@ from logfleet.node.handlers.list_offsets import list_offsets
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import Record, build_batch
+from logfleet.types import LeaderEpoch
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -29,7 +30,7 @@ def ask(
         ListOffsetsRequest.ListOffsetsPartition(
             partition_index=index,
             timestamp=timestamp,
-            current_leader_epoch=rest[0] if rest else -1,
+            current_leader_epoch=LeaderEpoch(rest[0]) if rest else LeaderEpoch(-1),
         )
         for index, timestamp, *rest in rows
     ]
@@ -53,7 +54,7 @@ def test_a_follower_checks_the_leader_epoch_before_it_reports_that_it_does_not_l
     host.know_topic("topic", {0: 2})
     former = host.host()
     host.partitions.remove(former)
-    host.partitions.add(FollowerPartition(Replica.of(former), 2, 9))
+    host.partitions.add(FollowerPartition(Replica.of(former), 2, LeaderEpoch(9)))
     asked = [(0, -1, epoch) for epoch in (8, 10, 9, -1)]
     assert [ask(host, row)[0][0] for row in asked] == [
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -221,7 +222,7 @@ def test_time_indexes_are_read_in_a_thread_after_a_start_and_then_known(
     written(rig, [NOW + number for number in range(100)], config)
     log = rig.open(config)
     assert len(log.segments) > 10
-    host.partitions.add(LeaderPartition("topic", topic_id_of("topic"), 0, log, 5))
+    host.partitions.add(LeaderPartition("topic", topic_id_of("topic"), 0, log, LeaderEpoch(5)))
     host.run_in_thread = asyncio.to_thread
     reads = Reads(monkeypatch)
     for is_known in (False, True):
@@ -244,7 +245,7 @@ def test_many_batches_of_one_time_are_walked_over_in_a_thread_and_in_turns(
     config = LogConfig(index_interval_bytes=1000)
     written(rig, [NOW] * 500 + [NOW + 1, NOW + 2], config)
     log = rig.open(config)
-    host.partitions.add(LeaderPartition("topic", topic_id_of("topic"), 0, log, 5))
+    host.partitions.add(LeaderPartition("topic", topic_id_of("topic"), 0, log, LeaderEpoch(5)))
     host.run_in_thread = run_in_thread
     reads = Reads(monkeypatch)
     assert ask(host, (0, NOW + 1)) == [(0, 500, NOW + 1, 5)]
@@ -309,7 +310,9 @@ def behind(host):
         made.append(build_batch([Record(None, b"v", NOW + time)]), NOW)
     state = replicated(3, 1)
     host.partitions.add(
-        LeaderPartition(made.topic, made.topic_id, 0, made.log, 5, replicas_state=state)
+        LeaderPartition(
+            made.topic, made.topic_id, 0, made.log, LeaderEpoch(5), replicas_state=state
+        )
     )
     return host.partitions.get("behind", 0)
 

@@ -10,6 +10,7 @@ from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch, read_records
 from logfleet.replication.nearest import RACK_AWARE
+from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -97,8 +98,8 @@ def host_followed(host: Host) -> FollowerPartition:
     topic_id = topic_id_of("topic")
     log = host._dir.create(TopicPartition("topic", 0), uuids.to_text(topic_id), LogConfig(), NOW)
     for value in (b"a", b"b"):
-        log.append_as_leader(build_batch([Record(None, value, NOW)]), EPOCH, NOW)
-    followed = FollowerPartition(Replica("topic", topic_id, 0, log), 2, EPOCH)
+        log.append_as_leader(build_batch([Record(None, value, NOW)]), LeaderEpoch(EPOCH), NOW)
+    followed = FollowerPartition(Replica("topic", topic_id, 0, log), 2, LeaderEpoch(EPOCH))
     followed.advance_high_watermark(1)
     host.partitions.add(followed)
     return followed
@@ -154,7 +155,7 @@ def test_who_does_not_know_of_reading_there_or_follows_is_sent_to_the_leader(hos
 async def test_a_consumer_that_waits_at_a_follower_is_answered_with_what_is_committed(host) -> None:
     followed = host_followed(host)
     pending: Any = fetch(host, request(("topic", 0, 1), max_wait_ms=10_000), host.context(VERSION))
-    followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), EPOCH, NOW)
+    followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), LeaderEpoch(EPOCH), NOW)
     followed.appended(70)
     assert host.parked.fetches == 1
     followed.advance_high_watermark(3)
@@ -166,7 +167,7 @@ async def test_a_session_at_a_follower_learns_of_what_is_committed_and_of_its_en
     followed = host_followed(host)
     begun = ask(host, request(("topic", 0, 1), session_epoch=0))
     asked = {"session_id": begun.session_id, "max_wait_ms": 10_000}
-    followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), EPOCH, NOW)
+    followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), LeaderEpoch(EPOCH), NOW)
     followed.appended(70)
     pending: Any = fetch(host, request(session_epoch=1, **asked), host.context(VERSION))
     followed.advance_high_watermark(3)
@@ -184,7 +185,9 @@ async def test_a_consumer_at_a_follower_waits_for_as_much_as_it_asks_for(host) -
         host, request(("topic", 0, 2), min_bytes=100, max_wait_ms=10_000), host.context(VERSION)
     )
     for end in (3, 4):
-        followed.log.append_as_leader(build_batch([Record(None, b"c", NOW)]), EPOCH, NOW)
+        followed.log.append_as_leader(
+            build_batch([Record(None, b"c", NOW)]), LeaderEpoch(EPOCH), NOW
+        )
         followed.appended(70)
         followed.advance_high_watermark(end)
     assert all_values(only_row(await pending)) == [b"c", b"c"]

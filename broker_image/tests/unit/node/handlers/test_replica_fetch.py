@@ -12,6 +12,7 @@ from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.disk import SLOW_S
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -28,7 +29,7 @@ from broker_image.tests.unit.node.handlers.fetch_rig import (
 from broker_image.tests.unit.storage.gated_files import GatedFiles
 
 VERSION = 18
-EPOCH = 5
+EPOCH = LeaderEpoch(5)
 
 
 @pytest.fixture
@@ -45,7 +46,9 @@ def host_replicated(host: Host, topic: str = "topic") -> LeaderPartition:
         TopicPartition(topic, 0), uuids.to_text(topic_id_of(topic)), LogConfig(), host.now
     )
     log.start_epoch(EPOCH)
-    state = PartitionValue((1, 2), ((1, 10), (2, 20)), 1, EPOCH, 0, 1)
+    state = PartitionValue(
+        (1, 2), ((1, BrokerEpoch(10)), (2, BrokerEpoch(20))), 1, EPOCH, PartitionEpoch(0), 1
+    )
     replicas = LeaderReplicas(
         1, state, 1, log_end_offset=0, high_watermark=0, lag_max_ms=30_000, now_ms=0
     )
@@ -65,7 +68,9 @@ def of_follower(
     fields = {"current_leader_epoch": EPOCH, "log_start_offset": 0, **(fields or {})}
     return request(
         ("topic", 0, offset, fields),
-        replica_state=FetchRequest.ReplicaState(replica_id=replica, replica_epoch=epoch),
+        replica_state=FetchRequest.ReplicaState(
+            replica_id=replica, replica_epoch=BrokerEpoch(epoch)
+        ),
         **given,
     )
 
@@ -191,7 +196,7 @@ async def test_a_parked_follower_soon_learns_of_a_new_high_watermark(
         )
     pending: Any = fetch(host, follow_up, host.context(VERSION))
     if moved_by == "another":
-        partition.fetched(2, 20, 1, 0, now_ms=0)
+        partition.fetched(2, BrokerEpoch(20), 1, 0, now_ms=0)
     rows = rows_of(await pending)
     assert [row.high_watermark for row in rows] == [1]
 

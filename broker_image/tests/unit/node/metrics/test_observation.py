@@ -11,7 +11,7 @@ from logfleet.metadata.keys import FenceValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.records.record import Record, build_batch
-from logfleet.telemetry.metric import Kind
+from logfleet.telemetry.metric import MetricType
 from logfleet.telemetry.table import METRICS
 from logfleet.wire.messages import (
     CreateTopicsRequest,
@@ -99,7 +99,7 @@ async def test_labels_are_those_of_the_table(tmp_path: Path) -> None:
         stem = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
         metric = METRICS.get(name) or METRICS[stem]
         names = {label for label, _ in labels}
-        found[metric.name] = names - {"le"} if metric.kind is Kind.HISTOGRAM else names
+        found[metric.name] = names - {"le"} if metric.kind is MetricType.HISTOGRAM else names
     assert found == {name: set(metric.labels) for name, metric in METRICS.items() if name in found}
     assert len(found) > len(METRICS) - 3  # nothing is uncleanable
 

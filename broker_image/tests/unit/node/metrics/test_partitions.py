@@ -7,6 +7,7 @@ from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.node.handlers.fetch_rig import append
 from broker_image.tests.unit.node.metrics.metric_values import metric_values
@@ -20,7 +21,9 @@ def leading(
 ) -> tuple[PartitionTable, LeaderPartition]:
     """A table with one partition."""
     table = PartitionTable(ClusterImage)
-    partition = LeaderPartition("topic", ID, 0, rig.open(), 1, replicas_state=replicas_state)
+    partition = LeaderPartition(
+        "topic", ID, 0, rig.open(), LeaderEpoch(1), replicas_state=replicas_state
+    )
     table.add(partition)
     return table, partition
 
@@ -67,7 +70,7 @@ def test_how_far_each_follower_is_behind_is_reported_by_the_leader(rig: Any) -> 
 def test_of_partitions_that_are_followed_the_largest_lag_is_reported(rig: Any) -> None:
     table = PartitionTable(ClusterImage)
     for index, lag in enumerate((3, 7, 0)):
-        followed = FollowerPartition(Replica("topic", ID, index, rig.open()), 2, 1)
+        followed = FollowerPartition(Replica("topic", ID, index, rig.open()), 2, LeaderEpoch(1))
         followed.lag = lag
         table.add(followed)
     assert metric_values(logs(table, 0))("logfleet_replica_lag_max") == 7
@@ -85,19 +88,19 @@ def test_traffic_of_a_topic_that_is_deleted_during_a_scrape_is_counted(rig: Any)
 
 def test_what_followers_give_consumers_counts_also_when_they_lead_later(rig: Any) -> None:
     table = PartitionTable(ClusterImage)
-    followed = FollowerPartition(Replica("topic", ID, 0, rig.open()), 2, 1)
+    followed = FollowerPartition(Replica("topic", ID, 0, rig.open()), 2, LeaderEpoch(1))
     followed.bytes_out = 5
     table.add(followed)
     for _ in range(2):
         values = metric_values(topics(table, 10))
         assert values("logfleet_topic_bytes_out_total", topic="topic") == 5
         assert values("logfleet_bytes_out_total") == 5
-        table.add(LeaderPartition("topic", ID, 0, followed.log, 2))
+        table.add(LeaderPartition("topic", ID, 0, followed.log, LeaderEpoch(2)))
 
 
 def test_replicas_that_others_lead_are_counted_and_reported(rig: Any) -> None:
     table, _ = leading(rig)
-    table.add(FollowerPartition(Replica("topic", ID, 1, rig.open()), 2, 1))
+    table.add(FollowerPartition(Replica("topic", ID, 1, rig.open()), 2, LeaderEpoch(1)))
     values = metric_values(logs(table, 10))
     assert values("logfleet_partitions") == 2
     assert values("logfleet_partitions_led") == 1

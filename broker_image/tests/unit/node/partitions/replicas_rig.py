@@ -5,11 +5,13 @@ from typing import Any
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.replication.partition_state import Member
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
 LAG_MAX_MS = 30_000
-A, B, C = (1, 10), (2, 20), (3, 30)
-STATE = PartitionValue((1, 2, 3), (A, B, C), 1, 5, 1, 2)
+A, B, C = ((each, BrokerEpoch(10 * each)) for each in (1, 2, 3))
+STATE = PartitionValue((1, 2, 3), (A, B, C), 1, LeaderEpoch(5), PartitionEpoch(1), 2)
 
 
 def replicated(
@@ -27,9 +29,7 @@ def replicated(
     )
 
 
-def fetch(
-    partition: LeaderPartition, member: tuple[int, int], offset: int, *, start: int = 0
-) -> ErrorCode:
+def fetch(partition: LeaderPartition, member: Member, offset: int, *, start: int = 0) -> ErrorCode:
     """The member has everything below the offset."""
     return partition.fetched(*member, offset, start, now_ms=0)
 

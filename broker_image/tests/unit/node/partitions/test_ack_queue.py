@@ -7,6 +7,7 @@ from logfleet.log.config import LogConfig
 from logfleet.node.partitions.ack_queue import AwaitedAck
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import Record, build_batch
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated, shrink
@@ -28,7 +29,9 @@ class Held:
 @pytest.fixture
 def partition(rig: Any) -> LeaderPartition:
     """Three replicas, min.insync.replicas is 2, and two batches that no follower has."""
-    made = LeaderPartition("topic", TOPIC_ID, 0, rig.open(), 5, replicas_state=replicated())
+    made = LeaderPartition(
+        "topic", TOPIC_ID, 0, rig.open(), LeaderEpoch(5), replicas_state=replicated()
+    )
     append(made)
     append(made)
     return made
@@ -126,7 +129,7 @@ async def test_what_is_committed_just_after_its_time_is_acknowledged(
 async def test_the_brokers_own_part_is_waited_for_as_long_as_it_takes(rig: Any, acks: int) -> None:
     """As within Kafka's append: nothing has failed, and a retry would not be faster."""
     partition = LeaderPartition(
-        "topic", TOPIC_ID, 0, rig.open(), 5, rule=Held(), replicas_state=replicated()
+        "topic", TOPIC_ID, 0, rig.open(), LeaderEpoch(5), rule=Held(), replicas_state=replicated()
     )
     partition.log.config = LogConfig(flush_messages=1)
     append(partition)
@@ -140,7 +143,7 @@ async def test_the_brokers_own_part_is_waited_for_as_long_as_it_takes(rig: Any, 
 
 async def test_the_followers_time_begins_when_the_brokers_own_part_done(rig: Any) -> None:
     partition = LeaderPartition(
-        "topic", TOPIC_ID, 0, rig.open(), 5, rule=Held(), replicas_state=replicated()
+        "topic", TOPIC_ID, 0, rig.open(), LeaderEpoch(5), rule=Held(), replicas_state=replicated()
     )
     partition.log.config = LogConfig(flush_messages=1)
     append(partition)
@@ -187,7 +190,7 @@ async def test_what_the_broker_held_back_when_leadership_ended_is_not_acknowledg
     rig: Any,
 ) -> None:
     partition = LeaderPartition(
-        "topic", TOPIC_ID, 0, rig.open(), 5, rule=Held(), replicas_state=replicated()
+        "topic", TOPIC_ID, 0, rig.open(), LeaderEpoch(5), rule=Held(), replicas_state=replicated()
     )
     partition.log.config = LogConfig(flush_messages=1)
     append(partition)

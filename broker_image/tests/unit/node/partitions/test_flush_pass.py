@@ -24,6 +24,7 @@ from logfleet.storage.flusher import THREADS, Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch
 
 pytestmark = pytest.mark.asyncio
 
@@ -74,7 +75,7 @@ class Node:
         self.log_dirs = LogDirs(OpenFiles(self.files), [self.log_dir])
         for index in range(LOGS):
             log = self.log_dir.create(TopicPartition("t", index), "A" * 22, LogConfig(), NOW)
-            log.append_as_leader(build_batch([Record(None, b"v", NOW)]), 0, NOW)
+            log.append_as_leader(build_batch([Record(None, b"v", NOW)]), LeaderEpoch(0), NOW)
         self.failed: list[int] = []
         self.table = PartitionTable(ClusterImage)
         self.maintenance = Maintenance(

@@ -20,6 +20,7 @@ from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk
 from broker_image.tests.unit.node.partitions.replicas_rig import Told, replicated
@@ -61,7 +62,13 @@ class Bench:
     def open(self, replicas_state: LeaderReplicas | None = None, **config: Any) -> LeaderPartition:
         log = self.rig.open(LogConfig(**config))
         self.partition = LeaderPartition(
-            "topic", TOPIC_ID, 0, log, 0, rule=self.rules, replicas_state=replicas_state
+            "topic",
+            TOPIC_ID,
+            0,
+            log,
+            LeaderEpoch(0),
+            rule=self.rules,
+            replicas_state=replicas_state,
         )
         return self.partition
 
@@ -215,7 +222,7 @@ async def test_what_was_committed_survives_a_power_loss(seed) -> None:
     flusher = InlineFlusher(disk)
     await flusher.flush(log)
     rules = FlushRules(flusher, TimerWheel(), lambda *_: None)
-    partition = LeaderPartition("topic", TOPIC_ID, 0, log, 0, rule=rules)
+    partition = LeaderPartition("topic", TOPIC_ID, 0, log, LeaderEpoch(0), rule=rules)
     committed = 0
     disk.fuse = dice.randrange(30, 150)
     with contextlib.suppress(PowerLoss):

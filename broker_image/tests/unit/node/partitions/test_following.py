@@ -6,6 +6,7 @@ from logfleet.metadata.keys import NO_LEADER
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 pytestmark = pytest.mark.asyncio
 
@@ -15,7 +16,15 @@ ID, NODE, REGISTERED = bytes(range(16)), 1, 5
 def topic(*leaders: tuple[int, int], replicas: tuple[int, ...] = (1, 2, 3)) -> Topic:
     """leaders: broker and leader epoch of each of its partitions."""
     states = [
-        Partition(replicas, ((leader, 9),), leader, epoch, 0, 1, revision=1)
+        Partition(
+            replicas,
+            ((leader, BrokerEpoch(9)),),
+            leader,
+            LeaderEpoch(epoch),
+            PartitionEpoch(0),
+            1,
+            revision=1,
+        )
         for leader, epoch in leaders
     ]
     return Topic(ID, "topic", partitions=tuple(states))
@@ -28,7 +37,7 @@ class Bench:
         self.rig = rig
         self.table = PartitionTable(ClusterImage)
         self.following = Following(NODE, self.table)
-        self.following.broker_epoch = REGISTERED
+        self.following.broker_epoch = BrokerEpoch(REGISTERED)
         self.told: list[tuple[str, int, int]] = []
         self.following.on_followed.append(lambda each: self.note("followed", each))
         self.following.on_unfollowed.append(lambda each: self.note("unfollowed", each))
@@ -99,7 +108,7 @@ async def test_nothing_is_followed_without_a_registration(bench: Bench) -> None:
     bench.following.resign()
     assert bench.told[1:] == [("unfollowed", 2, 0)]
     assert await bench.follow(topic((2, 0))) == []
-    bench.following.broker_epoch = REGISTERED + 1
+    bench.following.broker_epoch = BrokerEpoch(REGISTERED + 1)
     assert await bench.follow(topic((2, 0))) == [0]
 
 

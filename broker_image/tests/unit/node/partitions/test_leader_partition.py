@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import AppendResult, BatchRefusal, Prepared, prepare
+from logfleet.log.validation import Appended, BatchRefusal, Prepared, prepare
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.node.partitions.replicas_rig import (
@@ -25,7 +26,7 @@ TOPIC_ID = bytes(range(16))
 
 @pytest.fixture
 def partition(rig) -> LeaderPartition:
-    return LeaderPartition("topic", TOPIC_ID, 0, rig.open(), 3)
+    return LeaderPartition("topic", TOPIC_ID, 0, rig.open(), LeaderEpoch(3))
 
 
 def batch(*values: bytes, producer=None) -> bytearray:
@@ -34,7 +35,7 @@ def batch(*values: bytes, producer=None) -> bytearray:
 
 def test_what_is_appended_is_committed(partition) -> None:
     assert partition.high_watermark == 0
-    assert partition.append(batch(b"a", b"b"), NOW) == AppendResult(0, 1, -1)
+    assert partition.append(batch(b"a", b"b"), NOW) == Appended(0, 1, -1)
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
     asyncio.run(partition.wait_committed(2))
 
@@ -86,8 +87,8 @@ def test_waiters_learn_that_old_records_went(partition) -> None:
 
 def test_internal_topics_are_known(rig) -> None:
     log = rig.open()
-    assert LeaderPartition("__consumer_offsets", TOPIC_ID, 0, log, 0).is_internal
-    assert not LeaderPartition("topic", TOPIC_ID, 0, log, 0).is_internal
+    assert LeaderPartition("__consumer_offsets", TOPIC_ID, 0, log, LeaderEpoch(0)).is_internal
+    assert not LeaderPartition("topic", TOPIC_ID, 0, log, LeaderEpoch(0)).is_internal
 
 
 def test_committed_records_are_deleted_up_to_an_offset(partition) -> None:
@@ -115,7 +116,13 @@ def test_records_of_a_compacted_topic_are_not_deleted(partition) -> None:
 def followed(rig, *, rule=None, **changes: Any) -> LeaderPartition:
     """Three replicas, all in sync; min.insync.replicas is 2."""
     return LeaderPartition(
-        "topic", TOPIC_ID, 0, rig.open(), 5, rule=rule, replicas_state=replicated(**changes)
+        "topic",
+        TOPIC_ID,
+        0,
+        rig.open(),
+        LeaderEpoch(5),
+        rule=rule,
+        replicas_state=replicated(**changes),
     )
 
 
@@ -213,8 +220,8 @@ def test_an_older_life_of_a_follower_moves_nothing(rig) -> None:
     partition = followed(rig)
     partition.append(batch(b"a"), NOW)
     fetch(partition, B, 1)
-    assert fetch(partition, (3, 29), 1) is ErrorCode.STALE_BROKER_EPOCH
-    assert fetch(partition, (4, 40), 1) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetch(partition, (3, BrokerEpoch(29)), 1) is ErrorCode.STALE_BROKER_EPOCH
+    assert fetch(partition, (4, BrokerEpoch(40)), 1) is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert partition.high_watermark == 0
 
 
@@ -224,7 +231,7 @@ def test_a_retried_batch_is_acknowledged_when_the_first_one_is(rig) -> None:
     again = bytearray(first)
     partition.append(first, NOW)
     result = partition.append(again, NOW)
-    assert isinstance(result, AppendResult)
+    assert isinstance(result, Appended)
     assert (result.duplicate, partition.is_acked(result.last_offset + 1, -1)) == (True, False)
     for member in (B, C):
         fetch(partition, member, 1)
@@ -306,7 +313,9 @@ def test_a_new_leader_knows_that_more_may_have_been_committed(rig) -> None:
     log = rig.open()
     for _ in range(3):
         log.append_as_leader(batch(b"a"), 0, NOW)
-    partition = LeaderPartition("topic", TOPIC_ID, 0, log, 5, replicas_state=replicated(3, 1))
+    partition = LeaderPartition(
+        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3, 1)
+    )
     assert (partition.high_watermark, partition.is_high_watermark_behind) == (1, True)
     for member in (B, C):
         fetch(partition, member, 3)
@@ -320,7 +329,9 @@ def test_consumers_are_notified_when_records_of_an_earlier_leader_turn_out_to_be
     log, told = rig.open(), Told()
     for _ in range(3):
         log.append_as_leader(batch(b"a"), 0, NOW)
-    partition = LeaderPartition("topic", TOPIC_ID, 0, log, 5, replicas_state=replicated(3, 1))
+    partition = LeaderPartition(
+        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3, 1)
+    )
     partition.add_waiter(told)
     for offset in (2, 3, 3):
         for member in (B, C):

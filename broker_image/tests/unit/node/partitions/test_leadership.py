@@ -12,6 +12,7 @@ from logfleet.node.partitions.replica import Replica
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.storage.log_rig import LogRig
@@ -24,7 +25,15 @@ ID, NODE, REGISTERED = bytes(range(16)), 1, 5
 def topic(*leader_epochs: int, broker_epoch: int = REGISTERED) -> Topic:
     """All of its partitions are given to this broker as it was registered in that epoch."""
     states = [
-        Partition((NODE,), ((NODE, broker_epoch),), NODE, epoch, 0, 0, revision=1)
+        Partition(
+            (NODE,),
+            ((NODE, BrokerEpoch(broker_epoch)),),
+            NODE,
+            LeaderEpoch(epoch),
+            PartitionEpoch(0),
+            0,
+            revision=1,
+        )
         for epoch in leader_epochs
     ]
     return Topic(ID, "topic", partitions=tuple(states))
@@ -38,7 +47,7 @@ class Bench:
         self.table = PartitionTable(ClusterImage)
         self.flusher = Flusher(rig.files)
         self.leadership = Leadership(NODE, self.table, self.flusher)
-        self.leadership.broker_epoch = REGISTERED
+        self.leadership.broker_epoch = BrokerEpoch(REGISTERED)
         self.told: list[tuple[str, int]] = []
         self.leadership.on_led.append(lambda each: self.told.append(("led", each.index)))
         self.leadership.on_lost.append(lambda each: self.told.append(("lost", each.index)))
@@ -114,7 +123,7 @@ async def test_a_leader_begins_with_what_its_replica_knew_to_be_committed(bench:
     """More may be: that shows when the others have fetched from it."""
     log = bench.rig.open()
     for _ in range(3):
-        log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
+        log.append_as_leader(build_batch([Record(None, b"value", 0)]), LeaderEpoch(0), 0)
     bench.table.add(Replica("topic", ID, 0, log, high_watermark=1))
     (state,) = topic(0).partitions
     state = msgspec.structs.replace(
@@ -142,7 +151,7 @@ async def test_nothing_is_led_by_a_later_registration_than_the_image_means(bench
     """The image gives it to the former registration; the next image may give it to this one."""
     (index,) = await bench.leadership.follow(topic(0))
     bench.leadership.resign()
-    bench.leadership.broker_epoch = REGISTERED + 1
+    bench.leadership.broker_epoch = BrokerEpoch(REGISTERED + 1)
     await bench.begin(topic(0), index)
     assert list(bench.table.led()) == []
     assert await bench.lead(topic(1, broker_epoch=REGISTERED + 1)) == [0]
@@ -157,7 +166,7 @@ async def test_what_a_registration_gave_is_not_led_if_it_ends_while_the_epoch_is
     async def flush(log: PartitionLog) -> None:
         bench.leadership.resign()
         if registers_anew:
-            bench.leadership.broker_epoch = REGISTERED + 1
+            bench.leadership.broker_epoch = BrokerEpoch(REGISTERED + 1)
 
     monkeypatch.setattr(bench.flusher, "flush", flush)
     assert await bench.lead(topic(0)) == [0]
@@ -223,7 +232,7 @@ async def test_a_suspended_partition_goes_on_in_its_leader_epoch_with_what_it_kn
         True,
     )
     assert bench.told == [("led", 0), ("lost", 0), ("led", 0)]
-    assert again.fetched(2, 6, 1, 0, now_ms=0) is ErrorCode.NONE
+    assert again.fetched(2, BrokerEpoch(6), 1, 0, now_ms=0) is ErrorCode.NONE
     assert again.high_watermark == 1
 
 
@@ -260,7 +269,7 @@ async def test_a_registration_that_ended_resumes_nothing(bench: Bench) -> None:
     await bench.lead(replicated())
     bench.leadership.suspend(lead_by(bench))
     bench.leadership.resign()
-    bench.leadership.broker_epoch = REGISTERED
+    bench.leadership.broker_epoch = BrokerEpoch(REGISTERED)
     assert bench.leadership.resume(all_of_them) == set()
     await bench.lead(replicated())
     assert bench.table.get("topic", 0) is None

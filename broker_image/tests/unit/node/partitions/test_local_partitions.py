@@ -9,6 +9,7 @@ from logfleet.metadata.image_builder import Changes
 from logfleet.node.broker import Broker
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import BrokerEpoch
 from logfleet.wire.messages import IncrementalAlterConfigsRequest
 
 from broker_image.tests.unit.node.broker_rig import (
@@ -126,7 +127,7 @@ async def test_a_registration_newer_than_the_image_hosts_what_it_should_once_the
         epoch = broker.image.revision + 1
         local.lost_registration()
         local._applied.clear()
-        local.registered(epoch)
+        local.registered(BrokerEpoch(epoch))
         await local._applied.wait()
         image = msgspec.structs.replace(with_leader(broker.image, 2, 1), revision=epoch)
         subscription.publish(image, Changes(brokers=True))

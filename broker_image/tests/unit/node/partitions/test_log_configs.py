@@ -7,6 +7,7 @@ from logfleet.metadata.store import KeyValue
 from logfleet.node.partitions.log_configs import RECOVERY_THREADS_MAX, LogConfigs, log_config
 from logfleet.records.batch import TimestampType
 from logfleet.records.compression import Codec
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 DEFAULTS = topic_defaults(BrokerLayers())
@@ -108,7 +109,9 @@ def test_topics_are_distinguished_in_any_order() -> None:
             keys.topic(name): keys.TopicValue(uuid, overrides),
             keys.topic_id(uuid): name,
             keys.ready(uuid): keys.ReadyValue(1),
-            keys.partition(uuid, 0): keys.PartitionValue((1,), ((1, 5),), 1, 0, 0, 1),
+            keys.partition(uuid, 0): keys.PartitionValue(
+                (1,), ((1, BrokerEpoch(5)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1
+            ),
         }
     image = image_with(**values)
     for name in ("a", "a", "b", "a"):

@@ -20,6 +20,7 @@ from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirError, LogDirs
 from logfleet.storage.moves.incoming import IncomingLogs
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 NOW = 1_700_000_000_000
@@ -62,7 +63,7 @@ class Rig:
 
     def add(self, index: int = 0, count: int = 10) -> LeaderPartition:
         log = self.a.create(TopicPartition("t", index), TOPIC_ID, LogConfig(), NOW)
-        partition = LeaderPartition("t", b"t", index, log, 0)
+        partition = LeaderPartition("t", b"t", index, log, LeaderEpoch(0))
         self.table.add(partition)
         for _ in range(count):
             partition.append(build_batch([Record(None, bytes(100), NOW)]), NOW)

@@ -20,6 +20,7 @@ from logfleet.storage import segment
 from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.storage.log_rig import LogRig
 
@@ -153,7 +154,9 @@ def test_a_time_index_that_is_not_true_does_not_stop_the_loop(tmp_path, monkeypa
     config = LogConfig(segment_bytes=4096, retention_ms=3_600_000)
     log = rig.open(config, now_ms=now_ms())
     while len(log.segments) < 7:
-        log.append_as_leader(build_batch([Record(None, bytes(60), now_ms())]), 0, now_ms())
+        log.append_as_leader(
+            build_batch([Record(None, bytes(60), now_ms())]), LeaderEpoch(0), now_ms()
+        )
     rig.close(log)
     for name in rig.names(".timeindex"):
         (tmp_path / "topic-0" / name).write_bytes(bytes(12))

@@ -6,6 +6,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
@@ -19,7 +20,7 @@ def table() -> PartitionTable:
 def partition(
     rig: Any, topic: str = "topic", topic_id: bytes = ID, index: int = 0
 ) -> LeaderPartition:
-    return LeaderPartition(topic, topic_id, index, rig.open(), 1)
+    return LeaderPartition(topic, topic_id, index, rig.open(), LeaderEpoch(1))
 
 
 def test_partitions_are_found_by_name_and_id(table, rig) -> None:
@@ -60,7 +61,7 @@ def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
     led = partition(rig)
     table.add(led)
     assert (list(table.led()), list(table)) == ([led], [led])
-    followed = FollowerPartition(led, 2, 5)
+    followed = FollowerPartition(led, 2, LeaderEpoch(5))
     table.add(followed)
     assert (list(table.led()), list(table)) == ([], [followed])
     assert (led.is_leading, followed.is_following) == (False, True)
@@ -73,7 +74,7 @@ def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
 def test_the_high_watermark_of_every_replica_is_returned(table, rig) -> None:
     for index in range(3):
         table.add(partition(rig, index=index))
-    table.add(FollowerPartition(table.replica(ID, 1), 2, 5))
+    table.add(FollowerPartition(table.replica(ID, 1), 2, LeaderEpoch(5)))
     table.add(Replica.of(table.replica(ID, 2)))
     for replica in table:
         replica.high_watermark = replica.index + 5

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import Record, build_batch
+from logfleet.types import LeaderEpoch
 
 ID = bytes(range(16))
 
@@ -22,7 +23,7 @@ def test_what_is_committed_begins_as_it_was_known_within_the_log(
 def test_what_is_committed_passes_on_when_the_role_changes(rig: Any) -> None:
     log = rig.open()
     log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
-    followed = FollowerPartition(Replica("topic", ID, 0, log), 2, 7)
+    followed = FollowerPartition(Replica("topic", ID, 0, log), 2, LeaderEpoch(7))
     assert (followed.leader, followed.leader_epoch, followed.high_watermark) == (2, 7, 0)
     followed.high_watermark = 1
     after = Replica.of(followed)
@@ -50,7 +51,7 @@ class Waiting:
 
 def test_consumers_at_a_follower_are_notified_of_what_the_leader_commits(rig: Any) -> None:
     log, waiting = rig.open(), Waiting()
-    followed = FollowerPartition(Replica("topic", ID, 0, log), 2, 7)
+    followed = FollowerPartition(Replica("topic", ID, 0, log), 2, LeaderEpoch(7))
     followed.add_waiter(waiting)
     for size in (70, 80):
         log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
@@ -69,7 +70,7 @@ def test_consumers_at_a_follower_are_notified_of_what_the_leader_commits(rig: An
 
 def test_what_is_cut_off_a_follower_is_not_committed(rig: Any) -> None:
     log, waiting = rig.open(), Waiting()
-    followed = FollowerPartition(Replica("topic", ID, 0, log), 2, 7)
+    followed = FollowerPartition(Replica("topic", ID, 0, log), 2, LeaderEpoch(7))
     followed.add_waiter(waiting)
     log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
     followed.advance_high_watermark(1)

@@ -7,6 +7,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.node.broker import Broker
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.partition_log import PartitionLog
+from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import DeleteTopicsRequest
 
 from broker_image.tests.unit.node.broker_rig import ask_broker
@@ -30,7 +31,7 @@ def led(broker: Broker) -> PartitionLog:
 
 def append(log: PartitionLog, count: int) -> None:
     for _ in range(count):
-        log.append_as_leader(build_batch([Record(None, b"value", NOW)]), 0, NOW)
+        log.append_as_leader(build_batch([Record(None, b"value", NOW)]), LeaderEpoch(0), NOW)
 
 
 async def offsets(broker: Broker, until: Any) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from logfleet.control.replication_quotas import ANSWER, SLICE, Side
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import encode_request
 from logfleet.wire.messages import ApiVersionsRequest, FetchRequest
@@ -53,7 +54,7 @@ async def test_a_session_that_names_one_partition_needs_no_codec(me, leader, cod
         assert codec == []
         assert (one.log.log_end_offset, one.high_watermark, one.lag) == (3, 2, 0)
         whole = FetchRequest(
-            replica_state=FetchRequest.ReplicaState(replica_id=2, replica_epoch=20),
+            replica_state=FetchRequest.ReplicaState(replica_id=2, replica_epoch=BrokerEpoch(20)),
             max_wait_ms=500,
             min_bytes=1,
             max_bytes=10485760,

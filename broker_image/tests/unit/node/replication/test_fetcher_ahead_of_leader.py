@@ -7,6 +7,7 @@ from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.node.replication import followed as followed_module
 from logfleet.node.replication import replica_fetcher
 from logfleet.node.replication.followed import Followed
+from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from structlog.testing import capture_logs
@@ -78,7 +79,9 @@ async def test_a_log_that_ends_in_an_epoch_unknown_to_its_leader_is_reported_onc
 ):
     """Both logs end at the same offset, so the leader cannot say where they part."""
     leader.answers[ListOffsetsRequest] = range_of(0, 1)
-    followed = FollowerPartition(me.follow(0, batch(0, b"a", epoch=9), leader_epoch=9), LEADER, 5)
+    followed = FollowerPartition(
+        me.follow(0, batch(0, b"a", epoch=9), leader_epoch=9), LEADER, LeaderEpoch(5)
+    )
     with capture_logs() as lines:
         async with fetching(me, leader, followed):
             for _ in range(5):
@@ -103,7 +106,7 @@ async def test_raised_leader_epochs_end_the_pause_at_once(me, leader, monkeypatc
         leader.answer(row(records=sent, high_watermark=1))
         await until(lambda: fetcher._paused)
         fetcher.remove(followed)
-        followed = FollowerPartition(followed, LEADER, 10)
+        followed = FollowerPartition(followed, LEADER, LeaderEpoch(10))
         fetcher.add(followed)
         assert named(await leader.asked()) == [(0, 0)]
         leader.answer(row(records=sent, high_watermark=1))

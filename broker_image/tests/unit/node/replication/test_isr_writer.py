@@ -22,6 +22,7 @@ from logfleet.node.replication import isr_writer
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.telemetry.decisions import Decision, Kind
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from structlog.testing import capture_logs
 
@@ -40,7 +41,7 @@ class Leader:
     """Broker 1, which leads partitions of brokers 1 and 2. epochs: of their registrations."""
 
     def __init__(self, host: Host, store: Store) -> None:
-        self.epochs: dict[int, int] = {}
+        self.epochs: dict[int, BrokerEpoch] = {}
         self.metadata = MetadataLoader(store)
         self.table = host.partitions
         self.lag_ms = LAG_MS
@@ -54,7 +55,7 @@ class Leader:
             await self.register(broker_id)
             await self.fence(broker_id, keys.ACTIVE)
         members = tuple((broker_id, self.epochs[broker_id]) for broker_id in isr)
-        state = PartitionValue((1, 2), members, 1, 5, 3, 1)
+        state = PartitionValue((1, 2), members, 1, LeaderEpoch(5), PartitionEpoch(3), 1)
         await self._store.write(
             Put(keys.topic("topic"), keys.encode(TopicValue(UUID))),
             *(Put(self.key(index), keys.encode(state)) for index in range(partitions)),
@@ -63,7 +64,9 @@ class Leader:
 
     async def register(self, broker_id: int) -> None:
         value = keys.encode(BrokerValue("i", ()))
-        self.epochs[broker_id] = await self._store.write(Put(keys.broker(broker_id), value))
+        self.epochs[broker_id] = BrokerEpoch(
+            await self._store.write(Put(keys.broker(broker_id), value))
+        )
 
     async def fence(self, broker_id: int, state: str) -> int:
         value = keys.encode(FenceValue(self.epochs[broker_id], state))
@@ -80,7 +83,7 @@ class Leader:
 
     def lead(self, index: int = 0) -> LeaderPartition:
         log = self._host._dir.create(TopicPartition("topic", index), UUID, LogConfig(), 0)
-        log.start_epoch(5)
+        log.start_epoch(LeaderEpoch(5))
         topic = self.metadata.image.topic_by_id(TOPIC)
         assert topic is not None
         state = topic.partitions[index]
@@ -93,7 +96,9 @@ class Leader:
             lag_max_ms=self.lag_ms,
             now_ms=0,
         )
-        partition = LeaderPartition("topic", TOPIC, index, log, 5, replicas_state=replicas)
+        partition = LeaderPartition(
+            "topic", TOPIC, index, log, LeaderEpoch(5), replicas_state=replicas
+        )
         self.table.add(partition)
         return partition
 

@@ -29,6 +29,7 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -50,7 +51,7 @@ SESSION = 77
 
 def batch(base_offset: int, *values: bytes, epoch: int = 5) -> bytes:
     made = bytearray(build_batch([Record(None, value, NOW) for value in values]))
-    assign_offsets(made, base_offset, epoch)
+    assign_offsets(made, base_offset, LeaderEpoch(epoch))
     return bytes(made)
 
 
@@ -126,7 +127,7 @@ class Follower:
 
     def __init__(self, path: Path, leader: Leader, files: Files | None = None) -> None:
         self.node_id = 2
-        self.broker_epoch = 20
+        self.broker_epoch = BrokerEpoch(20)
         self.config = broker_config(
             {"replica.fetch.backoff.ms": "60", "listeners": "PLAINTEXT://:0"}
         )
@@ -155,7 +156,7 @@ class Follower:
     def broker(self, broker_id: int) -> Broker | None:
         self.attempts += 1
         address = Endpoint("PLAINTEXT", "127.0.0.1", self.leader.port)
-        return Broker(broker_id, self.leader_registered, BrokerValue("i", (address,)))
+        return Broker(broker_id, BrokerEpoch(self.leader_registered), BrokerValue("i", (address,)))
 
     def storage_failed(self, _: FollowerPartition, error: OSError) -> None:
         self.failed.append(error)
@@ -176,8 +177,10 @@ class Follower:
         name = TopicPartition("topic", index)
         log = self._dir.create(name, uuids.to_text(TOPIC), LogConfig(), NOW)
         for each in batches:
-            log.append_as_follower(memoryview(each), leader_epoch, NOW)
-        return FollowerPartition(Replica("topic", TOPIC, index, log), LEADER, leader_epoch)
+            log.append_as_follower(memoryview(each), LeaderEpoch(leader_epoch), NOW)
+        return FollowerPartition(
+            Replica("topic", TOPIC, index, log), LEADER, LeaderEpoch(leader_epoch)
+        )
 
     def close(self) -> None:
         self._flusher.stop()
@@ -399,7 +402,7 @@ async def test_a_fenced_partition_waits_for_the_next_leader_epoch(me, leader) ->
         leader.answer(row(error_code=ErrorCode.FENCED_LEADER_EPOCH))
         await until(lambda: not fetcher._session)
         fetcher.remove(followed)
-        fetcher.add(FollowerPartition(followed, LEADER, 6))
+        fetcher.add(FollowerPartition(followed, LEADER, LeaderEpoch(6)))
         asked = await leader.asked()
         assert asked.topics[0].partitions[0].current_leader_epoch == 6
 

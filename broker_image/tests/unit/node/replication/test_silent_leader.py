@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from logfleet.client import connection
 from logfleet.node.partitions.replica import FollowerPartition
+from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import ApiVersionsRequest, FetchRequest
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
@@ -38,7 +39,7 @@ async def test_a_leader_that_registered_again_is_connected_to_at_once(
         await until(lambda: gone.of(silent_to))
         fetcher.remove(followed)
         me.leader, me.leader_registered = leader, 11
-        fetcher.add(FollowerPartition(followed, LEADER, 6))
+        fetcher.add(FollowerPartition(followed, LEADER, LeaderEpoch(6)))
         asked = await leader.asked()
         assert (named(asked), asked.session_epoch) == ([(0, 0)], 0)
         assert asked.topics[0].partitions[0].current_leader_epoch == 6
@@ -51,7 +52,7 @@ async def test_the_connection_stays_while_the_registration_does(me, leader):  # 
         await leader.asked()
         fetcher.add(other)
         registered, me.broker = me.broker, lambda _: None
-        fetcher.add(FollowerPartition(one, LEADER, 6))
+        fetcher.add(FollowerPartition(one, LEADER, LeaderEpoch(6)))
         me.broker = registered
         leader.answer()
         assert sorted(named(await leader.asked())) == [(0, 0), (1, 0)]
@@ -64,6 +65,6 @@ async def test_a_leader_that_moved_is_connected_to_at_its_new_address(me, leader
     async with moved.running(), fetching(me, leader, followed) as fetcher:
         await leader.asked()
         me.leader, me.leader_registered = moved, 11
-        fetcher.add(FollowerPartition(followed, LEADER, 6))
+        fetcher.add(FollowerPartition(followed, LEADER, LeaderEpoch(6)))
         async with asyncio.timeout(10):
             assert named(await moved.asked()) == [(0, 0)]

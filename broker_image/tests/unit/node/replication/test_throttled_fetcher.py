@@ -8,6 +8,7 @@ from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.replica_fetcher import THROTTLED_MS_MAX
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 from broker_image.tests.unit.node.replication.test_replica_fetcher import (
@@ -28,7 +29,9 @@ def throttled(replicas: str = "", *, adding: tuple[int, ...] = ()) -> ClusterIma
     """Of these replicas of `topic`, as a follower; those of `adding` are new."""
     uuid = uuids.to_text(TOPIC)
     configs = {"follower.replication.throttled.replicas": replicas} if replicas else {}
-    partition = keys.PartitionValue((1, 2), ((1, 10),), 1, 5, 0, 1)
+    partition = keys.PartitionValue(
+        (1, 2), ((1, BrokerEpoch(10)),), 1, LeaderEpoch(5), PartitionEpoch(0), 1
+    )
     builder = ImageBuilder(ClusterImage())
     for key, value in (
         (keys.topic("topic"), keys.TopicValue(uuid, configs)),

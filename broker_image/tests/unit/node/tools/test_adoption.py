@@ -24,6 +24,7 @@ from logfleet.records.batch import iterate_headers, parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -55,7 +56,7 @@ def left(tmp_path: Path) -> Path:
     log_dir = LogDir(OpenFiles(PosixFiles()), str(path), CLUSTER, 1)
     assert list(log_dir.load(lambda _: LogConfig(), NOW)) == []
     log = log_dir.create(TopicPartition("a", 0), uuids.to_text(A), LogConfig(), NOW)
-    log.append_as_leader(build_batch([Record(None, b"v", NOW)] * 3), 2, NOW)
+    log.append_as_leader(build_batch([Record(None, b"v", NOW)] * 3), LeaderEpoch(2), NOW)
     log_dir.close({})
     (path / "__cluster_metadata-0").mkdir()
     metadata_log(path).write_bytes(batch_of([b"leader"], 0, control=True) + batch_of(CREATED, 1))

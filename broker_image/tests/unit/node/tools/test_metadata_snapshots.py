@@ -11,7 +11,7 @@ from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.tools import metadata_snapshots
 from logfleet.node.tools.metadata_snapshots import (
-    NoCluster,
+    EmptyStore,
     NotEmpty,
     read,
     restore,
@@ -64,7 +64,7 @@ async def test_two_clusters_with_one_directory_keep_their_own(
 async def test_what_is_empty_takes_no_place(directory: Path, tmp_path: Path) -> None:
     """An etcd that lost its data, while the schedule goes on."""
     empty = await SqliteStore.open(tmp_path / "empty.db")
-    with pytest.raises(NoCluster, match="no snapshot is taken of what is empty"):
+    with pytest.raises(EmptyStore, match="no snapshot is taken of what is empty"):
         await take(empty, "fleet", directory, keep=1)
     await empty.close()
     assert list(directory.iterdir()) == []

@@ -21,6 +21,7 @@ from logfleet.storage.flusher import Flusher
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.storage.open_files import OpenFiles
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.node.metrics.metric_values import metric_values
 from broker_image.tests.unit.storage.compaction_rig import SETTINGS, latest
@@ -67,7 +68,7 @@ class Rig:
     def add(self, index, count=100, stamp=None):
         name = TopicPartition("topic", index)
         log = self.log_dir.create(name, "bQrxV1XaQAyDOV5OYVsTsQ", CONFIG, NOW)
-        partition = LeaderPartition("topic", bytes(16), index, log, 0)
+        partition = LeaderPartition("topic", bytes(16), index, log, LeaderEpoch(0))
         for n in range(count):
             key, value = b"%d" % (n % 5), b"%d" % n * 40
             partition.append(build_batch([Record(key, value, NOW)], producer=stamp), NOW)

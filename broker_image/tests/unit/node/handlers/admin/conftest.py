@@ -21,7 +21,7 @@ from logfleet.net.peer import Peer
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.node.cluster.producer_ids import ProducerIds
+from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers import api_versions, metadata, producer_ids
 from logfleet.node.handlers.admin import routes as admin
@@ -79,7 +79,7 @@ class Node:
             until_applied=self._until_applied,
         )
         self.topic_creator = TopicCreator(self.controller_access)
-        self.producer_ids = ProducerIds(store)
+        self.producer_ids = ProducerIdPool(store)
         self.failsafe = SimpleNamespace(silent_s=0.0)
         self.dispatcher = Dispatcher(self, HANDLERS)
         self.port = 0

@@ -1,9 +1,9 @@
 import asyncio
 
 import pytest
-from logfleet.control.producer_ids import BLOCK_SIZE
+from logfleet.control.producer_id_blocks import BLOCK_SIZE
 from logfleet.metadata.store import StoreRefused, StoreUnavailable
-from logfleet.node.cluster import producer_ids
+from logfleet.node.cluster import producer_id_pool
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import InitProducerIdRequest
 
@@ -69,7 +69,7 @@ async def test_without_the_store_a_producer_has_to_try_again(node, monkeypatch, 
 
 
 async def test_a_store_that_does_not_answer_is_not_waited_for_too_long(node, monkeypatch):
-    monkeypatch.setattr(producer_ids, "TAKE_S_MAX", 0.01)
+    monkeypatch.setattr(producer_id_pool, "TAKE_S_MAX", 0.01)
     monkeypatch.setattr(node.store, "get", lambda _: asyncio.Event().wait())
     answer = await node.ask(request())
     assert ErrorCode(answer.error_code).name == "COORDINATOR_LOAD_IN_PROGRESS"
@@ -83,7 +83,7 @@ async def test_a_block_in_reserve_serves_new_producers_while_the_store_is_away(n
     answers = [await node.ask(request()) for _ in range(BLOCK_SIZE)]
     assert sorted(answer.producer_id for answer in answers) == list(range(BLOCK_SIZE))
     monkeypatch.setattr(ids, "_store", node.store)
-    monkeypatch.setattr(producer_ids, "RESERVE_PAUSE_S", 0.0)
+    monkeypatch.setattr(producer_id_pool, "RESERVE_PAUSE_S", 0.0)
     await until(lambda: ids._reserve is not None)
     assert (await node.ask(request())).producer_id == BLOCK_SIZE
     running.cancel()

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.control.brokers.may_i import NO_LEADER_LEFT, TOO_FEW_LEFT, CatchUp, may_i
+from logfleet.control.brokers.stop_check import NO_LEADER_LEFT, TOO_FEW_LEFT, CatchUp, check_stop
 from logfleet.metadata import keys
 
 
@@ -14,14 +14,14 @@ def fleet(cluster):
 
 
 def objection(cluster, *going_down: int, **options):
-    verdict = may_i(cluster.image, set(going_down), **options)
+    verdict = check_stop(cluster.image, set(going_down), **options)
     assert verdict.is_yes == (verdict.objection is None)
     return verdict.objection
 
 
 def test_one_of_three_in_sync_replicas_may_stop(fleet):
-    assert may_i(fleet.image, {1}).is_yes
-    assert may_i(fleet.image, {1}).under_replicated == (("t", 0),)
+    assert check_stop(fleet.image, {1}).is_yes
+    assert check_stop(fleet.image, {1}).under_replicated == (("t", 0),)
 
 
 def test_two_of_them_may_not(fleet):
@@ -61,7 +61,7 @@ def test_a_follower_that_is_not_in_sync_keeps_the_others_where_they_are(fleet):
     assert objection(fleet, 1, catching_up=rates).wait_s == 10.0
     assert objection(fleet, 1, catching_up={(topic_id, 0): CatchUp(1_000, 0)}).wait_s is None
     fleet.in_sync("t", 0, 3)
-    assert may_i(fleet.image, {1}).is_yes
+    assert check_stop(fleet.image, {1}).is_yes
 
 
 def test_the_only_replica_of_a_partition_may_not_stop_however_long_one_waits(cluster):
@@ -73,7 +73,7 @@ def test_the_only_replica_of_a_partition_may_not_stop_however_long_one_waits(clu
 
 def test_what_has_no_leader_anyway_and_what_is_elsewhere_speaks_against_nothing(fleet):
     fleet.create("one", -1, assignments=((0, (2,)),))
-    assert may_i(fleet.image, {1}).is_yes
+    assert check_stop(fleet.image, {1}).is_yes
     fleet.stop(2)
     assert objection(fleet, 2) is None or objection(fleet, 2).topic == "t"
 
@@ -82,4 +82,4 @@ def test_a_zone_is_its_brokers(fleet):
     fleet.start(4, rack="a")
     zone = {broker.id for broker in fleet.image.brokers.values() if broker.rack == "a"}
     assert zone == {1, 4}
-    assert may_i(fleet.image, zone).is_yes
+    assert check_stop(fleet.image, zone).is_yes

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from logfleet.control.producer_ids import next_block
+from logfleet.control.producer_id_blocks import next_block
 from logfleet.metadata import keys
 from logfleet.metadata.store import MetadataStore, StoreRefused, StoreUnavailable
 from logfleet.node.cluster.claims import settle
@@ -21,7 +21,7 @@ RESERVE_PAUSE_S: Final = 1.0
 """Pause before the store is asked again for a block in reserve."""
 
 
-class ProducerIds:
+class ProducerIdPool:
     """The ids this broker may give out. The rest of its blocks is lost when it stops."""
 
     def __init__(self, store: MetadataStore) -> None:

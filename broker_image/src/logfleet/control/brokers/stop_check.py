@@ -55,7 +55,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.objection is None
 
 
-def may_i(
+def check_stop(
     image: ClusterImage,
     going_down: set[int],
     catching_up: Mapping[tuple[bytes, int], CatchUp] | None = None,

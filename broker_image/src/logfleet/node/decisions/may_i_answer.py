@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.brokers.may_i import may_i, objections
+from logfleet.control.brokers.stop_check import check_stop, objections
 from logfleet.metadata.image import ClusterImage
 
 NAMED_MAX: Final = 20
@@ -54,7 +54,7 @@ def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> Ma
         ),
         key=lambda each: (not each.can_heal, each),
     )
-    touched = sorted(may_i(image, brokers).under_replicated)
+    touched = sorted(check_stop(image, brokers).under_replicated)
     return MayIAnswer(
         may=not forbidden,
         brokers=sorted(brokers),

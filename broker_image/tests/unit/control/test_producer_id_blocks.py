@@ -1,4 +1,4 @@
-from logfleet.control.producer_ids import BLOCK_SIZE, next_block
+from logfleet.control.producer_id_blocks import BLOCK_SIZE, next_block
 from logfleet.metadata.keys import NEXT_PRODUCER_ID
 
 

@@ -1,12 +1,13 @@
 import msgspec
 import pytest
-from logfleet.control.brokers.may_i import NO_LEADER_LEFT, TOO_FEW_LEFT
+from logfleet.control.brokers.stop_check import NO_LEADER_LEFT, TOO_FEW_LEFT
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
 from logfleet.metadata.store import Put, Txn
-from logfleet.node.decisions.may_i import NAMED_MAX, WrongMayIRequest, answer
+from logfleet.node.decisions.may_i_answer import NAMED_MAX, WrongMayIRequest, answer
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
 
@@ -32,14 +33,18 @@ def image(
     epochs = {}
     for broker, zone in ((1, "a"), (2, "b"), (3, "c")):
         epochs[broker] = put(keys.broker(broker), keys.BrokerValue("i", (), zone))
-        put(keys.fence(broker), keys.FenceValue(epochs[broker], keys.ACTIVE))
+        put(keys.fence(broker), keys.FenceValue(BrokerEpoch(epochs[broker]), keys.ACTIVE))
     for number, (name, min_isr, replicas, count) in enumerate(topics):
         uuid = uuids.to_text(bytes([number + 1]) * 16)
-        isr = tuple((each, epochs[each]) for each in replicas if (name, each) != behind)
+        isr = tuple(
+            (each, BrokerEpoch(epochs[each])) for each in replicas if (name, each) != behind
+        )
         put(keys.topic(name), keys.TopicValue(uuid))
         put(keys.topic_id(uuid), name)
         for index in range(count):
-            state = keys.PartitionValue(replicas, isr, replicas[0], 0, 0, min_isr)
+            state = keys.PartitionValue(
+                replicas, isr, replicas[0], LeaderEpoch(0), PartitionEpoch(0), min_isr
+            )
             put(keys.partition(uuid, index), state)
         put(keys.ready(uuid), keys.ReadyValue(count))
     return builder.build(1_000)[0]
