@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
+from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.epochs import LeaderEpochs
 from logfleet.log.lookup import RecentBatches
@@ -18,7 +19,7 @@ from logfleet.log.producers import SeenBatch
 from logfleet.log.replicated import replicated_batches
 from logfleet.log.retention import REMOVED_AT_ONCE, Retention, SegmentAge, plan_retention
 from logfleet.log.segment_roll import NO_ROOM, base_of_next, room_in, should_roll
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared, prepare
+from logfleet.log.validation import AppendResult, NeedsThread, Prepared, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flush_job import FlushJob
@@ -51,8 +52,7 @@ class PartitionLog:
         """Open the log in an existing directory; see LoadRequest. Raises OSError."""
         loaded = LogLoader(open_files, trash, request).load()
         self.partition = partition
-        self.directory = request.directory
-        self.config = request.config
+        self.directory, self.config = request.directory, request.config
         self.topic_id = loaded.topic_id
         self.notes = loaded.notes
         self.has_lost = loaded.has_lost

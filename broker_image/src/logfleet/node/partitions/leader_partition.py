@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Prepared
+from logfleet.log.batch_rules import BatchRefusal
+from logfleet.log.validation import AppendResult, NeedsThread, Prepared
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
