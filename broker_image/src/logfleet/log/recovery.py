@@ -3,12 +3,8 @@
 A process killed in the middle of a write leaves a torn batch at the end; a power loss may leave
 holes, zeros or old bytes anywhere beyond what was fsynced. So beyond the recovery point a log is
 what can be read in order with right checksums (I18).
-
-Damage before the recovery point is different: the disk has lost durable data. There as little as
-possible is dropped, and nothing behind it.
 """
 
-import re
 from collections.abc import Callable, Iterator
 
 from logfleet.log.config import LONG_MAX
@@ -45,14 +41,13 @@ def scan_batches(
     *,
     next_offset: int,
     verify: bool,
-    verify_from: int = 0,
     end_offset: int = LONG_MAX,
 ) -> Iterator[tuple[Position, BatchHeader]]:
     """(position, header) of the batches in [start, end), up to the first invalid one.
 
     That is one that is damaged or not whole. next_offset: no batch may begin below it, nor below
-    the end of the one before. verify: check the checksum of each batch whose base offset is at
-    least verify_from. end_offset: exclusive; no batch may reach beyond it.
+    the end of the one before. verify: check the checksums. end_offset: exclusive; no batch may
+    reach beyond it.
     """
     chunk_bytes = VERIFY_CHUNK_BYTES if verify else HEADERS_CHUNK_BYTES
     position = chunk_start = start
@@ -69,7 +64,7 @@ def scan_batches(
             or header.next_offset > end_offset
         ):
             return
-        if verify and header.base_offset >= verify_from:
+        if verify:
             if chunk_start + len(chunk) - position < header.size:
                 wanted = min(max(chunk_bytes, header.size), end - position)
                 chunk, chunk_start = read(wanted, position), position
@@ -106,42 +101,6 @@ def read_batches(
         expected = position + header.size
     if expected != end:
         raise CorruptRecords(f"no whole valid batch at position {expected} of {end}")
-
-
-def find_batch(
-    read: Read, start: Position, end: int, *, base_min: int, base_max: int, end_offset: int
-) -> tuple[Position, BatchHeader] | None:
-    """(position, header) of the first whole batch with a right checksum in [start, end).
-
-    base_min, base_max: bounds of its base offset, inclusive. end_offset: exclusive; it does not
-    reach beyond.
-    """
-    if base_max < base_min:
-        return None
-    differing = ((base_min ^ base_max).bit_length() + 7) // 8
-    shared = base_min.to_bytes(8)[: 8 - differing]
-    pattern = re.compile(
-        re.escape(shared) + b".{%d}" % (MAGIC_AT - len(shared)) + b"\\x%02x" % MAGIC, re.DOTALL
-    )
-    while end - start >= HEADER_SIZE:
-        chunk = read(min(VERIFY_CHUNK_BYTES, end - start), start)
-        if len(chunk) < HEADER_SIZE:
-            return None
-        at = -1
-        while (match := pattern.search(chunk, at + 1)) is not None:
-            at = match.start()
-            if len(chunk) - at < HEADER_SIZE:
-                break
-            header = parse_header(chunk, at)
-            if is_plausible(header, base_min) and header.base_offset <= base_max:
-                scan = scan_batches(
-                    read, start + at, end, next_offset=base_min, verify=True, end_offset=end_offset
-                )
-                found = next(scan, None)
-                if found is not None:
-                    return found
-        start += len(chunk) - HEADER_SIZE + 1
-    return None
 
 
 def holds_old_messages(read: Read, end: int) -> bool:

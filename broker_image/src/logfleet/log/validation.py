@@ -12,6 +12,15 @@ from typing import TypeAlias
 
 import msgspec
 
+from logfleet.log.batch_rules import (
+    SIZE_RULE,
+    BatchRefusal,
+    RecordError,
+    SentBatch,
+    explain,
+    malformed,
+    no_batch,
+)
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.records.batch import (
@@ -19,7 +28,6 @@ from logfleet.records.batch import (
     CONTROL_BIT,
     CRC_COVERS_FROM,
     HEADER_SIZE,
-    LENGTH_MIN,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC,
@@ -45,35 +53,12 @@ from logfleet.wire.errors import ErrorCode
 RECORD_ERRORS_MAX = 100
 """Limit of bad records reported per batch."""
 
-
 RECORD_ERRORS_SHOWN = 3
 """How many record errors the error message of the whole batch quotes."""
-
-_LENGTH_AT, _MAGIC_AT = 8, 16
 
 # Larger batches are read in a thread. A batch of this size takes the loop at most three
 # milliseconds, measured with 2,300 records and with one record of 8,000 headers.
 BYTES_ON_LOOP_MAX = 16 * 1024
-
-
-class RecordError(msgspec.Struct, frozen=True):
-    """A record that made the batch invalid (KIP-467). index: its number within the batch."""
-
-    index: int
-    message: str
-
-
-class BatchRefusal(msgspec.Struct, frozen=True):
-    """Why a batch is not appended, as the Produce response reports it.
-
-    message: None if the error code says it all. is_before_log: the reason has nothing to do with
-    the log; a Produce response then has no log start offset.
-    """
-
-    error: ErrorCode
-    message: str | None = None
-    records: tuple[RecordError, ...] = ()
-    is_before_log: bool = False
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -127,31 +112,28 @@ def prepare(
     """
     size = len(buffer)
     if size < HEADER_SIZE:
-        return malformed(buffer) or _no_batch()
+        return malformed(buffer) or no_batch()
     header = parse_header(buffer)
-    # Every batch of every producer passes here: first one fast test for any error, then the
-    # explanation.
+    # Every batch of every producer passes here: one fast test for all of BATCH_RULES, and for
+    # anything but one whole batch.
     if (
         header.magic != MAGIC
         or header.batch_length != size - LENGTH_OVERHEAD
         or header.base_offset
         or size > config.max_message_bytes
         or crc32c(buffer[CRC_COVERS_FROM:]) != header.crc
-    ):
-        refusal = malformed(buffer)
-        if refusal is not None:
-            return refusal
-        if header.size < size:  # behind it another batch begins, which Kafka ignores as well
-            return prepare(memoryview(buffer)[: header.size], config, now_ms, partition)
-        return _not_to_be_appended(buffer, header, config)
-    if (
-        header.record_count <= 0
+        or header.record_count <= 0
         or header.last_offset_delta + 1 != header.record_count
         or header.attributes & CONTROL_BIT
         or header.attributes & CODEC_MASK > Codec.ZSTD
         or (header.producer_id >= 0 and header.base_sequence < 0)
     ):
-        return _not_allowed(header)
+        refusal = malformed(buffer)
+        if refusal is None and header.size < size:  # Kafka too ignores what begins behind a batch
+            return prepare(memoryview(buffer)[: header.size], config, now_ms, partition)
+        refusal = refusal or explain(SentBatch(buffer, header, config))
+        assert refusal is not None, f"no rule refuses {header}"
+        return refusal
     if (
         header.base_timestamp
         <= header.max_timestamp
@@ -182,89 +164,6 @@ def prepare_fully(
         buffer = prepared.buffer
         return _prepare_carefully(buffer, parse_header(buffer), config, now_ms, partition)
     return prepared
-
-
-def malformed(buffer: Buffer) -> BatchRefusal | None:
-    """Why these bytes are not one whole batch of magic 2; None if they are.
-
-    Source: ByteBufferLogInputStream, ProduceRequest.validateRecords. Another batch may begin behind
-    it, but not be whole. The rules for size and magic apply to both.
-    """
-    size = _batch_size(buffer, 0)
-    if size is None:
-        return _no_batch()
-    if isinstance(size, BatchRefusal):
-        return size
-    magic = buffer[_MAGIC_AT]
-    if magic != MAGIC:
-        return _no_batch(f"Record batches must have magic 2, not {magic}.")
-    following = _batch_size(buffer, size)
-    if isinstance(following, BatchRefusal):
-        return following
-    if following is not None:
-        return _no_batch()
-    return _corrupt(f"A batch has at least {HEADER_SIZE} bytes.") if size < HEADER_SIZE else None
-
-
-def _batch_size(buffer: Buffer, position: int) -> int | BatchRefusal | None:
-    """Size of the whole batch at `position`, None if there is none."""
-    rest = len(buffer) - position
-    if rest < LENGTH_OVERHEAD:
-        return None
-    start = position + _LENGTH_AT
-    length = int.from_bytes(buffer[start : start + 4], "big", signed=True)
-    if length < LENGTH_MIN:
-        return _corrupt(
-            f"Record size {length} is less than the minimum record overhead ({LENGTH_MIN})"
-        )
-    if rest <= _MAGIC_AT:
-        return None
-    magic = int.from_bytes(buffer[position + _MAGIC_AT : position + _MAGIC_AT + 1], signed=True)
-    if not 0 <= magic <= MAGIC:
-        return _corrupt(f"Invalid magic found in record: {magic}")
-    size = length + LENGTH_OVERHEAD
-    return size if size <= rest else None
-
-
-def _no_batch(
-    why: str = "Produce requests must carry exactly one record batch per partition.",
-) -> BatchRefusal:
-    return BatchRefusal(ErrorCode.INVALID_RECORD, why, is_before_log=True)
-
-
-def _corrupt(why: str) -> BatchRefusal:
-    return BatchRefusal(ErrorCode.CORRUPT_MESSAGE, why, is_before_log=True)
-
-
-def _not_to_be_appended(
-    buffer: bytearray | memoryview, header: BatchHeader, config: LogConfig
-) -> BatchRefusal:
-    """The error of a batch as a whole (`UnifiedLog.analyzeAndValidateRecords`)."""
-    if header.base_offset:
-        return _invalid(f"The base offset of a produced batch is 0, not {header.base_offset}.")
-    if header.size > config.max_message_bytes:
-        return _too_large(header.size, config)
-    computed = crc32c(memoryview(buffer)[CRC_COVERS_FROM:])
-    return _corrupt(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
-
-
-def _not_allowed(header: BatchHeader) -> BatchRefusal:
-    """The error in the header of a client's batch (`LogValidator.validateBatch`)."""
-    if header.record_count <= 0:
-        return _invalid(f"Record count {header.record_count} is not positive.")
-    if header.last_offset_delta + 1 != header.record_count:
-        return _invalid(
-            f"Last offset delta {header.last_offset_delta} does not fit {header.record_count} "
-            "records."
-        )
-    if header.is_control:
-        return _invalid("Clients are not allowed to write control records.")
-    if header.has_producer_id and header.base_sequence < 0:
-        return _invalid(
-            f"Invalid sequence number {header.base_sequence} in record batch with producerId "
-            f"{header.producer_id}"
-        )
-    return _invalid(f"Unknown compression type {header.codec_bits}.")
 
 
 def _recompresses(codec: int, config: LogConfig) -> bool:
@@ -442,9 +341,8 @@ def _recompress(
         return _invalid(str(error))
     body = compress(config.compression_type, payload, config.compression_level)
     batch = replace_payload(buffer, config.compression_type, body)
-    if len(batch) > config.max_message_bytes:
-        return _too_large(len(batch), config)
-    return batch
+    recompressed = SentBatch(batch, parse_header(batch), config)
+    return SIZE_RULE.refuse(recompressed) if SIZE_RULE.is_broken(recompressed) else batch
 
 
 def _larger_than_a_segment(size: int, config: LogConfig) -> BatchRefusal:
@@ -452,14 +350,6 @@ def _larger_than_a_segment(size: int, config: LogConfig) -> BatchRefusal:
         ErrorCode.RECORD_LIST_TOO_LARGE,
         f"Message batch size is {size} bytes in append to a partition whose segments "
         f"hold at most {config.segment_bytes} bytes.",
-    )
-
-
-def _too_large(size: int, config: LogConfig) -> BatchRefusal:
-    return BatchRefusal(
-        ErrorCode.MESSAGE_TOO_LARGE,
-        f"The record batch size in the append is {size} bytes which exceeds the maximum configured "
-        f"value of {config.max_message_bytes}.",
     )
 
 

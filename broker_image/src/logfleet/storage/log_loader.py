@@ -2,22 +2,20 @@
 
 After a clean stop only the end of the last segment is read. After a crash everything from the
 recovery point on is checked: the valid prefix stays, a torn tail is cut off, indexes, leader epochs
-and producer state are rebuilt from the batches (I18). Durable segments are only read if an index is
-missing, and no readable batch of them is dropped: Kafka cuts such a segment at the damage
-(`LogSegment.recover`).
+and producer state are rebuilt from the batches (I18). Durable segments are only read if their
+offset index is missing. A damaged one is then cut at the damage, and the segments behind it stay
+(Kafka: `LogSegment.recover`, `LogLoader.loadSegmentFiles`).
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Self
 
 import msgspec
 
-from logfleet.io.files import copy_file, read_file, remove_if_there, write_file
+from logfleet.io.files import read_file, remove_if_there, write_file
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_epochs, parse_partition_metadata
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.epochs import EpochStart, LeaderEpochs
-from logfleet.log.index_entries import RELATIVE_OFFSET_MAX
 from logfleet.log.names import (
     CLEANED,
     DELETED,
@@ -32,7 +30,6 @@ from logfleet.log.names import (
     offset_file,
     parse_offset_file,
 )
-from logfleet.log.recovery import find_batch
 from logfleet.records.batch import BatchHeader
 from logfleet.storage.open_files import OpenFiles
 from logfleet.storage.producer_history import ProducerHistory
@@ -40,7 +37,6 @@ from logfleet.storage.segment import Segment, segment_number
 from logfleet.storage.segment_swap import recover
 from logfleet.storage.trash import Trash
 from logfleet.storage.unflushed import NOT_CLOSED, Stored, Unflushed, topic_id_file
-from logfleet.types import Position
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
@@ -98,13 +94,14 @@ class LoadRequest(msgspec.Struct, frozen=True):
 class FoundSegment(msgspec.Struct, frozen=True):
     """A segment as seen from the file names, before anything is read, and how it has to be treated.
 
-    end_offset: where the next one begins, LONG_MAX for the last. has_indexes: both of them.
-    is_unsafe: a crash may have taken some of it.
+    end_offset: where the next one begins, LONG_MAX for the last. has_index: the offset index is
+    there. is_unsafe: a crash may have taken some of it.
     """
 
     segment: Segment
     end_offset: int
-    has_indexes: bool
+    has_index: bool
+    has_time_index: bool
     is_unsafe: bool
 
     @property
@@ -113,7 +110,7 @@ class FoundSegment(msgspec.Struct, frozen=True):
 
         Then it is durable and whole, and the next segment tells where it ends.
         """
-        return self.has_indexes and not self.is_unsafe and self.end_offset != LONG_MAX
+        return self.has_index and not self.is_unsafe and self.end_offset != LONG_MAX
 
 
 class LoadedLog(msgspec.Struct):
@@ -268,15 +265,17 @@ class LogLoader:
         """All segments in order, judged by their file names and by what is durable."""
         bases = sorted(offset for offset, suffix in names if suffix == LOG)
         return [
-            self._found_segment(base, end, has_indexes={(base, INDEX), (base, TIME_INDEX)} <= names)
-            for base, end in zip(bases, [*bases[1:], LONG_MAX], strict=False)
+            FoundSegment(
+                self._segment(base),
+                end_offset,
+                has_index=(base, INDEX) in names,
+                has_time_index=(base, TIME_INDEX) in names,
+                # One that ends at the recovery point was active then: its last time index entry
+                # came later.
+                is_unsafe=not self._request.clean and end_offset >= self._request.recovery_point,
+            )
+            for base, end_offset in zip(bases, [*bases[1:], LONG_MAX], strict=False)
         ]
-
-    def _found_segment(self, base: int, end_offset: int, *, has_indexes: bool) -> FoundSegment:
-        # A segment that ends at the recovery point was active then: its last time index entry came
-        # later.
-        is_unsafe = not self._request.clean and end_offset >= self._request.recovery_point
-        return FoundSegment(self._segment(base), end_offset, has_indexes, is_unsafe)
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(
@@ -304,120 +303,47 @@ class LogLoader:
         segments). The log ends where a crash took batches: everything behind that is removed.
         """
         segments: list[Segment] = []
-        restored: list[Segment] = []
         log_end = 0
         for number, each in enumerate(found, 1):
+            segments.append(each.segment)
             if each.is_trusted:
-                segments.append(each.segment)
                 continue
-            parts, log_end, is_torn = self._restore_segment(each)
-            segments += parts
-            restored += parts
-            lacks_batches = (
-                log_end < each.end_offset and each.end_offset > self._request.compacted_end
-            )
-            if is_torn or (each.is_unsafe and lacks_batches):
+            log_end, ends_log = self._restore_segment(each)
+            if ends_log:
                 self._remove_segments([behind.segment for behind in found[number:]])
                 break
-        rebuilt = [segment for segment in restored if segment is not segments[-1]]
+        older = found[: len(segments) - 1]
+        rebuilt = [each.segment for each in older if not (each.is_trusted and each.has_time_index)]
         for segment in rebuilt:
             segment.finish()
         return segments, rebuilt, log_end
 
-    def _restore_segment(self, found: FoundSegment) -> tuple[list[Segment], int, bool]:
-        """Restore one segment.
+    def _restore_segment(self, found: FoundSegment) -> tuple[int, bool]:
+        """Find the end of a segment's batches, and cut off what lies behind it.
 
-        Returns the segments it becomes, the offset after its last batch, and whether a crash tore
-        it there. It becomes several if durable batches lie behind damage.
+        Returns the offset after its last batch, and whether the log ends there: a crash took what
+        followed. What is missing below the recovery point the disk has lost: that ends no more
+        than this segment.
         """
-        parts = []
-        log_end, unread = self._find_end(found)
-        while unread and log_end < self._request.durable_end:
-            rest = self._split(found, log_end)
-            if rest is None:
-                break
-            base, end_offset = found.segment.base_offset, found.end_offset
-            first = self._found_segment(base, rest, has_indexes=False)
-            self._find_end(first)
-            parts.append(first.segment)
-            found = self._found_segment(rest, end_offset, has_indexes=False)
-            log_end, unread = self._find_end(found)
-        if unread:
-            self._cut(found.segment, unread)
-        is_torn = unread > 0 and log_end >= self._request.durable_end
-        return [*parts, found.segment], log_end, is_torn
-
-    def _find_end(self, found: FoundSegment) -> tuple[int, int]:
-        """Restore a segment's state.
-
-        Returns the offset after its last batch, and the number of bytes behind it that are no
-        batches.
-        """
-        segment, durable_end = found.segment, self._request.durable_end
-        verify = found.is_unsafe or not found.has_indexes
-        distrust = self._request.recovery_point if found.is_unsafe and found.has_indexes else 0
+        segment, request = found.segment, self._request
+        verify = found.is_unsafe or not found.has_index
         size_before = segment.size
-        restore = partial(segment.restore, end_offset=found.end_offset, on_batch=self._record_epoch)
-        end_offset = restore(verify=verify, distrust_offset=distrust)
-        if not verify and segment.size != segment.file.size():
-            # Closed properly, supposedly. Check every byte before any is cut off.
-            end_offset = restore(verify=True)
-            verify = True
-        if verify:
+        log_end = segment.restore(
+            verify=verify,
+            distrust_offset=request.recovery_point if found.has_index else 0,
+            end_offset=found.end_offset,
+            on_batch=self._record_epoch,
+        )
+        unread = segment.file.size() - segment.size
+        if verify or unread:
             self._recovered_bytes += size_before
-        position = segment.size
-        if position != segment.file.size() and end_offset < durable_end:
-            # Readers get such a batch as it is, as they do where no index is missing; the batches
-            # after it are good.
-            end_offset = restore(verify=True, distrust_offset=distrust, verify_from=durable_end)
-            if segment.size == segment.file.size() or end_offset >= durable_end:
-                what = "a wrong checksum, and perhaps others: left as it is"
-                self._record_damage(segment, position, what)
-            else:
-                end_offset = restore(verify=True, distrust_offset=distrust)
-        return end_offset, segment.file.size() - segment.size
-
-    def _split(self, damaged: FoundSegment, log_end: int) -> int | None:
-        """Move the durable batches behind the damage into a segment of their own.
-
-        The damage begins at `size`, where this segment is cut. Offsets may be missing between two
-        segments, as after compaction. Returns the new base offset, or None if there are no such
-        batches; then nothing has changed. The segment's indexes are gone afterwards.
-        """
-        segment = damaged.segment
-        file, base = segment.file, segment.base_offset
-        end_offset = min(damaged.end_offset, base + RELATIVE_OFFSET_MAX + 1)
-        found = find_batch(
-            file.pread,
-            segment.size,
-            file.size(),
-            base_min=max(log_end, base + 1),
-            base_max=min(end_offset - 1, self._request.durable_end),
-            end_offset=end_offset,
-        )
-        if found is None:
-            return None
-        position, header = found
-        self._record_damage(
-            segment,
-            segment.size,
-            f"no readable header: the batches from {header.base_offset} on become "
-            f"segment {header.base_offset}",
-        )
-        # Before the copy: a segment without indexes is checked again, should a crash prevent the
-        # cut.
-        for index in (segment.offset_index, segment.time_index):
-            self._open_files.drop(index.path)
-            remove_if_there(self._files, index.path)
-        self._files.fsync_directory(self._request.directory)
-        copy_file(self._files, file, position, self._path(header.base_offset, LOG))
-        self._cut(segment, file.size() - segment.size)
-        return header.base_offset
-
-    def _record_damage(self, segment: Segment, position: Position, what: str) -> None:
-        name = offset_file(segment.base_offset, LOG)
-        self._has_lost = True
-        self._notes.append(f"{name}: the batch at position {position} has {what}")
+        if unread:
+            self._cut(segment, unread)
+        is_gap = log_end < found.end_offset and found.end_offset > request.compacted_end
+        lacks_batches = unread > 0 or (found.is_unsafe and is_gap)
+        is_damaged = lacks_batches and log_end < request.durable_end
+        self._has_lost = self._has_lost or is_damaged
+        return log_end, lacks_batches and not is_damaged
 
     def _record_epoch(self, header: BatchHeader) -> None:
         """Record the batch's epoch, unless it lies below the file's first epoch.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
+from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.epochs import LeaderEpochs
 from logfleet.log.lookup import RecentBatches
@@ -18,7 +19,7 @@ from logfleet.log.producers import SeenBatch
 from logfleet.log.replicated import replicated_batches
 from logfleet.log.retention import REMOVED_AT_ONCE, Retention, SegmentAge, plan_retention
 from logfleet.log.segment_roll import NO_ROOM, base_of_next, room_in, should_roll
-from logfleet.log.validation import Appended, AppendResult, BatchRefusal, Prepared, prepare
+from logfleet.log.validation import Appended, AppendResult, Prepared, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
 from logfleet.storage.file_slice import FileSlice
 from logfleet.storage.flush_job import FlushJob
@@ -43,7 +44,8 @@ class PartitionLog:
     found. has_lost: see LoadedLog. recovered_bytes: read after a crash to find the end.
     on_start_moved: called when the log start has moved. checkpointed_point: the recovery point that
     a crash leaves. first_dirty_offset: end of the compacted part. truncations: how often the log
-    was shortened. files: its file system; disk: of its directory.
+    was shortened. written_end_offset: everything below is in the files (only a machine crash takes
+    it), the rest is queued for its disk. files: its file system; disk: of its directory.
     """
 
     def __init__(
@@ -52,8 +54,7 @@ class PartitionLog:
         """Open the log in an existing directory; see LoadRequest. Raises OSError."""
         loaded = LogLoader(open_files, trash, request).load()
         self.partition = partition
-        self.directory = request.directory
-        self.config = request.config
+        self.directory, self.config = request.directory, request.config
         self.topic_id = loaded.topic_id
         self.notes = loaded.notes
         self.has_lost = loaded.has_lost
@@ -77,7 +78,7 @@ class PartitionLog:
         self.flushed_ms = 0  # start of the last flush by maintenance
         self._swap: Swap | None = None
         self._is_truncating = False
-        self._written_end: int | None = None  # None: everything is written
+        self.written_end_offset = loaded.log_end_offset
         self.on_start_moved: Callable[[], None] = lambda: None
         self._draw_jitter()
 
@@ -109,8 +110,10 @@ class PartitionLog:
     ) -> AppendResult:
         """Append one batch at the log's end. It is written, not yet durable nor committed.
 
-        batch: one in writable memory, which is changed, or the result of `prepare_fully`.
+        batch: one in writable memory, which is changed, or the result of `prepare_fully`. Where the
+        result is not Appended, or it raises DiskBusy, nothing has changed.
         """
+        self.disk.require_room()
         if isinstance(batch, Prepared):
             prepared = batch
         else:
@@ -132,8 +135,7 @@ class PartitionLog:
         assign_offsets(prepared.buffer, base_offset, leader_epoch)
         self._active.append(prepared.buffer, header, base_offset)
         self._appended(header, base_offset, leader_epoch)
-        if self.disk.is_held_up:
-            self._wait_written(base_offset)
+        self._wait_written()
         return Appended(base_offset, last_offset, prepared.log_append_time_ms)
 
     def append_as_follower(
@@ -161,13 +163,11 @@ class PartitionLog:
     def _append_run(self, data: memoryview, run: Sequence[BatchHeader]) -> None:
         if not run:
             return
-        end_before = self.log_end_offset
         try:
             for header in self._active.append_all(data, run):
                 self._appended(header, header.base_offset, header.leader_epoch)
         finally:
-            if self.disk.is_held_up:
-                self._wait_written(end_before)
+            self._wait_written()
 
     def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: LeaderEpoch) -> None:
         """Update the log's state for a batch that was added to the active segment."""
@@ -177,22 +177,20 @@ class PartitionLog:
         self.log_end_offset = base_offset + header.last_offset_delta + 1
         self._recent.add(self.log_end_offset, self._active.size)
 
-    @property
-    def written_end_offset(self) -> int:
-        """Everything below is in the files (only a machine crash takes it), the rest queued."""
-        return self.log_end_offset if self._written_end is None else self._written_end
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Call `then` on the loop once all that was appended is in the files; at once if it is."""
+        self.disk.when_written(then)
 
-    def _wait_written(self, end_before: int) -> None:
-        """Move the written end once the batches behind `end_before` are written, if queued."""
-        if self._written_end is None:
-            self._written_end = end_before
-        self.disk.when_written(partial(self._written, self.log_end_offset, self.truncations))
+    def _wait_written(self) -> None:
+        """Move the written end to the log's end: at once, if no write is queued for the disk."""
+        if self.disk.is_held_up:
+            self.when_written(partial(self._written, self.log_end_offset, self.truncations))
+        else:
+            self.written_end_offset = self.log_end_offset
 
     def _written(self, end_offset: int, truncations: int) -> None:
-        if self._written_end is None or truncations != self.truncations:
-            return  # already reported, or a truncation may have removed what was to be written
-        end_offset = max(end_offset, self._written_end)
-        self._written_end = end_offset if end_offset < self.log_end_offset else None
+        if truncations == self.truncations:  # else it may have been cut off instead
+            self.written_end_offset = max(self.written_end_offset, end_offset)
 
     def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """Roll if this batch must begin a new segment; else compute the room in this one."""
@@ -260,6 +258,7 @@ class PartitionLog:
     def skip_to(self, offset: int, now_ms: int) -> None:
         """Continue at `offset`: compaction removed all earlier batches of the original log."""
         self.log_end_offset = offset
+        self._wait_written()
         self._roll(offset, now_ms)
 
     # Reading
@@ -275,12 +274,14 @@ class PartitionLog:
         """Whole batches of one segment, from the one that holds `offset` up to `end_offset`.
 
         max_bytes: not exceeded, except by a larger first batch if `at_least_one` (KIP-74).
-        end_offset: exclusive, None for the log's end. Returns None if there is nothing to read,
+        end_offset: exclusive, None for the written end. Returns None if there is nothing to read,
         OFFSET_OUT_OF_RANGE outside [log start, log end].
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        if end_offset is None or end_offset > self.log_end_offset:
+        if end_offset is None:
+            end_offset = self.written_end_offset
+        elif end_offset > self.log_end_offset:
             end_offset = self.log_end_offset
         return read_slice(
             self._segments,
@@ -347,14 +348,13 @@ class PartitionLog:
         self.epochs.truncate_end(done.end_offset)
         self._unflushed.truncated(self._active)
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
-        self._written_end = None
+        self.written_end_offset = done.end_offset
         self._is_truncating = False
 
     def abandon_truncation(self) -> None:
         """End a truncation that has failed."""
         self._is_truncating = False
-        if self._written_end is not None:
-            self._wait_written(self._written_end)
+        self._wait_written()
 
     def delete_records_before(self, offset: int) -> None:
         """Move the log start up to `offset`; the next retention removes segments below."""
@@ -478,7 +478,7 @@ class PartitionLog:
         It holds the same batches and is as durable: users of this log notice nothing. Changes of
         this log that began before are refused, as after a truncation.
         """
-        assert future.log_end_offset == self.log_end_offset
+        assert future.written_end_offset == future.log_end_offset == self.log_end_offset
         assert future.recovery_point >= self.recovery_point
         self.drop_files()
         future.producers.take_over(directory, self.producers.states)
@@ -491,7 +491,8 @@ class PartitionLog:
         self._recent = future._recent
         self.checkpointed_point = future.checkpointed_point
         self.first_dirty_offset = future.first_dirty_offset
-        self._room, self._written_end = NO_ROOM, None
+        self.written_end_offset = future.written_end_offset
+        self._room = NO_ROOM
         self.truncations += 1
 
     def drop_files(self) -> None:

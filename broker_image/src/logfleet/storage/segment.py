@@ -239,7 +239,8 @@ class Segment:
         file = self.file
         if file.size() > self.size:  # a failed append left something behind the end
             file.truncate(self.size)
-        self._index_time(self._indexed_time())
+        if self.max_timestamp > NO_TIMESTAMP:  # the property rebuilds a time index that is missing
+            self._index_time(self._indexed_time())
         self.offset_index.write()
         self.time_index.write()
 
@@ -277,7 +278,6 @@ class Segment:
         *,
         verify: bool,
         distrust_offset: int = 0,
-        verify_from: int = 0,
         end_offset: int = LONG_MAX,
         on_batch: Callable[[BatchHeader], None] | None = None,
     ) -> int:
@@ -285,9 +285,9 @@ class Segment:
 
         verify: the log was not closed properly; check the indexes, drop their entries from
         `distrust_offset` on (what lies before is durable) and check the checksum of each batch
-        after them whose base offset is at least `verify_from`. No batch may reach beyond
-        `end_offset`. on_batch is called with each batch that is read. Returns the offset after the
-        last batch; `size` is where it ends, which may be before the end of the file.
+        after them. No batch may reach beyond `end_offset`. on_batch is called with each batch that
+        is read. Returns the offset after the last batch; `size` is where it ends, which may be
+        before the end of the file.
         """
         end = self.file.size()
         if verify:
@@ -301,7 +301,6 @@ class Segment:
                 end,
                 next_offset=offset,
                 verify=verify,
-                verify_from=verify_from,
                 end_offset=min(end_offset, self.base_offset + RELATIVE_OFFSET_MAX + 1),
             )
             return self._account_from(position, offset, batches, on_batch)

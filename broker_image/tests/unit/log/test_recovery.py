@@ -3,7 +3,6 @@ from hypothesis import strategies as st
 from logfleet.log.recovery import (
     HEADERS_CHUNK_BYTES,
     VERIFY_CHUNK_BYTES,
-    find_batch,
     holds_old_messages,
     is_plausible,
     scan_batches,
@@ -92,40 +91,6 @@ def test_offsets_must_ascend():
 def test_zeros_are_no_batch():
     assert scan(bytearray(1000)) == []
     assert not is_plausible(parse_header(bytes(61)), 0)
-
-
-def find(log, start, *, base_min=0, base_max=200, end_offset=2**31):
-    found = find_batch(
-        lambda length, position: bytes(log[position : position + length]),
-        start,
-        len(log),
-        base_min=base_min,
-        base_max=base_max,
-        end_offset=end_offset,
-    )
-    return found and (found[0], found[1].base_offset)
-
-
-@given(SIZES, st.binary(max_size=100) | st.sampled_from([bytes(3000), bytes(VERIFY_CHUNK_BYTES)]))
-def test_the_first_whole_batch_is_found_behind_anything(sizes, garbage):
-    log = garbage + batches(*sizes)
-    whole = [(position + len(garbage), base) for position, base in expected(batches(*sizes))]
-    assert find(log, 0) == next(iter(whole), None)
-    for number, (before, _) in enumerate(whole):
-        assert find(log, before + 1) == next(iter(whole[number + 1 :]), None)
-
-
-def test_a_batch_is_found_only_where_and_as_it_may_be():
-    log = batches(50, 50, 50)
-    second = expected(log)[1][0]
-    assert find(log, 1) == (second, 2)
-    assert find(log, 1, base_min=3) == (expected(log)[2][0], 4)
-    assert find(log, 1, base_max=1) is None
-    assert find(log, 1, base_min=3, base_max=2) is None
-    assert find(log, 1, base_max=2, end_offset=4) == (second, 2)
-    assert find(log, 1, base_max=2, end_offset=3) is None
-    log[second + 70] ^= 1
-    assert find(log, 1) == (expected(log)[2][0], 4)
 
 
 def holds_old(log):

@@ -2,17 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.log import validation
+from logfleet.log.batch_rules import BatchRefusal, malformed
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.log.validation import (
-    BYTES_ON_LOOP_MAX,
-    BatchRefusal,
-    NeedsThread,
-    Prepared,
-    malformed,
-    prepare,
-    prepare_fully,
-)
+from logfleet.log.validation import BYTES_ON_LOOP_MAX, NeedsThread, Prepared, prepare, prepare_fully
 from logfleet.records.batch import (
     HEADER_SIZE,
     TimestampType,

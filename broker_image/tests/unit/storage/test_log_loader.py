@@ -320,80 +320,122 @@ class TestProducers:
         assert log.producers.states.get(7).last_sequence == 60
 
 
-class TestDamageInWhatIsDurable:
-    """A missing index changes no segment's batches; damage in a segment changes no other."""
+STOPPED = pytest.mark.parametrize(
+    "stopped", [{"clean": True}, {"clean": False, "recovery_point": 100}], ids=["clean", "killed"]
+)
 
-    @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-    @pytest.mark.parametrize("stopped", [{"clean": True}, {"clean": False, "recovery_point": 100}])
-    def test_a_wrong_checksum_and_a_missing_index_cost_no_record(self, rig, suffix, stopped):
+
+class TestDamageInWhatIsDurable:
+    """A segment without its offset index ends where it is damaged; no other segment does."""
+
+    @STOPPED
+    def test_a_wrong_checksum_and_a_missing_time_index_cost_no_record(self, rig, stopped):
         log = closed(rig, 100)
         victim = log.segments[2]
         damage(victim, 3, PAYLOAD)
-        rig.files.remove(f"{rig.directory}/{victim.base_offset:020d}.{suffix}")
+        rig.files.remove(victim.time_index.path)
         for _ in range(2):
             log = rig.open(CONFIG, **stopped)
-            assert offsets(log) == list(range(100))
+            assert (offsets(log), log.has_lost) == (list(range(100)), False)
+            rig.flush(log)
             assert index_faults(log.segments[2], CONFIG.index_interval_bytes) == []
-        log = rig.open(CONFIG, **stopped)
         append(log, 30, producer_id=8)
-        assert offsets(log) == list(range(130))
+        rig.close(log)
+        assert offsets(rig.open(CONFIG)) == list(range(130))
+        assert {base[:20] for base in rig.names(".log")} == {
+            base[:20] for base in rig.names(".timeindex")
+        }
 
-    def test_a_wrong_checksum_is_reported(self, rig):
-        log = closed(rig, 100)
-        damage(log.segments[2], 3, PAYLOAD)
-        rig.files.remove(log.segments[2].offset_index.path)
-        (note,) = rig.open(CONFIG).notes
-        assert f"{log.segments[2].base_offset:020d}.log" in note
-        assert "wrong checksum" in note
-
-    @pytest.mark.parametrize("count", [1, 2])
-    @pytest.mark.parametrize("stopped", [{"clean": True}, {"clean": False, "recovery_point": 100}])
+    @pytest.mark.parametrize("at", [MAGIC, PAYLOAD], ids=["header", "checksum"])
     @pytest.mark.parametrize("first", [0, 3])
-    def test_only_batches_without_a_header_are_lost(self, rig, first, count, stopped):
+    @STOPPED
+    def test_a_segment_without_index_is_cut_at_the_damage_and_no_other_is(
+        self, rig, stopped, first, at
+    ):
         log = closed(rig, 100)
-        victim = log.segments[2]
-        gone = [victim.base_offset + first + n for n in range(count)]
-        for number in reversed(range(first, first + count)):
-            damage(victim, number, MAGIC)
+        victim, behind = log.segments[2:4]
+        gone = range(victim.base_offset + first, behind.base_offset)
+        damage(victim, first, at)
         rig.files.remove(victim.offset_index.path)
         rest = [offset for offset in range(100) if offset not in gone]
         log = rig.open(CONFIG, **stopped)
-        assert offsets(log) == rest
-        assert any("cut off" in note for note in log.notes)
-        assert any(f"batches from {gone[-1] + 1} on" in note for note in log.notes)
-        append(log, 30, producer_id=8)
-        rig.close(log)
+        assert (offsets(log), log.has_lost) == (rest, True)
+        (note,) = log.notes
+        assert f"{victim.base_offset:020d}.log" in note
+        assert "cut off" in note
+        again = rig.open(CONFIG, **stopped)
+        assert (offsets(again), again.notes) == (rest, [])
+        append(again, 30, producer_id=8)
+        rig.close(again)
         log = rig.open(CONFIG)
         assert (offsets(log), log.notes) == (rest + list(range(100, 130)), [])
-        assert by_time(log, NOW + gone[0]).offset == gone[-1] + 1
+        assert by_time(log, NOW + gone[0]).offset == behind.base_offset
         for segment in log.segments:
             assert index_faults(segment, CONFIG.index_interval_bytes) == []
 
-    @pytest.mark.parametrize("at, gone", [(PAYLOAD, []), (MAGIC, [40])])
-    def test_the_active_segment_of_a_properly_closed_log_is_no_torn_one(self, rig, at, gone):
+    @pytest.mark.parametrize("at", [MAGIC, PAYLOAD], ids=["header", "checksum"])
+    def test_the_active_segment_of_a_closed_log_is_cut_at_the_damage_without_its_index(
+        self, rig, at
+    ):
         config = LogConfig(index_interval_bytes=200)
         log = closed(rig, 100, config)
         damage(log.segments[0], 40, at)
         rig.files.remove(log.segments[0].offset_index.path)
         log = rig.open(config)
-        assert offsets(log) == [offset for offset in range(100) if offset not in gone]
+        assert (offsets(log), log.has_lost) == (list(range(40)), True)
         append(log, 1, producer_id=8)
-        assert log.log_end_offset == 101
+        rig.close(log)
+        again = rig.open(config)
+        assert (offsets(again), again.notes) == (list(range(41)), [])
 
-    @pytest.mark.parametrize("at, gone", [(PAYLOAD, []), (MAGIC, [40])])
-    def test_damage_before_the_recovery_point_is_no_torn_tail(self, rig, at, gone):
+    def test_with_its_index_the_active_segment_of_a_closed_log_loses_what_no_reader_can_find(
+        self, rig
+    ):
+        """A wrong checksum is for readers to find; a header that is none ends the log."""
+        config = LogConfig(index_interval_bytes=200)
+        log = closed(rig, 100, config)
+        damage(log.segments[0], 40, PAYLOAD)
+        damage(log.segments[0], -1, PAYLOAD)
+        log = rig.open(config)
+        assert (offsets(log), log.notes) == (list(range(100)), [])
+        damage(log.segments[0], -1, MAGIC)
+        log = rig.open(config)
+        assert (offsets(log), log.has_lost) == (list(range(99)), True)
+        append(log, 1, producer_id=8)
+        rig.close(log)
+        assert offsets(rig.open(config)) == list(range(100))
+
+    @pytest.mark.parametrize("at", [MAGIC, PAYLOAD], ids=["header", "checksum"])
+    @pytest.mark.parametrize("indexed", [False, True])
+    def test_damage_before_the_recovery_point_takes_no_segment_behind_it(self, rig, at, indexed):
+        log = rig.open(CONFIG)
+        append(log, 100)
+        victim, behind = log.segments[2:4]
+        point = behind.base_offset - 1
+        number = point - victim.base_offset - 1
+        damage(victim, number, at)
+        crash(rig, log)
+        if not indexed:
+            rig.files.remove(victim.offset_index.path)
+        gone = range(victim.base_offset + number, behind.base_offset)
+        rest = [offset for offset in range(100) if offset not in gone]
+        for _ in range(2):  # the second time as after a crash before the first flush
+            log = rig.open(CONFIG, clean=False, recovery_point=point)
+            assert (offsets(log), log.has_lost) == (rest, True)
+        append(log, 30, producer_id=8)
+        assert offsets(log) == rest + list(range(100, 130))
+
+    def test_a_tail_torn_behind_the_recovery_point_is_no_damage(self, rig):
         config = LogConfig(index_interval_bytes=200)
         log = rig.open(config)
         append(log, 60)
         rig.flush(log)
         append(log, 40)
-        damage(log.segments[0], 40, at)
         torn = log.segments[0]
         torn.file.truncate(torn.size - 1)
         crash(rig, log)
-        rig.files.remove(torn.offset_index.path)
         log = rig.open(config, clean=False, recovery_point=60)
-        assert offsets(log) == [offset for offset in range(99) if offset not in gone]
+        assert (offsets(log), log.has_lost) == (list(range(99)), False)
 
     def test_a_header_that_claims_the_offsets_of_the_next_segment_is_not_believed(self, rig):
         log = closed(rig, 100)
@@ -404,13 +446,13 @@ class TestDamageInWhatIsDurable:
         gone = log.segments[3].base_offset - 1
         assert offsets(rig.open(CONFIG)) == [offset for offset in range(100) if offset != gone]
 
-    def test_a_crash_while_the_rest_is_put_into_its_own_segment_loses_nothing_of_it(self):
+    def test_a_crash_while_a_segment_is_cut_loses_no_other_batch(self):
         for fuse in count(1):
             disk = SimDisk(fuse)
             rig = LogRig("", disk)
             log = closed(rig, 40)
-            victim = log.segments[1]
-            gone = victim.base_offset + 3
+            victim, behind = log.segments[1:3]
+            gone = range(victim.base_offset + 3, behind.base_offset)
             damage(victim, 3, MAGIC)
             victim.file.fsync()
             disk.remove(victim.offset_index.path)
@@ -422,7 +464,7 @@ class TestDamageInWhatIsDurable:
             if not whole:
                 disk.lose_power()
             log = rig.open(CONFIG, clean=False, recovery_point=40)
-            assert offsets(log) == [offset for offset in range(40) if offset != gone]
+            assert offsets(log) == [offset for offset in range(40) if offset not in gone]
             assert all(isinstance(log.read(offset, 1), FileSlice) for offset in range(40))
             if whole:
                 return

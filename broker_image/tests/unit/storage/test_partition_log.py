@@ -1,7 +1,8 @@
 import pytest
+from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.config import LogConfig
 from logfleet.log.retention import REMOVED_AT_ONCE
-from logfleet.log.validation import Appended, BatchRefusal
+from logfleet.log.validation import Appended
 from logfleet.records.batch import crc_matches, iterate_headers, write_crc
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.storage.file_slice import FileSlice

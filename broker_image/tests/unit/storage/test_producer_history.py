@@ -1,8 +1,9 @@
 import pytest
 from logfleet.io.files import PosixFiles, write_file
+from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.config import LogConfig
 from logfleet.log.producers import ProducerStates
-from logfleet.log.validation import Appended, BatchRefusal
+from logfleet.log.validation import Appended
 from logfleet.records.batch import parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from logfleet.io.files import PosixFile
 from logfleet.log.recovery import scan_batches
-from logfleet.records.batch import assign_offsets
+from logfleet.records.batch import assign_offsets, iterate_headers
 from logfleet.records.record import Record, build_batch
 from logfleet.storage.disk import HOLD_S_MAX, SLOW_S, WAITING_BYTES_MAX, DiskBusy
 from logfleet.storage.segment import Segment
@@ -77,6 +77,32 @@ async def test_what_waits_for_a_held_up_disk_is_not_written(held, slow, append) 
     await held.written()
     assert told == [12]
     assert held.log.written_end_offset == 12
+
+
+async def test_a_reader_that_names_no_end_gets_what_is_written(held, slow) -> None:
+    """As followers: a killed leader would have less than they, if they got the rest."""
+
+    def bases(offset, end_offset=None):
+        piece = held.log.read(offset, 1 << 20, end_offset)
+        return piece and [header.base_offset for _, header in iterate_headers(piece.read())]
+
+    held.hold_up()
+    slow.gate.clear()
+    lead(held.log, 2)
+    assert (bases(0), bases(1)) == ([0], None)
+    assert bases(0, 3) == [0, 1, 2]
+    slow.gate.set()
+    await held.written()
+    assert bases(0) == [0, 1, 2]
+
+
+async def test_a_log_that_goes_on_at_a_later_offset_is_written_that_far(held) -> None:
+    held.hold_up()
+    lead(held.log)
+    held.log.skip_to(10, NOW)
+    assert held.log.written_end_offset == 1
+    await held.written()
+    assert held.log.written_end_offset == held.log.log_end_offset == 10
 
 
 async def test_it_moves_with_each_write_and_never_back(held, slow) -> None:

@@ -21,7 +21,8 @@ from logfleet.groups.records import GroupRecord, encode_record
 from logfleet.groups.topic_removal import TopicRemoval
 from logfleet.groups.turn import Turn, Write
 from logfleet.io.clock import monotonic_ms
-from logfleet.log.validation import Appended, BatchRefusal, prepare_fully
+from logfleet.log.batch_rules import BatchRefusal
+from logfleet.log.validation import Appended, prepare_fully
 from logfleet.net.peer import Peer
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import Record, build_batch

@@ -4,9 +4,11 @@ Source: Kafka's ProduceRequest.validateRecords, ReplicaManager.appendRecords,
 AddPartitionsToTxnManager.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-from logfleet.log.validation import AppendResult, BatchRefusal, Prepared, malformed
+from logfleet.log.batch_rules import BatchRefusal, malformed
+from logfleet.log.validation import AppendResult, Prepared
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.ack_queue import ALL
 from logfleet.node.partitions.leader_partition import LeaderPartition
@@ -49,15 +51,15 @@ def append(
 
     records: as they were sent. prepared: the result of preparing them, if that was done.
     """
-    # Every batch of every producer comes through here: first a fast test whether anything can be
-    # wrong, then what it is.
+    # Every batch of every producer comes through here: one fast test whether any of RULES can be
+    # broken.
     if (
         not sender.is_plain
         or partition.is_internal
         or len(records) < HEADER_SIZE
         or records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
     ):
-        refusal = _refusal(partition, sender, records)
+        refusal = explain(Attempt(partition, sender, records))
         if refusal is not None:
             return refusal
     if partition.has_followers and sender.acks == ALL and not partition.is_at_min_isr:
@@ -92,27 +94,58 @@ def _record_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
     )
 
 
-def _refusal(
-    partition: LeaderPartition, sender: Sender, records: bytearray | memoryview
-) -> BatchRefusal | None:
-    """Why to refuse a batch that the log itself might take.
+class Attempt(NamedTuple):
+    """An attempt to append a batch. records: as they were sent."""
 
-    A malformed batch gets that error first.
+    partition: LeaderPartition
+    sender: Sender
+    records: bytearray | memoryview
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT)
+
+    @property
+    def codec_bits(self) -> int:
+        return self.records[_ATTRIBUTES_LOW_BYTE] & CODEC_MASK
+
+
+RULES: Final[tuple[tuple[Callable[[Attempt], bool], ErrorCode], ...]] = (
+    (lambda attempt: len(attempt.records) < HEADER_SIZE, ErrorCode.INVALID_RECORD),
+    (
+        lambda attempt: (
+            attempt.sender.api_version < ZSTD_SINCE and attempt.codec_bits == Codec.ZSTD
+        ),
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ),
+    (lambda attempt: attempt.sender.acks not in ACKS, ErrorCode.INVALID_REQUIRED_ACKS),
+    (
+        lambda attempt: (
+            attempt.partition.is_internal and attempt.sender.client_id != ADMIN_CLIENT_ID
+        ),
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ),
+    # No transaction can be open here, as none are served.
+    (
+        lambda attempt: (
+            attempt.is_transactional and attempt.sender.api_version >= TRANSACTION_ABORTABLE_SINCE
+        ),
+        ErrorCode.TRANSACTION_ABORTABLE,
+    ),
+    (lambda attempt: attempt.is_transactional, ErrorCode.INVALID_TXN_STATE),
+)
+"""When to refuse a batch that the log itself might take: tests and their errors, in the order in
+which they count. `append` tests whether any can be broken; a new rule goes there as well."""
+
+
+def explain(attempt: Attempt) -> BatchRefusal | None:
+    """The refusal by the first rule that is broken, None if there is none.
+
+    A malformed batch gets that error instead (`ProduceRequest.validateRecords`).
     """
-    if len(records) < HEADER_SIZE:
-        return malformed(records) or _refused(ErrorCode.INVALID_RECORD)
-    attributes = records[_ATTRIBUTES_LOW_BYTE]
-    if sender.api_version < ZSTD_SINCE and attributes & CODEC_MASK == Codec.ZSTD:
-        return malformed(records) or _refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if sender.acks not in ACKS:
-        return malformed(records) or _refused(ErrorCode.INVALID_REQUIRED_ACKS)
-    if partition.is_internal and sender.client_id != ADMIN_CLIENT_ID:
-        return malformed(records) or _refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if attributes & TRANSACTIONAL_BIT:
-        # No transaction can be open here, as none are served.
-        if sender.api_version >= TRANSACTION_ABORTABLE_SINCE:
-            return _refused(ErrorCode.TRANSACTION_ABORTABLE)
-        return _refused(ErrorCode.INVALID_TXN_STATE)
+    for is_broken, error in RULES:
+        if is_broken(attempt):
+            return malformed(attempt.records) or _refused(error)
     return None
 
 

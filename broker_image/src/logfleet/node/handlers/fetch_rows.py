@@ -251,7 +251,7 @@ class FetchRead:
     ) -> _Row:
         limit = min(wanted.partition_max_bytes, self._bytes_left)
         log, is_replica = partition.log, self._replica >= 0
-        end_offset = log.written_end_offset if is_replica else partition.high_watermark
+        end_offset = None if is_replica else partition.high_watermark
         try:
             records = log.read(wanted.fetch_offset, limit, end_offset, at_least_one=not self.bytes)
         except OSError as failure:

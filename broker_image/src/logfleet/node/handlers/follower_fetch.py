@@ -143,7 +143,7 @@ class FollowerFetch(SessionFetchCall):
             wanted.partition_max_bytes, self._request.max_bytes, broker.config.fetch_max_bytes
         )
         try:
-            records = log.read(wanted.fetch_offset, limit, log.written_end_offset)
+            records = log.read(wanted.fetch_offset, limit)
         except OSError:
             return None  # read again by `_read_again`, which handles the failure
         if records is None or isinstance(records, ErrorCode):

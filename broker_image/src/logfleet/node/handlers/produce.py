@@ -8,7 +8,8 @@ checks and appends each batch; the answers follow Kafka's ReplicaManager.appendR
 from collections.abc import Awaitable
 from typing import Any
 
-from logfleet.log.validation import Appended, BatchRefusal, NeedsThread, Prepared, prepare_fully
+from logfleet.log.batch_rules import BatchRefusal
+from logfleet.log.validation import Appended, NeedsThread, Prepared, prepare_fully
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.appending import ACKS, Sender, append

@@ -11,7 +11,8 @@ delays is not.
 import struct
 from typing import Any, Final
 
-from logfleet.log.validation import Appended, BatchRefusal
+from logfleet.log.batch_rules import BatchRefusal
+from logfleet.log.validation import Appended
 from logfleet.node.dispatch import ParkedRequest, RequestContext
 from logfleet.node.handlers.appending import Sender, append
 from logfleet.node.handlers.host import PartitionHost

@@ -1,8 +1,8 @@
 """A partition that this broker leads: its log, leader epoch, followers, high watermark and waiters.
 
 Without followers an append is committed at once, with two exceptions: the topic wants it durable
-first (`logfleet.node.partitions.flush_rules`), or the disk is held up, and it is not even written
-(`logfleet.storage.disk`). With followers, `logfleet.replication.leader` decides when.
+first (`logfleet.node.partitions.flush_rules`), or it waits for a slow disk, and is not even
+written. With followers, `logfleet.replication.leader` decides when.
 """
 
 import asyncio
@@ -148,7 +148,6 @@ class LeaderPartition(Replica):
         """
         assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
         log = self.log
-        log.disk.require_room()
         end_before = log.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
         end_offset = log.log_end_offset
@@ -157,7 +156,7 @@ class LeaderPartition(Replica):
             self.bytes_in += size
             if log.written_end_offset < end_offset:
                 self._uncommitted.add(end_offset, size)
-                log.disk.when_written(partial(self._written, end_offset, size))
+                log.when_written(partial(self._written, end_offset, size))
                 return result
             if self.has_followers:
                 self._uncommitted.add(end_offset, size)

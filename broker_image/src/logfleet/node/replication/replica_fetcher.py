@@ -311,7 +311,7 @@ class ReplicaFetcher:
     def _want_once_written(self, key: Key, followed: Followed) -> None:
         """Fetch it again, once what it took is written: the fetch reports what this broker has.
 
-        A disk that is held up delays that. A throttled partition pauses.
+        A throttled partition pauses.
         """
         throttle_ms = self._throttle_ms(followed.partition)
         if throttle_ms:
@@ -328,7 +328,7 @@ class ReplicaFetcher:
             if self._followed.get(key) is followed:
                 self._want(key)
 
-        partition_log.disk.when_written(written)
+        partition_log.when_written(written)
 
     def _throttle_ms(self, partition: FollowerPartition) -> int:
         """For how many ms to pause the partition: if it lags and the throttled rate is used up.

@@ -204,7 +204,7 @@ class LogMove:
     async def _copy_slice(self, copy: PartitionLog) -> None:
         await _until_written(copy)
         truncations = self._log.truncations
-        piece = self._log.read(copy.log_end_offset, SLICE_BYTES)
+        piece = self._log.read(copy.log_end_offset, SLICE_BYTES, self._log.log_end_offset)
         assert isinstance(piece, FileSlice), "the copy lacks something"
         data = await self._read(piece)
         self._require_wanted()
@@ -361,7 +361,7 @@ async def _until_written(copy: PartitionLog) -> None:
     A disk that has failed never reports them.
     """
     written = asyncio.Event()
-    copy.disk.when_written(written.set)
+    copy.when_written(written.set)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(TRY_AGAIN_S):
             await written.wait()

@@ -8,9 +8,10 @@ from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.join import Caller, Join, protocols_of
 from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
+from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.log.validation import AppendResult, BatchRefusal, Prepared
+from logfleet.log.validation import AppendResult, Prepared
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap

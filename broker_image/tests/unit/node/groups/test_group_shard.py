@@ -8,7 +8,7 @@ from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
 from logfleet.groups.replay import Replay
-from logfleet.log.validation import BatchRefusal
+from logfleet.log.batch_rules import BatchRefusal
 from logfleet.net.peer import Peer
 from logfleet.node.groups.group_log import apply_record
 from logfleet.node.groups.group_shard import GroupShard, Waiter

@@ -3,8 +3,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.config import LogConfig
-from logfleet.log.validation import Appended, BatchRefusal, Prepared, prepare
+from logfleet.log.validation import Appended, Prepared, prepare
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.types import BrokerEpoch, LeaderEpoch
