@@ -13,6 +13,7 @@ assignment, generations only grow, and commits of old generations are refused. U
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from logfleet.coordinators.turn import Waiter, answer_to_append_error
 from logfleet.groups.classic import ClassicGroup, GroupState, Member
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.expiry import OffsetExpiry
@@ -23,7 +24,7 @@ from logfleet.groups.rebalance import Rebalancer
 from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable, StoredGroup
 from logfleet.groups.topic_removal import TopicRemoval
-from logfleet.groups.turn import Turn, Waiter, answer_to_append_error
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteGroupsResponse,
@@ -109,7 +110,7 @@ class GroupCoordinator:
         if group_id not in self._table.groups:
             self._rebalancer.new_group(group_id)
 
-    def take_up(self, begin_turn: Callable[[], Turn]) -> Iterator[Turn]:
+    def take_up(self, begin_turn: Callable[[], GroupTurn]) -> Iterator[GroupTurn]:
         """Activate the stored groups after the whole log was applied, each group in a turn.
 
         The caller executes each turn before it takes the next, and may call `tick` in between. It
@@ -162,7 +163,7 @@ class GroupCoordinator:
         group.record_subscriptions()
         return group
 
-    def unload(self, turn: Turn) -> None:
+    def unload(self, turn: GroupTurn) -> None:
         """This broker is no longer the coordinator: parked requests get NOT_COORDINATOR."""
         for group in self._table.groups.values():
             for member in group.members.values():
@@ -195,7 +196,7 @@ class GroupCoordinator:
         """
         return self._table.timers.next_ms()
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, turn: GroupTurn) -> None:
         """Handle deadlines that have passed: sessions, join phases, sync phases.
 
         At most EXPIRIES_PER_TICK of them; the rest stays due (`next_deadline_ms`). A network
@@ -205,31 +206,31 @@ class GroupCoordinator:
 
     # -- members
 
-    def join(self, turn: Turn, join: Join) -> None:
+    def join(self, turn: GroupTurn, join: Join) -> None:
         self._membership.join(turn, join)
 
-    def sync(self, turn: Turn, request: SyncGroupRequest, waiter: Waiter) -> None:
+    def sync(self, turn: GroupTurn, request: SyncGroupRequest, waiter: Waiter) -> None:
         self._membership.sync(turn, request, waiter)
 
-    def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, turn: GroupTurn, request: HeartbeatRequest) -> HeartbeatResponse:
         return self._membership.heartbeat(turn, request)
 
-    def leave(self, turn: Turn, request: LeaveGroupRequest, waiter: Waiter) -> None:
+    def leave(self, turn: GroupTurn, request: LeaveGroupRequest, waiter: Waiter) -> None:
         self._membership.leave(turn, request, waiter)
 
     # -- offsets
 
     def commit(
-        self, turn: Turn, request: OffsetCommitRequest, api_version: int, waiter: Waiter
+        self, turn: GroupTurn, request: OffsetCommitRequest, api_version: int, waiter: Waiter
     ) -> None:
         self._offsets.commit(turn, request, api_version, waiter)
 
     def fetch(
-        self, turn: Turn, request: OffsetFetchRequest.OffsetFetchRequestGroup, waiter: Waiter
+        self, turn: GroupTurn, request: OffsetFetchRequest.OffsetFetchRequestGroup, waiter: Waiter
     ) -> None:
         self._offsets.fetch(turn, request, waiter)
 
-    def delete_offsets(self, turn: Turn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
+    def delete_offsets(self, turn: GroupTurn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
         self._offsets.delete(turn, request, waiter)
 
     def committed_offsets(self) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
@@ -294,7 +295,7 @@ class GroupCoordinator:
             ],
         )
 
-    def delete(self, turn: Turn, group_ids: Sequence[str], waiter: Waiter) -> None:
+    def delete(self, turn: GroupTurn, group_ids: Sequence[str], waiter: Waiter) -> None:
         """Delete groups without members, with their offsets.
 
         Replies a list of DeletableGroupResult.
@@ -324,7 +325,7 @@ class GroupCoordinator:
 def _answer_delete(
     results: list[DeleteGroupsResponse.DeletableGroupResult],
     waiter: Waiter,
-    turn: Turn,
+    turn: GroupTurn,
     error: ErrorCode,
 ) -> None:
     if error is not ErrorCode.NONE:

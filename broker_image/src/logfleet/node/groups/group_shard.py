@@ -1,8 +1,8 @@
 """The shell around one group coordinator: clock, log, commits and waiting requests.
 
-It does what `logfleet.groups.turn` decides. Everything runs on the loop; an answer that has to wait
-for nothing is there when `execute` returns, so that a commit with one replica costs no task and no
-future.
+It executes turns (`logfleet.coordinators.turn`). Everything runs on the loop; an answer that has to
+wait for nothing is there when `execute` returns, so that a commit with one replica costs no task
+and no future.
 """
 
 import asyncio
@@ -15,11 +15,12 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
+from logfleet.coordinators.turn import Turn, Write
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.expiry import OffsetExpiry
 from logfleet.groups.records import GroupRecord, encode_record
 from logfleet.groups.topic_removal import TopicRemoval
-from logfleet.groups.turn import Turn, Write
+from logfleet.groups.turn import GroupTurn
 from logfleet.io.clock import monotonic_ms
 from logfleet.log.validation import AppendResult, BatchRefusal, prepare_fully
 from logfleet.net.peer import Peer
@@ -73,7 +74,7 @@ class _Pending(msgspec.Struct, frozen=True):
     """A write that is in the log and not committed. deadline: by the loop's clock, in seconds."""
 
     end_offset: int
-    write: Write
+    write: Write[GroupRecord]
     deadline: float
 
 
@@ -111,11 +112,11 @@ class GroupShard:
         self._log = log.bind(partition=partition.index)
 
     @staticmethod
-    def turn() -> Turn:
-        """A turn (see `logfleet.groups.turn`) that begins now."""
+    def turn() -> GroupTurn:
+        """A turn (see `logfleet.coordinators.turn`) that begins now."""
         return Turn(monotonic_ms(), time.time_ns() // 1_000_000)
 
-    def execute(self, turn: Turn) -> None:
+    def execute(self, turn: GroupTurn) -> None:
         """Do what the turn decided. Nothing may be awaited between a decision and this."""
         for line in turn.log_lines:
             self._log.info(line.event, **line.fields)
@@ -201,7 +202,7 @@ class GroupShard:
 
     # -- writing
 
-    def _write(self, write: Write) -> None:
+    def _write(self, write: Write[GroupRecord]) -> None:
         error = self._append(write.records) if write.records else ErrorCode.NONE
         if error is ErrorCode.NONE and self.is_closed:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -266,7 +267,7 @@ class GroupShard:
         while self._pending:
             self._finish(self._pending.popleft().write, error)
 
-    def _finish(self, write: Write, error: ErrorCode) -> None:
+    def _finish(self, write: Write[GroupRecord], error: ErrorCode) -> None:
         turn = self.turn()
         write.then(turn, error)
         self.execute(turn)

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.groups.turn import Turn, answer_to_append_error
+from logfleet.coordinators.turn import Turn, answer_to_append_error
 from logfleet.wire.errors import ErrorCode
 
 
