@@ -20,9 +20,10 @@ from logfleet.control.brokers.internal_topics import factor_at_creation
 from logfleet.control.configs import BrokerConfig
 from logfleet.control.store_writes import Refusal
 from logfleet.control.topic_configs import BrokerLayers
+from logfleet.coordinators.partition import partition_for
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import ZERO_UUID
-from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.groups.topic_removal import departed
 from logfleet.io.clock import monotonic_ms
 from logfleet.io.descriptors import TRY_AGAIN_S

@@ -9,9 +9,10 @@ from typing import Final
 
 import structlog
 
+from logfleet.coordinators.records import UnknownRecord
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
-from logfleet.groups.records import GroupRecord, OffsetRecord, UnknownRecord, decode_record
+from logfleet.groups.records import GroupRecord, OffsetRecord, decode_record
 from logfleet.groups.replay import Replay
 from logfleet.records.batch import BatchHeader, iterate_headers
 from logfleet.records.record import Record, read_records

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.partition import OFFSETS_TOPIC
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.io.slices import SLICE_S, Slices
 from logfleet.node.groups.group_log import GroupLog, ReadInThread
 from logfleet.node.partitions.leader_partition import LeaderPartition

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
+from logfleet.coordinators.partition import partition_for
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import GroupHost
 from logfleet.wire.errors import ErrorCode

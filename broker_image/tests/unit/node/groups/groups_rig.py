@@ -6,7 +6,7 @@ from typing import Any
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.join import Caller, Join, protocols_of
-from logfleet.groups.partition import OFFSETS_TOPIC
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition

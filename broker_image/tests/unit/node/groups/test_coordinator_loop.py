@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 from logfleet.control.store_writes import Refusal
+from logfleet.coordinators.partition import partition_for
 from logfleet.groups.offsets import ZERO_UUID
-from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
-from logfleet.groups.records import OffsetRecord, encode_record
+from logfleet.groups.records import OFFSETS_TOPIC, OffsetRecord, encode_record
 from logfleet.io import slices
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.groups import coordinator_loop

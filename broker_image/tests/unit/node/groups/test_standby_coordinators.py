@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import ZERO_UUID
-from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.groups.records import (
+    OFFSETS_TOPIC,
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,

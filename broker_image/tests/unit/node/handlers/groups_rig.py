@@ -6,7 +6,7 @@ from typing import Any
 
 from logfleet.control.configs import broker_config
 from logfleet.control.store_writes import Refusal
-from logfleet.groups.partition import OFFSETS_TOPIC
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.cluster.metadata_loader import Subscription
 from logfleet.node.groups.coordinator_loop import CoordinatorLoop
 from logfleet.node.groups.group_shard import GroupShard
