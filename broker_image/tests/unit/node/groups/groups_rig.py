@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.join import Caller, Join, protocols_of
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
@@ -14,7 +13,8 @@ from logfleet.log.validation import AppendResult, BatchRefusal, NeedsThread, Pre
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
-from logfleet.node.groups.group_shard import GroupShard, Waiter
+from logfleet.node.coordinators.waiter import Waiter
+from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.storage.log_loader import LoadRequest, prepare_directory
@@ -91,10 +91,12 @@ class ShardRig:
         self.armed: list[int] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self.failures: list[OSError] = []
+        kind = group_kind(GroupConfig(initial_rebalance_delay_ms=0))
         self.shard = GroupShard(
+            kind,
             self.partition,
-            GroupCoordinator(GroupConfig(initial_rebalance_delay_ms=0)),
-            commit_timeout_ms=commit_timeout_ms,
+            kind.new_coordinator(),
+            write_timeout_ms=commit_timeout_ms,
             arm=self.armed.append,
             spawn=self.spawn,
             storage_failed=lambda _, error: self.failures.append(error),
@@ -108,7 +110,7 @@ class ShardRig:
 
 def take_up(shard: GroupShard) -> int:
     """Have the shard end its loading; in how many steps."""
-    return sum(1 for _ in shard.start_groups())
+    return sum(1 for _ in shard.start())
 
 
 def commit(shard: GroupShard, offset: int) -> Waiter[OffsetCommitResponse]:

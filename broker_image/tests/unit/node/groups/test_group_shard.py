@@ -3,15 +3,14 @@ import errno
 
 import pytest
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
-from logfleet.groups.replay import Replay
 from logfleet.log.validation import BatchRefusal
 from logfleet.net.peer import Peer
-from logfleet.node.groups.group_log import apply_record
-from logfleet.node.groups.group_shard import GroupShard, Waiter
+from logfleet.node.coordinators.loader import replay_record
+from logfleet.node.coordinators.waiter import Waiter
+from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
 from logfleet.storage.file_slice import FileSlice
@@ -138,10 +137,12 @@ async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
     assert sync(rig.shard, "a").response is not None
     assert committed(commit(rig.shard, 5)) is ErrorCode.UNKNOWN_MEMBER_ID  # of a member now
     log = open_log(str(tmp_path))
+    kind = group_kind(GroupConfig())
     other = GroupShard(
+        kind,
         LaggingPartition(log),
-        GroupCoordinator(GroupConfig()),
-        commit_timeout_ms=1,
+        kind.new_coordinator(),
+        write_timeout_ms=1,
         arm=lambda _: None,
         spawn=rig.spawn,
         storage_failed=lambda *_: None,
@@ -149,10 +150,9 @@ async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
     found = log.read(0, 1 << 20)
     assert isinstance(found, FileSlice)
     data = found.read()
-    replay = Replay(other.coordinator.apply)
     for position, header in iterate_headers(data):
         for record in read_records(data, position):
-            apply_record(replay, record, header)
+            replay_record(kind, other.coordinator, record, header)
     take_up(other)
     group = other.coordinator.describe("g", 6)
     assert group.group_state == "Stable"
@@ -176,7 +176,7 @@ def read_groups(shard: GroupShard, count: int) -> None:
 async def test_groups_are_taken_up_in_a_step_each_before_requests_may_come(tmp_path):
     rig = ShardRig(str(tmp_path))
     read_groups(rig.shard, 3)
-    steps = rig.shard.start_groups()
+    steps = rig.shard.start()
     for taken in (1, 2, 3):
         next(steps)
         assert not rig.shard.is_loaded
@@ -190,7 +190,7 @@ async def test_groups_are_taken_up_in_a_step_each_before_requests_may_come(tmp_p
 async def test_a_leadership_that_ends_between_two_groups_ends_the_loading(tmp_path):
     rig = ShardRig(str(tmp_path))
     read_groups(rig.shard, 3)
-    steps = rig.shard.start_groups()
+    steps = rig.shard.start()
     next(steps)
     rig.shard.close()
     assert list(steps) == []
