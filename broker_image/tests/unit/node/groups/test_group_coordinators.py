@@ -18,10 +18,10 @@ from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.coordinator_rig import Rig, shard_of
 from broker_image.tests.unit.node.groups.groups_rig import (
     OFFSETS_ID,
-    LaggingPartition,
     commit,
     committed,
     fetch,

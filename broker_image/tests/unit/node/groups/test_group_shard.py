@@ -9,7 +9,6 @@ from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
 from logfleet.log.validation import BatchRefusal
 from logfleet.net.peer import Peer
 from logfleet.node.coordinators.loader import replay_record
-from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
@@ -23,8 +22,8 @@ from logfleet.wire.messages import (
     OffsetCommitValue,
 )
 
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.groups_rig import (
-    LaggingPartition,
     ShardRig,
     commit,
     committed,
@@ -245,21 +244,3 @@ async def test_what_cannot_be_written_is_not_tried_again_at_once(rig, monkeypatc
 
 def tombstone() -> OffsetRecord:
     return OffsetRecord(OffsetCommitKey(group="g", topic="t", partition=0), None)
-
-
-async def test_a_waiter_takes_the_first_answer():
-    waiter = Waiter[str]()
-    waiter.answer("first")
-    waiter.answer("second")
-    assert waiter.result(Peer("L"), "gone") == "first"
-    assert await waiter.wait(Peer("L"), "gone") == "first"
-
-
-async def test_who_leaves_is_not_waited_for():
-    peer = Peer("L")
-    waiting = asyncio.ensure_future(Waiter[str]().wait(peer, "gone"))
-    await asyncio.sleep(0)
-    assert peer.on_leave is not None
-    peer.on_leave()
-    assert await waiting == "gone"
-    assert peer.on_leave is None

@@ -6,15 +6,9 @@ from logfleet.node.coordinators import runtime, shard
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.coordinator_rig import Rig, shard_of
-from broker_image.tests.unit.node.groups.groups_rig import (
-    LaggingPartition,
-    commit,
-    fetch,
-    join,
-    open_log,
-    sync,
-)
+from broker_image.tests.unit.node.groups.groups_rig import commit, fetch, join, open_log, sync
 from broker_image.tests.unit.node.partitions.replicas_rig import B, C, replicated
 from broker_image.tests.unit.node.partitions.replicas_rig import fetch as fetch_from
 

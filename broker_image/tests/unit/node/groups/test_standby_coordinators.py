@@ -31,7 +31,8 @@ from logfleet.wire.messages import (
     OffsetCommitValue,
 )
 
-from broker_image.tests.unit.node.groups.groups_rig import OFFSETS_ID, LaggingPartition, open_log
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
+from broker_image.tests.unit.node.groups.groups_rig import OFFSETS_ID, open_log
 from broker_image.tests.unit.storage.log_rig import truncate
 
 GroupRead = CoordinatorLoader[GroupRecord, GroupCoordinator]

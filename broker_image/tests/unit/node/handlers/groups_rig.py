@@ -12,7 +12,8 @@ from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
 
-from broker_image.tests.unit.node.groups.groups_rig import LaggingPartition, open_log
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
+from broker_image.tests.unit.node.groups.groups_rig import open_log
 
 
 class GroupsRig:
