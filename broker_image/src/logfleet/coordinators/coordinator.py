@@ -20,7 +20,6 @@ class Coordinator(Protocol[R]):
 
     def apply(self, record: R) -> None:
         """Apply a record that was just appended to the log."""
-        ...
 
     def replay(self, record: R, log_offset: int, producer_id: int | None) -> None:  # noqa: ARG002
         """Apply a record that was read from the log.
@@ -31,12 +30,13 @@ class Coordinator(Protocol[R]):
         """
         self.apply(record)
 
-    def end_transaction(self, producer_id: int, marker_key: bytes | None) -> None:
+    def end_transaction(self, producer_id: int, marker_key: bytes | None) -> None:  # noqa: ARG002
         """Apply a control record that was read from the log. By default it changes nothing.
 
         marker_key: an i16 with its version, an i16 with the kind of marker (ControlRecordType).
         Raises MalformedMessage for an invalid key.
         """
+        return
 
     def take_up(self, begin_turn: Callable[[], Turn[R]]) -> Iterator[Turn[R]]:
         """The whole log was applied and is committed: set deadlines, continue what is unfinished.
@@ -44,22 +44,18 @@ class Coordinator(Protocol[R]):
         One short step per turn. The runtime executes each turn before it takes the next, and may
         call `tick` in between; requests come only after the last turn.
         """
-        ...
 
     def unload(self, turn: Turn[R]) -> None:
         """This broker is no longer the coordinator: refuse parked requests, clear all deadlines.
 
         Nothing is applied afterwards.
         """
-        ...
 
     def next_deadline_ms(self) -> int | None:
         """The latest time for the next `tick` (monotonic clock); None while there is none."""
-        ...
 
     def tick(self, turn: Turn[R]) -> None:
         """Handle some of the deadlines that have passed; the rest stays due."""
-        ...
 
 
 class Walk(Protocol[R]):
@@ -68,8 +64,6 @@ class Walk(Protocol[R]):
     @property
     def is_under_way(self) -> bool:
         """Whether to call another step, once the turn of the last one was executed."""
-        ...
 
     def step(self, turn: Turn[R]) -> None:
         """The next part of the work. The first step begins it."""
-        ...

@@ -11,6 +11,7 @@ from logfleet.node.coordinators.shard import CoordinatorShard
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition, Replica
+from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import ErrorCode
 
@@ -20,6 +21,7 @@ from broker_image.tests.unit.node.coordinators.counters import (
     Answer,
     Count,
     Counters,
+    encode,
 )
 from broker_image.tests.unit.node.coordinators.partitions_rig import (
     TOPIC_ID,
@@ -114,3 +116,14 @@ def read(shard: CounterShard, key: str = "a") -> Waiter[Answer]:
     shard.coordinator.read(turn, key, waiter)
     shard.execute(turn)
     return waiter
+
+
+def write(rig: Rig, *records: Count, producer: ProducerStamp | None = None) -> None:
+    """As an earlier leader has written them."""
+    encoded = [Record(*encode(record), 1) for record in records]
+    append(rig, build_batch(encoded, producer=producer))
+
+
+def append(rig: Rig, batch: bytearray) -> None:
+    batch[:8] = rig.log.log_end_offset.to_bytes(8, "big")
+    rig.log.append_as_follower(memoryview(batch), 0, 1)

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -11,39 +10,25 @@ from logfleet.io.clock import monotonic_ms
 from logfleet.node.coordinators import runtime, shard, standby
 from logfleet.node.coordinators.shard import ShardState
 from logfleet.node.coordinators.waiter import Waiter
-from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.node.coordinators.counters import (
     TTL_MS,
     Answer,
     Count,
-    encode,
 )
-from broker_image.tests.unit.node.coordinators.counters_rig import Rig, add, read
+from broker_image.tests.unit.node.coordinators.counters_rig import Rig, add, append, read, write
 from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition, open_log
 from broker_image.tests.unit.node.partitions.replicas_rig import B, C, replicated
 from broker_image.tests.unit.node.partitions.replicas_rig import fetch as fetch_from
 from broker_image.tests.unit.storage.log_rig import truncate
-
-TAKEOVER_S_MAX = 1.0
 
 
 @pytest.fixture
 def rig(tmp_path, monkeypatch) -> Rig:
     monkeypatch.setattr(standby, "ROUND_S", 0)
     return Rig(str(tmp_path))
-
-
-def write(rig: Rig, *records: Count, producer: ProducerStamp | None = None) -> None:
-    """As an earlier leader has written them."""
-    encoded = [Record(*encode(record), 1) for record in records]
-    append(rig, build_batch(encoded, producer=producer))
-
-
-def append(rig: Rig, batch: bytearray) -> None:
-    batch[:8] = rig.log.log_end_offset.to_bytes(8, "big")
-    rig.log.append_as_follower(memoryview(batch), 0, 1)
 
 
 @pytest.mark.asyncio
@@ -129,50 +114,6 @@ async def test_a_leadership_may_end_between_two_steps_of_the_start(rig):
 
 
 @pytest.mark.asyncio
-async def test_a_standby_takes_over_with_what_it_has_decoded(rig, until, monkeypatch):
-    """Only what was not committed for the follower is left to read."""
-    records = 10_000
-    for total in range(0, records, 100):
-        write(rig, *(Count(f"k{number}", total) for number in range(100)))
-    async with rig.running():
-        follower = rig.follow()
-        (state,) = rig.runtime.standby.states()
-        await until(lambda: state.offset == records)
-        write(rig, Count("a", 7))
-        follower.end()
-        read_log, offsets = rig.log.read, []
-
-        def read_and_record(offset, *more):
-            offsets.append(offset)
-            return read_log(offset, *more)
-
-        monkeypatch.setattr(rig.log, "read", read_and_record)
-        begun = time.monotonic()
-        rig.lead()
-        await until(lambda: rig.is_active)
-        assert time.monotonic() - begun < TAKEOVER_S_MAX
-        assert offsets == [records]
-        assert rig.shard.coordinator is state.coordinator
-        assert read(rig.shard).response == (ErrorCode.NONE, 7)
-        assert list(rig.runtime.standby.states()) == []
-
-
-@pytest.mark.asyncio
-async def test_a_standby_whose_log_is_truncated_below_what_it_decoded_decodes_again(rig, until):
-    write(rig, Count("a", 1))
-    write(rig, Count("a", 2))
-    async with rig.running():
-        follower = rig.follow()
-        (state,) = rig.runtime.standby.states()
-        await until(lambda: state.offset == 2)
-        truncate(rig.log, 1)
-        follower.truncated()
-        rig.runtime.standby.truncated(rig.log, 1)
-        await until(lambda: state.offset == 1)
-        assert state.coordinator.totals == {"a": 1}
-
-
-@pytest.mark.asyncio
 async def test_a_log_that_cannot_be_decoded_has_no_coordinator_until_another_leadership(
     rig, until, capsys
 ):
@@ -188,27 +129,6 @@ async def test_a_log_that_cannot_be_decoded_has_no_coordinator_until_another_lea
     reported = capsys.readouterr().out
     assert "counters_not_followed" in reported
     assert "counters_not_loaded" in reported
-
-
-@pytest.mark.asyncio
-async def test_records_of_newer_brokers_are_skipped(rig, until, capsys):
-    append(rig, build_batch([Record(b"\0\1new", b"\0\0", 1), Record(None, b"", 1)]))
-    write(rig, Count("a", 5))
-    async with rig.leading(until):
-        assert rig.shard.coordinator.totals == {"a": 5}
-    assert "counter_record_skipped" in capsys.readouterr().out
-
-
-@pytest.mark.asyncio
-async def test_without_rules_of_its_own_a_coordinator_applies_transactional_records_at_once(
-    rig, until
-):
-    producer = ProducerStamp(7, 0, 0, transactional=True)
-    write(rig, Count("a", 5), producer=producer)
-    ended = ProducerStamp(7, 0, -1, transactional=True)
-    append(rig, build_batch([Record(b"\0\0\0\0", b"", 1)], producer=ended, control=True))
-    async with rig.leading(until):
-        assert rig.shard.coordinator.totals == {"a": 5}
 
 
 @pytest.mark.asyncio
