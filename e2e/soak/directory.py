@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from logfleet.groups.partition import OFFSETS_TOPIC
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
 from logfleet.log.checkpoints import parse_offsets, parse_properties
 from logfleet.log.config import LogConfig

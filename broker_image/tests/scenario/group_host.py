@@ -1,16 +1,17 @@
 """A shell for a group coordinator without clock, socket or disk: what the tests of groups stand on.
 
-It does what `logfleet.groups.turn` asks of a shell, with a list as log. The log holds bytes, so every
+It does what `logfleet.coordinators.turn` asks of a shell, with a list as log. The log holds bytes, so every
 restart proves the record format as well.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 
+from logfleet.coordinators.turn import LogLine, Waiter, Write
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.records import GroupRecord, decode_record, encode_record
-from logfleet.groups.turn import LogLine, Turn, Waiter, Write
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 
 WALL_MS = 1_700_000_000_000
@@ -36,18 +37,18 @@ class GroupHost:
         self.replies: list[tuple[Waiter, object]] = []
         self.answered: set[Waiter] = set()
         self.log_lines: list[LogLine] = []
-        self.held: deque[Write] = deque()
+        self.held: deque[Write[GroupRecord]] = deque()
         self.coordinator = GroupCoordinator(self.config)
         self.take_up()
 
-    def turn(self) -> Turn:
-        return Turn(self.now_ms, WALL_MS + self.now_ms)
+    def turn(self) -> GroupTurn:
+        return GroupTurn(self.now_ms, WALL_MS + self.now_ms)
 
     def take_up(self) -> None:
         for turn in self.coordinator.take_up(self.turn):
             self.run(turn)
 
-    def run(self, turn: Turn) -> None:
+    def run(self, turn: GroupTurn) -> None:
         """Execute what a turn left, and the turns that follow from it."""
         for reply in turn.replies:
             if reply.waiter not in self.answered:
@@ -103,7 +104,7 @@ class GroupHost:
         self.coordinator.tick(turn)
         self.run(turn)
 
-    def _write(self, write: Write) -> None:
+    def _write(self, write: Write[GroupRecord]) -> None:
         if write.records and self.append_error is not ErrorCode.NONE:
             self._finish(write, self.append_error)
             return
@@ -116,7 +117,7 @@ class GroupHost:
             self.committed_end = len(self.log)
             self._finish(write, ErrorCode.NONE)
 
-    def _finish(self, write: Write, error: ErrorCode) -> None:
+    def _finish(self, write: Write[GroupRecord], error: ErrorCode) -> None:
         turn = self.turn()
         write.then(turn, error)
         self.run(turn)

@@ -16,8 +16,9 @@ from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from functools import partial
 
-from logfleet.groups.timers import Deadline
-from logfleet.groups.turn import Turn, Waiter
+from logfleet.coordinators.timers import Deadline
+from logfleet.coordinators.turn import Waiter
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.consumer_protocol import PROTOCOL_TYPE, read_subscription
 from logfleet.wire.errors import ErrorCode, MalformedMessage
 
@@ -66,14 +67,14 @@ class Member:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
-    on_session_deadline: InitVar[Callable[["Member", Turn], None]]
+    on_session_deadline: InitVar[Callable[["Member", GroupTurn], None]]
     is_new: bool = False
     join_waiter: Waiter | None = None
     sync_waiter: Waiter | None = None
     assignment: bytes = b""
-    session: Deadline[Turn] = field(init=False)
+    session: Deadline[GroupTurn] = field(init=False)
 
-    def __post_init__(self, on_session_deadline: Callable[["Member", Turn], None]) -> None:
+    def __post_init__(self, on_session_deadline: Callable[["Member", GroupTurn], None]) -> None:
         self.session = Deadline(partial(on_session_deadline, self))
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -120,8 +121,8 @@ class ClassicGroup:
     """
 
     group_id: str
-    on_join_deadline: InitVar[Callable[["ClassicGroup", Turn], None]]
-    on_sync_deadline: InitVar[Callable[["ClassicGroup", Turn], None]]
+    on_join_deadline: InitVar[Callable[["ClassicGroup", GroupTurn], None]]
+    on_sync_deadline: InitVar[Callable[["ClassicGroup", GroupTurn], None]]
     state: GroupState = GroupState.EMPTY
     previous_state: GroupState = GroupState.DEAD
     state_since_ms: int | None = None
@@ -131,19 +132,19 @@ class ClassicGroup:
     leader_id: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    pending: dict[str, Deadline[Turn]] = field(default_factory=dict)
+    pending: dict[str, Deadline[GroupTurn]] = field(default_factory=dict)
     pending_sync: set[str] = field(default_factory=set)
     awaiting_join: int = 0
     initial_wait: InitialWait | None = None
-    join_deadline: Deadline[Turn] = field(init=False)
-    sync_deadline: Deadline[Turn] = field(init=False)
+    join_deadline: Deadline[GroupTurn] = field(init=False)
+    sync_deadline: Deadline[GroupTurn] = field(init=False)
     _supporters: dict[str, int] = field(default_factory=dict)
     _subscribed: frozenset[str] | None = None
 
     def __post_init__(
         self,
-        on_join_deadline: Callable[["ClassicGroup", Turn], None],
-        on_sync_deadline: Callable[["ClassicGroup", Turn], None],
+        on_join_deadline: Callable[["ClassicGroup", GroupTurn], None],
+        on_sync_deadline: Callable[["ClassicGroup", GroupTurn], None],
     ) -> None:
         self.join_deadline = Deadline(partial(on_join_deadline, self))
         self.sync_deadline = Deadline(partial(on_sync_deadline, self))

@@ -1,9 +1,8 @@
 """The coordinator of the groups in one partition of `__consumer_offsets`.
 
-One object lives as long as this broker leads the partition. The shell applies every record of the
-partition's log to it, then calls `take_up`. From then on each request is a decision that adds
-records, replies and log lines to a `Turn`, which the shell executes. Only `apply` changes the
-stored state, while loading and afterwards.
+`logfleet.coordinators.coordinator` describes its life: it gets every record of the partition's log,
+then `take_up`, then requests. Each request is a decision that adds records, replies and log lines
+to a turn. Only `apply` changes the stored state, while loading and afterwards.
 
 Upholds I14: a partition has one owner per generation, because members get only the leader's stored
 assignment, generations only grow, and commits of old generations are refused. Upholds I15
@@ -13,6 +12,8 @@ assignment, generations only grow, and commits of old generations are refused. U
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from logfleet.coordinators.coordinator import Coordinator
+from logfleet.coordinators.turn import Waiter, answer_to_append_error
 from logfleet.groups.classic import ClassicGroup, GroupState, Member
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.expiry import OffsetExpiry
@@ -21,9 +22,10 @@ from logfleet.groups.membership import Membership
 from logfleet.groups.offsets import OffsetCommits
 from logfleet.groups.rebalance import Rebalancer
 from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
+from logfleet.groups.replay import Replay
 from logfleet.groups.table import GroupTable, StoredGroup
 from logfleet.groups.topic_removal import TopicRemoval
-from logfleet.groups.turn import Turn, Waiter, answer_to_append_error
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteGroupsResponse,
@@ -55,8 +57,11 @@ NOT_FOUND_VERSION = 6
 """
 
 
-class GroupCoordinator:
-    """All groups of one partition. The module's docstring describes its life cycle."""
+class GroupCoordinator(Coordinator[GroupRecord]):
+    """All groups of one partition.
+
+    loaded: the transactions and topics that were found while the log was read.
+    """
 
     def __init__(self, config: GroupConfig) -> None:
         self._table = GroupTable(config)
@@ -65,6 +70,7 @@ class GroupCoordinator:
         self._offsets = OffsetCommits(self._table, self._rebalancer)
         self.expiry = OffsetExpiry(self._table)
         self.removal = TopicRemoval(self._table)
+        self.loaded = Replay(self.apply)
 
     # -- records of the log
 
@@ -75,6 +81,15 @@ class GroupCoordinator:
                 self._apply_offset(record)
             case GroupMetadataRecord():
                 self._apply_group(record)
+
+    def replay(self, record: GroupRecord, log_offset: int, producer_id: int | None) -> None:
+        if producer_id is None:
+            self.loaded.apply(record)
+        else:
+            self.loaded.apply_transactional(record, producer_id, log_offset)
+
+    def end_transaction(self, producer_id: int, marker_key: bytes | None) -> None:
+        self.loaded.end_transaction(producer_id, marker_key)
 
     def _apply_group(self, record: GroupMetadataRecord) -> None:
         group_id, value = record.key.group, record.value
@@ -109,12 +124,11 @@ class GroupCoordinator:
         if group_id not in self._table.groups:
             self._rebalancer.new_group(group_id)
 
-    def take_up(self, begin_turn: Callable[[], Turn]) -> Iterator[Turn]:
-        """Activate the stored groups after the whole log was applied, each group in a turn.
+    def take_up(self, begin_turn: Callable[[], GroupTurn]) -> Iterator[GroupTurn]:
+        """Activate the stored groups, each group in a turn.
 
-        The caller executes each turn before it takes the next, and may call `tick` in between. It
-        serves requests only after the last turn. Each member gets a full session timeout from its
-        turn on: while there was no coordinator it could not send heartbeats.
+        Each member gets a full session timeout from its turn on: while there was no coordinator it
+        could not send heartbeats.
         """
         for group_id, stored in list(self._table.stored.items()):
             turn = begin_turn()
@@ -162,7 +176,7 @@ class GroupCoordinator:
         group.record_subscriptions()
         return group
 
-    def unload(self, turn: Turn) -> None:
+    def unload(self, turn: GroupTurn) -> None:
         """This broker is no longer the coordinator: parked requests get NOT_COORDINATOR."""
         for group in self._table.groups.values():
             for member in group.members.values():
@@ -189,13 +203,9 @@ class GroupCoordinator:
     # -- time
 
     def next_deadline_ms(self) -> int | None:
-        """The latest time for the next `tick` (monotonic clock).
-
-        None: not before the next request.
-        """
         return self._table.timers.next_ms()
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, turn: GroupTurn) -> None:
         """Handle deadlines that have passed: sessions, join phases, sync phases.
 
         At most EXPIRIES_PER_TICK of them; the rest stays due (`next_deadline_ms`). A network
@@ -205,31 +215,31 @@ class GroupCoordinator:
 
     # -- members
 
-    def join(self, turn: Turn, join: Join) -> None:
+    def join(self, turn: GroupTurn, join: Join) -> None:
         self._membership.join(turn, join)
 
-    def sync(self, turn: Turn, request: SyncGroupRequest, waiter: Waiter) -> None:
+    def sync(self, turn: GroupTurn, request: SyncGroupRequest, waiter: Waiter) -> None:
         self._membership.sync(turn, request, waiter)
 
-    def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, turn: GroupTurn, request: HeartbeatRequest) -> HeartbeatResponse:
         return self._membership.heartbeat(turn, request)
 
-    def leave(self, turn: Turn, request: LeaveGroupRequest, waiter: Waiter) -> None:
+    def leave(self, turn: GroupTurn, request: LeaveGroupRequest, waiter: Waiter) -> None:
         self._membership.leave(turn, request, waiter)
 
     # -- offsets
 
     def commit(
-        self, turn: Turn, request: OffsetCommitRequest, api_version: int, waiter: Waiter
+        self, turn: GroupTurn, request: OffsetCommitRequest, api_version: int, waiter: Waiter
     ) -> None:
         self._offsets.commit(turn, request, api_version, waiter)
 
     def fetch(
-        self, turn: Turn, request: OffsetFetchRequest.OffsetFetchRequestGroup, waiter: Waiter
+        self, turn: GroupTurn, request: OffsetFetchRequest.OffsetFetchRequestGroup, waiter: Waiter
     ) -> None:
         self._offsets.fetch(turn, request, waiter)
 
-    def delete_offsets(self, turn: Turn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
+    def delete_offsets(self, turn: GroupTurn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
         self._offsets.delete(turn, request, waiter)
 
     def committed_offsets(self) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
@@ -294,7 +304,7 @@ class GroupCoordinator:
             ],
         )
 
-    def delete(self, turn: Turn, group_ids: Sequence[str], waiter: Waiter) -> None:
+    def delete(self, turn: GroupTurn, group_ids: Sequence[str], waiter: Waiter) -> None:
         """Delete groups without members, with their offsets.
 
         Replies a list of DeletableGroupResult.
@@ -324,7 +334,7 @@ class GroupCoordinator:
 def _answer_delete(
     results: list[DeleteGroupsResponse.DeletableGroupResult],
     waiter: Waiter,
-    turn: Turn,
+    turn: GroupTurn,
     error: ErrorCode,
 ) -> None:
     if error is not ErrorCode.NONE:

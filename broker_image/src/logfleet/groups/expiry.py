@@ -20,7 +20,7 @@ from typing import Final
 from logfleet.groups.classic import ClassicGroup, GroupState
 from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
-from logfleet.groups.turn import Turn
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.consumer_protocol import PROTOCOL_TYPE
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
@@ -64,7 +64,7 @@ class OffsetExpiry:
         """Whether a round has not ended. Call it after the step's turn was executed."""
         return self._round is not None
 
-    def step(self, turn: Turn) -> None:
+    def step(self, turn: GroupTurn) -> None:
         """Write tombstones for the expired ones among the next offsets.
 
         The first step begins a round.
@@ -94,7 +94,7 @@ class OffsetExpiry:
             self._write(turn, expired, gone)
 
     def _expired(
-        self, turn: Turn, group_id: str, topic: str, partitions: list[int]
+        self, turn: GroupTurn, group_id: str, topic: str, partitions: list[int]
     ) -> list[GroupRecord]:
         group = self._table.groups.get(group_id)
         committed = self._table.offsets.get(group_id, {}).get(topic, {})
@@ -127,7 +127,9 @@ class OffsetExpiry:
             return False
         return removed == sum(map(len, self._table.offsets.get(group_id, {}).values()))
 
-    def _write(self, turn: Turn, expired: dict[str, list[GroupRecord]], gone: list[str]) -> None:
+    def _write(
+        self, turn: GroupTurn, expired: dict[str, list[GroupRecord]], gone: list[str]
+    ) -> None:
         records = [record for found in expired.values() for record in found]
         then = partial(self._written, len(records), list(expired), gone)
         records += [
@@ -136,7 +138,7 @@ class OffsetExpiry:
         turn.write(records, then)
 
     def _written(
-        self, offsets: int, groups: list[str], gone: list[str], turn: Turn, error: ErrorCode
+        self, offsets: int, groups: list[str], gone: list[str], turn: GroupTurn, error: ErrorCode
     ) -> None:
         if error is not ErrorCode.NONE:
             self._round = None

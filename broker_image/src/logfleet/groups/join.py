@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from logfleet.coordinators.turn import Waiter
 from logfleet.groups.classic import ClassicGroup, Member, Protocol
-from logfleet.groups.turn import Turn, Waiter
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import JoinGroupRequest, JoinGroupResponse
 
@@ -48,7 +49,7 @@ class Join:
     def reason(self) -> str:
         return self.request.reason or "not provided"
 
-    def refuse(self, turn: Turn, error: ErrorCode, member_id: str = UNKNOWN_MEMBER) -> None:
+    def refuse(self, turn: GroupTurn, error: ErrorCode, member_id: str = UNKNOWN_MEMBER) -> None:
         turn.reply(self.waiter, JoinGroupResponse(member_id=member_id, error_code=error))
 
 
@@ -60,7 +61,7 @@ def protocols_of(request: JoinGroupRequest) -> tuple[Protocol, ...]:
     return tuple(protocols.items())
 
 
-def update_member(turn: Turn, group: ClassicGroup, member: Member, join: Join) -> None:
+def update_member(turn: GroupTurn, group: ClassicGroup, member: Member, join: Join) -> None:
     """Update a member that joins again from its request, and park its join."""
     group.change_protocols(member, join.protocols)
     member.rebalance_timeout_ms = join.rebalance_timeout_ms

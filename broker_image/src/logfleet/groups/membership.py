@@ -7,13 +7,14 @@ first gets an id and joins with it; KIP-559: protocol type and name are checked;
 
 from functools import partial
 
+from logfleet.coordinators.turn import Waiter, answer_to_append_error
 from logfleet.groups.classic import ClassicGroup, GroupState, Member
 from logfleet.groups.join import MEMBER_ID_REQUIRED_VERSION, UNKNOWN_MEMBER, Join, update_member
 from logfleet.groups.rebalance import Rebalancer, generation_answer
 from logfleet.groups.records import GroupMetadataRecord
 from logfleet.groups.static_members import StaticMembers
 from logfleet.groups.table import GroupTable
-from logfleet.groups.turn import Turn, Waiter, answer_to_append_error
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     GroupMetadataKey,
@@ -39,7 +40,7 @@ class Membership:
 
     # -- join
 
-    def join(self, turn: Turn, join: Join) -> None:
+    def join(self, turn: GroupTurn, join: Join) -> None:
         """Handle a JoinGroup. The reply comes now, or with the group's next generation."""
         request = join.request
         if not request.group_id:
@@ -60,7 +61,7 @@ class Membership:
         else:
             self._join_group(turn, group, join)
 
-    def _join_new_group(self, turn: Turn, join: Join) -> None:
+    def _join_new_group(self, turn: GroupTurn, join: Join) -> None:
         group = self._rebalancer.new_group(join.request.group_id)
         group.state_since_ms = turn.wall_ms
         self._join_group(turn, group, join)
@@ -76,7 +77,7 @@ class Membership:
         )
         turn.write([record], partial(self._new_group_stored, group))
 
-    def _new_group_stored(self, group: ClassicGroup, turn: Turn, error: ErrorCode) -> None:
+    def _new_group_stored(self, group: ClassicGroup, turn: GroupTurn, error: ErrorCode) -> None:
         if error is ErrorCode.NONE or self._table.groups.get(group.group_id) is not group:
             return
         if group.group_id in self._table.stored:
@@ -88,7 +89,7 @@ class Membership:
                 turn.reply(member.join_waiter, JoinGroupResponse(error_code=answer))
         self._rebalancer.forget_group(group)
 
-    def _join_group(self, turn: Turn, group: ClassicGroup, join: Join) -> None:
+    def _join_group(self, turn: GroupTurn, group: ClassicGroup, join: Join) -> None:
         member_id = join.request.member_id
         if not self._has_room(group, member_id):
             member = group.members.get(member_id)
@@ -129,7 +130,7 @@ class Membership:
             case _:
                 return True
 
-    def _rejoin(self, turn: Turn, group: ClassicGroup, join: Join) -> None:
+    def _rejoin(self, turn: GroupTurn, group: ClassicGroup, join: Join) -> None:
         request = join.request
         member_id = request.member_id
         if member_id in group.pending:
@@ -167,7 +168,7 @@ class Membership:
             return f"leader {member.member_id} joins again"
         return None
 
-    def _add(self, turn: Turn, group: ClassicGroup, join: Join, member_id: str) -> None:
+    def _add(self, turn: GroupTurn, group: ClassicGroup, join: Join, member_id: str) -> None:
         member = Member(
             member_id=member_id,
             group_instance_id=join.request.group_instance_id,
@@ -190,7 +191,7 @@ class Membership:
 
     # -- sync
 
-    def sync(self, turn: Turn, request: SyncGroupRequest, waiter: Waiter) -> None:
+    def sync(self, turn: GroupTurn, request: SyncGroupRequest, waiter: Waiter) -> None:
         """Handle a SyncGroup.
 
         The leader's request has the assignment, which is stored before it is sent.
@@ -215,14 +216,16 @@ class Membership:
             if group.leader_id == member.member_id:
                 self._store_assignment(turn, group, request)
 
-    def _park_sync(self, turn: Turn, member: Member, waiter: Waiter) -> None:
+    def _park_sync(self, turn: GroupTurn, member: Member, waiter: Waiter) -> None:
         if member.sync_waiter is not None:
             turn.reply(
                 member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
             )
         member.sync_waiter = waiter
 
-    def _store_assignment(self, turn: Turn, group: ClassicGroup, request: SyncGroupRequest) -> None:
+    def _store_assignment(
+        self, turn: GroupTurn, group: ClassicGroup, request: SyncGroupRequest
+    ) -> None:
         assignments = {
             assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments
         }
@@ -239,7 +242,7 @@ class Membership:
         turn.write([record], partial(self._assignment_stored, group, group.generation))
 
     def _assignment_stored(
-        self, group: ClassicGroup, generation: int, turn: Turn, error: ErrorCode
+        self, group: ClassicGroup, generation: int, turn: GroupTurn, error: ErrorCode
     ) -> None:
         if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
             return  # another rebalance began meanwhile, and answered the members
@@ -252,7 +255,7 @@ class Membership:
 
     # -- heartbeat
 
-    def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, turn: GroupTurn, request: HeartbeatRequest) -> HeartbeatResponse:
         """Handle a Heartbeat: extend the session; the response says whether to join again."""
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
@@ -271,7 +274,7 @@ class Membership:
 
     # -- leave
 
-    def leave(self, turn: Turn, request: LeaveGroupRequest, waiter: Waiter) -> None:
+    def leave(self, turn: GroupTurn, request: LeaveGroupRequest, waiter: Waiter) -> None:
         """Handle a LeaveGroup in the form of version 3: several members, each with its own result.
 
         If the group's new state has to be stored, the reply comes after that.
@@ -307,7 +310,7 @@ class Membership:
             turn.reply(waiter, response)
 
     def _leave_one(
-        self, turn: Turn, group: ClassicGroup, identity: LeaveGroupRequest.MemberIdentity
+        self, turn: GroupTurn, group: ClassicGroup, identity: LeaveGroupRequest.MemberIdentity
     ) -> ErrorCode:
         member_id = identity.member_id
         if member_id == UNKNOWN_MEMBER:
@@ -351,7 +354,7 @@ def check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _answer_leave(
-    waiter: Waiter, response: LeaveGroupResponse, turn: Turn, error: ErrorCode
+    waiter: Waiter, response: LeaveGroupResponse, turn: GroupTurn, error: ErrorCode
 ) -> None:
     if error is not ErrorCode.NONE:
         response = LeaveGroupResponse(error_code=answer_to_append_error(error))

@@ -9,11 +9,12 @@ Source: Kafka's OffsetMetadataManager and ClassicGroup.validateOffsetCommit.
 from collections.abc import Iterator
 from functools import partial
 
+from logfleet.coordinators.turn import Waiter, answer_to_append_error
 from logfleet.groups.classic import ClassicGroup, GroupState
 from logfleet.groups.rebalance import Rebalancer
 from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
-from logfleet.groups.turn import Turn, Waiter, answer_to_append_error
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.consumer_protocol import PROTOCOL_TYPE
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -49,7 +50,7 @@ class OffsetCommits:
         self._rebalancer = rebalancer
 
     def commit(
-        self, turn: Turn, request: OffsetCommitRequest, api_version: int, waiter: Waiter
+        self, turn: GroupTurn, request: OffsetCommitRequest, api_version: int, waiter: Waiter
     ) -> None:
         """Handle an OffsetCommit.
 
@@ -88,7 +89,7 @@ class OffsetCommits:
 
     def _commit_topic(
         self,
-        turn: Turn,
+        turn: GroupTurn,
         request: OffsetCommitRequest,
         topic: OffsetCommitRequest.OffsetCommitRequestTopic,
         records: list[GroupRecord],
@@ -124,7 +125,7 @@ class OffsetCommits:
 
     def fetch(
         self,
-        turn: Turn,
+        turn: GroupTurn,
         request: OffsetFetchRequest.OffsetFetchRequestGroup,
         waiter: Waiter,
     ) -> None:
@@ -150,7 +151,7 @@ class OffsetCommits:
                 )
         turn.write([], partial(_answer_fetch, response, waiter))
 
-    def delete(self, turn: Turn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
+    def delete(self, turn: GroupTurn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
         """Handle an OffsetDelete (KIP-496). An offset that was never committed is not an error.
 
         Offsets of subscribed topics are refused; groups of other protocol types refuse all while
@@ -297,7 +298,7 @@ def _answer_commit(
     request: OffsetCommitRequest,
     response: OffsetCommitResponse,
     waiter: Waiter,
-    turn: Turn,
+    turn: GroupTurn,
     error: ErrorCode,
 ) -> None:
     if error is not ErrorCode.NONE:
@@ -315,7 +316,7 @@ def offset_deleted(
 
 
 def _answer_delete(
-    response: OffsetDeleteResponse, waiter: Waiter, turn: Turn, error: ErrorCode
+    response: OffsetDeleteResponse, waiter: Waiter, turn: GroupTurn, error: ErrorCode
 ) -> None:
     if error is not ErrorCode.NONE:
         response = OffsetDeleteResponse(error_code=answer_to_append_error(error))
@@ -325,7 +326,7 @@ def _answer_delete(
 def _answer_fetch(
     response: OffsetFetchResponse.OffsetFetchResponseGroup,
     waiter: Waiter,
-    turn: Turn,
+    turn: GroupTurn,
     error: ErrorCode,
 ) -> None:
     if error is not ErrorCode.NONE:

@@ -7,12 +7,13 @@ that is removed writes a log line with its reason.
 
 from functools import partial
 
+from logfleet.coordinators.timers import Deadline
+from logfleet.coordinators.turn import answer_to_append_error
 from logfleet.groups.classic import ClassicGroup, GroupState, InitialWait, Member
 from logfleet.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from logfleet.groups.records import GroupMetadataRecord
 from logfleet.groups.table import GroupTable
-from logfleet.groups.timers import Deadline
-from logfleet.groups.turn import Turn, answer_to_append_error
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     GroupMetadataKey,
@@ -52,7 +53,9 @@ class Rebalancer:
         self._timers.cancel(group.sync_deadline)
         del self._table.groups[group.group_id]
 
-    def add_pending(self, group: ClassicGroup, member_id: str, session_ms: int, turn: Turn) -> None:
+    def add_pending(
+        self, group: ClassicGroup, member_id: str, session_ms: int, turn: GroupTurn
+    ) -> None:
         """Reserve a member id for one session timeout; the member joins again with it (KIP-394)."""
         deadline = Deadline(partial(self._pending_deadline_passed, group, member_id))
         group.pending[member_id] = deadline
@@ -61,15 +64,15 @@ class Rebalancer:
     def drop_pending(self, group: ClassicGroup, member_id: str) -> None:
         self._timers.cancel(group.pending.pop(member_id))
 
-    def start_session(self, member: Member, turn: Turn) -> None:
+    def start_session(self, member: Member, turn: GroupTurn) -> None:
         """The member sent a request: its session timeout starts again."""
         self._timers.schedule(member.session, turn.now_ms + member.session_timeout_ms)
 
-    def start_first_join(self, member: Member, turn: Turn) -> None:
+    def start_first_join(self, member: Member, turn: GroupTurn) -> None:
         """Set the deadline of a first join: a member without id cannot send heartbeats."""
         self._timers.schedule(member.session, turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
 
-    def drop_member(self, group: ClassicGroup, member: Member, turn: Turn) -> None:
+    def drop_member(self, group: ClassicGroup, member: Member, turn: GroupTurn) -> None:
         """Remove a member.
 
         Its parked join gets UNKNOWN_MEMBER_ID, so that a live client joins again.
@@ -88,7 +91,7 @@ class Rebalancer:
     # -- the join phase
 
     def prepare_or_complete(
-        self, group: ClassicGroup, turn: Turn, reason: str, member_id: str | None = None
+        self, group: ClassicGroup, turn: GroupTurn, reason: str, member_id: str | None = None
     ) -> None:
         """Begin a rebalance, or complete the join phase if all have joined.
 
@@ -100,7 +103,7 @@ class Rebalancer:
             self.try_complete(group, turn)
 
     def prepare(
-        self, group: ClassicGroup, turn: Turn, reason: str, member_id: str | None = None
+        self, group: ClassicGroup, turn: GroupTurn, reason: str, member_id: str | None = None
     ) -> None:
         """Begin a rebalance: all members have to join again within the longest rebalance timeout.
 
@@ -131,7 +134,7 @@ class Rebalancer:
         else:
             self._timers.schedule(group.join_deadline, turn.now_ms + timeout_ms)
 
-    def try_complete(self, group: ClassicGroup, turn: Turn) -> None:
+    def try_complete(self, group: ClassicGroup, turn: GroupTurn) -> None:
         """End the join phase if all have joined.
 
         A group's first rebalance always waits its full delay.
@@ -143,7 +146,7 @@ class Rebalancer:
         ):
             self.complete_join(group, turn)
 
-    def complete_join(self, group: ClassicGroup, turn: Turn) -> None:
+    def complete_join(self, group: ClassicGroup, turn: GroupTurn) -> None:
         """End the join phase with the members that joined, and with all static members."""
         self._timers.cancel(group.join_deadline)
         self._drop_absent(group, turn)
@@ -161,7 +164,7 @@ class Rebalancer:
         else:
             self._answer_joins(group, turn)
 
-    def _drop_absent(self, group: ClassicGroup, turn: Turn) -> None:
+    def _drop_absent(self, group: ClassicGroup, turn: GroupTurn) -> None:
         absent = [
             member
             for member in group.members.values()
@@ -178,7 +181,7 @@ class Rebalancer:
                 why="they did not join again within the rebalance timeout",
             )
 
-    def _answer_joins(self, group: ClassicGroup, turn: Turn) -> None:
+    def _answer_joins(self, group: ClassicGroup, turn: GroupTurn) -> None:
         turn.log(
             "generation_formed",
             group=group.group_id,
@@ -204,7 +207,7 @@ class Rebalancer:
         if not group.pending_sync:
             self._timers.cancel(group.sync_deadline)
 
-    def fail_syncs(self, group: ClassicGroup, turn: Turn, error: ErrorCode) -> None:
+    def fail_syncs(self, group: ClassicGroup, turn: GroupTurn, error: ErrorCode) -> None:
         """Answer all parked syncs with an error: this generation gets no assignment."""
         for member in group.members.values():
             if member.sync_waiter is not None:
@@ -212,7 +215,7 @@ class Rebalancer:
                 member.sync_waiter = None
                 self.start_session(member, turn)
 
-    def stabilize(self, group: ClassicGroup, turn: Turn) -> None:
+    def stabilize(self, group: ClassicGroup, turn: GroupTurn) -> None:
         """The assignment is stored: send it to the members."""
         group.transition(GroupState.STABLE, turn.wall_ms)
         turn.log("group_stable", group=group.group_id, generation=group.generation)
@@ -264,7 +267,7 @@ class Rebalancer:
 
     # -- timers
 
-    def session_deadline_passed(self, group: ClassicGroup, member: Member, turn: Turn) -> None:
+    def session_deadline_passed(self, group: ClassicGroup, member: Member, turn: GroupTurn) -> None:
         """Remove a member that sent nothing for its session timeout."""
         if member.keeps_session_by_waiting():
             return
@@ -282,7 +285,9 @@ class Rebalancer:
         elif group.state is GroupState.PREPARING_REBALANCE and group.everybody_joined():
             self.complete_join(group, turn)
 
-    def _pending_deadline_passed(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    def _pending_deadline_passed(
+        self, group: ClassicGroup, member_id: str, turn: GroupTurn
+    ) -> None:
         del group.pending[member_id]
         turn.log(
             "pending_member_dropped",
@@ -293,7 +298,7 @@ class Rebalancer:
         if group.state is GroupState.PREPARING_REBALANCE and group.everybody_joined():
             self.complete_join(group, turn)
 
-    def _join_deadline_passed(self, group: ClassicGroup, turn: Turn) -> None:
+    def _join_deadline_passed(self, group: ClassicGroup, turn: GroupTurn) -> None:
         wait = group.initial_wait
         if wait is not None and wait.member_added and wait.remaining_ms > 0:
             wait.member_added = False
@@ -304,7 +309,7 @@ class Rebalancer:
         else:
             self.complete_join(group, turn)
 
-    def _sync_deadline_passed(self, group: ClassicGroup, turn: Turn) -> None:
+    def _sync_deadline_passed(self, group: ClassicGroup, turn: GroupTurn) -> None:
         assert group.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
         late = sorted(group.pending_sync)
         for member_id in late:
@@ -322,7 +327,7 @@ class Rebalancer:
         group.pending_sync.clear()
         self._timers.cancel(group.sync_deadline)
 
-    def _empty_stored(self, group: ClassicGroup, turn: Turn, error: ErrorCode) -> None:
+    def _empty_stored(self, group: ClassicGroup, turn: GroupTurn, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             # harmless: after a failover the last stored generation is loaded, and its members time
             # out

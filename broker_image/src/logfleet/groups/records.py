@@ -1,20 +1,22 @@
 """The records of `__consumer_offsets`: Kafka's keys and values, byte for byte.
 
-A key is an i16 with the kind of the record, then the key message. A value is an i16 with the
-version of the value message, then that message. No value is a tombstone (CoordinatorRecordSerde).
-Values are written in the versions that Kafka 4.4 writes.
+`logfleet.coordinators.records` has their layout. Values are written in the versions that Kafka 4.4
+writes.
 """
 
 from dataclasses import dataclass
 
+from logfleet.coordinators.records import UnknownRecord, prefix, prefixed, value_version
 from logfleet.wire.codec import decode, encode_bytes
-from logfleet.wire.errors import MalformedMessage
 from logfleet.wire.messages import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
+
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Kafka's Topic.GROUP_METADATA_TOPIC_NAME."""
 
 LEGACY_OFFSET_COMMIT_KEY = 0
 """Written by brokers before 0.9; its layout equals that of kind 1."""
@@ -47,15 +49,11 @@ class GroupMetadataRecord:
 GroupRecord = OffsetRecord | GroupMetadataRecord
 
 
-class UnknownRecord(Exception):
-    """A record kind of a newer version. `decode_record` raises it; loading skips the record."""
-
-
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """The key and value for the log; a value of None is a tombstone."""
     match record:
         case OffsetRecord(key, value):
-            encoded_key = _prefixed(OFFSET_COMMIT_KEY, encode_bytes(key, 0))
+            encoded_key = prefixed(OFFSET_COMMIT_KEY, encode_bytes(key, 0))
             if value is None:
                 return encoded_key, None
             version = (
@@ -63,12 +61,12 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
                 if value.expire_timestamp == -1
                 else OFFSET_COMMIT_WITH_EXPIRY_VERSION
             )
-            return encoded_key, _prefixed(version, encode_bytes(value, version))
+            return encoded_key, prefixed(version, encode_bytes(value, version))
         case GroupMetadataRecord(group_key, group_value):
-            encoded_key = _prefixed(GROUP_METADATA_KEY, encode_bytes(group_key, 0))
+            encoded_key = prefixed(GROUP_METADATA_KEY, encode_bytes(group_key, 0))
             if group_value is None:
                 return encoded_key, None
-            return encoded_key, _prefixed(
+            return encoded_key, prefixed(
                 GROUP_METADATA_VERSION, encode_bytes(group_value, GROUP_METADATA_VERSION)
             )
 
@@ -79,36 +77,19 @@ def decode_record(key: memoryview, value: memoryview | None) -> GroupRecord:
     Raises UnknownRecord for a kind or value version of a newer broker, MalformedMessage for invalid
     bytes.
     """
-    kind = _prefix(key)
+    kind = prefix(key)
     match kind:
         case _ if kind in {LEGACY_OFFSET_COMMIT_KEY, OFFSET_COMMIT_KEY}:
             offset_key, _ = decode(OffsetCommitKey, 0, key, 2)
             if value is None:
                 return OffsetRecord(offset_key, None)
-            version = _value_version(value, newest=OFFSET_COMMIT_VERSION)
+            version = value_version(value, newest=OFFSET_COMMIT_VERSION)
             return OffsetRecord(offset_key, decode(OffsetCommitValue, version, value, 2)[0])
         case _ if kind == GROUP_METADATA_KEY:
             group_key, _ = decode(GroupMetadataKey, 0, key, 2)
             if value is None:
                 return GroupMetadataRecord(group_key, None)
-            version = _value_version(value, newest=GROUP_METADATA_VERSION + 1)
+            version = value_version(value, newest=GROUP_METADATA_VERSION + 1)
             return GroupMetadataRecord(group_key, decode(GroupMetadataValue, version, value, 2)[0])
         case _:
             raise UnknownRecord(f"kind {kind}")
-
-
-def _prefixed(number: int, encoded: bytes) -> bytes:
-    return number.to_bytes(2, "big") + encoded
-
-
-def _prefix(encoded: memoryview) -> int:
-    if len(encoded) < 2:
-        raise MalformedMessage("no room for a version")
-    return int.from_bytes(encoded[:2], "big", signed=True)
-
-
-def _value_version(value: memoryview, *, newest: int) -> int:
-    version = _prefix(value)
-    if not 0 <= version <= newest:
-        raise UnknownRecord(f"value version {version}")
-    return version

@@ -17,13 +17,20 @@ _Place = tuple[str, str, int]
 class Replay:
     """Applies the valid records of one partition of `__consumer_offsets`, in the order of the log.
 
-    take_over: `GroupCoordinator.apply` of the partition's coordinator.
+    take_over: `GroupCoordinator.apply` of the partition's coordinator. topics: name and id of each
+    topic that an offset was ever committed for, ZERO_UUID if the commit had no id.
     """
 
     def __init__(self, take_over: Callable[[GroupRecord], None]) -> None:
-        self._take_over = take_over
+        self.topics: set[tuple[str, bytes]] = set()
+        self._apply = take_over
         # producer id -> (group, topic, partition) -> (log offset of its last commit, the commit)
         self._pending: dict[int, dict[_Place, tuple[int, OffsetRecord]]] = {}
+
+    def _take_over(self, record: GroupRecord) -> None:
+        self._apply(record)
+        if isinstance(record, OffsetRecord) and record.value is not None:
+            self.topics.add((record.key.topic, bytes(record.value.topic_id)))
 
     @property
     def pending(self) -> int:

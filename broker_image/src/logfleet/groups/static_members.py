@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from logfleet.coordinators.turn import answer_to_append_error
 from logfleet.groups.classic import ClassicGroup, GroupState, Member, Protocol
 from logfleet.groups.join import SKIP_ASSIGNMENT_VERSION, Join, update_member
 from logfleet.groups.rebalance import Rebalancer, generation_answer
 from logfleet.groups.table import GroupTable
-from logfleet.groups.turn import Turn, answer_to_append_error
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import JoinGroupResponse, SyncGroupResponse
 
@@ -36,7 +37,7 @@ class StaticMembers:
         self._table = table
         self._rebalancer = rebalancer
 
-    def replace(self, turn: Turn, group: ClassicGroup, join: Join) -> None:
+    def replace(self, turn: GroupTurn, group: ClassicGroup, join: Join) -> None:
         """A static member of the group joins without a member id: its client has restarted."""
         instance_id = join.request.group_instance_id
         assert instance_id is not None
@@ -73,7 +74,7 @@ class StaticMembers:
                 join.fresh_id,
             )
 
-    def _fence(self, turn: Turn, group: ClassicGroup, member: Member) -> None:
+    def _fence(self, turn: GroupTurn, group: ClassicGroup, member: Member) -> None:
         """Answer requests parked under the old id with FENCED_INSTANCE_ID."""
         waiter = group.park_join(member, None)
         if waiter is not None:
@@ -90,7 +91,7 @@ class StaticMembers:
             member.sync_waiter = None
 
     def _replacement_stored(
-        self, replacement: Replacement, join: Join, turn: Turn, error: ErrorCode
+        self, replacement: Replacement, join: Join, turn: GroupTurn, error: ErrorCode
     ) -> None:
         """The new id is stored: the member keeps its generation and assignment."""
         group, member = replacement.group, replacement.member
@@ -112,7 +113,7 @@ class StaticMembers:
             turn.reply(join.waiter, answer)
 
     def _not_stored(
-        self, turn: Turn, replacement: Replacement, join: Join, error: ErrorCode
+        self, turn: GroupTurn, replacement: Replacement, join: Join, error: ErrorCode
     ) -> None:
         """Report the failure, and restore the old id unless the new one was appended after all."""
         group, member = replacement.group, replacement.member

@@ -6,10 +6,10 @@ only `GroupCoordinator.apply` changes them. `groups` and `timers` live in memory
 
 from dataclasses import dataclass, field
 
+from logfleet.coordinators.timers import Timers
 from logfleet.groups.classic import ClassicGroup
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.timers import Timers
-from logfleet.groups.turn import Turn
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.messages import GroupMetadataValue, OffsetCommitValue
 
 
@@ -33,7 +33,7 @@ class GroupTable:
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
     stored: dict[str, StoredGroup] = field(default_factory=dict)
     offsets: dict[str, Offsets] = field(default_factory=dict)
-    timers: Timers[Turn] = field(default_factory=Timers)
+    timers: Timers[GroupTurn] = field(default_factory=Timers)
 
     def assignment(self, group_id: str, member_id: str) -> bytes:
         """A member's assignment in the last stored generation; empty if it has none."""

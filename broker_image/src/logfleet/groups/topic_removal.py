@@ -14,7 +14,7 @@ from logfleet.groups.expiry import CHECKED_PER_STEP, REMOVED_PER_STEP, Piece, pi
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
-from logfleet.groups.turn import Turn
+from logfleet.groups.turn import GroupTurn
 from logfleet.metadata.image import ClusterImage
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
@@ -38,7 +38,7 @@ class TopicRemoval:
         """Whether to call another step now. Call it after the step's turn was executed."""
         return self._round is not None
 
-    def add(self, turn: Turn, deleted: Iterable[tuple[str, bytes]]) -> None:
+    def add(self, turn: GroupTurn, deleted: Iterable[tuple[str, bytes]]) -> None:
         """These topics, by name and id, were deleted.
 
         ZERO_UUID: offsets committed without a topic id.
@@ -47,7 +47,7 @@ class TopicRemoval:
             self._deleted.setdefault(name, {})[topic_id] = turn.wall_ms
         self._round = None  # from the beginning
 
-    def step(self, turn: Turn) -> None:
+    def step(self, turn: GroupTurn) -> None:
         """Write tombstones for some of their offsets. The first step begins a round."""
         if not self._deleted:
             return
@@ -80,7 +80,7 @@ class TopicRemoval:
         ]
 
     def _written(
-        self, offsets: int, deleted: dict[str, dict[bytes, int]], turn: Turn, error: ErrorCode
+        self, offsets: int, deleted: dict[str, dict[bytes, int]], turn: GroupTurn, error: ErrorCode
     ) -> None:
         if error is ErrorCode.NONE:
             turn.log("offsets_of_deleted_topics_removed", offsets=offsets)

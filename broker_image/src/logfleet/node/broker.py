@@ -46,7 +46,7 @@ from logfleet.node.decisions.journal import Journal
 from logfleet.node.disks import Disks
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.dynamic_config import DynamicConfig
-from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.handlers import all_handlers
 from logfleet.node.handlers.admin.routes import UNFENCED
 from logfleet.node.handlers.admin.topics import create_one
@@ -120,7 +120,7 @@ class Broker:
     controller_access: ControllerAccess
     topic_creator: TopicCreator
     producer_ids: ProducerIdPool
-    coordinators: CoordinatorLoop
+    coordinators: GroupCoordinators
     isr_writer: IsrWriter
     log_moves: LogMoves
     membership: BrokerMembership
@@ -375,18 +375,18 @@ class Broker:
         self._spawn("producer ids", self.producer_ids.run())
 
     def _start_coordinators(self) -> None:
-        self.coordinators = CoordinatorLoop(
+        self.coordinators = GroupCoordinators(
             self.config,
             create_topic=partial(create_one, self.controller_access),
             run_in_thread=self.run_in_thread,
             storage_failed=self.storage_failed,
             is_hosted=lambda *key: self.partitions.replica(*key) is not None,
         )
-        standby = self.coordinators.standby
-        self.following.on_followed.append(standby.followed)
-        self._truncater.on_truncated = standby.truncated
-        self.leadership.on_led.append(self.coordinators.led)
-        self.leadership.on_lost.append(self.coordinators.lost)
+        runtime = self.coordinators.runtime
+        self.following.on_followed.append(runtime.standby.followed)
+        self._truncater.on_truncated = runtime.standby.truncated
+        self.leadership.on_led.append(runtime.led)
+        self.leadership.on_lost.append(runtime.lost)
         self._spawn("coordinators", self.coordinators.run(self.follower.subscribe()))
 
     def _start_registration(self, addresses: tuple[Address, ...]) -> None:

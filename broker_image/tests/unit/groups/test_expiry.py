@@ -4,7 +4,7 @@ from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.expiry import CHECKED_PER_STEP, PARTITIONS_PER_PIECE, REMOVED_PER_STEP
 from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
-from logfleet.groups.turn import Turn
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     GroupMetadataKey,
@@ -258,7 +258,7 @@ def test_offsets_that_cannot_be_removed_end_the_round_and_stay():
 
 def test_the_group_goes_with_the_offsets_that_go_in_the_same_step():
     host = host_with(offset(), offset("h", at_ms=1))
-    turn = Turn(RETENTION_MS, WALL_MS + RETENTION_MS)
+    turn = GroupTurn(RETENTION_MS, WALL_MS + RETENTION_MS)
     host.coordinator.expiry.step(turn)
     assert not host.coordinator.expiry.is_under_way
     (write,) = turn.writes

@@ -1,6 +1,6 @@
 import pytest
 from logfleet.groups.join import Caller, Join, protocols_of
-from logfleet.groups.turn import Turn
+from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import JoinGroupRequest, JoinGroupResponse
 
@@ -27,7 +27,7 @@ def test_of_two_protocols_with_one_name_the_first_counts():
 
 
 def test_a_refusal_names_the_error_and_the_member():
-    turn = Turn(0, 0)
+    turn = GroupTurn(0, 0)
     join(9).refuse(turn, ErrorCode.UNKNOWN_MEMBER_ID, "m")
     (reply,) = turn.replies
     assert reply.waiter == "waiter"

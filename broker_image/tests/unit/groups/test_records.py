@@ -1,9 +1,9 @@
 import pytest
+from logfleet.coordinators.records import UnknownRecord
 from logfleet.groups.records import (
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,
-    UnknownRecord,
     decode_record,
     encode_record,
 )

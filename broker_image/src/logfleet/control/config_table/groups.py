@@ -20,10 +20,10 @@ group.coordinator.background.threads INT ro high 2 1.. | Threads that compute as
 group.coordinator.cached.buffer.max.bytes INT cluster medium 1048588 524288.. | Largest append buffer that the group coordinator keeps for reuse.
 group.coordinator.rebalance.protocols LIST ro medium classic,consumer,streams {consumer,classic,share,streams} | Group protocols that the broker serves.
 group.coordinator.threads INT ro high 4 1.. | Threads of the group coordinator; here one event loop does.
-group.initial.rebalance.delay.ms INT ro medium 3000 | An empty group waits this long for more members before its first rebalance. | in node.groups.coordinator_loop
-group.max.session.timeout.ms INT ro medium 1800000 | Largest session timeout that a member of a classic group may ask for. | in node.groups.coordinator_loop
-group.max.size INT ro medium 2147483647 1.. | Members of one classic group at most. | in node.groups.coordinator_loop
-group.min.session.timeout.ms INT ro medium 6000 | Smallest session timeout that a member of a classic group may ask for. | in node.groups.coordinator_loop
+group.initial.rebalance.delay.ms INT ro medium 3000 | An empty group waits this long for more members before its first rebalance. | in node.groups.group_coordinators
+group.max.session.timeout.ms INT ro medium 1800000 | Largest session timeout that a member of a classic group may ask for. | in node.groups.group_coordinators
+group.max.size INT ro medium 2147483647 1.. | Members of one classic group at most. | in node.groups.group_coordinators
+group.min.session.timeout.ms INT ro medium 6000 | Smallest session timeout that a member of a classic group may ask for. | in node.groups.group_coordinators
 group.share.assignment.interval.ms INT cluster medium 1000 0.. | Least time between two assignments of a share group.
 group.share.assignors LIST ro medium simple | Assignors of share groups.
 group.share.delivery.count.limit INT ro medium 5 2..10 | How often a record is delivered to a share group before it is given up.
@@ -61,15 +61,15 @@ group.streams.num.standby.replicas INT ro medium 0 0.. | Standby copies of each 
 group.streams.rack.aware.assignment.tags LIST ro low "" | Client tags over whose values standby tasks are spread.
 group.streams.session.timeout.ms INT ro medium 45000 1.. | A silent member of a streams group is removed after this time.
 group.streams.topology.description.plugin.class CLASS ro medium null | Java class that is given the topologies of streams groups.
-offset.metadata.max.bytes INT ro high 4096 | Longest metadata text that may be committed with an offset. | in node.groups.coordinator_loop
-offsets.commit.timeout.ms INT ro high 5000 1.. | A commit that is not replicated within this time fails. | in node.groups.coordinator_loop
+offset.metadata.max.bytes INT ro high 4096 | Longest metadata text that may be committed with an offset. | in node.groups.group_coordinators
+offsets.commit.timeout.ms INT ro high 5000 1.. | A commit that is not replicated within this time fails. | in node.groups.group_coordinators
 offsets.load.buffer.size INT ro high 5242880 1.. | Bytes read at once when committed offsets are loaded.
-offsets.retention.check.interval.ms LONG ro high 600000 1.. | How often committed offsets are checked for expiry. | in node.groups.coordinator_loop
-offsets.retention.minutes INT ro high 10080 1.. | Committed offsets are kept this long after their group was last in use. | in node.groups.coordinator_loop
+offsets.retention.check.interval.ms LONG ro high 600000 1.. | How often committed offsets are checked for expiry. | in node.groups.group_coordinators
+offsets.retention.minutes INT ro high 10080 1.. | Committed offsets are kept this long after their group was last in use. | in node.groups.group_coordinators
 offsets.topic.compression.codec INT ro high 0 | Number of the codec that __consumer_offsets is written with.
-offsets.topic.num.partitions INT ro high 50 1.. | Partitions of __consumer_offsets. | in node.groups.coordinator_loop
+offsets.topic.num.partitions INT ro high 50 1.. | Partitions of __consumer_offsets. | in node.groups.group_coordinators
 offsets.topic.replication.factor SHORT ro high 3 1.. | Replicas of __consumer_offsets: if it is set never fewer, else as many as there are brokers, 3 at most; more are added as brokers come. | in control.brokers.internal_topics
-offsets.topic.segment.bytes INT ro high 104857600 1.. | Segment size of __consumer_offsets. | in node.groups.coordinator_loop
+offsets.topic.segment.bytes INT ro high 104857600 1.. | Segment size of __consumer_offsets. | in node.groups.group_coordinators
 share.coordinator.append.linger.ms INT ro medium -1 -1.. | How long the share coordinator gathers records for one append; -1 adapts to the load.
 share.coordinator.cached.buffer.max.bytes INT cluster medium 1048588 524288.. | Largest append buffer that the share coordinator keeps for reuse.
 share.coordinator.load.buffer.size INT ro high 5242880 1.. | Bytes read at once when share group state is loaded.

@@ -31,8 +31,8 @@ class PartitionLag:
 def group_lags(shards: Iterable[GroupShard], partitions: PartitionTable) -> Iterator[PartitionLag]:
     """Each offset committed with these coordinators for a topic that still exists, group by group.
 
-    shards: `CoordinatorLoop.shards`. The rows are made one by one: a caller with many of them lets
-    other work run in between, and gets the state of that moment.
+    shards: `GroupCoordinators.shards`. The rows are made one by one: a caller with many of them
+    lets other work run in between, and gets the state of that moment.
     """
     for shard in shards:
         if not shard.is_loaded or shard.is_closed:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
+from logfleet.coordinators.partition import partition_for
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import GroupHost
 from logfleet.wire.errors import ErrorCode
@@ -85,9 +86,10 @@ def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -
         message = f"{NOT_AVAILABLE_MESSAGE} This version does not serve share groups."
         return _FoundCoordinator(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
     image = broker.image
-    partitions = broker.coordinators.partitions(image)
+    topic = broker.coordinators.topic
+    partitions = topic.partitions(image)
     if not partitions:
-        broker.coordinators.want_topic(image)
+        topic.want(image)
         return _not_available()
     index = partition_for(key, partitions)
     leader = broker.partitions.leader_by_name(OFFSETS_TOPIC, index, context.listener)

@@ -10,8 +10,9 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from logfleet.groups.join import Caller, Join, protocols_of
+from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.groups.group_shard import GroupShard, Waiter
+from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.handlers.host import GroupHost, shard_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (

@@ -13,7 +13,7 @@ from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Dispatcher
-from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.partitions.log_moves import LogMoves
@@ -92,7 +92,7 @@ class GroupHost(Host, Protocol):
     @property
     def partitions(self) -> PartitionTable: ...
     @property
-    def coordinators(self) -> CoordinatorLoop: ...
+    def coordinators(self) -> GroupCoordinators: ...
 
 
 class AdminHost(Host, Protocol):
@@ -114,5 +114,4 @@ class WholeHost(PartitionHost, GroupHost, AdminHost, Protocol):
 
 def shard_of(broker: GroupHost, group_id: str) -> GroupShard | ErrorCode:
     """The coordinator of a group, or why this broker has none."""
-    coordinators = broker.coordinators
-    return coordinators.shard_of(group_id, coordinators.partitions(broker.image))
+    return broker.coordinators.shard_of(group_id, broker.image)

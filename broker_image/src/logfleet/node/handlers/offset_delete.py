@@ -8,8 +8,8 @@ from typing import Any
 
 from logfleet.groups.offsets import offset_deleted
 from logfleet.metadata.image import ClusterImage
+from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.groups.group_shard import Waiter
 from logfleet.node.handlers.host import GroupHost, shard_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetDeleteRequest, OffsetDeleteResponse

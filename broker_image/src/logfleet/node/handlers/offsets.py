@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from logfleet.groups.offsets import NO_OFFSET, ZERO_UUID, commit_failed
 from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.groups.group_shard import Waiter
 from logfleet.node.handlers.host import GroupHost, shard_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (

@@ -17,7 +17,7 @@ from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.membership import BrokerMembership
 from logfleet.node.decisions.journal import Journal
 from logfleet.node.dispatch import Dispatcher
-from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.listening import CannotListen
 from logfleet.node.metrics.cluster import cluster, readiness, store
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
@@ -68,7 +68,7 @@ class Observed(Protocol):
     failure: str | None
 
     controller: ControllerLoop
-    coordinators: CoordinatorLoop
+    coordinators: GroupCoordinators
     isr_writer: IsrWriter
     leadership: Leadership
     local: LocalPartitions

@@ -8,7 +8,7 @@ import pytest
 from logfleet.control.configs import broker_config
 from logfleet.control.store_writes import Refusal
 from logfleet.node.cluster.metadata_loader import Subscription
-from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.errors import ErrorCode
@@ -21,13 +21,15 @@ class Rig:
         self.failures: list[tuple[LeaderPartition, OSError]] = []
         self.subscription = Subscription()
         self.reads: list[asyncio.Event] = []
-        self.loop = CoordinatorLoop(
+        self.coordinators = GroupCoordinators(
             broker_config({name.replace("_", "."): value for name, value in config.items()}),
             create_topic=self.create_topic,
             run_in_thread=self.run_in_thread,
             storage_failed=lambda partition, error: self.failures.append((partition, error)),
             is_hosted=lambda *_: True,
         )
+        self.loop = self.coordinators.runtime
+        self.topic = self.coordinators.topic
 
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
@@ -42,7 +44,7 @@ class Rig:
 
     @asynccontextmanager
     async def running(self):
-        task = asyncio.ensure_future(self.loop.run(self.subscription))
+        task = asyncio.ensure_future(self.coordinators.run(self.subscription))
         yield task
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

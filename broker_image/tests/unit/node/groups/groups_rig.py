@@ -4,24 +4,14 @@ import asyncio
 from typing import Any
 
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.join import Caller, Join, protocols_of
-from logfleet.groups.partition import OFFSETS_TOPIC
-from logfleet.io.files import PosixFiles
-from logfleet.log.batch_rules import BatchRefusal
-from logfleet.log.config import LogConfig
-from logfleet.log.names import TopicPartition
-from logfleet.log.validation import AppendResult, Prepared
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
-from logfleet.node.groups.group_shard import GroupShard, Waiter
-from logfleet.node.partitions.leader_partition import LeaderPartition
-from logfleet.replication.leader import LeaderReplicas
-from logfleet.storage.log_loader import LoadRequest, prepare_directory
-from logfleet.storage.open_files import OpenFiles
+from logfleet.node.coordinators.waiter import Waiter
+from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.storage.partition_log import PartitionLog
-from logfleet.storage.trash import Trash
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -35,58 +25,15 @@ from logfleet.wire.messages import (
     SyncGroupResponse,
 )
 
-OFFSETS_ID = b"id of offsets..."
+from broker_image.tests.unit.node.coordinators import partitions_rig
+from broker_image.tests.unit.node.coordinators.partitions_rig import TOPIC_ID, LaggingPartition
+
+OFFSETS_ID = TOPIC_ID
 
 
 def open_log(path: str, index: int = 0) -> PartitionLog:
     """The log of a partition of the offsets topic, new or as it was left."""
-    files = OpenFiles(PosixFiles())
-    directory = f"{path}/{OFFSETS_TOPIC}-{index}"
-    prepare_directory(files, directory, "bQrxV1XaQAyDOV5OYVsTsQ")
-    request = LoadRequest(
-        directory=directory,
-        config=LogConfig(cleanup_policy=frozenset({"compact"})),
-        clean=False,
-        recovery_point=0,
-        log_start_offset=0,
-        now_ms=0,
-    )
-    return PartitionLog(TopicPartition(OFFSETS_TOPIC, index), files, Trash(files), request)
-
-
-class LaggingPartition(LeaderPartition):
-    """A partition whose followers fetch only on request, and whose disk can fail."""
-
-    lags = False
-    failure: OSError | None = None
-    refusal: BatchRefusal | None = None
-
-    def __init__(
-        self, log: PartitionLog, index: int = 0, *, replicas_state: LeaderReplicas | None = None
-    ) -> None:
-        super().__init__(
-            OFFSETS_TOPIC,
-            OFFSETS_ID,
-            index,
-            log,
-            LeaderEpoch(0),
-            rule=self,
-            replicas_state=replicas_state,
-        )
-        log.has_flush_rules = True
-
-    def append(self, batch: bytearray | memoryview | Prepared, now_ms: int) -> AppendResult:
-        if self.failure is not None:
-            raise self.failure
-        if self.refusal is not None:
-            return self.refusal
-        return super().append(batch, now_ms)
-
-    def hold(self, _partition: LeaderPartition) -> bool:
-        return self.lags
-
-    def catch_up(self) -> None:
-        self.own_part_done(self.log.log_end_offset)
+    return partitions_rig.open_log(path, OFFSETS_TOPIC, index)
 
 
 class ShardRig:
@@ -97,10 +44,12 @@ class ShardRig:
         self.armed: list[int] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self.failures: list[OSError] = []
+        kind = group_kind(GroupConfig(initial_rebalance_delay_ms=0))
         self.shard = GroupShard(
+            kind,
             self.partition,
-            GroupCoordinator(GroupConfig(initial_rebalance_delay_ms=0)),
-            commit_timeout_ms=commit_timeout_ms,
+            kind.new_coordinator(),
+            write_timeout_ms=commit_timeout_ms,
             arm=self.armed.append,
             spawn=self.spawn,
             storage_failed=lambda _, error: self.failures.append(error),
@@ -114,7 +63,7 @@ class ShardRig:
 
 def take_up(shard: GroupShard) -> int:
     """Have the shard end its loading; in how many steps."""
-    return sum(1 for _ in shard.start_groups())
+    return sum(1 for _ in shard.start())
 
 
 def commit(shard: GroupShard, offset: int) -> Waiter[OffsetCommitResponse]:

@@ -7,12 +7,8 @@ from logfleet.node.groups.group_lag import PartitionLag, group_lags
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
-from broker_image.tests.unit.node.groups.groups_rig import (
-    LaggingPartition,
-    ShardRig,
-    open_log,
-    take_up,
-)
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
+from broker_image.tests.unit.node.groups.groups_rig import ShardRig, open_log, take_up
 
 pytestmark = pytest.mark.asyncio
 ID = b"id of topic t..."

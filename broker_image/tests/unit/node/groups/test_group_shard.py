@@ -3,15 +3,13 @@ import errno
 
 import pytest
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
-from logfleet.groups.replay import Replay
 from logfleet.log.batch_rules import BatchRefusal
 from logfleet.net.peer import Peer
-from logfleet.node.groups.group_log import apply_record
-from logfleet.node.groups.group_shard import GroupShard, Waiter
+from logfleet.node.coordinators.loader import replay_record
+from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
 from logfleet.storage.file_slice import FileSlice
@@ -24,8 +22,8 @@ from logfleet.wire.messages import (
     OffsetCommitValue,
 )
 
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.groups_rig import (
-    LaggingPartition,
     ShardRig,
     commit,
     committed,
@@ -138,10 +136,12 @@ async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
     assert sync(rig.shard, "a").response is not None
     assert committed(commit(rig.shard, 5)) is ErrorCode.UNKNOWN_MEMBER_ID  # of a member now
     log = open_log(str(tmp_path))
+    kind = group_kind(GroupConfig())
     other = GroupShard(
+        kind,
         LaggingPartition(log),
-        GroupCoordinator(GroupConfig()),
-        commit_timeout_ms=1,
+        kind.new_coordinator(),
+        write_timeout_ms=1,
         arm=lambda _: None,
         spawn=rig.spawn,
         storage_failed=lambda *_: None,
@@ -149,10 +149,9 @@ async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
     found = log.read(0, 1 << 20)
     assert isinstance(found, FileSlice)
     data = found.read()
-    replay = Replay(other.coordinator.apply)
     for position, header in iterate_headers(data):
         for record in read_records(data, position):
-            apply_record(replay, record, header)
+            replay_record(kind, other.coordinator, record, header)
     take_up(other)
     group = other.coordinator.describe("g", 6)
     assert group.group_state == "Stable"
@@ -176,7 +175,7 @@ def read_groups(shard: GroupShard, count: int) -> None:
 async def test_groups_are_taken_up_in_a_step_each_before_requests_may_come(tmp_path):
     rig = ShardRig(str(tmp_path))
     read_groups(rig.shard, 3)
-    steps = rig.shard.start_groups()
+    steps = rig.shard.start()
     for taken in (1, 2, 3):
         next(steps)
         assert not rig.shard.is_loaded
@@ -190,7 +189,7 @@ async def test_groups_are_taken_up_in_a_step_each_before_requests_may_come(tmp_p
 async def test_a_leadership_that_ends_between_two_groups_ends_the_loading(tmp_path):
     rig = ShardRig(str(tmp_path))
     read_groups(rig.shard, 3)
-    steps = rig.shard.start_groups()
+    steps = rig.shard.start()
     next(steps)
     rig.shard.close()
     assert list(steps) == []
@@ -245,21 +244,3 @@ async def test_what_cannot_be_written_is_not_tried_again_at_once(rig, monkeypatc
 
 def tombstone() -> OffsetRecord:
     return OffsetRecord(OffsetCommitKey(group="g", topic="t", partition=0), None)
-
-
-async def test_a_waiter_takes_the_first_answer():
-    waiter = Waiter[str]()
-    waiter.answer("first")
-    waiter.answer("second")
-    assert waiter.result(Peer("L"), "gone") == "first"
-    assert await waiter.wait(Peer("L"), "gone") == "first"
-
-
-async def test_who_leaves_is_not_waited_for():
-    peer = Peer("L")
-    waiting = asyncio.ensure_future(Waiter[str]().wait(peer, "gone"))
-    await asyncio.sleep(0)
-    assert peer.on_leave is not None
-    peer.on_leave()
-    assert await waiting == "gone"
-    assert peer.on_leave is None

@@ -2,19 +2,13 @@
 
 import pytest
 from logfleet.io.clock import monotonic_ms
-from logfleet.node.groups import coordinator_loop, group_shard
+from logfleet.node.coordinators import runtime, shard
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.coordinator_rig import Rig, shard_of
-from broker_image.tests.unit.node.groups.groups_rig import (
-    LaggingPartition,
-    commit,
-    fetch,
-    join,
-    open_log,
-    sync,
-)
+from broker_image.tests.unit.node.groups.groups_rig import commit, fetch, join, open_log, sync
 from broker_image.tests.unit.node.partitions.replicas_rig import B, C, replicated
 from broker_image.tests.unit.node.partitions.replicas_rig import fetch as fetch_from
 
@@ -92,7 +86,7 @@ async def test_members_have_a_full_session_from_when_their_coordinator_answers(
         rig.loop.led(partition)
         await until(lambda: partition.ack_queue.count)
         now_ms = monotonic_ms() + 60_000  # longer than the member's session
-        for module in (coordinator_loop, group_shard):
+        for module in (runtime, shard):
             monkeypatch.setattr(module, "monotonic_ms", lambda: now_ms)
         for member in (B, C):
             fetch_from(partition, member, log.log_end_offset)

@@ -8,17 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logfleet.groups.config import GroupConfig
+from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.offsets import ZERO_UUID
-from logfleet.groups.partition import OFFSETS_TOPIC
 from logfleet.groups.records import (
+    OFFSETS_TOPIC,
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,
     encode_record,
 )
-from logfleet.node.groups import standby_coordinators
-from logfleet.node.groups.group_log import GroupLog
-from logfleet.node.groups.standby_coordinators import StandbyCoordinators
+from logfleet.node.coordinators import standby
+from logfleet.node.coordinators.loader import CoordinatorLoader
+from logfleet.node.coordinators.standby import StandbyCoordinators
+from logfleet.node.groups.group_shard import group_kind
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.partition_log import PartitionLog
@@ -30,9 +32,11 @@ from logfleet.wire.messages import (
     OffsetCommitValue,
 )
 
-from broker_image.tests.unit.node.groups.groups_rig import OFFSETS_ID, LaggingPartition, open_log
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
+from broker_image.tests.unit.node.groups.groups_rig import OFFSETS_ID, open_log
 from broker_image.tests.unit.storage.log_rig import truncate
 
+GroupRead = CoordinatorLoader[GroupRecord, GroupCoordinator]
 GROUPS, TOPICS = ["g", "h"], ["t", "u"]
 LOOP_LAG_S_MAX = 0.05
 """Far below what reading the log at once takes, above what a busy machine does to any loop."""
@@ -72,7 +76,7 @@ def end_transaction(log: PartitionLog, producer_id: int, kind: bytes) -> None:
     append(log, build_batch([Record(kind, b"", 1)], producer=producer, control=True))
 
 
-def known(read: GroupLog) -> object:
+def known(read: GroupRead) -> object:
     """Everything that the log says."""
     table = read.coordinator._table
     return (
@@ -80,7 +84,7 @@ def known(read: GroupLog) -> object:
         table.stored,
         table.offsets,
         sorted(table.groups),
-        read._replay._pending,
+        read.coordinator.loaded._pending,
     )
 
 
@@ -92,8 +96,8 @@ async def pause_if_due() -> None:
     await asyncio.sleep(0)
 
 
-async def read_cold(log: PartitionLog, end_offset: int) -> GroupLog:
-    read = GroupLog(log, GroupConfig())
+async def read_cold(log: PartitionLog, end_offset: int) -> GroupRead:
+    read = CoordinatorLoader(group_kind(GroupConfig()), log)
     await read.read_on(
         lambda: end_offset,
         is_over=lambda: False,
@@ -109,7 +113,9 @@ class Rig:
     def __init__(self, path: str) -> None:
         self.log = open_log(path)
         self.standby = StandbyCoordinators(
-            GroupConfig(), run_in_thread=run_in_thread, is_hosted=lambda *_: self.is_hosted
+            group_kind(GroupConfig()),
+            run_in_thread=run_in_thread,
+            is_hosted=lambda *_: self.is_hosted,
         )
         self.is_hosted = True
         self.follow()
@@ -131,7 +137,7 @@ class Rig:
         self.standby.truncated(self.log, self.log.log_end_offset)
 
     @property
-    def state(self) -> GroupLog:
+    def state(self) -> GroupRead:
         (state,) = self.standby.states()
         return state
 
@@ -150,7 +156,7 @@ class Rig:
 
 @pytest.fixture
 def rig(tmp_path, monkeypatch) -> Rig:
-    monkeypatch.setattr(standby_coordinators, "ROUND_S", 0)
+    monkeypatch.setattr(standby, "ROUND_S", 0)
     return Rig(str(tmp_path))
 
 
@@ -314,8 +320,8 @@ async def take(rig: Rig, steps) -> None:
 @settings(max_examples=150, deadline=None)
 def test_who_is_elected_knows_what_who_reads_all_would_know(tmp_path_factory, steps):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(standby_coordinators, "ROUND_S", 0)
-        patch.setattr(standby_coordinators, "REST_S", 0)
+        patch.setattr(standby, "ROUND_S", 0)
+        patch.setattr(standby, "REST_S", 0)
         rig = Rig(str(tmp_path_factory.mktemp("warm")))
 
         async def run() -> None:

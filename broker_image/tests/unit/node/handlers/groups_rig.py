@@ -6,13 +6,14 @@ from typing import Any
 
 from logfleet.control.configs import broker_config
 from logfleet.control.store_writes import Refusal
-from logfleet.groups.partition import OFFSETS_TOPIC
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.cluster.metadata_loader import Subscription
-from logfleet.node.groups.coordinator_loop import CoordinatorLoop
+from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
 
-from broker_image.tests.unit.node.groups.groups_rig import LaggingPartition, open_log
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
+from broker_image.tests.unit.node.groups.groups_rig import open_log
 
 
 class GroupsRig:
@@ -23,7 +24,7 @@ class GroupsRig:
         self.path = path
         self.created: list[str] = []
         properties = {"group.initial.rebalance.delay.ms": "0"}
-        self.coordinators = host.coordinators = CoordinatorLoop(
+        self.coordinators = host.coordinators = GroupCoordinators(
             broker_config(properties),
             create_topic=self.create_topic,
             run_in_thread=host.run_in_thread,
@@ -45,13 +46,13 @@ class GroupsRig:
         self.host.know_topic(OFFSETS_TOPIC, {0: 1})
         partition = LaggingPartition(open_log(self.path))
         self.host.partitions.add(partition)
-        self.coordinators.led(partition)
+        self.coordinators.runtime.led(partition)
         return partition
 
     def lose(self, partition: LeaderPartition) -> None:
         """Another broker leads the partition now."""
         self.host.partitions.remove(partition)
-        self.coordinators.lost(partition)
+        self.coordinators.runtime.lost(partition)
 
     @asynccontextmanager
     async def coordinating(self):

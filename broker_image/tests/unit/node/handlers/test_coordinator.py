@@ -1,5 +1,6 @@
 import pytest
-from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
+from logfleet.coordinators.partition import partition_for
+from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.handlers.coordinator import HANDLERS, find_coordinator
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FindCoordinatorRequest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import structlog
-from logfleet.groups.partition import partition_for
+from logfleet.coordinators.partition import partition_for
 from logfleet.io.files import PosixFiles, Space
 from logfleet.io.sqlite import SqliteStore
 from logfleet.log.names import TopicPartition

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.groups.partition import java_string_hash, partition_for
+from logfleet.coordinators.partition import java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(

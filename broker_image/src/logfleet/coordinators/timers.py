@@ -2,7 +2,7 @@
 
 Every heartbeat moves its member's deadline, so moving one later costs only an assignment. A heap
 entry is therefore just the latest time to check a deadline: if that has moved, the entry goes back
-into the heap. One heap serves all groups of a coordinator and the shell arms a single timer for it
+into the heap. One heap serves a whole coordinator, and the runtime arms a single timer for it
 (`next_ms`).
 """
 

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.groups.turn import Turn, answer_to_append_error
+from logfleet.coordinators.turn import Turn, answer_to_append_error
 from logfleet.wire.errors import ErrorCode
 
 
@@ -21,7 +21,7 @@ def test_clients_are_told_what_makes_them_look_for_the_coordinator_again(error, 
 
 
 def test_a_turn_keeps_the_order_of_what_was_decided():
-    turn = Turn(1, 2)
+    turn = Turn[object](1, 2)
     turn.reply("a", 1)
     turn.reply("b", 2)
     turn.log("event", why="because")

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.groups.timers import STALE_ENTRIES_MIN, Deadline, Timers
+from logfleet.coordinators.timers import STALE_ENTRIES_MIN, Deadline, Timers
 
 Log = list[object]
 ALL = 10_000

@@ -1,22 +1,24 @@
-"""Reads a partition of `__consumer_offsets` up to some offset, and continues from there.
+"""Reads a partition into a coordinator up to some offset, and continues from there.
 
 A leader reads to the end of the log; a follower reads up to the high watermark, again and again,
-and a new leader starts with what it has read as a follower.
+and a new leader starts with what it has read as a follower. Source: Kafka's CoordinatorLoader.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from logfleet.groups.config import GroupConfig
-from logfleet.groups.coordinator import GroupCoordinator
-from logfleet.groups.records import GroupRecord, OffsetRecord, UnknownRecord, decode_record
-from logfleet.groups.replay import Replay
+from logfleet.coordinators.coordinator import Coordinator
+from logfleet.coordinators.records import UnknownRecord
+from logfleet.node.coordinators.kind import CoordinatorKind
 from logfleet.records.batch import BatchHeader, iterate_headers
 from logfleet.records.record import Record, read_records
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import ErrorCode
+
+R = TypeVar("R")
+C = TypeVar("C", bound=Coordinator[Any])
 
 log = structlog.get_logger(__name__)
 
@@ -26,40 +28,26 @@ READ_BYTES: Final = 1024 * 1024
 ReadInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
-class GroupLog:
-    """A partition of `__consumer_offsets` as far as it was read.
+class CoordinatorLoader(Generic[R, C]):
+    """The coordinator of a partition as far as its log was read.
 
-    coordinator: the state of the log below `offset`; its groups are not started. records: how many
-    were applied. topics: name and id of each topic that an offset was ever committed for, ZERO_UUID
-    if the commit had no id.
+    coordinator: has the state of the log below `offset`, and is not taken up. records: how many
+    were read.
     """
 
-    coordinator: GroupCoordinator
+    coordinator: C
     offset: int
     records: int
-    topics: set[tuple[str, bytes]]
 
-    def __init__(self, partition_log: PartitionLog, config: GroupConfig) -> None:
+    def __init__(self, kind: CoordinatorKind[R, C], partition_log: PartitionLog) -> None:
+        self.kind = kind
         self.log = partition_log
-        self._config = config
         self._begin()
 
     def _begin(self) -> None:
-        self.coordinator = GroupCoordinator(self._config)
-        self.topics = set()
-        self._replay = Replay(self._apply)
+        self.coordinator = self.kind.new_coordinator()
         self.offset = self.log.log_start_offset
         self.records = 0
-
-    def _apply(self, record: GroupRecord) -> None:
-        self.coordinator.apply(record)
-        if isinstance(record, OffsetRecord) and record.value is not None:
-            self.topics.add((record.key.topic, bytes(record.value.topic_id)))
-
-    @property
-    def pending(self) -> int:
-        """Offsets whose transactions have not ended."""
-        return self._replay.pending
 
     def truncated(self, end_offset: int) -> None:
         """The log was truncated to this offset. If more was read, read all of it again.
@@ -89,38 +77,39 @@ class GroupLog:
             if isinstance(found, ErrorCode):  # retention was faster: continue at the log start
                 self.offset = self.log.log_start_offset
                 continue
-            replay = self._replay
+            coordinator = self.coordinator
             batches = await run_in_thread(found.read)
             for position, header in iterate_headers(batches):
                 await pause_if_due()  # a batch may be empty
                 for record in read_records(batches, position):
-                    if is_over() or replay is not self._replay:
+                    if is_over() or coordinator is not self.coordinator:
                         break
-                    apply_record(replay, record, header)
+                    replay_record(self.kind, coordinator, record, header)
                     self.records += 1
                     await pause_if_due()
-                if is_over() or replay is not self._replay:
+                if is_over() or coordinator is not self.coordinator:
                     break
                 self.offset = header.next_offset
 
 
-def apply_record(replay: Replay, record: Record, header: BatchHeader) -> None:
+def replay_record(
+    kind: CoordinatorKind[R, C], coordinator: C, record: Record, header: BatchHeader
+) -> None:
     """Apply one record of the log; skip kinds that only newer brokers write.
 
     header: of the record's batch.
     """
     if header.is_control:
-        replay.end_transaction(header.producer_id, record.key)
+        coordinator.end_transaction(header.producer_id, record.key)
         return
     if record.key is None:
         return
     value = None if record.value is None else memoryview(record.value)
     try:
-        decoded = decode_record(memoryview(record.key), value)
+        decoded = kind.decode(memoryview(record.key), value)
     except UnknownRecord as unknown:
-        log.warning("group_record_skipped", offset=record.offset, reason=str(unknown))
+        event = kind.event("record_skipped")
+        log.warning(event, offset=record.offset, reason=str(unknown))
     else:
-        if header.is_transactional:
-            replay.apply_transactional(decoded, header.producer_id, record.offset)
-        else:
-            replay.apply(decoded)
+        producer_id = header.producer_id if header.is_transactional else None
+        coordinator.replay(decoded, record.offset, producer_id)

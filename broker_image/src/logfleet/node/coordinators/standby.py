@@ -1,4 +1,4 @@
-"""Keeps the groups of followed `__consumer_offsets` partitions decoded for a quick takeover.
+"""Keeps the coordinators of followed partitions decoded for a quick takeover.
 
 A follower applies only what is committed: this is never truncated but by an unclean election, after
 which it reads the log again. At an election the leader takes over what has been read and reads the
@@ -8,19 +8,22 @@ nothing waits for it.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from logfleet.groups.config import GroupConfig
-from logfleet.groups.partition import OFFSETS_TOPIC
+from logfleet.coordinators.coordinator import Coordinator
 from logfleet.io.slices import SLICE_S, Slices
-from logfleet.node.groups.group_log import GroupLog, ReadInThread
+from logfleet.node.coordinators.kind import CoordinatorKind
+from logfleet.node.coordinators.loader import CoordinatorLoader, ReadInThread
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.records.errors import RecordsError
 from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import MalformedMessage
+
+R = TypeVar("R")
+C = TypeVar("C", bound=Coordinator[Any])
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +35,7 @@ REST_S: Final = 4 * SLICE_S
 Key = tuple[bytes, int]
 
 
-class _Standby:
+class _Standby(Generic[R, C]):
     """One partition; a waiter of its present follower role.
 
     is_due: it may have something to read. is_over: the leader has taken it over, or it was dropped.
@@ -40,7 +43,7 @@ class _Standby:
 
     __slots__ = ("_wake", "is_due", "is_over", "partition", "state")
 
-    def __init__(self, state: GroupLog, wake: asyncio.Event) -> None:
+    def __init__(self, state: CoordinatorLoader[R, C], wake: asyncio.Event) -> None:
         self.state = state
         self.partition: FollowerPartition | None = None
         self.is_due = self.is_over = False
@@ -65,8 +68,8 @@ class _Standby:
         self.partition = None
 
 
-class StandbyCoordinators:
-    """The states of all partitions of `__consumer_offsets` that this broker follows.
+class StandbyCoordinators(Generic[R, C]):
+    """The states of all partitions of one internal topic that this broker follows.
 
     Call `followed` with each partition that the broker starts to follow, `take` with each that it
     starts to lead. is_hosted: whether there is a replica of a partition, by topic id and index.
@@ -74,30 +77,30 @@ class StandbyCoordinators:
 
     def __init__(
         self,
-        config: GroupConfig,
+        kind: CoordinatorKind[R, C],
         *,
         run_in_thread: ReadInThread,
         is_hosted: Callable[[bytes, int], bool],
     ) -> None:
-        self._config = config
+        self._kind = kind
         self._run_in_thread = run_in_thread
         self._is_hosted = is_hosted
-        self._standby: dict[Key, _Standby] = {}
+        self._standby: dict[Key, _Standby[R, C]] = {}
         self._wake = asyncio.Event()
         self._slices = Slices(REST_S)
 
-    def states(self) -> Iterator[GroupLog]:
+    def states(self) -> Iterator[CoordinatorLoader[R, C]]:
         """The states of all followed partitions."""
         return (standby.state for standby in self._standby.values())
 
     def followed(self, partition: FollowerPartition) -> None:
-        """Keep the state of its groups from now on, if it has some."""
-        if partition.topic != OFFSETS_TOPIC:
+        """Keep its state from now on, if it is a partition of the topic."""
+        if partition.topic != self._kind.topic:
             return
         key = (partition.topic_id, partition.index)
         standby = self._standby.get(key)
         if standby is None or standby.state.log is not partition.log:
-            standby = _Standby(GroupLog(partition.log, self._config), self._wake)
+            standby = _Standby(CoordinatorLoader(self._kind, partition.log), self._wake)
             self._drop(key)
             self._standby[key] = standby
         standby.follow(partition)
@@ -109,7 +112,7 @@ class StandbyCoordinators:
                 standby.state.truncated(end_offset)
                 standby.committed(0)
 
-    def take(self, partition: LeaderPartition) -> GroupLog | None:
+    def take(self, partition: LeaderPartition) -> CoordinatorLoader[R, C] | None:
         """Hand over the state of a partition that this broker leads now."""
         standby = self._standby.get((partition.topic_id, partition.index))
         self._drop((partition.topic_id, partition.index))
@@ -132,7 +135,7 @@ class StandbyCoordinators:
                     await self._read(key, standby)
             await asyncio.sleep(ROUND_S)
 
-    async def _read(self, key: Key, standby: _Standby) -> None:
+    async def _read(self, key: Key, standby: _Standby[R, C]) -> None:
         """Read on. A log that cannot be read is dropped: its next leader reports the reason."""
         standby.is_due = False
         try:
@@ -143,6 +146,7 @@ class StandbyCoordinators:
                 pause_if_due=self._slices.pause_if_due,
             )
         except (OSError, RecordsError, MalformedMessage) as error:
-            log.warning("groups_not_followed", partition=key[1], reason=str(error))
+            event = self._kind.events("not_followed")
+            log.warning(event, partition=key[1], reason=str(error))
             if self._standby.get(key) is standby:
                 self._drop(key)

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from logfleet.control.store_writes import Refusal
+from logfleet.coordinators.partition import partition_for
 from logfleet.groups.offsets import ZERO_UUID
-from logfleet.groups.partition import OFFSETS_TOPIC, partition_for
-from logfleet.groups.records import OffsetRecord, encode_record
+from logfleet.groups.records import OFFSETS_TOPIC, OffsetRecord, encode_record
 from logfleet.io import slices
 from logfleet.metadata.image_builder import Changes
-from logfleet.node.groups import coordinator_loop
+from logfleet.node.coordinators import internal_topic, runtime
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import ProducerStamp, Record, build_batch
@@ -19,10 +19,10 @@ from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
+from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.coordinator_rig import Rig, shard_of
 from broker_image.tests.unit.node.groups.groups_rig import (
     OFFSETS_ID,
-    LaggingPartition,
     commit,
     committed,
     fetch,
@@ -296,10 +296,10 @@ async def test_a_topic_that_only_changed_keeps_its_offsets(tmp_path, until):
 async def test_the_offsets_topic_is_created_as_configured(until):
     rig = Rig(offsets_topic_num_partitions="7", offsets_topic_replication_factor="2")
     async with rig.running():
-        rig.loop.want_topic(image_of())
-        rig.loop.want_topic(image_of())
+        rig.topic.want(image_of())
+        rig.topic.want(image_of())
         await until(lambda: rig.created)
-        rig.loop.want_topic(image_of())
+        rig.topic.want(image_of())
         await asyncio.sleep(0)
     (created,) = rig.created
     assert created == (
@@ -311,23 +311,23 @@ async def test_the_offsets_topic_is_created_as_configured(until):
 
 
 async def test_a_refused_creation_is_reported_and_tried_again_later(until, capsys, monkeypatch):
-    monkeypatch.setattr(coordinator_loop, "CREATE_AGAIN_S", 0)
+    monkeypatch.setattr(internal_topic, "CREATE_AGAIN_S", 0)
     rig = Rig()
     rig.refusal = Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is there")
     async with rig.running():
-        rig.loop.want_topic(image_of())
+        rig.topic.want(image_of())
         await until(lambda: len(rig.created) == 1)
         rig.refusal = Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, "there")
         while len(rig.created) < 2:
-            rig.loop.want_topic(image_of())
+            rig.topic.want(image_of())
             await asyncio.sleep(0)
     assert "no broker is there" in capsys.readouterr().out
 
 
 async def test_partitions_are_counted_by_the_topic_that_is_there():
     rig = Rig()
-    assert rig.loop.partitions(image_of()) == 0
-    assert rig.loop.partitions(image_of((OFFSETS_TOPIC, OFFSETS_ID, 9))) == 9
+    assert rig.topic.partitions(image_of()) == 0
+    assert rig.topic.partitions(image_of((OFFSETS_TOPIC, OFFSETS_ID, 9))) == 9
     assert rig.loop.shard_of("g", 0) is ErrorCode.NOT_COORDINATOR
 
 
@@ -350,9 +350,9 @@ async def test_a_bug_in_a_task_of_it_ends_the_broker(tmp_path):
     async def fail() -> None:
         raise ZeroDivisionError
 
-    task = asyncio.ensure_future(rig.loop.run(rig.subscription))
+    task = asyncio.ensure_future(rig.coordinators.run(rig.subscription))
     await asyncio.sleep(0)
-    rig.loop._spawn(fail())
+    rig.loop.spawn(fail())
     with pytest.raises(ExceptionGroup) as raised:
         await task
     assert raised.group_contains(ZeroDivisionError)
@@ -381,7 +381,7 @@ async def test_offsets_expire_while_the_broker_runs(tmp_path, until):
 
 
 async def test_groups_are_loaded_once_there_are_descriptors(tmp_path, until, monkeypatch):
-    monkeypatch.setattr(coordinator_loop, "TRY_AGAIN_S", 0)
+    monkeypatch.setattr(runtime, "TRY_AGAIN_S", 0)
     partition = LaggingPartition(open_log(str(tmp_path)))
     async with (first := Rig()).running():
         first.loop.led(partition)

@@ -1,0 +1,240 @@
+"""One partition that this broker leads, with its coordinator: clock, log, commits.
+
+It executes turns (`logfleet.coordinators.turn`). Everything runs on the loop; an answer that has to
+wait for nothing is there when `execute` returns, so that a write with one replica costs no task and
+no future.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from logfleet.coordinators.coordinator import Coordinator, Walk
+from logfleet.coordinators.turn import Turn, Write
+from logfleet.io.clock import monotonic_ms
+from logfleet.log.batch_rules import BatchRefusal
+from logfleet.log.validation import Appended, prepare_fully
+from logfleet.node.coordinators.kind import CoordinatorKind
+from logfleet.node.coordinators.waiter import Waiter
+from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
+from logfleet.records.record import Record, build_batch
+from logfleet.wire.errors import ErrorCode
+
+R = TypeVar("R")
+C = TypeVar("C", bound=Coordinator[Any])
+
+log = structlog.get_logger(__name__)
+
+
+class ShardState(Enum):
+    """See `logfleet.node.coordinators`."""
+
+    LOADING = auto()
+    STARTING = auto()
+    ACTIVE = auto()
+    FAILED = auto()
+    CLOSED = auto()
+
+
+PREVIOUS_STATES: Final[dict[ShardState, set[ShardState]]] = {
+    ShardState.LOADING: set(),
+    ShardState.STARTING: {ShardState.LOADING},
+    ShardState.ACTIVE: {ShardState.STARTING},
+    ShardState.FAILED: {ShardState.LOADING},
+    ShardState.CLOSED: set(ShardState),
+}
+
+
+class _Pending(msgspec.Struct, Generic[R], frozen=True):
+    """A write that is in the log and not committed. deadline: by the loop's clock, in seconds."""
+
+    end_offset: int
+    write: Write[R]
+    deadline: float
+
+
+class CoordinatorShard(Generic[R, C]):
+    """One partition of an internal topic that this broker leads, with its coordinator.
+
+    coordinator: has the state of the log. is_loaded: requests are served. is_closed: requests have
+    to go elsewhere, for as long as the shard exists. write_timeout_ms: a write that is not
+    committed within this time fails with REQUEST_TIMED_OUT. arm: called with the time (monotonic
+    ms) by which `tick` must be called. spawn: starts a task that lives as long as the broker.
+    storage_failed: takes a partition whose log cannot be written out of service.
+    """
+
+    def __init__(
+        self,
+        kind: CoordinatorKind[R, C],
+        partition: LeaderPartition,
+        coordinator: C,
+        *,
+        write_timeout_ms: int,
+        arm: Callable[[int], None],
+        spawn: Callable[..., object],
+        storage_failed: Callable[[LeaderPartition, OSError], None],
+    ) -> None:
+        self.partition = partition
+        self.coordinator = coordinator
+        self.state = ShardState.LOADING
+        self.is_loaded = False
+        self.is_closed = False
+        self._kind = kind
+        self._write_timeout_s = write_timeout_ms / 1000
+        self._arm = arm
+        self._spawn = spawn
+        self._storage_failed = storage_failed
+        self._end_offset = 0
+        self._pending: deque[_Pending[R]] = deque()
+        self._log = log.bind(partition=partition.index)
+
+    @staticmethod
+    def turn() -> Turn[R]:
+        """A turn that begins now."""
+        return Turn(monotonic_ms(), time.time_ns() // 1_000_000)
+
+    def execute(self, turn: Turn[R]) -> None:
+        """Do what the turn decided. Nothing may be awaited between a decision and this."""
+        for line in turn.log_lines:
+            self._log.info(line.event, **line.fields)
+        for reply in turn.replies:
+            assert isinstance(reply.waiter, Waiter)
+            reply.waiter.answer(reply.response)
+        for write in turn.writes:
+            self._write(write)
+        due_ms = self.coordinator.next_deadline_ms()
+        if due_ms is not None:
+            self._arm(due_ms)
+
+    def tick(self) -> None:
+        """Let the coordinator act on deadlines that have passed."""
+        turn = self.turn()
+        self.coordinator.tick(turn)
+        self.execute(turn)
+
+    def step(self, walk: Walk[R]) -> bool:
+        """Take one step of a walk of the coordinator; whether there is another step to take.
+
+        False, without a step, unless requests are served.
+        """
+        if not self.is_loaded:
+            return False
+        turn = self.turn()
+        walk.step(turn)
+        self.execute(turn)
+        return walk.is_under_way
+
+    # -- life
+
+    def start(self) -> Iterator[None]:
+        """The log was read and is committed: have the coordinator take it up, in short steps.
+
+        After the last step requests may come, unless the shard was closed meanwhile.
+        """
+        self._enter(ShardState.STARTING)
+        self._end_offset = self.partition.log.log_end_offset
+        for turn in self.coordinator.take_up(self.turn):
+            self.execute(turn)
+            yield
+            if self.is_closed:
+                return
+        self._enter(ShardState.ACTIVE)
+
+    def fail(self) -> None:
+        """The log cannot be decoded: this broker leads the partition, but does not coordinate."""
+        self._enter(ShardState.FAILED)
+        self._unload()
+
+    def close(self) -> None:
+        """Leadership has ended: send waiting requests elsewhere."""
+        self._enter(ShardState.CLOSED)
+        self._unload()
+
+    def _enter(self, state: ShardState) -> None:
+        assert self.state in PREVIOUS_STATES[state], f"{self.state.name} to {state.name}"
+        self.state = state
+        self.is_loaded = state is ShardState.ACTIVE
+        self.is_closed = state in {ShardState.FAILED, ShardState.CLOSED}
+
+    def _unload(self) -> None:
+        turn = self.turn()
+        self.coordinator.unload(turn)
+        self.execute(turn)
+        while self._pending:
+            self._finish(self._pending.popleft().write, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # -- writing
+
+    def _write(self, write: Write[R]) -> None:
+        error = self._append(write.records) if write.records else ErrorCode.NONE
+        if error is ErrorCode.NONE and self.is_closed:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error is not ErrorCode.NONE:
+            self._finish(write, error)
+        elif not self._pending and self._end_offset <= self.partition.high_watermark:
+            self._finish(write, ErrorCode.NONE)
+        else:
+            deadline = asyncio.get_running_loop().time() + self._write_timeout_s
+            self._pending.append(_Pending(self._end_offset, write, deadline))
+            if len(self._pending) == 1:
+                self._spawn(self._await_commits())
+
+    def _append(self, records: list[R]) -> ErrorCode:
+        """Append and apply. The coordinator's state equals the log at every moment."""
+        if self.is_closed or not self.partition.is_leading:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self.partition.is_at_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        now_ms = time.time_ns() // 1_000_000
+        batch = build_batch(
+            [Record(key, value, now_ms) for key, value in map(self._kind.encode, records)]
+        )
+        log = self.partition.log
+        prepared = prepare_fully(batch, log.config, now_ms, log.partition)
+        try:
+            result = (
+                prepared
+                if isinstance(prepared, BatchRefusal)
+                else self.partition.append(prepared, now_ms)
+            )
+        except OSError as error:
+            self._storage_failed(self.partition, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if isinstance(result, BatchRefusal):
+            self._log.error(
+                self._kind.event("records_refused"),
+                error=result.error.name,
+                reason=result.message,
+            )
+            return result.error
+        assert isinstance(result, Appended), "what is prepared needs no thread"
+        self._end_offset = result.last_offset + 1
+        for record in records:
+            self.coordinator.apply(record)
+        return ErrorCode.NONE
+
+    async def _await_commits(self) -> None:
+        while self._pending:
+            first = self._pending[0]
+            error = ErrorCode.NONE
+            try:
+                async with asyncio.timeout_at(first.deadline):
+                    await self.partition.wait_committed(first.end_offset)
+            except TimeoutError:
+                error = ErrorCode.REQUEST_TIMED_OUT
+            except NotLeading:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if self._pending and self._pending[0] is first:
+                self._pending.popleft()
+                self._finish(first.write, error)
+
+    def _finish(self, write: Write[R], error: ErrorCode) -> None:
+        turn = self.turn()
+        write.then(turn, error)
+        self.execute(turn)
