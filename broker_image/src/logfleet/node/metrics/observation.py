@@ -42,7 +42,7 @@ from logfleet.storage.cleaning.cleaner import Cleaner
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.telemetry import table
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.telemetry.exposition import single
 from logfleet.telemetry.identity import identity
 
@@ -170,9 +170,8 @@ class Observation:
 
     def _record_stall(self, seconds: float) -> None:
         cause = f"a step of the loop takes {seconds:.1f} s; no request is answered meanwhile"
-        self._broker.decisions.record(
-            Kind.STALL, cause, broker=self._broker.config.node_id, seconds=round(seconds, 3)
-        )
+        broker_id, facts = self._broker.config.node_id, {"seconds": round(seconds, 3)}
+        self._broker.decisions.record(Decision(Kind.STALL, cause, broker=broker_id, facts=facts))
 
     def report_all(self, cleaner: Cleaner | None) -> None:
         """The broker has started: add the metrics of partitions, groups, compaction and cluster.
@@ -188,7 +187,7 @@ class Observation:
             lambda: GroupFigures(
                 broker.coordinators.shards(), broker.partitions, broker.parked, series_max
             ).families(),
-            lambda: cluster(broker.image, broker.controller),
+            lambda: cluster(broker.image, broker.controller, broker.decisions),
             lambda: store(broker.failsafe, broker.leadership.suspended, _refused_writes(broker)),
             lambda: compaction(cleaner, broker.log_dirs),
         )
