@@ -37,14 +37,11 @@ _Offsets = tuple[int, int, int]
 
 
 def remember(broker: PartitionHost, request: ProduceRequest, context: RequestContext) -> None:
-    """Keep a template of a request with one partition, whose batch was appended.
-
-    Not of the first one of a revision: the image may change faster than the client sends.
-    """
+    """Keep a template of a request with one partition, whose batch was appended."""
     peer, revision = context.peer, broker.image.revision
     if context.api_version < VERSION_MIN or request.transactional_id is not None:
         return
-    if peer.repeats_revision != revision:
+    if peer.repeats_revision != revision:  # wait for the second: the image may change on and on
         peer.repeats, peer.repeat_end = {}, 0
         peer.repeats_left, peer.repeats_revision = REPEATS_MAX, revision
     elif peer.repeats_left:
@@ -109,16 +106,17 @@ class ProduceTemplate:
         if partition is None or not partition.appends_at_once or key in refused:
             return None
         result = append(self._broker, partition, self.sender, frame[start:end])
-        if result is ErrorCode.KAFKA_STORAGE_ERROR:  # the disk is not tried twice
-            record_refused(refused, key, frame[start:end], result)
-            return self.answer(correlation_id, (-1, -1, -1), result)
         if type(result) is not AppendResult:
-            return None
+            if result is not ErrorCode.KAFKA_STORAGE_ERROR:
+                return None
+            record_refused(refused, key, frame[start:end], result)  # the disk is not tried twice
+            return self.answer(correlation_id, (-1, -1, -1), result)
         offsets = result.base_offset, result.log_append_time_ms, partition.log.log_start_offset
-        if partition.is_acked(result.last_offset + 1, self.sender.acks):
+        end_offset, acks = result.last_offset + 1, self.sender.acks
+        if end_offset <= partition.high_watermark or partition.is_acked(end_offset, acks):
             return self.answer(correlation_id, offsets)
         self._broker.parked.produces += 1
-        waiting = _Waiting(self, result.last_offset + 1, offsets)
+        waiting = _Waiting(self, end_offset, offsets)
         partition.ack_queue.add(waiting)
         return waiting
 
