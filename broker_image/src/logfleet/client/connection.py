@@ -13,6 +13,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
+from logfleet import __version__
 from logfleet.client.errors import (
     ClientError,
     ConnectionLost,
@@ -26,7 +27,7 @@ from logfleet.wire.errors import ErrorCode, MalformedMessage, UnencodableMessage
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
-SOFTWARE = ("logfleet", "0.1.0")  # KIP-511: what the broker's metrics and logs call us
+SOFTWARE = ("logfleet", __version__)  # KIP-511: what the broker's metrics and logs call us
 CONNECT_TIMEOUT_SECONDS = 4.0
 """Long enough for two lost SYNs (they are sent again after 1 and 3 s).
 

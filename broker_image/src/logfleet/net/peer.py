@@ -57,7 +57,7 @@ class Peer:
         connections' turns; else 0.
     repeats: handlers of requests that need no decoding, by the bytes of a frame between the
         correlation id and `repeat_end`, which is 0 while there are none. repeats_left: how many
-        more may be added.
+        more may be added. repeats_revision: the revision of the image that all of them hold for.
     refused: batches that were refused for now, by partition; see `node.handlers.refused_batches`.
     """
 
@@ -72,6 +72,7 @@ class Peer:
         "repeat_end",
         "repeats",
         "repeats_left",
+        "repeats_revision",
         "software",
     )
 
@@ -86,6 +87,7 @@ class Peer:
         self.repeats = NO_REPEATS
         self.repeat_end = 0
         self.repeats_left = REPEATS_MAX
+        self.repeats_revision = -1
         self.refused: dict[Hashable, Any] = {}
 
     def answer(self, answer: bytes | list[Part] | None) -> None:

@@ -463,8 +463,8 @@ class Broker:
             self.leadership.on_lost.append(tasks.cleaner.abort_round)
             self.following.on_unfollowed.append(tasks.cleaner.abort_round)
         tasks.start(self._spawn)
-        self._observation.report_all(tasks.cleaner)
-        self._spawn("observation", self._observation.run())
+        self.replication_throttle.start(self._spawn, self.dispatcher.stats["Produce"])
+        self._observation.report_all(tasks.cleaner, self._spawn)
         return tasks.maintenance
 
     async def _serve(self) -> None:

@@ -4,9 +4,7 @@ KIP-227; Kafka's FetchManager, FetchSessionCacheShard. Kafka splits its cache in
 its part of the slots, because its threads contend for them; here there is one.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
 
 from logfleet.sessions.fetch_session import (
     FINAL_EPOCH,
@@ -31,10 +29,6 @@ PARTITIONS_MAX = 500_000
 No session is created or grows beyond it. Kafka bounds only the number of sessions.
 """
 
-Worth: TypeAlias = tuple[bool, int, int]
-"""The order of eviction, lowest first: whether the session is privileged, its partitions, its id.
-"""
-
 
 class SessionCache:
     """slots: most sessions (max.incremental.fetch.session.cache.slots); 0 for none.
@@ -49,10 +43,7 @@ class SessionCache:
         self._slots = slots
         self._new_id = new_id
         self._partitions_max = partitions_max
-        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
-        # the first to evict for a follower and for others, until a session changes: a reader
-        # without a session asks with each fetch
-        self._least: dict[bool, FetchSession | None] = {}
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self.partitions = 0
         self.evictions = 0
 
@@ -116,8 +107,12 @@ class SessionCache:
         size = len(wanted)
         if self.partitions + size > self._partitions_max:
             return None
-        if len(self._sessions) >= self._slots and not self._evict((privileged, size, 0), now_ms):
-            return None
+        if len(self._sessions) >= self._slots:
+            evicted = self._find_evictable(size, now_ms, privileged=privileged)
+            if evicted is None:
+                return None
+            self.remove(evicted.id)
+            self.evictions += 1
         session_id = self._new_id()
         while session_id in self._sessions or session_id == NO_SESSION:
             session_id = self._new_id()
@@ -133,44 +128,36 @@ class SessionCache:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions -= session.cached_size
-            self._least.clear()
             session.close()
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         """Mark it as used now, and count its current partitions."""
         session.last_used_ms = now_ms
-        self._sessions.move_to_end(session.id)
-        size, is_old = len(session.partitions), now_ms - session.created_ms > EVICTION_MS
-        if size != session.cached_size or is_old != session.is_old:
-            self.partitions += size - session.cached_size
-            session.cached_size, session.is_old = size, is_old
-            self._least.clear()
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        self.partitions += len(session.partitions) - session.cached_size
+        session.cached_size = len(session.partitions)
 
-    def _evict(self, newcomer: Worth, now_ms: int) -> bool:
-        """Evict the least recently used session if stale, else one that ranks below `newcomer`."""
-        victim = next(iter(self._sessions.values()), None)
-        if victim is None:
-            return False
-        if now_ms - victim.last_used_ms <= EVICTION_MS:
-            privileged, _, _ = newcomer
-            if privileged not in self._least:
-                self._least[privileged] = self._find_least(privileged)
-            victim = self._least[privileged]
-            if victim is None or newcomer < _worth(victim):
-                return False
-        self.remove(victim.id)
-        self.evictions += 1
-        return True
+    def _find_evictable(self, size: int, now_ms: int, *, privileged: bool) -> FetchSession | None:
+        """The session that a new one of `size` partitions replaces; None if it replaces none.
 
-    def _find_least(self, privileged: bool) -> FetchSession | None:  # noqa: FBT001
-        """The lowest session that may be evicted: an old one, for a follower also a consumer's."""
-        displaceable = (
-            session
-            for session in self._sessions.values()
-            if session.is_old or (privileged and not session.privileged)
-        )
-        return min(displaceable, key=_worth, default=None)
+        That is the least recently used one if it was not used for EVICTION_MS. Else a consumer's
+        replaces the smallest consumer's that is old and has fewer partitions; a follower's replaces
+        the smallest consumer's, or if there are none the smallest follower's that is old and has
+        fewer partitions. Source: FetchSessionCacheShard.tryEvict.
+        """
+        sessions = self._sessions.values()
+        least_recent = next(iter(sessions), None)
+        if least_recent is None or now_ms - least_recent.last_used_ms > EVICTION_MS:
+            return least_recent
+        replaceable = [each for each in sessions if not each.privileged] if privileged else []
+        if not replaceable:
+            smaller = [each for each in sessions if each.cached_size < size]
+            replaceable = [
+                each for each in smaller if each.privileged == privileged and _was_old(each)
+            ]
+        return min(replaceable, key=lambda each: (each.cached_size, each.id), default=None)
 
 
-def _worth(session: FetchSession) -> Worth:
-    return (session.privileged, session.cached_size, session.id)
+def _was_old(session: FetchSession) -> bool:
+    """Whether it was old when it was last used; only then Kafka counts it among the old ones."""
+    return session.last_used_ms - session.created_ms > EVICTION_MS

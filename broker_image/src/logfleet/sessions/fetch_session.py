@@ -127,8 +127,8 @@ class FetchSession:
     """A session, from the response that names it.
 
     by_id: its topics have ids. privileged: a follower's; a consumer's session never evicts it.
-    epoch: of the next request. parked: the parked request, if any. cached_size, is_old: as of its
-    last use, for the cache.
+    epoch: of the next request. parked: the parked request, if any. cached_size: its partitions as
+    of its last use, for the cache.
     """
 
     def __init__(self, session_id: int, *, by_id: bool, privileged: bool, now_ms: int) -> None:
@@ -139,7 +139,6 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.cached_size = 0
-        self.is_old = False
         self.partitions: dict[Key, SessionPartition] = {}
         self.parked: ParkedFetch | None = None
         self.is_closed = False

@@ -5,13 +5,13 @@ away, so they are stored in neither. Recording one takes microseconds and never 
 PER_SECOND_MAX of a kind they are counted in one record, so that a storm costs no more.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 COUNT_MAX: Final = 10_000
 BYTES_MAX: Final = 2 * 1024 * 1024
@@ -53,13 +53,26 @@ class Kind(StrEnum):
     FAILSAFE_ENDED = "failsafe_ended"
 
 
-class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One recorded decision.
+class Decision(msgspec.Struct, frozen=True):
+    """A decision, as its log line, its metric and the journal read it.
+
+    cause: one sentence, in the present tense. topic, partition, broker: what it concerns. facts:
+    what changed, as [from, to] if both are known.
+    """
+
+    kind: Kind
+    cause: str
+    topic: str | None = None
+    partition: int | None = None
+    broker: int | None = None
+    facts: Mapping[str, object] = {}
+
+
+class RecordedDecision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A decision in the journal; the other fields are those of Decision.
 
     by: the broker that recorded it. number: its running number on that broker, so that gaps show.
-    cause: one sentence, in the present tense. topic, partition, broker: what it concerns. facts:
-    what changed, as [from, to] if both are known. kind is text, because brokers of another version
-    may have other kinds.
+    kind is text, because brokers of another version may have other kinds.
     """
 
     time_ms: int
@@ -82,7 +95,7 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broker: int | None = None
     kind: tuple[str, ...] = ()
 
-    def matches(self, decision: Decision) -> bool:
+    def matches(self, decision: RecordedDecision) -> bool:
         return (
             decision.time_ms >= self.since
             and (self.topic is None or decision.topic == self.topic)
@@ -94,10 +107,10 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 """Encodes facts of any type: recording must not fail."""
-_decoder: Final = msgspec.json.Decoder(Decision)
+_decoder: Final = msgspec.json.Decoder(RecordedDecision)
 
 
-def parse(data: bytes) -> list[tuple[Decision, bytes]]:
+def parse(data: bytes) -> list[tuple[RecordedDecision, bytes]]:
     """The decisions in lines of JSON, each with its line.
 
     A damaged line (cut by a crash, changed by a disk) is skipped.
@@ -133,34 +146,33 @@ class Decisions:
         self._by = by
         self._now_ms = now_ms
         self._number = 0
-        self._kept: deque[tuple[Decision, bytes]] = deque()
+        self._counts: Counter[Kind] = Counter()
+        self._kept: deque[tuple[RecordedDecision, bytes]] = deque()
         self._kept_bytes = 0
         self._unwritten: list[bytes] = []
         self._unwritten_bytes = 0
         self._rates = {kind: _Rate() for kind in Kind}
 
-    def record(
-        self,
-        kind: Kind,
-        cause: str,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        broker: int | None = None,
-        **facts: object,
-    ) -> None:
-        """Record a decision; see Decision. Never fails."""
-        now_ms = self._now_ms()
+    def record(self, decision: Decision) -> None:
+        """Count a decision, and keep it if not too many of its kind come. Never fails."""
+        kind, now_ms = decision.kind, self._now_ms()
+        self._counts[kind] += decision.broker is not None
         rate = self._rates[kind]
         if now_ms // 1000 != rate.second:
             self._sum_up(kind, rate, now_ms)
             rate.second = now_ms // 1000
         rate.count += 1
         if rate.count > PER_SECOND_MAX:
-            rate.cause = cause
+            rate.cause = decision.cause
             return
-        number = self._next()
-        self._add(Decision(now_ms, self._by, number, kind, cause, topic, partition, broker, facts))
+        self._add(RecordedDecision(now_ms, self._by, self._next(), *astuple(decision)))
+
+    def count(self, *kinds: Kind) -> int:
+        """How many decisions of these kinds named a broker since the start.
+
+        An election that found no leader names none.
+        """
+        return sum(self._counts[kind] for kind in kinds)
 
     def record_left_out(self) -> None:
         """Record what a storm left out, once its second is over. Call this regularly."""
@@ -181,7 +193,7 @@ class Decisions:
         self._unwritten_bytes = 0
         return b"".join(lines)
 
-    def insert_earlier(self, former: Iterable[tuple[Decision, bytes]]) -> None:
+    def insert_earlier(self, former: Iterable[tuple[RecordedDecision, bytes]]) -> None:
         """Insert the decisions from before this start; those recorded since get higher numbers."""
         early = [decision for decision, _ in self._kept]
         self._kept.clear()
@@ -198,13 +210,13 @@ class Decisions:
         if left_out > 0:
             cause = f"{left_out} more within a second are only counted; the last one: {rate.cause}"
             facts: dict[str, object] = {"left_out": left_out}
-            self._add(Decision(now_ms, self._by, self._next(), kind, cause, facts=facts))
+            self._add(RecordedDecision(now_ms, self._by, self._next(), kind, cause, facts=facts))
 
     def _next(self) -> int:
         self._number += 1
         return self._number
 
-    def _add(self, decision: Decision) -> None:
+    def _add(self, decision: RecordedDecision) -> None:
         try:
             line = _encode(decision) + b"\n"
         except UnicodeEncodeError:  # a path may hold bytes that are no text
@@ -217,7 +229,7 @@ class Decisions:
         self._unwritten.append(line)
         self._unwritten_bytes += len(line)
 
-    def _keep(self, decision: Decision, line: bytes) -> None:
+    def _keep(self, decision: RecordedDecision, line: bytes) -> None:
         self._kept.append((decision, line))
         self._kept_bytes += len(line)
         while len(self._kept) > COUNT_MAX or self._kept_bytes > BYTES_MAX:

@@ -49,43 +49,16 @@ UntilApplied = Callable[[int, int], Awaitable[None]]
 """See `node.partitions.local_partitions.LocalPartitions.until_applied`."""
 
 
-class Rows(msgspec.Struct, frozen=True):
-    """Splits answers that have a row per resource, each done on its own.
-
-    A controller that is replaced before it is done answers NOT_CONTROLLER for the rest; only this
-    rest is sent to the next one. name: of the list in the answer. rest: reduces the request to the
-    given rows.
-    """
-
-    name: str
-    rest: Callable[[Any, list[Any]], msgspec.Struct]
-
-    def undone(self, answer: msgspec.Struct) -> list[Any]:
-        return [row for row in self._of(answer) if row.error_code == ErrorCode.NOT_CONTROLLER]
-
-    def joined(self, earlier: msgspec.Struct, later: msgspec.Struct) -> msgspec.Struct:
-        """Joins two answers: the later one is about what the earlier one left undone."""
-        done = [row for row in self._of(earlier) if row.error_code != ErrorCode.NOT_CONTROLLER]
-        changes: dict[str, Any] = {self.name: [*done, *self._of(later)]}
-        changes["throttle_time_ms"] = max(
-            each.throttle_time_ms  # type: ignore[attr-defined]
-            for each in (earlier, later)
-        )
-        return msgspec.structs.replace(later, **changes)
-
-    def _of(self, answer: msgspec.Struct) -> list[Any]:
-        rows: list[Any] = getattr(answer, self.name)
-        return rows
-
-
 class ControllerWork(msgspec.Struct, frozen=True):
     """How one administrative request is done.
 
     serve: on the controller; raises NotControllerError. refuse: an answer that refuses all of a
     request. timeout_ms: how long it may take, None for request.timeout.ms. seen: whether an image
     shows what the answer confirms. serve_within: `serve` for clients with a quota of changes to
-    topics (KIP-599), which is strict since version strict_since. rows: None for a request that can
-    be sent to the next controller as a whole.
+    topics (KIP-599), which is strict since version strict_since.
+
+    `serve` raises NotControllerError only if the whole request may be sent to the next controller:
+    nothing of it is done, or doing it again leaves the same state.
     """
 
     serve: Callable[["ControllerAccess", Any, int], Awaitable[msgspec.Struct]]
@@ -96,7 +69,6 @@ class ControllerWork(msgspec.Struct, frozen=True):
         Callable[["ControllerAccess", Any, int, MutationBudget], Awaitable[msgspec.Struct]] | None
     ) = None
     strict_since: int = 0
-    rows: Rows | None = None
 
     async def run(
         self, access: "ControllerAccess", request: msgspec.Struct, origin: "Origin"
@@ -167,12 +139,12 @@ class ControllerAccess:
         attempt = _Attempt(work, request, origin)
         try:
             async with asyncio.timeout(wait_ms / 1000):
-                answer = attempt.complete(await self._try(attempt))
+                answer = await self._try(attempt)
                 while answer is None:
                     await asyncio.sleep(AGAIN_S)
-                    answer = attempt.complete(await self._try(attempt))
+                    answer = await self._try(attempt)
         except TimeoutError:
-            return attempt.joined(attempt.refuse(attempt.error_of_silence))
+            return attempt.refuse(attempt.error_of_silence)
         await self._until_seen(work, request, answer, before)
         return answer
 
@@ -254,35 +226,16 @@ class ControllerAccess:
 class _Attempt:
     """A request in progress.
 
-    error_of_silence: the error if no answer comes, which depends on whether it was sent. request:
-    the part of it that no controller has done yet.
+    error_of_silence: the error if no answer comes, which depends on whether it was sent.
     """
 
     def __init__(self, work: ControllerWork, request: msgspec.Struct, origin: Origin) -> None:
         self.work = work
         self.request = request
         self.origin = origin
-        self._earlier: msgspec.Struct | None = None
         self.api: Api = api_of(type(request))
         self.error_of_silence = ErrorCode.NOT_CONTROLLER
         self.wait_s = 0.0 if work.timeout_ms is None else work.timeout_ms(request) / 1000
-
-    def complete(self, answer: msgspec.Struct | None) -> msgspec.Struct | None:
-        """The answer to the whole request, with earlier answers; None while some of it is left."""
-        if answer is None:
-            return None
-        answer = self.joined(answer)
-        rows = self.work.rows
-        if rows is None or not (undone := rows.undone(answer)):
-            return answer
-        self._earlier, self.request = answer, rows.rest(self.request, undone)
-        return None
-
-    def joined(self, answer: msgspec.Struct) -> msgspec.Struct:
-        """This answer, joined with the answers of earlier controllers."""
-        if self._earlier is None or self.work.rows is None:
-            return answer
-        return self.work.rows.joined(self._earlier, answer)
 
     def refuse(self, error: ErrorCode) -> msgspec.Struct:
         if error is ErrorCode.NOT_CONTROLLER:

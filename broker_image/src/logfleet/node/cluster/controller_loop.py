@@ -41,8 +41,7 @@ from logfleet.node.cluster.controller_term import (
 from logfleet.node.cluster.log_ends import QueryLogEnds
 from logfleet.node.cluster.longest_logs import LongestLogs
 from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.node.decisions.control import RecordedControl
-from logfleet.telemetry.decisions import Decisions
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -74,8 +73,7 @@ class ControllerLoop:
 
     incarnation: this process, as in its broker registration. static: its server.properties.
     query_log_ends: asks brokers how far their replicas' logs reach. failed_terms: count of terms
-    that ended by a fault of the controller, not of the store. recorder: records what it has
-    written.
+    that ended by a fault of the controller, not of the store.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class ControllerLoop:
         self.query_log_ends = query_log_ends
         self._term: Term | None = None
         self.failed_terms = 0
-        self.recorder = RecordedControl(decisions)
+        self.decisions = decisions
         self._failed_pause_s = PAUSE_S_MAX
 
     @property
@@ -172,14 +170,18 @@ class ControllerLoop:
 
     async def _control(self, epoch: int, lease: Lease) -> None:
         log.info("controller_elected", broker=self._value.broker, epoch=epoch)
-        self.recorder.began(self._value.broker, epoch)
+        self._record(
+            Kind.CONTROLLER_ELECTED,
+            "there was no controller, and it was the first to campaign",
+            epoch,
+        )
         term = self._term = Term(
             self._store,
             self._follower,
             epoch,
             self._value.broker,
             self._static,
-            recorder=self.recorder,
+            decisions=self.decisions,
         )
         longest_logs = LongestLogs(term, self._follower, self._static, self.query_log_ends)
         try:
@@ -196,7 +198,7 @@ class ControllerLoop:
             self._term = None
             await term.finish()
         except (StoreUnavailable, StoreRefused, StoreReplaced) as error:
-            self.recorder.ended(self._value.broker, epoch, str(error))
+            self._record(Kind.CONTROLLER_RESIGNED, str(error), epoch)
             raise
         except Exception as error:
             self._report_failure(term, error)
@@ -206,11 +208,15 @@ class ControllerLoop:
             await term.close()
         self._failed_pause_s = PAUSE_S_MAX
         log.warning("controller_resigned", broker=self._value.broker, epoch=epoch, reason=reason)
-        self.recorder.ended(self._value.broker, epoch, reason)
+        self._record(Kind.CONTROLLER_RESIGNED, reason, epoch)
+
+    def _record(self, kind: Kind, cause: str, epoch: int) -> None:
+        broker_id = self._value.broker
+        self.decisions.record(Decision(kind, cause, broker=broker_id, facts={"epoch": epoch}))
 
     def _report_failure(self, term: Term, error: Exception) -> None:
         self.failed_terms += 1
-        self.recorder.ended(self._value.broker, term.epoch, f"it failed: {error}")
+        self._record(Kind.CONTROLLER_RESIGNED, f"it failed: {error}", term.epoch)
         if term.has_converged:
             self._failed_pause_s = PAUSE_S_MAX
         log.critical(

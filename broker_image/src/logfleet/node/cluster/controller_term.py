@@ -34,7 +34,8 @@ from logfleet.metadata.store import MetadataStore, StoreRefused, Txn
 from logfleet.node.cluster.claims import settle_or_recognise
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.task_limit import TaskLimit
-from logfleet.node.decisions.control import RecordedControl
+from logfleet.node.decisions.control import broker_kept, record_write
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ class Term:
 
     Runs until cancelled. static: this broker's server.properties, for defaults that the cluster
     does not set. has_converged: the cluster was at least once in a state where nothing was left to
-    do. recorder: gets all that is committed.
+    do. decisions: gets what all that is committed has decided.
     """
 
     def __init__(
@@ -98,13 +99,13 @@ class Term:
         broker_id: int,
         static: Mapping[str, str],
         *,
-        recorder: RecordedControl,
+        decisions: Decisions,
     ) -> None:
         self.epoch = epoch
         self._broker_id = broker_id
         self._receipts = Receipts(epoch, broker_id, ())
         self.has_converged = False
-        self._recorder = recorder
+        self._decisions = decisions
         self._objections: dict[int, Objection] = {}
         self._store = store
         self._follower = follower
@@ -254,7 +255,7 @@ class Term:
         self._hold = hold(before, recent, image.brokers, now)
         if self._hold is not None and before is None:
             log.warning("elections_held", reason=self._hold.why, epoch=self.epoch)
-            self._recorder.held(self._hold.why)
+            self._decisions.record(Decision(Kind.ELECTIONS_HELD, self._hold.why))
             asyncio.get_running_loop().call_later((HELD_MS_MAX + 1) / 1000, self._wake.set)
         return self._hold is not None and now < self._hold.until_ms
 
@@ -302,7 +303,7 @@ class Term:
                 kept[broker_id] = answer
                 if self._objections.get(broker_id) != answer:
                     log.info("broker_kept", broker=broker_id, reason=str(answer))
-                    self._recorder.kept(broker_id, answer)
+                    self._decisions.record(broker_kept(broker_id, answer))
             else:
                 await self._commit_all(pack(self.epoch, [answer]))
                 log.info("broker_draining", broker=broker_id, epoch=self.epoch)
@@ -363,7 +364,7 @@ class Term:
             control, _ = settled.result.reads
             is_mine = control is not None and control.create_revision == self.epoch
             raise _ConflictError if is_mine else NotControllerError
-        self._recorder.written(image, txn, cause)
+        record_write(self._decisions, image, txn, cause)
         await self._follower.until_revision(revision)
 
     async def _catch_up(self, decided_on: ClusterImage) -> None:

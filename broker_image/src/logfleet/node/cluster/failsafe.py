@@ -35,7 +35,7 @@ from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.sessions.followers import FollowerFetches
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 
 log = structlog.get_logger(__name__)
 
@@ -174,14 +174,14 @@ class Failsafe:
             "the metadata store does not answer: it leads what followers or most brokers confirm"
         )
         log.warning("failsafe_began", silent_s=round(self.silent_s, 1))
-        self._decisions.record(Kind.FAILSAFE_BEGAN, cause)
+        self._decisions.record(Decision(Kind.FAILSAFE_BEGAN, cause))
 
     def _end(self) -> None:
         if self._is_active:
             self._is_active = False
             cause = "the metadata store answers again, and the registration stands"
             log.info("failsafe_ended", suspended=self._leadership.suspended)
-            self._decisions.record(Kind.FAILSAFE_ENDED, cause)
+            self._decisions.record(Decision(Kind.FAILSAFE_ENDED, cause))
         if self._leadership.suspended:
             self._local.resume(lambda *_: True)
 

@@ -25,7 +25,7 @@ from logfleet.node.cluster.own_replicas import OwnReplicas
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.cluster.registration import Registrar, Registration
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)
@@ -145,7 +145,7 @@ class BrokerMembership:
             cause = f"others did not take over its partitions within {seconds_max:.0f} s"
         else:
             cause = "it has nothing more to hand over"
-        self._decisions.record(Kind.LEFT, cause, broker=self._node_id)
+        self._record(Kind.LEFT, cause)
         log.info("broker_left", broker=self._node_id, reason=cause)
 
     def _is_last(self, image: ClusterImage) -> bool:
@@ -165,9 +165,11 @@ class BrokerMembership:
         self._changed.set()
         self._on_registered(registration)
         cause = "it holds a lease"
-        epoch = registration.epoch
-        self._decisions.record(Kind.REGISTERED, cause, broker=self._node_id, epoch=epoch)
+        self._record(Kind.REGISTERED, cause, epoch=registration.epoch)
 
     def _registration_lost(self, reason: str) -> None:
         self._on_lost()
-        self._decisions.record(Kind.REGISTRATION_LOST, reason, broker=self._node_id)
+        self._record(Kind.REGISTRATION_LOST, reason)
+
+    def _record(self, kind: Kind, cause: str, **facts: object) -> None:
+        self._decisions.record(Decision(kind, cause, broker=self._node_id, facts=facts))

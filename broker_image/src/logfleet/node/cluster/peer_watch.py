@@ -37,7 +37,7 @@ from logfleet.metadata.store import (
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import NotControllerError, TermDecision
 from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)
@@ -148,7 +148,9 @@ class PeerWatch:
         has_reported = await self._written(Txn((is_registered,), (put,)))
         if has_reported:
             cause = f"it refuses connections: {reason}"
-            self._decisions.record(Kind.SUSPECTED, cause, broker=broker_id, epoch=broker_epoch)
+            facts = {"epoch": broker_epoch}
+            decision = Decision(Kind.SUSPECTED, cause, broker=broker_id, facts=facts)
+            self._decisions.record(decision)
         return has_reported
 
     async def _withdraw(self, peer: Registration) -> bool:
@@ -162,7 +164,7 @@ class PeerWatch:
             held = (created_at(keys.CONTROLLER, controller.epoch),)
             if await self._written(Txn(held, (Delete(keys.CONTROLLER),))):
                 cause = "it was the controller and refuses connections: there may be another one"
-                self._decisions.record(Kind.SUSPECTED, cause, broker=broker_id)
+                self._decisions.record(Decision(Kind.SUSPECTED, cause, broker=broker_id))
 
     async def _written(self, txn: Txn) -> bool:
         try:

@@ -5,7 +5,7 @@ missed, whatever caused it, and writes that lost a conflict are left out. Causes
 shows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from logfleet.metadata.keys import NO_LEADER, FenceValue, PartitionValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import is_unclean
 from logfleet.replication.reassignment_steps import is_reassigning, target
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.wire import uuids
 
 log = structlog.get_logger(__name__)
@@ -31,132 +31,107 @@ _KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
-class RecordedControl:
-    """Records what the controller writes.
+def record_write(
+    decisions: Decisions, image: ClusterImage, txn: Txn, cause: str | None = None
+) -> None:
+    """Record what was decided by a write that was committed; see `decided`."""
+    unclean = 0
+    for decision in decided(image, txn, cause):
+        decisions.record(decision)
+        unclean += decision.kind is Kind.UNCLEAN_ELECTION
+    if unclean:
+        log.warning("partitions_elected_uncleanly", partitions=unclean)
 
-    elections: leaders that were elected; unclean_elections: those that may lack records.
+
+def decided(image: ClusterImage, txn: Txn, cause: str | None = None) -> Iterator[Decision]:
+    """What the controller decided by a write.
+
+    image: an earlier one, on which it was decided. cause: the reason, if the image does not show
+    it.
     """
+    for write in txn.success:
+        if isinstance(write, Put) and write.key.startswith(keys.PARTITIONS):
+            yield from _of_partition(image, write, cause)
+        elif isinstance(write, Put) and write.key.startswith(keys.FENCES):
+            yield _of_fence(image, write)
 
-    def __init__(self, decisions: Decisions) -> None:
-        self.elections = 0
-        self.unclean_elections = 0
-        self._decisions = decisions
 
-    def began(self, broker_id: int, epoch: int) -> None:
-        """Record that this broker is the controller now."""
-        cause = "there was no controller, and it was the first to campaign"
-        self._decisions.record(Kind.CONTROLLER_ELECTED, cause, broker=broker_id, epoch=epoch)
-
-    def ended(self, broker_id: int, epoch: int, reason: str) -> None:
-        """Record that this broker is not the controller any more."""
-        self._decisions.record(Kind.CONTROLLER_RESIGNED, reason, broker=broker_id, epoch=epoch)
-
-    def held(self, why: str) -> None:
-        """Record that elections wait."""
-        self._decisions.record(Kind.ELECTIONS_HELD, why)
-
-    def kept(self, broker_id: int, objection: Objection) -> None:
-        """Record that a broker that wants to leave must stay for now."""
-        cause = f"it may not leave yet: {objection}"
-        topic, index = objection.topic, objection.index
-        self._decisions.record(Kind.REFUSAL, cause, topic=topic, partition=index, broker=broker_id)
-
-    def written(self, image: ClusterImage, txn: Txn, cause: str | None = None) -> None:
-        """Record a write that was committed.
-
-        image: an earlier one, on which it was decided. cause: the reason, if the image does not
-        show it.
-        """
-        unclean = self.unclean_elections
-        for write in txn.success:
-            if isinstance(write, Put) and write.key.startswith(keys.PARTITIONS):
-                self._partition(image, write, cause)
-            elif isinstance(write, Put) and write.key.startswith(keys.FENCES):
-                self._fence(image, write)
-        if self.unclean_elections > unclean:
-            elected = self.unclean_elections - unclean
-            log.warning("partitions_elected_uncleanly", partitions=elected)
-
-    def _partition(self, image: ClusterImage, write: Put, cause: str | None) -> None:
-        uuid, _, index = write.key.removeprefix(keys.PARTITIONS).partition("/")
-        topic = image.topic_by_id(uuids.from_text(uuid))
-        before = image.partition(topic.id, int(index)) if topic else None
-        if topic is None or before is None:
-            return  # the partition is new
-        after = msgspec.json.decode(write.value, type=PartitionValue)
-        isr = [before.isr_ids, [broker_id for broker_id, _ in after.isr]]
-        elr = {"elr": [before.elr, after.elr]} if before.elr or after.elr else {}
-        excluded = {
-            broker_id: _why_excluded(image, topic.id, int(index), broker_id, epoch)
-            for broker_id, epoch in before.isr
+def _of_partition(image: ClusterImage, write: Put, cause: str | None) -> Iterator[Decision]:
+    uuid, _, index = write.key.removeprefix(keys.PARTITIONS).partition("/")
+    topic = image.topic_by_id(uuids.from_text(uuid))
+    before = image.partition(topic.id, int(index)) if topic else None
+    if topic is None or before is None:
+        return  # the partition is new
+    after = msgspec.json.decode(write.value, type=PartitionValue)
+    isr = [before.isr_ids, [broker_id for broker_id, _ in after.isr]]
+    isrs: dict[str, object] = {"isr": isr}
+    if before.elr or after.elr:
+        isrs["elr"] = [before.elr, after.elr]
+    excluded = {
+        broker_id: _why_excluded(image, topic.id, int(index), broker_id, epoch)
+        for broker_id, epoch in before.isr
+    }
+    if (after.replicas, after.removing) != (before.replicas, before.removing):
+        yield _reassigned(topic.name, int(index), before, after, cause)
+    if after.leader_epoch != before.leader_epoch:
+        why = cause or excluded.get(before.leader) or "nobody leads"
+        leaders = {
+            "leader": [before.leader, after.leader],
+            "leader_epoch": [before.leader_epoch, after.leader_epoch],
         }
-        if (after.replicas, after.removing) != (before.replicas, before.removing):
-            self._reassigned(topic.name, int(index), before, after, cause)
-        if after.leader_epoch != before.leader_epoch:
-            unclean = is_unclean(before, after)
-            self.elections += after.leader != NO_LEADER
-            self.unclean_elections += unclean
-            why = cause or excluded.get(before.leader) or "nobody leads"
-            self._decisions.record(
-                Kind.UNCLEAN_ELECTION if unclean else Kind.ELECTION,
-                f"{why}: {_who_leads(image, before, after)}",
-                topic=topic.name,
-                partition=int(index),
-                broker=None if after.leader == NO_LEADER else after.leader,
-                leader=[before.leader, after.leader],
-                leader_epoch=[before.leader_epoch, after.leader_epoch],
-                isr=isr,
-                **elr,
-            )
-            return
-        for broker_id in set(isr[0]) - set(isr[1]):
-            self._decisions.record(
-                Kind.ISR_SHRINK,
-                excluded[broker_id],
-                topic=topic.name,
-                partition=int(index),
-                broker=broker_id,
-                isr=isr,
-                **elr,
-            )
-
-    def _reassigned(
-        self, topic: str, index: int, before: Partition, after: PartitionValue, cause: str | None
-    ) -> None:
-        """A reassignment begins, gets another target, is cancelled, or is done."""
-        if not is_reassigning(after) and after.replicas == target(before):
-            cause = "all replicas of the target are in sync"
-        self._decisions.record(
-            Kind.REASSIGNMENT,
-            cause or "an internal topic gets its configured replicas, as far as there are brokers",
-            topic=topic,
-            partition=index,
-            replicas=[before.replicas, after.replicas],
-            adding=[before.adding, after.adding],
-            removing=[before.removing, after.removing],
+        yield Decision(
+            Kind.UNCLEAN_ELECTION if is_unclean(before, after) else Kind.ELECTION,
+            f"{why}: {_who_leads(image, before, after)}",
+            topic.name,
+            int(index),
+            None if after.leader == NO_LEADER else after.leader,
+            {**leaders, **isrs},
         )
+        return
+    for broker_id in set(isr[0]) - set(isr[1]):
+        why = excluded[broker_id]
+        yield Decision(Kind.ISR_SHRINK, why, topic.name, int(index), broker_id, isrs)
 
-    def _fence(self, image: ClusterImage, write: Put) -> None:
-        broker_id = int(write.key.removeprefix(keys.FENCES))
-        value = msgspec.json.decode(write.value, type=FenceValue)
-        former = image.fences.get(broker_id)
-        if value.state == keys.DRAINING:
-            cause = "it wants to leave, and all partitions can spare it"
-        elif value.state == keys.ACTIVE:
-            cause = "it is registered, and no partition depends on an earlier registration of it"
-        elif broker_id in image.brokers:
-            who = ", ".join(map(str, sorted(reporters(image, image.brokers[broker_id]))))
-            cause = (
-                f"it refuses connections, as brokers {who} report and the controller's probe shows"
-            )
-        elif former is not None and former.state == keys.DRAINING:
-            cause = "it has left"
-        else:
-            cause = "its registration has ended: its lease expired, or it gave it up"
-        state = [former.state if former else None, value.state]
-        self._decisions.record(
-            _KINDS[value.state], cause, broker=broker_id, epoch=value.broker_epoch, state=state
-        )
+
+def _reassigned(
+    topic: str, index: int, before: Partition, after: PartitionValue, cause: str | None
+) -> Decision:
+    """A reassignment begins, gets another target, is cancelled, or is done."""
+    if not is_reassigning(after) and after.replicas == target(before):
+        cause = "all replicas of the target are in sync"
+    cause = cause or "an internal topic gets its configured replicas, as far as there are brokers"
+    facts = {
+        "replicas": [before.replicas, after.replicas],
+        "adding": [before.adding, after.adding],
+        "removing": [before.removing, after.removing],
+    }
+    return Decision(Kind.REASSIGNMENT, cause, topic, index, facts=facts)
+
+
+def _of_fence(image: ClusterImage, write: Put) -> Decision:
+    broker_id = int(write.key.removeprefix(keys.FENCES))
+    value = msgspec.json.decode(write.value, type=FenceValue)
+    former = image.fences.get(broker_id)
+    if value.state == keys.DRAINING:
+        cause = "it wants to leave, and all partitions can spare it"
+    elif value.state == keys.ACTIVE:
+        cause = "it is registered, and no partition depends on an earlier registration of it"
+    elif broker_id in image.brokers:
+        who = ", ".join(map(str, sorted(reporters(image, image.brokers[broker_id]))))
+        cause = f"it refuses connections, as brokers {who} report and the controller's probe shows"
+    elif former is not None and former.state == keys.DRAINING:
+        cause = "it has left"
+    else:
+        cause = "its registration has ended: its lease expired, or it gave it up"
+    state = [former.state if former else None, value.state]
+    facts = {"epoch": value.broker_epoch, "state": state}
+    return Decision(_KINDS[value.state], cause, broker=broker_id, facts=facts)
+
+
+def broker_kept(broker_id: int, objection: Objection) -> Decision:
+    """A broker that wants to leave must stay for now."""
+    cause = f"it may not leave yet: {objection}"
+    return Decision(Kind.REFUSAL, cause, objection.topic, objection.index, broker_id)
 
 
 def _why_excluded(

@@ -4,7 +4,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.storage.disk_failure import DiskFailure
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.log_dirs import LogDirs
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 
 
 class RecordedDisks:
@@ -36,26 +36,27 @@ class RecordedDisks:
 
         reason: why a directory failed, if one did.
         """
-        record = self._decisions.record
         failed = self._log_dirs.failed
         for path in failed[self._failed :]:
-            record(
-                Kind.DIRECTORY_FAILED,
-                f"log directory {path} is given up: {reason}",
-                path=path,
-                directories_left=len(self._log_dirs.dirs),
-            )
+            left = len(self._log_dirs.dirs)
+            cause = f"log directory {path} is given up: {reason}"
+            self._record(Kind.DIRECTORY_FAILED, path, cause, directories_left=left)
         self._failed = len(failed)
         full = frozenset(self._disk_space.full)
         for path in full - self._full:
-            record(Kind.REFUSAL, f"the disk of {path} is full: records are refused", path=path)
+            self._record(Kind.REFUSAL, path, f"the disk of {path} is full: records are refused")
         for path in self._full - full:
-            record(Kind.REFUSAL, f"{path} is not full any more: records are taken again", path=path)
+            self._record(
+                Kind.REFUSAL, path, f"{path} is not full any more: records are taken again"
+            )
         self._full = full
         disk = self._log_dirs.open_files.disk
         held_up = frozenset(each.path for each in self._log_dirs if disk(each.path).is_held_up)
         for path in held_up - self._held_up:
-            record(Kind.STALL, f"the disk of {path} is slow: a thread writes to it", path=path)
+            self._record(Kind.STALL, path, f"the disk of {path} is slow: a thread writes to it")
         for path in self._held_up - held_up:
-            record(Kind.STALL, f"{path} is not written by a thread any more", path=path)
+            self._record(Kind.STALL, path, f"{path} is not written by a thread any more")
         self._held_up = held_up
+
+    def _record(self, kind: Kind, path: str, cause: str, **facts: object) -> None:
+        self._decisions.record(Decision(kind, cause, facts={"path": path, **facts}))

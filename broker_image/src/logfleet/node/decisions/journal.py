@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from logfleet.io.files import Files, read_file
-from logfleet.telemetry.decisions import Decision, Decisions, parse
+from logfleet.telemetry.decisions import Decisions, RecordedDecision, parse
 
 NAME: Final = "logfleet-decisions.jsonl"
 FORMER_NAME: Final = "logfleet-decisions.1.jsonl"
@@ -90,7 +90,7 @@ class Journal:
             data = b"\n" + data  # the last line was cut off
         file.pwrite(data, size)
 
-    def _read_all(self) -> list[tuple[Decision, bytes]]:
+    def _read_all(self) -> list[tuple[RecordedDecision, bytes]]:
         found = []
         for path in (self._former, self._path):
             with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ from logfleet.node.partitions.ack_queue import ALL
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from logfleet.records.compression import Codec
-from logfleet.telemetry.decisions import Kind
+from logfleet.telemetry.decisions import Decision, Kind
 from logfleet.wire.errors import ErrorCode
 
 TRANSACTION_ABORTABLE_SINCE: Final = 11  # KIP-890
@@ -84,13 +84,10 @@ def _record_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
     if partition.refused_in == state.partition_epoch:
         return
     partition.refused_in = state.partition_epoch
+    cause = f"acks=all is refused: {len(state.isr)} in sync, min.insync.replicas is {state.min_isr}"
+    facts = {"isr": [broker_id for broker_id, _ in state.isr], "min_isr": state.min_isr}
     broker.decisions.record(
-        Kind.REFUSAL,
-        f"acks=all is refused: {len(state.isr)} in sync, min.insync.replicas is {state.min_isr}",
-        topic=partition.topic,
-        partition=partition.index,
-        isr=[broker_id for broker_id, _ in state.isr],
-        min_isr=state.min_isr,
+        Decision(Kind.REFUSAL, cause, partition.topic, partition.index, facts=facts)
     )
 
 

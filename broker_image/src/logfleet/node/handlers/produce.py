@@ -62,8 +62,8 @@ def produce(
             partition = None if hosted is None else hosted.partitions.get(data.index)
             work.append((rows, topic, data, partition))
     answer = _ProduceCall(broker, request, context, topics).append_all(work)
-    if len(work) == len(topics) == 1 and answer is not None and rows:
-        remember(broker, request, context, rows[0], by_id=by_id)
+    if len(work) == len(topics) == 1 and answer is not None and rows and not rows[0].error_code:
+        remember(broker, request, context)
     return answer
 
 

@@ -9,15 +9,18 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.telemetry import table
+from logfleet.telemetry.decisions import Decisions, Kind
 from logfleet.telemetry.exposition import Family, Row, single
 
 
-def cluster(image: ClusterImage, controller: ControllerLoop) -> Iterator[Family]:
-    """Metrics of the cluster and its controller. controller: this broker's controller loop."""
+def cluster(
+    image: ClusterImage, controller: ControllerLoop, decisions: Decisions
+) -> Iterator[Family]:
+    """Metrics of the cluster and its controller. controller, decisions: this broker's."""
     yield single(table.ACTIVE_CONTROLLER, controller.is_controller)
     yield single(table.FAILED_TERMS, controller.failed_terms)
-    yield single(table.ELECTIONS, controller.recorder.elections)
-    yield single(table.UNCLEAN_ELECTIONS, controller.recorder.unclean_elections)
+    yield single(table.ELECTIONS, decisions.count(Kind.ELECTION, Kind.UNCLEAN_ELECTION))
+    yield single(table.UNCLEAN_ELECTIONS, decisions.count(Kind.UNCLEAN_ELECTION))
     seen = image if controller.is_controller else ClusterImage()
     active = sum(not broker.is_fenced for broker in seen.brokers.values())
     yield single(table.ACTIVE_BROKERS, active)

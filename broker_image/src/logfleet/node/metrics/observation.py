@@ -1,6 +1,5 @@
 """What a broker reports on its admin port: metrics, health, readiness."""
 
-import asyncio
 import errno
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
@@ -34,15 +33,14 @@ from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.client_quotas import ClientQuotas
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
-from logfleet.node.quotas.yielding_throttle import YieldingThrottle
+from logfleet.node.quotas.replication_throttle import ReplicationThrottle, Spawn
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.sessions.cache import SessionCache
 from logfleet.storage.cleaning.cleaner import Cleaner
 from logfleet.storage.disk_space import DiskSpace
 from logfleet.storage.log_dirs import LogDirs
 from logfleet.telemetry import table
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.telemetry.exposition import single
 from logfleet.telemetry.identity import identity
 
@@ -97,9 +95,6 @@ class Observation:
     def __init__(self, broker: Observed, listeners: Callable[[], Iterable[Listener]]) -> None:
         self.sources = Sources()
         self._traffic = TrafficWatch(broker.partitions)
-        self._yielding = YieldingThrottle(
-            broker.replication_throttle, lambda: broker.dispatcher.stats["Produce"]
-        )
         self._broker = broker
         self._lag = LoopLag(self._record_stall)
         self.sources.add(
@@ -161,24 +156,17 @@ class Observation:
                 return None
         return await admin.start(address.host, 0)
 
-    async def run(self) -> None:
-        """Run the periodic checks until cancelled: traffic, and the times of producers."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._traffic.run())
-            if self._broker.config.logfleet_replication_throttle_yields:
-                tasks.create_task(self._yielding.run())
-
     def _record_stall(self, seconds: float) -> None:
         cause = f"a step of the loop takes {seconds:.1f} s; no request is answered meanwhile"
-        self._broker.decisions.record(
-            Kind.STALL, cause, broker=self._broker.config.node_id, seconds=round(seconds, 3)
-        )
+        broker_id, facts = self._broker.config.node_id, {"seconds": round(seconds, 3)}
+        self._broker.decisions.record(Decision(Kind.STALL, cause, broker=broker_id, facts=facts))
 
-    def report_all(self, cleaner: Cleaner | None) -> None:
-        """The broker has started: add the metrics of partitions, groups, compaction and cluster.
+    def report_all(self, cleaner: Cleaner | None, spawn: Spawn) -> None:
+        """The broker has started: watch traffic, and add the metrics of what it holds now.
 
         cleaner: None if it is off.
         """
+        spawn("observation", self._traffic.run())
         broker = self._broker
         series_max = broker.config.logfleet_metrics_series_max
         self.sources.add(
@@ -188,7 +176,7 @@ class Observation:
             lambda: GroupFigures(
                 broker.coordinators.shards(), broker.partitions, broker.parked, series_max
             ).families(),
-            lambda: cluster(broker.image, broker.controller),
+            lambda: cluster(broker.image, broker.controller, broker.decisions),
             lambda: store(broker.failsafe, broker.leadership.suspended, _refused_writes(broker)),
             lambda: compaction(cleaner, broker.log_dirs),
         )

@@ -3,7 +3,8 @@
 As leader, as follower, and between its log directories.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from logfleet.control.config_keys import BROKER_KEYS
 from logfleet.control.configs import BrokerConfig
@@ -12,6 +13,11 @@ from logfleet.control.replication_quotas import ReplicationQuota, Side
 from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import ClusterImage
+from logfleet.node.quotas.yielding_throttle import YieldingThrottle
+from logfleet.telemetry.request_stats import RequestStats
+
+Spawn = Callable[[str, Coroutine[Any, Any, None]], None]
+"""Runs something for as long as the broker lives."""
 
 
 class ReplicationThrottle:
@@ -40,11 +46,21 @@ class ReplicationThrottle:
         self._leader, self._follower = self.quotas[Side.LEADER], self.quotas[Side.FOLLOWER]
         self._added = self.quotas[Side.ADDED]
         self._node_id = config.node_id
+        self._yields = config.logfleet_replication_throttle_yields
         self._image = image
 
     @property
-    def between_brokers(self) -> Iterable[ReplicationQuota]:
+    def between_brokers(self) -> Sequence[ReplicationQuota]:
         return (self._leader, self._follower, self._added)
+
+    def start(self, spawn: Spawn, produce: RequestStats) -> None:
+        """Give way to producers from now on, if logfleet.replication.throttle.yields.
+
+        produce: the times of Produce requests.
+        """
+        if self._yields:
+            yielding = YieldingThrottle(self.between_brokers, produce)
+            spawn("replication-throttle", yielding.run())
 
     async def update(self, layers: BrokerLayers) -> None:
         """Apply the rates of this configuration from now on."""

@@ -1,10 +1,10 @@
 """Checks every second how slow Produce requests are, and lowers the replication rate for them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Final
 
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.control.replication_quotas import ReplicationQuota
 from logfleet.replication.adaptive_throttle import REQUESTS_MIN, AdaptiveThrottle
 from logfleet.telemetry.histogram import Histogram
 from logfleet.telemetry.request_stats import RequestStats
@@ -14,10 +14,10 @@ SHARE: Final = 0.99
 
 
 class YieldingThrottle:
-    """Adjusts the throttle. produce: the times of Produce requests so far."""
+    """Adjusts the quotas' factor. produce: the times of Produce requests so far."""
 
-    def __init__(self, throttle: ReplicationThrottle, produce: Callable[[], RequestStats]) -> None:
-        self._throttle = throttle
+    def __init__(self, quotas: Sequence[ReplicationQuota], produce: RequestStats) -> None:
+        self._quotas = quotas
         self._produce = produce
         self._rule = AdaptiveThrottle()
         self._before = Histogram()
@@ -31,13 +31,12 @@ class YieldingThrottle:
 
     def adjust(self) -> None:
         """Called once a second: adjust the quotas' factor by the last second's requests."""
-        stats, quotas = self._produce(), self._throttle.between_brokers
-        now = stats.at_once.plus(stats.total)
+        now = self._produce.at_once.plus(self._produce.total)
         new = now.minus(self._before)
         self._before = now
-        copied = sum(quota.bytes for quota in quotas)
+        copied = sum(quota.bytes for quota in self._quotas)
         p99_s = new.quantile(SHARE) if new.count >= REQUESTS_MIN else None
         self._rule.second(p99_s, copied=copied > self._copied)
         self._copied = copied
-        for quota in quotas:
+        for quota in self._quotas:
             quota.factor = self._rule.factor

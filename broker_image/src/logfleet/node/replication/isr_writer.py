@@ -26,7 +26,7 @@ from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.replication.isr_write import Alone, Lost, Won, is_shown, isr_txns, read_answer
 from logfleet.replication.leader import NEVER_MS, IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 
@@ -189,16 +189,9 @@ class IsrWriter:
         changed = [(Kind.ISR_SHRINK, broker_id, why) for broker_id, why in change.leaving.items()]
         for broker_id, _ in change.change.added:
             changed.append((Kind.ISR_EXPAND, broker_id, f"broker {broker_id} has caught up"))
+        facts = {"isr": [before, after], "leader_epoch": state.leader_epoch}
         for kind, broker_id, why in changed:
-            self._decisions.record(
-                kind,
-                why,
-                topic=topic,
-                partition=index,
-                broker=broker_id,
-                isr=[before, after],
-                leader_epoch=state.leader_epoch,
-            )
+            self._decisions.record(Decision(kind, why, topic, index, broker_id, facts))
 
 
 def _leaving_reason(replicas: LeaderReplicas, member: Member, now_ms: int) -> str:

@@ -29,7 +29,7 @@ from logfleet.replication import follower
 from logfleet.replication.follower import Action, FollowerStep
 from logfleet.sessions.fetch_session import Key
 from logfleet.sessions.reader_session import ReaderSession
-from logfleet.telemetry.decisions import Kind
+from logfleet.telemetry.decisions import Decision, Kind
 from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchResponse
@@ -450,16 +450,13 @@ class ReplicaFetcher:
             )
         else:
             cause = f"{leader}, does not have what was behind it"
-        self._host.decisions.record(
-            Kind.TRUNCATION,
-            cause,
-            topic=partition.topic,
-            partition=partition.index,
-            broker=self._host.node_id,
-            end_offset=[before, partition.log.log_end_offset],
-            leader=self.leader_id,
-            leader_epoch=partition.leader_epoch,
-        )
+        facts = {
+            "end_offset": [before, partition.log.log_end_offset],
+            "leader": self.leader_id,
+            "leader_epoch": partition.leader_epoch,
+        }
+        place = partition.topic, partition.index, self._host.node_id
+        self._host.decisions.record(Decision(Kind.TRUNCATION, cause, *place, facts))
 
     async def _range(self, followed: Followed, connection: Connection) -> FollowerStep:
         """What to do about a log whose end the leader does not have. Raises ClientError."""

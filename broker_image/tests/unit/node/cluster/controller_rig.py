@@ -38,7 +38,7 @@ from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.replication.longest_log import SILENT
-from logfleet.telemetry.decisions import Decision, Decisions, Kind, Query, parse
+from logfleet.telemetry.decisions import Decisions, Kind, Query, RecordedDecision, parse
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 PATIENCE_S = 20
@@ -195,7 +195,7 @@ async def running(store: Store, broker_id: int = 1, **options):
         follow.cancel()
 
 
-def recorded(decisions: Decisions, kind: Kind) -> list[Decision]:
+def recorded(decisions: Decisions, kind: Kind) -> list[RecordedDecision]:
     """The recorded decisions of that kind."""
     lines = decisions.select(Query(kind=(kind,)))
     return [decision for decision, _ in parse(b"".join(lines))]

@@ -13,6 +13,7 @@ from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import Delete, Put, Snapshot
 from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.replication.partition_state import with_isr
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire import uuids
 from structlog.testing import capture_logs
 
@@ -125,7 +126,7 @@ async def test_a_leaders_write_of_the_same_bytes_is_not_taken_for_the_controller
         await stop_broker(store, 1)
         await soon(node.follower.until(lambda image: image.topic("t").partitions[1].leader == 3))
         assert node.partition("t", 0).leader == NO_LEADER, "broker 2 has lost records"
-        assert node.loop.recorder.unclean_elections == 0
+        assert node.decisions.count(Kind.UNCLEAN_ELECTION) == 0
 
 
 async def test_no_broker_is_admitted_while_a_partition_has_its_last_registration(store):

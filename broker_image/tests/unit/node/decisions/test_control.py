@@ -12,8 +12,8 @@ from logfleet.control.store_writes import pack
 from logfleet.metadata import keys
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Txn
-from logfleet.node.decisions.control import RecordedControl
-from logfleet.telemetry.decisions import PER_SECOND_MAX, Decision, Decisions, Kind
+from logfleet.node.decisions.control import broker_kept, record_write
+from logfleet.telemetry.decisions import PER_SECOND_MAX, Decisions, Kind, RecordedDecision
 
 from broker_image.tests.unit.control.conftest import Cluster
 from broker_image.tests.unit.node.cluster.controller_rig import recorded
@@ -25,7 +25,6 @@ class Controlled(Cluster):
     def __init__(self, partitions: int = 1) -> None:
         self.now_ms = 0
         self.decisions = Decisions(0, lambda: self.now_ms)
-        self.recorder = RecordedControl(self.decisions)
         super().__init__()
         self.start(1, 2, 3)
         self.create("t", -1, assignments=tuple((each, (1, 2, 3)) for each in range(partitions)))
@@ -37,7 +36,7 @@ class Controlled(Cluster):
         for txn in txns:
             image = self.image
             assert self.commit(txn)
-            self.recorder.written(image, txn, cause)
+            record_write(self.decisions, image, txn, cause)
 
     def say(self, broker_id: int, **said: object) -> None:
         """The broker rewrites its registration."""
@@ -45,10 +44,15 @@ class Controlled(Cluster):
         self.put(keys.broker(broker_id), value)
         self.converge()
 
-    def told(self, kind: Kind) -> list[Decision]:
+    def told(self, kind: Kind) -> list[RecordedDecision]:
         return recorded(self.decisions, kind)
 
-    def last(self, kind: Kind) -> Decision:
+    def elections(self) -> tuple[int, int]:
+        """How many the metrics report, and how many of them were unclean."""
+        count = self.decisions.count
+        return count(Kind.ELECTION, Kind.UNCLEAN_ELECTION), count(Kind.UNCLEAN_ELECTION)
+
+    def last(self, kind: Kind) -> RecordedDecision:
         return self.told(kind)[-1]
 
 
@@ -60,7 +64,7 @@ def controlled() -> Controlled:
 def test_an_election_reports_both_leaders_and_the_cause(controlled: Controlled) -> None:
     controlled.stop(1)
     assert controlled.told(Kind.ELECTION) == [
-        Decision(
+        RecordedDecision(
             time_ms=0,
             by=0,
             number=5,
@@ -72,7 +76,7 @@ def test_an_election_reports_both_leaders_and_the_cause(controlled: Controlled) 
             facts={"leader": [1, 2], "leader_epoch": [0, 1], "isr": [[1, 2, 3], [2, 3]]},
         )
     ]
-    assert (controlled.recorder.elections, controlled.recorder.unclean_elections) == (1, 0)
+    assert controlled.elections() == (1, 0)
 
 
 def test_each_reason_for_which_a_leader_is_replaced_is_distinguished(
@@ -129,7 +133,7 @@ def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whatever_caused
         "ElectLeaders requests it: broker 2, the longest log of those that are there, "
         "leads and may lack records"
     )
-    assert (controlled.recorder.elections, controlled.recorder.unclean_elections) == (1, 1)
+    assert controlled.elections() == (1, 1)
 
 
 def test_a_follower_that_is_taken_out_of_the_isr_is_reported(controlled: Controlled) -> None:
@@ -169,7 +173,8 @@ def test_a_fenced_suspect_is_reported_with_its_reporters(
 def test_a_broker_that_must_stay_is_reported_with_the_partition_that_needs_it(
     controlled: Controlled,
 ) -> None:
-    controlled.recorder.kept(2, Objection("t", 0, "no other in-sync replica could lead", True))
+    objection = Objection("t", 0, "no other in-sync replica could lead", True)
+    controlled.decisions.record(broker_kept(2, objection))
     (told,) = controlled.told(Kind.REFUSAL)
     assert told.cause == "it may not leave yet: t-0: no other in-sync replica could lead"
     assert (told.topic, told.partition, told.broker) == ("t", 0, 2)
@@ -187,4 +192,4 @@ def test_of_thousands_of_elections_in_a_second_most_are_counted_into_one() -> No
     assert len(controlled.told(Kind.ELECTION)) == PER_SECOND_MAX
     controlled.now_ms = 1000
     assert controlled.last(Kind.ELECTION).facts == {"left_out": 100}
-    assert controlled.recorder.elections == PER_SECOND_MAX + 100
+    assert controlled.elections()[0] == PER_SECOND_MAX + 100

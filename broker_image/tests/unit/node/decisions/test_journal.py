@@ -8,7 +8,7 @@ import pytest
 from logfleet.io.files import File, PosixFiles
 from logfleet.node.decisions import journal as journal_module
 from logfleet.node.decisions.journal import FILE_BYTES_MAX, FORMER_NAME, NAME, Journal
-from logfleet.telemetry.decisions import Decisions, Kind, Query
+from logfleet.telemetry.decisions import Decision, Decisions, Kind, Query
 
 from broker_image.tests.unit.waiting import Until
 
@@ -47,10 +47,10 @@ def causes(recorded: Decisions) -> list[str]:
 
 async def test_decisions_survive_a_restart(tmp_path: Path) -> None:
     recorded, journal = await opened(tmp_path)
-    recorded.record(Kind.FENCED, "a")
+    recorded.record(Decision(Kind.FENCED, "a"))
     await journal.close()
     recorded, journal = await opened(tmp_path)
-    recorded.record(Kind.UNFENCED, "b")
+    recorded.record(Decision(Kind.UNFENCED, "b"))
     await journal.close()
     recorded, journal = await opened(tmp_path)
     assert causes(recorded) == ["a", "b"]
@@ -66,7 +66,7 @@ async def test_it_is_written_while_the_broker_runs(
 
     def look() -> None:
         if not looks:
-            recorded.record(Kind.STALL, "seen by a look")
+            recorded.record(Decision(Kind.STALL, "seen by a look"))
         looks.append(0)
 
     running = asyncio.ensure_future(journal.run(look))
@@ -80,7 +80,7 @@ async def test_two_files_are_written_in_turns(tmp_path: Path) -> None:
     size = FILE_BYTES_MAX // 3
     for name in "abcdefg":
         recorded, journal = await opened(tmp_path)
-        recorded.record(Kind.STALL, name * size)
+        recorded.record(Decision(Kind.STALL, name * size))
         await journal.close()
     assert sorted(each.name for each in tmp_path.iterdir()) == [FORMER_NAME, NAME]
     assert all(each.stat().st_size <= FILE_BYTES_MAX for each in tmp_path.iterdir())
@@ -94,13 +94,13 @@ async def test_two_files_are_written_in_turns(tmp_path: Path) -> None:
 
 async def test_a_line_that_a_crash_has_cut_costs_itself_only(tmp_path: Path) -> None:
     recorded, journal = await opened(tmp_path)
-    recorded.record(Kind.STALL, "a")
-    recorded.record(Kind.STALL, "cut")
+    recorded.record(Decision(Kind.STALL, "a"))
+    recorded.record(Decision(Kind.STALL, "cut"))
     await journal.close()
     file = tmp_path / NAME
     file.write_bytes(file.read_bytes()[:-5])
     recorded, journal = await opened(tmp_path)
-    recorded.record(Kind.STALL, "b")
+    recorded.record(Decision(Kind.STALL, "b"))
     await journal.close()
     recorded, journal = await opened(tmp_path)
     assert causes(recorded) == ["a", "b"]
@@ -114,13 +114,13 @@ async def test_what_a_full_disk_refuses_is_counted_and_later_ones_are_written(
     disk = Disk()
     recorded, journal = await opened(tmp_path, disk)
     disk.refuses = True
-    recorded.record(Kind.STALL, "a")
-    recorded.record(Kind.STALL, "b")
+    recorded.record(Decision(Kind.STALL, "a"))
+    recorded.record(Decision(Kind.STALL, "b"))
     running = asyncio.ensure_future(journal.run(lambda: None))
     await until(lambda: journal.dropped == 2)
     assert causes(recorded) == ["a", "b"]
     disk.refuses = False
-    recorded.record(Kind.STALL, "c")
+    recorded.record(Decision(Kind.STALL, "c"))
     await until(lambda: (tmp_path / NAME).exists() and (tmp_path / NAME).stat().st_size)
     running.cancel()
     await journal.close()
@@ -134,7 +134,7 @@ async def test_a_disk_that_hangs_holds_up_neither_the_broker_nor_its_end(
     disk = Disk()
     recorded, journal = await opened(tmp_path, disk)
     disk.takes.clear()
-    recorded.record(Kind.STALL, "a")
+    recorded.record(Decision(Kind.STALL, "a"))
     await journal.close()
     assert causes(recorded) == ["a"]
     disk.takes.set()

@@ -53,6 +53,7 @@ class Host:
             node_id=1,
             fetch_max_bytes=55 * 1024 * 1024,
             replica_selector_class=None,
+            logfleet_replication_throttle_yields=False,
             replication_quota_window_num=11,
             alter_log_dirs_replication_quota_window_num=11,
             alter_log_dirs_replication_quota_window_size_seconds=1,

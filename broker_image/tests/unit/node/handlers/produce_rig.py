@@ -56,6 +56,8 @@ class Side:
 
     def connect(self) -> None:
         self.peer = Peer("PLAINTEXT")
+        # as if it had sent a request
+        self.peer.repeats, self.peer.repeats_revision = {}, self.host.image.revision
         self.link = FakeLink(self.peer)
 
     def ask(self, sent: bytes) -> object:

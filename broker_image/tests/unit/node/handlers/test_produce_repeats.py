@@ -7,7 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
+from logfleet.metadata.keys import CONTROLLER, ControllerValue
 from logfleet.net.peer import REPEATS_MAX
+from logfleet.node.dispatch import Dispatcher
+from logfleet.node.handlers.produce import HANDLERS
 from logfleet.records.batch import TRANSACTIONAL_BIT, TimestampType, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp
@@ -23,6 +26,7 @@ from broker_image.tests.unit.node.handlers.produce_rig import (
     row,
     stored,
 )
+from broker_image.tests.unit.node.partitions.replicas_rig import A, B, replicated, shrink
 
 VERSIONS = range(3, 14)
 
@@ -58,7 +62,7 @@ def test_a_topic_without_partitions_is_answered_too(sides, first) -> None:
         assert named == [each.name for each in rows]
 
 
-@pytest.mark.parametrize("version", range(7, 14))
+@pytest.mark.parametrize("version", range(9, 14))
 def test_it_is_not_decoded(sides, version, monkeypatch) -> None:
     side, _ = sides
     side.host.host("topic", 0)
@@ -66,6 +70,61 @@ def test_it_is_not_decoded(sides, version, monkeypatch) -> None:
     side.refuse_to_decode(monkeypatch)
     # a length of another number of bytes
     assert row(side.ask(frame(version, batch(b"x" * 5000))), version).base_offset == 1
+
+
+def test_the_next_revision_of_the_image_ends_it_and_is_learned_by_the_second_request(
+    sides, monkeypatch
+) -> None:
+    """What `produce` decides by the image, it decides again."""
+    side, _ = sides
+    side.host.host("topic", 0)
+    side.host.host("other", 0)
+    for topic in ("topic", "other"):
+        side.ask(frame(9, batch(), topic=topic))
+    assert side.peer.repeats
+    side.host.put(CONTROLLER, ControllerValue(1, "i"))
+    decoded = []
+    handler = HANDLERS[ProduceRequest]
+
+    def counted(*given: Any) -> Any:
+        decoded.append(given)
+        return handler(*given)
+
+    monkeypatch.setitem(HANDLERS, ProduceRequest, counted)
+    side.dispatch = side.host.dispatcher = Dispatcher(side.host, HANDLERS)
+    for number in range(1, 5):
+        assert row(side.ask(frame(9, batch())), 9).base_offset == number
+        assert len(decoded) == min(number, 2)
+    assert len(side.peer.repeats) == 1, "those of the revision before are gone"
+
+
+def test_no_template_is_made_while_each_request_meets_another_revision(sides) -> None:
+    side, _ = sides
+    side.host.host("topic", 0)
+    for number in range(5):
+        side.host.put(CONTROLLER, ControllerValue(number, "i"))
+        assert row(side.ask(frame(9, batch())), 9).base_offset == number
+        assert not side.peer.repeats
+
+
+@pytest.mark.asyncio
+async def test_a_request_that_followers_fail_is_answered_as_a_decoded_one(sides) -> None:
+    """The first one waits, and times out; then too few are in sync."""
+    late, few = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS
+    answers: list[list[Any]] = []
+    for side in sides:
+        partition = side.host.host("topic", 0, replicas_state=replicated(isr=(A, B)))
+        answers.append([])
+        for _ in range(2):
+            given = side.ask(frame(9, batch(), timeout_ms=1))
+            answers[-1].append(await side.link.wait(given))
+        shrink(partition, A)
+        answers[-1].append(side.ask(frame(9, batch(), timeout_ms=1)))
+    assert answers[0] == answers[1]
+    rows = [row(each, 9) for each in answers[0]]
+    assert [each.error_code for each in rows] == [late, late, few]
+    assert [each.base_offset for each in rows] == [0, 1, -1]
+    assert [each.log_start_offset for each in rows] == [0, 0, 0]
 
 
 def test_it_is_known_by_partition_and_topic_of_the_same_length(sides, monkeypatch) -> None:

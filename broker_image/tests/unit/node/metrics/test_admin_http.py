@@ -7,7 +7,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
 from logfleet.node.metrics.admin_http import AdminHttp
-from logfleet.telemetry.decisions import Decisions, Kind
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 
 pytestmark = pytest.mark.asyncio
 
@@ -77,10 +77,10 @@ async def test_it_returns_the_requested_decisions() -> None:
         return ""
 
     recorded = decisions()
-    recorded.record(Kind.ELECTION, "a", topic="t", partition=0)
-    recorded.record(Kind.ELECTION, "b", topic="t", partition=1)
-    recorded.record(Kind.FENCED, "c", broker=2)
-    recorded.record(Kind.STALL, "d", broker=1)
+    recorded.record(Decision(Kind.ELECTION, "a", topic="t", partition=0))
+    recorded.record(Decision(Kind.ELECTION, "b", topic="t", partition=1))
+    recorded.record(Decision(Kind.FENCED, "c", broker=2))
+    recorded.record(Decision(Kind.STALL, "d", broker=1))
     admin = AdminHttp(
         metrics,
         health=lambda: None,

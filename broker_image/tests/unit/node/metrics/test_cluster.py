@@ -12,14 +12,24 @@ from logfleet.metadata.packing import Step
 from logfleet.node.metrics.cluster import cluster as figures
 from logfleet.node.metrics.partitions import replication
 from logfleet.node.partitions.traffic import Traffic
+from logfleet.telemetry.decisions import Decision, Decisions, Kind
 
 from broker_image.tests.unit.control.conftest import Cluster
 from broker_image.tests.unit.node.metrics.metric_values import MetricValues, metric_values
 
 
 def controller(*, is_controller: bool = True) -> Any:
-    recorded = SimpleNamespace(elections=5, unclean_elections=1)
-    return SimpleNamespace(is_controller=is_controller, failed_terms=2, recorder=recorded)
+    return SimpleNamespace(is_controller=is_controller, failed_terms=2)
+
+
+def decisions() -> Decisions:
+    """Five elections, one of them unclean, and one that found no leader."""
+    made = Decisions(1, lambda: 0)
+    for _ in range(4):
+        made.record(Decision(Kind.ELECTION, "c", "t", 0, broker=1))
+    made.record(Decision(Kind.UNCLEAN_ELECTION, "c", "t", 0, broker=1))
+    made.record(Decision(Kind.ELECTION, "nobody else may lead", "t", 0))
+    return made
 
 
 @pytest.fixture
@@ -45,7 +55,7 @@ def counts(values: MetricValues) -> list[float | None]:
 
 def test_the_controller_reports_brokers_by_their_state(cluster: Cluster) -> None:
     """As Kafka, which counts a draining broker as active, and a stopped one as fenced."""
-    values = metric_values(figures(cluster.image, controller()))
+    values = metric_values(figures(cluster.image, controller(), decisions()))
     assert counts(values) == [3, 2, 1, 2, 1]
     assert values("logfleet_leader_elections_total") == 5
     assert values("logfleet_unclean_leader_elections_total") == 1
@@ -54,7 +64,7 @@ def test_the_controller_reports_brokers_by_their_state(cluster: Cluster) -> None
 def test_a_broker_that_is_not_the_controller_reports_zeros_but_for_what_it_did_as_one(
     cluster: Cluster,
 ) -> None:
-    values = metric_values(figures(cluster.image, controller(is_controller=False)))
+    values = metric_values(figures(cluster.image, controller(is_controller=False), decisions()))
     assert counts(values) == [0, 0, 0, 0, 0]
     assert values("logfleet_leader_elections_total") == 5
     assert values("logfleet_controller_failed_terms_total") == 2

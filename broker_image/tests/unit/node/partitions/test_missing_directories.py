@@ -373,7 +373,7 @@ async def test_the_cluster_knows_what_a_failed_directory_holds(dirs: Dirs, until
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         ((_, offline_partitions),) = (
             row
-            for family in cluster(broker.image, broker.controller)
+            for family in cluster(broker.image, broker.controller, broker.decisions)
             if family.metric is OFFLINE_PARTITIONS
             for row in family.rows
             if row is not None

@@ -18,6 +18,7 @@ from logfleet.node.broker import Broker
 from logfleet.node.cluster.metadata_store import EMBEDDED_FILE
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteTopicsRequest,
@@ -165,7 +166,7 @@ async def test_a_log_that_is_newer_than_the_store_is_kept_and_believed_once_fenc
         await node.raise_numbers()
     async with node.broker() as broker:
         assert led(broker).high_watermark == 2
-        assert broker.controller.recorder.unclean_elections == (0 if is_prepared else 1)
+        assert broker.decisions.count(Kind.UNCLEAN_ELECTION) == (0 if is_prepared else 1)
 
 
 async def first_of_a_new_producer(node: Node, *, raised: bool) -> tuple[Any, int]:

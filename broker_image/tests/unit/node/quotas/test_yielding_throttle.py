@@ -1,5 +1,8 @@
 """The throttle's rates follow what Produce requests took in the last second."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 from logfleet.control.configs import broker_config
 from logfleet.control.replication_quotas import Side
@@ -23,7 +26,7 @@ def test_a_second_in_which_producers_waited_while_replicas_were_copied_takes_fro
     side: Side,
 ) -> None:
     stats, quotas = RequestStats(), throttle()
-    watch = YieldingThrottle(quotas, lambda: stats)
+    watch = YieldingThrottle(quotas.between_brokers, stats)
     for _ in range(3):
         for _ in range(100):
             stats.waited(0.0, 0.001)
@@ -37,3 +40,17 @@ def test_a_second_in_which_producers_waited_while_replicas_were_copied_takes_fro
     watch.adjust()
     (in_force,) = {quota.in_force for quota in quotas.between_brokers}
     assert in_force == RATE, "nothing is copied any more"
+
+
+@pytest.mark.parametrize("yields", ["true", "false"])
+def test_a_broker_gives_way_only_if_it_is_configured_so(yields: str) -> None:
+    key = "logfleet.replication.throttle.yields"
+    config = broker_config({"node.id": "1", key: yields})
+    spawned = []
+
+    def spawn(name: str, work: Coroutine[Any, Any, None]) -> None:
+        spawned.append(name)
+        work.close()
+
+    ReplicationThrottle(config, ClusterImage).start(spawn, RequestStats())
+    assert spawned == (["replication-throttle"] if yields == "true" else [])

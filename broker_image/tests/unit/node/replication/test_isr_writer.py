@@ -21,7 +21,7 @@ from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.replication import isr_writer
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.replication.leader import LeaderReplicas
-from logfleet.telemetry.decisions import Decision, Kind
+from logfleet.telemetry.decisions import Kind, RecordedDecision
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from structlog.testing import capture_logs
@@ -151,7 +151,7 @@ async def test_who_has_caught_up_is_written_into_the_isr(leader) -> None:
         assert (stored.leader_epoch, stored.partition_epoch) == (5, 4)
         assert (writer.expands, writer.shrinks, writer.failed) == (1, 0, 0)
     assert recorded(leader.decisions, Kind.ISR_EXPAND) == [
-        Decision(
+        RecordedDecision(
             time_ms=leader.now_ms,
             by=1,
             number=1,

@@ -1,13 +1,21 @@
 """CreateTopics, DeleteTopics and CreatePartitions, done by the controller topic by topic.
 
 Checks of whole requests follow Kafka's ControllerApis; `logfleet.control.topics` checks topics.
+
+A controller that is replaced in the middle of a request answers for the topics that are done, and
+refuses the rest with the retriable REQUEST_TIMED_OUT. A client that retries the rest applies
+nothing twice: a topic that was refused like that has not changed, because the last write of each
+topic's operation makes it visible, all its writes compare the controller's epoch, and a write
+without an answer is settled before the topic is answered (`Term.finish`). The code is not
+NOT_CONTROLLER, as Kafka's clients retry the whole request if any topic has that one, and would then
+report topics that they created as existing already.
 """
 
 import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -25,7 +33,7 @@ from logfleet.control.topics import (
     unknown_topic,
 )
 from logfleet.metadata.image import ClusterImage, Topic
-from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork, Origin, Rows
+from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork, Origin
 from logfleet.node.cluster.controller_term import NotControllerError, Operation, TermDecision
 from logfleet.node.quotas.client_quotas import MutationBudget
 from logfleet.wire import uuids
@@ -59,7 +67,8 @@ NAMED_BY_ID_TOO: Final = Refusal(
     ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
 )
 NOT_REACHED: Final = Refusal(
-    ErrorCode.NOT_CONTROLLER, "The controller was replaced before it reached this topic."
+    ErrorCode.REQUEST_TIMED_OUT,
+    "The controller was replaced before it reached this topic, which has not changed: retry it.",
 )
 
 
@@ -94,9 +103,9 @@ def _charged(
 
 
 async def _submit(access: ControllerAccess, operation: Operation[T], *, later: bool) -> T | Refusal:
-    """Decide one topic. Raises NotControllerError.
+    """Decide one topic. Raises NotControllerError: no topic has changed, send it all again.
 
-    later: other topics are decided already, and their answers are kept: return a refusal instead.
+    later: other topics of the request are answered already: return NOT_REACHED instead.
     """
     try:
         return await access.controller.submit(operation)
@@ -104,14 +113,6 @@ async def _submit(access: ControllerAccess, operation: Operation[T], *, later: b
         if not later:
             raise
         return NOT_REACHED
-
-
-def _named(request: Any, left: list[Any]) -> msgspec.Struct:
-    names = {row.name for row in left}
-    rest: msgspec.Struct = msgspec.structs.replace(
-        request, topics=[topic for topic in request.topics if topic.name in names]
-    )
-    return rest
 
 
 # --- CreateTopics
@@ -229,7 +230,6 @@ CREATE: Final = ControllerWork(
     _creation_seen,
     _create,
     CREATION_STRICT_SINCE,
-    Rows("topics", _named),
 )
 
 
@@ -368,15 +368,6 @@ def _refuse_deletion(
     return DeleteTopicsResponse(responses=rows)
 
 
-def _undeleted(request: DeleteTopicsRequest, left: list[_Deleted]) -> DeleteTopicsRequest:
-    wanted = {(row.name, row.topic_id) for row in left}
-    return msgspec.structs.replace(
-        request,
-        topics=[each for each in request.topics if (each.name, each.topic_id) in wanted],
-        topic_names=[name for name in request.topic_names if (name, uuids.ZERO_UUID) in wanted],
-    )
-
-
 def _deletion_seen(
     image: ClusterImage, _request: DeleteTopicsRequest, answer: DeleteTopicsResponse
 ) -> bool:
@@ -392,7 +383,6 @@ DELETE: Final = ControllerWork(
     _deletion_seen,
     _delete,
     DELETION_STRICT_SINCE,
-    Rows("responses", _undeleted),
 )
 
 
@@ -474,5 +464,4 @@ GROW: Final = ControllerWork(
     _growth_seen,
     _grow,
     GROWTH_STRICT_SINCE,
-    Rows("results", _named),
 )

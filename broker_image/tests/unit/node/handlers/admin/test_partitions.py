@@ -89,7 +89,7 @@ async def test_leaders_are_moved_to_preferred_replicas_and_to_the_remaining_ones
     await node.until(lambda image: image.brokers[2].is_active)
     assert await elect(node, {"t": [moved]}, UNCLEAN) == ("NONE", [("t", moved, "NONE")])
     assert node.image.topic("t").partitions[moved].leader == 2
-    assert node.controller.recorder.unclean_elections == 1
+    assert node.decisions.count(Kind.UNCLEAN_ELECTION) == 1
     (decision,) = recorded(node.decisions, Kind.UNCLEAN_ELECTION)
     assert decision.cause.startswith("ElectLeaders requests it: broker 2")
 

@@ -158,37 +158,84 @@ async def replaced_once(fleet, monkeypatch, request):
     return (controller if request.param == "controller" else other), count
 
 
-@pytest.mark.parametrize("version", [5, 6])
-async def test_what_one_controller_has_done_is_not_asked_of_the_next(replaced_once, version):
+REFUSED = ErrorCode.REQUEST_TIMED_OUT
+
+
+def errors_by_name(rows) -> dict[str, int]:
+    assert len({row.name for row in rows}) == len(rows)
+    return {row.name: row.error_code for row in rows}
+
+
+async def once_there_is_a_controller(node) -> None:
+    await until(lambda: node.image.controller is not None)
+
+
+async def test_a_creation_whose_controller_is_replaced_is_answered_topic_by_topic(replaced_once):
     node, count = replaced_once
-    whole = CreateTopicsRequest(
-        topics=[creation(name).topics[0] for name in "abc"], timeout_ms=10_000
-    )
-    answer = await node.ask(whole)
-    assert sorted((row.name, row.error_code) for row in answer.topics) == [
-        ("a", 0),
-        ("b", 0),
-        ("c", 0),
-    ]
+    topics = [creation(name).topics[0] for name in "abc"]
+    answer = await node.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+    assert errors_by_name(answer.topics) == {"a": 0, "b": REFUSED, "c": REFUSED}
+    assert REFUSED.retriable
+    assert "retry" in answer.topics[1].error_message
+    assert node.image.topic("a") is not None
+    await once_there_is_a_controller(node)
+    assert node.image.topic("b") is None, "what was refused has not been done"
+    again = await node.ask(CreateTopicsRequest(topics=topics[1:], timeout_ms=10_000))
+    assert errors_by_name(again.topics) == {"b": 0, "c": 0}
+    assert len(count) == 5, "a was asked for once, and the rest twice"
+
+
+async def test_a_growth_whose_controller_is_replaced_adds_no_partition_twice(replaced_once):
+    node, count = replaced_once
+    for name in "ab":
+        count.clear()
+        assert await create(node, name) == "NONE"
     growing = CreatePartitionsRequest.CreatePartitionsTopic
+    topics = [growing(name=name, count=3, assignments=None) for name in "ab"]
     count.clear()
-    grown = await node.ask(
-        CreatePartitionsRequest(
-            topics=[growing(name=name, count=2, assignments=None) for name in "abc"],
-            timeout_ms=10_000,
-        )
-    )
-    assert {row.error_code for row in grown.results} == {0}
-    count.clear()
-    gone = DeleteTopicsRequest(timeout_ms=10_000)
-    if version < 6:
-        gone.topic_names = ["a", "b", "c"]
-    else:
+    answer = await node.ask(CreatePartitionsRequest(topics=topics, timeout_ms=10_000))
+    assert errors_by_name(answer.results) == {"a": 0, "b": REFUSED}
+    await once_there_is_a_controller(node)
+    assert [len(node.image.topic(name).partitions) for name in "ab"] == [3, 1]
+    again = await node.ask(CreatePartitionsRequest(topics=topics[1:], timeout_ms=10_000))
+    assert errors_by_name(again.results) == {"b": 0}
+    assert [len(node.image.topic(name).partitions) for name in "ab"] == [3, 3]
+
+
+@pytest.mark.parametrize("version", [5, 6])
+async def test_a_deletion_whose_controller_is_replaced_is_answered_topic_by_topic(
+    replaced_once, version
+):
+    node, count = replaced_once
+    for name in "abc":
+        count.clear()
+        assert await create(node, name) == "NONE"
+
+    def deletion(names: str) -> DeleteTopicsRequest:
+        if version < 6:
+            return DeleteTopicsRequest(timeout_ms=10_000, topic_names=list(names))
         kind = DeleteTopicsRequest.DeleteTopicState
-        gone.topics = [kind(name="a"), kind(topic_id=node.image.topic("b").id), kind(name="c")]
-    rows = (await node.ask(gone, version)).responses
-    assert sorted((row.name, row.error_code) for row in rows) == [("a", 0), ("b", 0), ("c", 0)]
-    assert len(count) > 3, "each of them met the end of a term"
+        by_id = {"b": kind(topic_id=node.image.topic("b").id)}
+        return DeleteTopicsRequest(
+            timeout_ms=10_000, topics=[by_id.get(name, kind(name=name)) for name in names]
+        )
+
+    count.clear()
+    first = (await node.ask(deletion("abc"), version)).responses
+    assert [row.error_code for row in first] == [0, REFUSED, REFUSED]
+    await once_there_is_a_controller(node)
+    assert [node.image.topic(name) is None for name in "abc"] == [True, False, False]
+    again = (await node.ask(deletion("bc"), version)).responses
+    assert errors_by_name(again) == {"b": 0, "c": 0}
+    assert [node.image.topic(name) for name in "abc"] == [None, None, None]
+
+
+async def test_a_request_that_no_controller_has_begun_goes_to_the_next_as_a_whole(replaced_once):
+    node, count = replaced_once
+    count.append("the first")  # so that the request's first operation is the second
+    topics = [creation(name).topics[0] for name in "ab"]
+    answer = await node.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+    assert errors_by_name(answer.topics) == {"a": 0, "b": 0}
 
 
 @pytest.mark.parametrize("asked", [0, 1], ids=["controller", "other"])
@@ -212,20 +259,6 @@ async def test_a_creation_in_flight_as_its_controller_is_replaced_is_no_topic_th
     await until(lambda: not controller.controller.is_controller)
     answering.set()
     assert await creating == "NONE"
-
-
-async def test_what_no_controller_comes_to_is_refused_and_the_rest_is_reported(
-    replaced_once, monkeypatch
-):
-    node, _ = replaced_once
-    claimed = asyncio.Event()
-    monkeypatch.setattr(node.store, "grant_lease", lambda _ttl_s: claimed.wait())
-    whole = CreateTopicsRequest(
-        topics=[creation(name).topics[0] for name in "ab"], timeout_ms=3_000
-    )
-    answer = await node.ask(whole)
-    errors = {row.name: row.error_code for row in answer.topics}
-    assert errors == {"a": 0, "b": ErrorCode.REQUEST_TIMED_OUT}, "NOT_CONTROLLER has all sent again"
 
 
 async def test_a_lost_connection_is_made_again(fleet):
