@@ -39,7 +39,7 @@ lock: $(STAMP) ## resolve all requirements.lock files anew
 	e2e/lock.sh
 
 .PHONY: check
-check: lint types unit ## lint, types, unit tests (about 4 minutes on two processors; before every commit)
+check: lint types unit ## lint, types, unit tests and what they cover (about 4 minutes on two processors; before every commit)
 
 .PHONY: lint
 lint: $(STAMP)
@@ -53,10 +53,10 @@ types: $(STAMP)
 
 .PHONY: unit
 unit: $(STAMP)
-	pytest -q -n auto --dist loadgroup --ignore=broker_image/tests/etcd $(wildcard broker_image/tests operator/tests e2e/tests)
+	pytest -q -n auto --dist loadgroup -p e2e.coverage --ignore=broker_image/tests/etcd $(wildcard broker_image/tests operator/tests e2e/tests)
 
 .PHONY: coverage
-coverage: $(STAMP) ## each pure package by its own tests: >= 95 % of lines and branches (part of test-local)
+coverage: $(STAMP) ## each pure package by its own tests alone: >= 95 % of lines and branches (part of check)
 	@$(PY) -m e2e.coverage
 
 .PHONY: etcd-tests
@@ -78,11 +78,11 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts tools jars build check coverage sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
+	@$(PY) -m e2e.parts tools jars build check sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts tools jars check coverage sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver
+	@$(PY) -m e2e.parts tools jars check sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver
 
 .PHONY: tools
 tools: $(STAMP) ## Kubernetes' programs and helm, built once per version in minutes, and the Python of the operator's image (first part of test and test-local)
