@@ -107,7 +107,7 @@ apiserver: tools ## CRDs, charts and the operator against a real API server with
 
 .PHONY: spark
 spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)
-	pytest -q --timeout=600 spark-on-k8s/tests
+	pytest -q -n 2 --dist loadfile --no-loadscope-reorder --timeout=600 spark-on-k8s/tests
 
 .PHONY: bench
 bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (REALTIME=1 on a busy machine, ONLY=part of a row's name)
