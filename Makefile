@@ -108,7 +108,7 @@ local-suites: $(STAMP) ## clients against brokers and fleets that run as process
 
 .PHONY: apiserver
 apiserver: tools ## CRDs, charts and the operator against a real API server without nodes (part of test-local)
-	pytest -q e2e/suites/apiserver
+	pytest -q -n 2 --dist loadfile --no-loadscope-reorder e2e/suites/apiserver
 
 .PHONY: spark
 spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)
