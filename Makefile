@@ -26,6 +26,10 @@ quickstart: $(STAMP) ## one broker, one topic, real records, a Spark job, and th
 quickstart-late: $(STAMP) ## the same with fewer flights and a watermark of 1 h: late ones are dropped (also: quickstart LATE=1)
 	@$(PY) -m e2e.quickstart --late
 
+.PHONY: quickstarts
+quickstarts: $(STAMP) # both at once
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target quickstart quickstart-late
+
 .PHONY: setup
 setup: $(STAMP) ## .venv with everything that the other targets use
 	@echo "Ready. Next: source .venv/bin/activate && logfleet broker (see README.md); or make quickstart"
@@ -39,7 +43,8 @@ lock: $(STAMP) ## resolve all requirements.lock files anew
 	e2e/lock.sh
 
 .PHONY: check
-check: lint types unit ## lint, types, unit tests (about 4 minutes on two processors; before every commit)
+check: $(STAMP) ## lint, types, unit tests and what they cover (about 4 minutes on two processors; before every commit)
+	@$(MAKE) --no-print-directory -j 3 lint types unit
 
 .PHONY: lint
 lint: $(STAMP)
@@ -53,10 +58,10 @@ types: $(STAMP)
 
 .PHONY: unit
 unit: $(STAMP)
-	pytest -q -n auto --dist loadgroup --ignore=broker_image/tests/etcd $(wildcard broker_image/tests operator/tests e2e/tests)
+	pytest -q -n auto --dist loadgroup -p e2e.coverage --ignore=broker_image/tests/etcd $(wildcard broker_image/tests operator/tests e2e/tests)
 
 .PHONY: coverage
-coverage: $(STAMP) ## each pure package by its own tests: >= 95 % of lines and branches (part of test-local)
+coverage: $(STAMP) ## each pure package by its own tests alone: >= 95 % of lines and branches (part of check)
 	@$(PY) -m e2e.coverage
 
 .PHONY: etcd-tests
@@ -78,11 +83,11 @@ fmt: $(STAMP) ## format the sources
 
 .PHONY: test
 test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
-	@$(PY) -m e2e.parts tools jars build check coverage sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver e2e
+	@$(PY) -m e2e.parts tools jars build check sim-share etcd-tests local-suites spark quickstarts apiserver e2e
 
 .PHONY: test-local
 test-local: $(STAMP) ## all tests that need no Kubernetes
-	@$(PY) -m e2e.parts tools jars check coverage sim-share etcd-tests local-suites spark quickstart quickstart-late apiserver
+	@$(PY) -m e2e.parts tools jars check sim-share etcd-tests local-suites spark quickstarts apiserver
 
 .PHONY: tools
 tools: $(STAMP) ## Kubernetes' programs and helm, built once per version in minutes, and the Python of the operator's image (first part of test and test-local)
@@ -103,11 +108,11 @@ local-suites: $(STAMP) ## clients against brokers and fleets that run as process
 
 .PHONY: apiserver
 apiserver: tools ## CRDs, charts and the operator against a real API server without nodes (part of test-local)
-	pytest -q e2e/suites/apiserver
+	pytest -q -n 2 --dist loadfile --no-loadscope-reorder e2e/suites/apiserver
 
 .PHONY: spark
 spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)
-	pytest -q --timeout=600 spark-on-k8s/tests
+	pytest -q -n 2 --dist loadfile --no-loadscope-reorder --timeout=600 spark-on-k8s/tests
 
 .PHONY: bench
 bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (REALTIME=1 on a busy machine, ONLY=part of a row's name)

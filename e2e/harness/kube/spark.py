@@ -95,7 +95,7 @@ class SparkJobs:
         with log.open("ab") as stream:
             return subprocess.Popen(
                 [SUBMIT / "submit.sh", job, "--", *arguments],
-                env=self._environment(name, FITS_NODE),
+                env=self._environment(name, FITS_NODE) | {"SPARK_SUBMIT_OPTS": JAVA_OPTIONS},
                 stdout=stream,
                 stderr=stream,
             )
