@@ -52,9 +52,10 @@ class BatchReader(DataSourceReader):
             return pieces(self._cut(cluster, ranges), self.options, ids_of(topics))
 
     def _cut(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """What filters leave.
+        """Narrow the ranges to the offsets that the filters select.
 
-        It comes last, so that what is refused does not depend on whether Spark hands them on.
+        Call this last, after all checks: the same reads are refused whether or not Spark pushes
+        filters down.
         """
         wanted = self.cut.partitions(ranges)
         if self.cut.from_ms is None:
@@ -67,10 +68,10 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """A batch read whose filters cut what is read.
+    """A batch read whose filters narrow the ranges of offsets that are read.
 
-    A class of its own, as Spark refuses to plan one with `pushFilters` while its own setting is
-    off.
+    It is a separate class because Spark refuses to plan a reader that has `pushFilters` while
+    Spark's own setting for pushdown is off.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
