@@ -1,11 +1,11 @@
-"""The job `dlq_router`: records that can be read go on, the others to a dead-letter topic.
+"""The job `dlq_router`: passes on readable records, and sends the others to a dead-letter topic.
 
-And a replay that sends mended ones back.
+With --replay it sends mended dead letters back.
 
-A dead letter is the record as it came (key, value, headers), with headers that say where it came
-from and what is wrong. Their names are those of Kafka's own dead-letter queues (KIP-1191), ours the
-last two. Written at least once: a batch that was cut short is written again, and two with the same
-headers are of one record.
+A dead letter is the original record (key, value, headers) with additional headers for its origin
+and the error. They have the names of Kafka's own dead-letter queues (KIP-1191), except the last two
+(time and attempts), which are ours. Records are written at least once: a batch that was interrupted
+is written again, so two dead letters with the same headers are of one record.
 """
 
 import argparse
@@ -36,15 +36,18 @@ PARTITION = "__dlq.errors.partition"
 OFFSET = "__dlq.errors.offset"
 MESSAGE = "__dlq.errors.message"
 TIME = "__dlq.errors.time"
-"""When the record was found to be wrong, in ISO 8601."""
+"""When the error was found, in ISO 8601."""
 ATTEMPTS = "__dlq.errors.attempts"
-"""How often it was found to be wrong."""
+"""How many times the record was found to be wrong."""
 OURS = (TOPIC, PARTITION, OFFSET, MESSAGE, TIME, ATTEMPTS)
 HEADER = "struct<key: string, value: binary>"
 
 
 def header(headers: Column, name: str) -> Column:
-    """The last header of a name as text, as Kafka's Headers.lastHeader; null if there is none."""
+    """Return the last header of this name as text, null if there is none.
+
+    Source: Headers.lastHeader of Kafka.
+    """
     named = F.filter(F.coalesce(headers, _no_headers()), lambda each: each["key"] == name)
     return F.try_element_at(named, F.lit(-1))["value"].cast("string")
 
@@ -58,21 +61,22 @@ def _made(name: str, value: Column) -> Column:
 
 
 def _others(headers: Column) -> Column:
-    """Headers that are not ours; null if none are left."""
+    """Return the headers without those of this job; null if none are left."""
     left = F.filter(F.coalesce(headers, _no_headers()), lambda each: ~each["key"].isin(*OURS))
     return F.when(F.size(left) > 0, left)
 
 
 def good_records(events: DataFrame) -> DataFrame:
-    """The records of rows with which nothing is wrong, as they came."""
+    """Return the original records of the rows without an error."""
     sound = events.where(F.col(ERROR).isNull())
     return sound.select(f"{RECORD}.key", f"{RECORD}.value", f"{RECORD}.headers")
 
 
 def dead_letters(events: DataFrame, now: Column) -> DataFrame:
-    """Records to write to a dead-letter topic, of rows with which something is wrong.
+    """Return a dead letter for each row with an error.
 
-    One that was a dead letter before keeps where it came from first, and its attempts are one more.
+    If the record was a dead letter before, it keeps the origin in its headers, and its attempts
+    increase by one.
     """
     wrong = events.where(F.col(ERROR).isNotNull()).select(f"{RECORD}.*", F.col(ERROR))
     first = {TOPIC: "topic", PARTITION: "partition", OFFSET: "offset"}
@@ -92,10 +96,12 @@ def dead_letters(events: DataFrame, now: Column) -> DataFrame:
 
 
 def mended(records: DataFrame, mend: str | None) -> DataFrame:
-    """Dead letters with a value that may be read now. Raises SettingError if `mend` cannot be used.
+    """Return dead letters with values that may be readable now.
 
-    mend: a SQL expression over key, value (both text) and error; where it is NULL the value stays,
-    as without a value the record would be a deletion. None leaves all as they are.
+    Raises SettingError for a wrong `mend`.
+
+    mend: a SQL expression over key, value (both text) and error. Where it is NULL the value stays,
+    as a record without a value would be a deletion. None changes nothing.
     """
     if mend is None:
         return records
@@ -166,9 +172,9 @@ def routed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
 
 
 def replayed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
-    """Dead letters that did not fail too often, as rows.
+    """Return dead letters below the limit of attempts, as rows.
 
-    With an ERROR those that cannot go back.
+    Those that cannot go back have an ERROR.
     """
     attempts = F.coalesce(header(F.col("headers"), ATTEMPTS).try_cast("int"), F.lit(0))
     again = records.where(attempts < found.attempts_max)
@@ -178,15 +184,15 @@ def replayed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
 
 
 def target(found: argparse.Namespace) -> Column:
-    """The topic that a dead letter goes back to.
+    """Return the topic to which a dead letter goes back; null if it is not known.
 
-    Null if neither the settings nor its headers name one.
+    It is the setting --replay-topic, else the topic in the dead letter's headers.
     """
     return F.coalesce(F.lit(found.replay_topic), header(F.col(f"{RECORD}.headers"), TOPIC))
 
 
 def route(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
-    """Write one micro-batch to its two topics."""
+    """Write one micro-batch: good records to the output topic, others to the dead-letter topic."""
     events = routed(records, found).persist()
     try:
         dead = dead_letters(events, F.current_timestamp())
@@ -199,9 +205,9 @@ def route(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: in
 
 
 def replay(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
-    """Send records that can be read now back, the others to the end of the dead-letter topic.
+    """Send records that can be read now back, and the others to the end of the dead-letter topic.
 
-    Records that failed too often stay where they are.
+    Records that reached the limit of attempts stay where they are.
     """
     events = replayed(records, found).persist()
     try:

@@ -1,9 +1,9 @@
-"""The job `table_to_topic`: the rows of a table as records of a topic, each once.
+"""The job `table_to_topic`: sends the rows of a table to a topic as records, each row once.
 
-Each record carries the id of its row in a header, and rows whose id the topic has already are not
-sent: that is looked up in the topic itself, so a run that was killed is simply run again. A row's
-id is the given expression, else a hash of all its columns and, of rows that are the same, a number.
-Not for two runs over one table at once.
+Each record has the id of its row in a header. The job reads the ids in the topic and sends only the
+rows whose id is missing there, so a run that was killed can simply be repeated. A row's id is the
+given expression, or else a hash of all its columns, with a number that tells identical rows apart.
+Do not run two jobs over one table at the same time.
 """
 
 import argparse
@@ -24,18 +24,16 @@ log = logging.getLogger(__name__)
 
 NAME = "table_to_topic"
 ID = "__table.row"
-"""Header with the id of the row that a record was made of."""
+"""Header with the id of the row from which a record was made."""
 
 
 def as_records(
     rows: DataFrame, key: str | None, value: str | None, id_of: str | None = None
 ) -> DataFrame:
-    """Records of rows, with the row's id in the column `_id` and in a header.
+    """Make records of rows, with the row's id in the column `_id` and in a header.
 
-    The arguments are SQL expressions.
-
-    None means for a key none, for a value the whole row as JSON, for the id a hash of the columns
-    and, of rows that are the same, a number.
+    The arguments are SQL expressions. None means: no key; as the value the whole row as JSON; as
+    the id a hash of the columns, with a number that tells identical rows apart.
     """
     whole = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
     made = rows.select(
@@ -51,9 +49,9 @@ def as_records(
 
 
 def _expression(flag: str, rows: DataFrame, given: str | None, otherwise: Column) -> Column:
-    """The expression as text.
+    """Compile the expression as text; None means `otherwise`.
 
-    Raises SettingError with the option's name if it does not suit the rows.
+    Raises SettingError, which names the option, if the rows do not allow the expression.
     """
     if given is None:
         return otherwise.cast("string")
@@ -65,7 +63,7 @@ def _expression(flag: str, rows: DataFrame, given: str | None, otherwise: Column
 
 
 def ids_in(records: DataFrame) -> DataFrame:
-    """The ids of the rows that records were made of, in the column `_id`."""
+    """Return the row ids in the headers of records, each once, in the column `_id`."""
     of_rows = F.filter("headers", lambda each: each["key"] == ID)
     ids = records.select(F.try_element_at(of_rows, F.lit(1))["value"].cast("string").alias("_id"))
     return ids.where("_id IS NOT NULL").distinct()
@@ -87,7 +85,7 @@ def read_table(job: Job, found: argparse.Namespace) -> DataFrame:
 
 
 def run(job: Job, found: argparse.Namespace) -> None:
-    """Send the rows that the topic has not."""
+    """Send the rows whose id is missing in the topic."""
     found.option = [*found.option, ("includeHeaders", "true")]
     bounds = {"startingOffsets": "earliest", "endingOffsets": "latest"}
     if found.sent_since:

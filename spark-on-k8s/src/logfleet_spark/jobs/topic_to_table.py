@@ -1,11 +1,11 @@
-"""The job `topic_to_table`: a topic as a table partitioned by day.
+"""The job `topic_to_table`: copies a topic into a table partitioned by day.
 
-As a stream, up to now, or a backfill between two bounds.
+It runs as a stream, up to now, or as a backfill between two bounds.
 
-Each record is one row, with its topic, partition, offset and timestamp: these tell rows apart. A
-stream writes each micro-batch once, whatever was killed when (see tables.py). A backfill adds only
-rows that the table lacks. Two writers at once would not see each other's rows: stop the stream
-while a backfill runs.
+Each record becomes one row. Topic, partition, offset and timestamp identify the row. A stream
+writes each micro-batch exactly once, even if the job is killed (see tables.py). A backfill adds
+only rows that the table lacks. Two writers at the same time would not see each other's rows: stop
+the stream during a backfill.
 """
 
 import argparse
@@ -46,9 +46,9 @@ NAME = "topic_to_table"
 
 
 def columns_of(fields: str, form: str) -> dict[str, str]:
-    """Name of each field -> its column, which is `value_NAME` where NAME is a column of ours.
+    """Return the column of each field: its name, or `value_NAME` if the table needs NAME itself.
 
-    Raises SettingError if that is a field, too.
+    Raises SettingError if `value_NAME` is also a field.
     """
     named = [column.name for column in fields_of(fields)] if fields else []
     own = {*PLACE, "key", DAY, *([tables.BATCH] if form == "parquet" else [])}
@@ -64,10 +64,10 @@ def columns_of(fields: str, form: str) -> dict[str, str]:
 
 
 def table_rows(events: DataFrame, columns: dict[str, str], day_of: str | None) -> DataFrame:
-    """Rows of the table: topic, partition, offset, timestamp, key, the fields or the value, DAY.
+    """Return the table's rows: topic, partition, offset, timestamp, key, fields or value, DAY.
 
-    columns: as of columns_of. day_of: a field, or a SQL expression, whose day it is; where that is
-    null or beyond the years 1 to 9999, and if None, the day of the record's own timestamp.
+    columns: as returned by columns_of. day_of: a field or a SQL expression whose day the row has.
+    If it is None, null, or beyond the years 1 to 9999, it is the day of the record's timestamp.
     """
     own = [F.col(f"{RECORD}.{name}").alias(name) for name in PLACE]
     key = F.col(f"{RECORD}.key").cast("string").alias("key")
@@ -99,7 +99,7 @@ def write_batch(job: Job, found: argparse.Namespace) -> WriteBatch:
         events = read_values(records, found.fields).persist()
         try:
             table.write(table_rows(events, columns, found.day_of), batch_id)
-            # a record without fields is none, too, if its time is one that no table holds
+            # even without --fields a record is rejected if no table can hold its time
             wrong = events.where(F.col(ERROR).isNotNull()).count()
             job.metrics.count("dead_letters", wrong)
             if wrong and aside:
@@ -111,7 +111,7 @@ def write_batch(job: Job, found: argparse.Namespace) -> WriteBatch:
 
 
 def bounds_of(found: argparse.Namespace) -> dict[str, str]:
-    """Options of the source that a backfill's bounds mean."""
+    """Return the options of the source for a backfill's bounds."""
     bounds = {"startingOffsets": "earliest", "endingOffsets": "latest"}
     if found.since:
         bounds["startingTimestamp"] = str(int(found.since.timestamp() * 1000))

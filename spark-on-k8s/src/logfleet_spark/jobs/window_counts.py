@@ -1,9 +1,10 @@
-"""The job `window_counts`: aggregates of a topic's events per window and group.
+"""The job `window_counts`: aggregates the events of a topic per window and group.
 
-They go to the console, a table, a topic or a database.
+The results go to the console, a table, a topic or a database.
+
 Events are rows of the JSON fields and the record's own columns (see records.py). Rows without an
-event time are not counted: Spark would put them all into one window named NULL. Records that are no
-events are counted as dead letters, and kept where `--rejected` says.
+event time are not counted, as Spark would put them all into one window named NULL. Records that
+cannot be read are counted as dead letters, and kept where `--rejected` says.
 """
 
 import argparse
@@ -65,10 +66,10 @@ QUERY = "window_counts"
 NOWHERE = "none"
 COUNT = "count(*) AS count"
 MEANING = "meaning"
-"""Folder in the checkpoint with what its state is of, as JSON."""
+"""Folder in the checkpoint with the settings that its state depends on, as JSON."""
 FIRST_TIME = "1970-01-01"
-"""Events before it are rejected: the watermark of Spark begins there, so that they would be dropped
-as late.
+"""Events before this time are rejected: Spark's watermark begins here, so they would be dropped as
+late.
 """
 HOURS = Windows()
 
@@ -78,9 +79,9 @@ class WindowCounts:
     """What to count.
 
     event_time: SQL expression of a TIMESTAMP. group_by, aggregate: lists of SQL expressions, each
-    with a name; group_by "" means one row per window. watermark: how late an event may come;
-    future: how far ahead of the clock it may be; both Spark intervals.
-    where: a SQL condition, None for all rows.
+    with a name; group_by "" means one row per window. watermark: how late an event may come.
+    future: how far ahead of the clock it may be. Both are Spark intervals. where: a SQL condition,
+    None for all rows.
     """
 
     event_time: str
@@ -93,14 +94,13 @@ class WindowCounts:
 
 
 def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
-    """Rows that meet `where`, with EVENT_TIME, null where it cannot be computed.
+    """Return the rows that meet `where`, with EVENT_TIME, null where it cannot be computed.
 
-    Those with an impossible one have an ERROR.
-
-    Raises SettingError if `event_time` or `where` cannot be used.
+    Rows whose time is out of range have an ERROR. Raises SettingError if Spark cannot use
+    `event_time` or `where`.
     """
     if job.where:
-        # whether a record that is no event meets the condition is not known: it is kept
+        # a rejected record has no fields to evaluate the condition on, so it is kept
         rows = rows.where(F.col(ERROR).isNotNull() | condition(rows, "--where", job.where))
     made, field = expression(rows, "--event-time", job.event_time)
     if not isinstance(field.dataType, TimestampType | TimestampNTZType | DateType):
@@ -109,8 +109,8 @@ def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
             f"--event-time {job.event_time!r} is {kind}; write a TIMESTAMP, such as timestamp_millis(at) "
             "of milliseconds since 1970"
         )
-    # try_add gives NULL for whatever fails within it, such as timestamp_millis of a number that is
-    # too large
+    # try_add gives NULL for any failure within it, such as timestamp_millis of a number that is too
+    # large
     time = F.try_add(made.cast("timestamp"), F.expr("INTERVAL '0' SECOND"))
     ahead = F.make_dt_interval(secs=F.lit(interval_ms(job.future) / 1000))
     latest = F.current_timestamp() + ahead
@@ -126,9 +126,9 @@ def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """rows: one per window and group: START, END, the groups, the aggregates.
+    """rows: one per window and group, with the columns START, END, the groups, the aggregates.
 
-    groups: names of columns.
+    groups: names of the columns.
     """
 
     rows: DataFrame
@@ -136,14 +136,15 @@ class Counts:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Columns that together are different in each row."""
+        """Columns that together identify a row."""
         return (START, END, *self.groups)
 
 
 def counted(events: DataFrame, job: WindowCounts) -> Counts:
-    """What events add up to; those with an ERROR or without an event time are passed over.
+    """Aggregate the events; those with an ERROR or without an event time are skipped.
 
-    events: as `dated` gives them. Raises SettingError if `group_by` or `aggregate` cannot be used.
+    events: as returned by `dated`. Raises SettingError if Spark cannot use `group_by` or
+    `aggregate`.
     """
     groups, group_fields = expressions(events, "--group-by", job.group_by)
     aggregates, fields = expressions(events, "--aggregate", job.aggregate, aggregates=True)
@@ -155,7 +156,7 @@ def counted(events: DataFrame, job: WindowCounts) -> Counts:
         )
     rows = events.where(F.col(ERROR).isNull() & F.col(EVENT_TIME).isNotNull())
     timed = job.windows.timed(rows, EVENT_TIME, job.watermark)
-    # these names are of columns of the result only; the users' own may be `window` too
+    # internal names for the groups, as a user's name may be `window`, which Spark uses
     named = {f"_group{number}": field for number, field in enumerate(group_fields)}
     keys = [expressible(groups[each.name], each.dataType).alias(own) for own, each in named.items()]
     with naming("--group-by, --aggregate"):
@@ -168,12 +169,13 @@ def counted(events: DataFrame, job: WindowCounts) -> Counts:
 
 
 def as_records(counts: DataFrame, groups: Sequence[str], windows: Windows) -> DataFrame:
-    """Counts as records for a topic: key = window start and group, value = the row as JSON.
+    """Make records of counts for a topic: key = window start and group, value = the row as JSON.
 
-    The key of several groups ends with a JSON list of them, so that no two rows have the same.
+    If there are several groups, the key ends with a JSON list of them, so that no two rows have the
+    same key.
     """
     form = "yyyy-MM-dd'T'HH:mm:ss" + ("" if windows.are_whole_seconds else ".SSSSSS")
-    # where clocks go back an hour, two windows start at the same time of day
+    # with the offset to UTC, as two windows start at the same local time when clocks go back
     form += "" if windows.zone == "UTC" else "XXX"
     texts = [F.col(quoted(name)).cast("string") for name in groups]
     parts = [
@@ -191,7 +193,7 @@ def write_records(
 ) -> None:
     """Write one micro-batch to a topic; a batch that Spark repeats is written again.
 
-    Batch by batch: Spark gives update mode to no streaming sink that is written in Python.
+    It is used with foreachBatch, as Spark gives update mode to no streaming sink in Python.
     """
     send(as_records(counts, made.groups, windows), found, found.output)
 
@@ -199,7 +201,7 @@ def write_records(
 def write_table(
     table: LatestTable | tables.ParquetExport, counts: DataFrame, batch_id: int
 ) -> None:
-    """Write one micro-batch to a table by day."""
+    """Write one micro-batch to a table partitioned by day."""
     table.write(counts.withColumn(DAY, F.to_date(START)), batch_id)
 
 
@@ -207,8 +209,8 @@ def show(counts: DataFrame, batch_id: int) -> None:
     """Write one micro-batch to the console."""
     counts = counts.persist()
     try:
-        # all of it is computed, as state is committed by the tasks; show() alone ends at the first
-        # rows
+        # count() computes all rows, because each task commits its part of the state; show() computes
+        # only the first rows
         counts.count()
         sys.stdout.write(f"batch {batch_id}\n")
         counts.show(truncate=False)
@@ -281,9 +283,9 @@ def parser() -> Parser:
 
 
 def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The settings of an invocation, `rejected` a folder or None.
+    """Return the settings of an invocation; `rejected` is a folder or None.
 
-    Ends the process with a sentence if one is wrong.
+    Ends the process with a sentence if a setting is wrong.
     """
     asking = parser()
     found = asking.settings(argv)
@@ -332,14 +334,14 @@ def sink_of(found: argparse.Namespace, made: Counts, windows: Windows) -> WriteB
 
 
 def format_of(found: argparse.Namespace) -> str | None:
-    """Format of the tables that the job writes; None if it writes none."""
+    """Return the format of the tables that the job writes; None if it writes none."""
     if found.sink in tables.FORMATS:
         return str(found.sink)
     return "delta" if found.rejected else None
 
 
 def what(found: argparse.Namespace, zone: str) -> WindowCounts:
-    """What the settings mean. zone: the time zone of the session."""
+    """Return the settings of the aggregation. zone: the time zone of the session."""
     return WindowCounts(
         event_time=found.event_time,
         watermark=found.watermark,
@@ -352,11 +354,11 @@ def what(found: argparse.Namespace, zone: str) -> WindowCounts:
 
 
 def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
-    """What keeps the records that are no events, once there are some."""
+    """Return the object that starts the query for rejected records once there are some."""
 
     def count(begin: Offsets, end: Offsets) -> int:
-        # of the batch's partitions only, as others may have appeared since; what is gone cannot be
-        # kept
+        # read only the batch's partitions, as others may have appeared since; records that were
+        # deleted since cannot be kept
         start = {
             topic: {part: min(begin.get(topic, {}).get(part, 0), at) for part, at in parts.items()}
             for topic, parts in end.items()
@@ -399,9 +401,9 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
 
 
 def refuse_change(spark: SparkSession, checkpoint: str, wanted: WindowCounts) -> None:
-    """Raise SettingError if a checkpoint's state is of other windows, groups or aggregates.
+    """Raise SettingError if the checkpoint's state is of other windows, groups or aggregates.
 
-    Spark would add to it all the same.
+    Spark would add to that state without a check.
     """
     place = f"{checkpoint.rstrip('/')}/{MEANING}"
     texts = {"--group-by": wanted.group_by, "--aggregate": wanted.aggregate}
@@ -409,7 +411,7 @@ def refuse_change(spark: SparkSession, checkpoint: str, wanted: WindowCounts) ->
     known = [json.loads(text) for _, text in text_of(spark, place) if text.strip()]
     if known == [now]:
         return
-    # as long as no batch has ended there is no state, and a setting may be mended
+    # until a batch has ended there is no state, so a setting may still be corrected
     if known and text_of(spark, f"{checkpoint.rstrip('/')}/commits"):
         names = ", ".join(name for name in now if known[0].get(name) != now[name])
         raise SettingError(
@@ -421,7 +423,7 @@ def refuse_change(spark: SparkSession, checkpoint: str, wanted: WindowCounts) ->
 
 
 def run(job: Job, found: argparse.Namespace) -> None:
-    """Count, until the trigger's end or a stop.
+    """Count until the trigger ends or a stop is asked for.
 
     Raises SettingError before the first batch if Spark cannot use a setting.
     """
@@ -451,9 +453,9 @@ def run(job: Job, found: argparse.Namespace) -> None:
 
 
 def warn_of_late_rows(progress: Mapping[str, Any]) -> None:
-    """Log that a batch dropped more than it counted.
+    """Log a warning if a batch dropped more rows than it counted.
 
-    Perhaps one event of the future has moved the watermark.
+    A single event with a time in the future may have moved the watermark.
     """
     states = progress["stateOperators"]
     late = sum(state["numRowsDroppedByWatermark"] for state in states)
