@@ -50,7 +50,10 @@ OPTIONS: Final = (
     ),
     Option("startingOffsetsByTimestamp", OFFSETS, READ, "the same by partition"),
     Option(
-        "startingOffsetsByTimestampStrategy", "latest", READ, "error: what if no record is so new"
+        "startingOffsetsByTimestampStrategy",
+        "latest",
+        READ,
+        "error: what to do where no record is that new",
     ),
     Option("endingOffsets", OFFSETS, ("batch",), "latest, or by partition; exclusive"),
     Option(

@@ -43,7 +43,7 @@ case $job in
   *)
     if [ ! -f "$here/../jobs/$job.py" ]; then
       jobs=$(cd "$here/../jobs" && printf '%s\n' *.py | sed 's/\.py$//' | paste -sd' ')
-      refuse "there is no job '$job'; there is: $jobs"
+      refuse "there is no job '$job'; choose from: $jobs"
     fi
     main=local:///opt/logfleet/jobs/$job.py ;;
 esac

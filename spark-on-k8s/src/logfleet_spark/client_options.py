@@ -126,7 +126,7 @@ OPTIONS = {
 }
 
 _NO_GROUP = "reads join no group"
-_OWN_PACE = "connections are made, kept and tried again at our client's pace"
+_OWN_PACE = "our client has its own fixed timing for connections and retries"
 _NO_JMX = "our client has no metrics of its own"
 _HARMLESS_BY_WHY: tuple[tuple[str, tuple[Use, ...], tuple[str, ...]], ...] = (
     ("a batch read joins no group", ("batch read",), ("group.id",)),
@@ -139,7 +139,7 @@ _HARMLESS_BY_WHY: tuple[tuple[str, tuple[Use, ...], tuple[str, ...]], ...] = (
             "group.remote.assignor",
         ),
     ),
-    ("a task takes what a fetch brings", READS, ("max.poll.records",)),
+    ("a task takes all records of a fetch response", READS, ("max.poll.records",)),
     ("checksums are checked", READS, ("check.crcs",)),
     (
         "reads create no topic, and internal ones are found by their names only",
@@ -179,7 +179,7 @@ _HARMLESS_BY_WHY: tuple[tuple[str, tuple[Use, ...], tuple[str, ...]], ...] = (
         ("max.in.flight.requests.per.connection",),
     ),
     (
-        "records without a key go to brokers that answer",
+        "records without a key avoid brokers that do not answer",
         ("write",),
         (
             "partitioner.adaptive.partitioning.enable",

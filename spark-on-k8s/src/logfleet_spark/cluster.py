@@ -192,7 +192,9 @@ class Cluster:
             if fetched is None or (not fetched and stalled >= STALLED_POLLS_MAX):
                 if checks >= CHECKS_MAX:
                     texts = ", ".join(f"{tp}: offset {r.start}" for tp, r in left.items())
-                    raise StalledError(f"{texts} is there, but no record of it came")
+                    raise StalledError(
+                        f"records did not arrive, though the partitions hold them: {texts}"
+                    )
                 left, lost = self._left(left)
                 losses.take(lost)
                 # go on behind the records that were yielded: the fetcher drops the whole response

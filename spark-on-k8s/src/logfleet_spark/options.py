@@ -134,7 +134,7 @@ UNUSED = {
     ),
     "fetchoffset.retryintervalms": (
         "fetchOffset.retryIntervalMs",
-        "offsets are asked for at our client's pace",
+        "our client has its own fixed timing for retries",
     ),
     "kafkaconsumer.polltimeoutms": (
         "kafkaConsumer.pollTimeoutMs",
@@ -280,7 +280,9 @@ def _refuse_unknown(options: Mapping[str, str], known: Mapping[str, str]) -> Non
             raise OptionError(f"{key}: not supported, {INSTEAD[key]}")
         if key not in known and not key.startswith(PREFIX):
             listed = ", ".join(sorted(known.values()))
-            raise OptionError(f"{key}: no such option; it takes {listed} and those of `kafka.`")
+            raise OptionError(
+                f"{key}: no such option; choose from: {listed}, or an option that begins with `kafka.`"
+            )
 
 
 def _bootstrap(options: Mapping[str, str]) -> str:
@@ -411,6 +413,6 @@ def _milliseconds(options: Mapping[str, str], name: str, *, default: str) -> int
     found = re.fullmatch(r"(\d+)([a-z]*)", text)
     if not found or (found[2] or "ms") not in UNITS_MS:
         raise OptionError(
-            f"{name}: {text!r} is no length of time; write a number and {', '.join(UNITS_MS)}"
+            f"{name}: {text!r} is not a duration; write a number and {', '.join(UNITS_MS)}"
         )
     return int(int(found[1]) * UNITS_MS[found[2] or "ms"])

@@ -78,7 +78,7 @@ def columns_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, 
         return
     names = batch.column(TOPIC).dictionary_encode()
     if names.null_count or "" in names.dictionary.to_pylist():
-        raise RowError("column topic: null; every row needs a topic without the option topic")
+        raise RowError("column topic: null; name a topic in every row, or set the option topic")
     if len(names.dictionary) == 1:
         yield names.dictionary[0].as_py(), _columns(batch)
         return
@@ -101,7 +101,7 @@ def _columns(batch: pa.RecordBatch) -> Columns:
 def _header_bytes(headers: pa.Array) -> pa.Array:
     each = headers.flatten()
     if each.null_count:
-        raise RowError("column headers: null in the array; leave it out of it")
+        raise RowError("column headers: an element of the array is null; leave it out")
     if each.field("key").null_count:
         raise RowError("column headers: a header whose key is null; name it or leave it out")
     return header_bytes(headers)

@@ -44,7 +44,7 @@ def test_a_file_says_what_options_say_and_the_command_line_wins(file):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("topics: t", "there is no option 'topics'; there is: aggregate, bootstrap-servers,"),
+        ("topics: t", "there is no option 'topics'; choose from: aggregate, bootstrap-servers,"),
         ("- topic", "write a mapping of option names to values"),
         ("topic: [a, b]", "topic: write one value"),
         ("topic: [a", "not YAML: while parsing"),

@@ -128,7 +128,7 @@ def test_records_are_kept_from_the_first_rejected_one_on_by_a_second_query_that_
     assert read_table(out)["count"].sum() == 5
     kept = read_table(tmp_path / "out-rejected").sort_values("offset")
     assert dict(zip(kept["offset"], kept["error"], strict=True)) == {
-        3: "a time in event_time is not of the years 1 to 9999",
+        3: "a time in event_time is outside the years 1 to 9999",
         6: "the value is not JSON",
         7: "the value goes on after its JSON object",
     }

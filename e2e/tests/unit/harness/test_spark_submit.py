@@ -189,7 +189,7 @@ def test_a_job_that_is_not_waited_for_has_not_failed(submit):
         (
             ["windows", "--"],
             MASTER,
-            "there is no job 'windows'; there is: dlq_router table_to_topic topic_to_table window_counts",
+            "there is no job 'windows'; choose from: dlq_router table_to_topic topic_to_table window_counts",
         ),
         (["window_counts", "--"], {}, "SPARK_MASTER is ''; set it to k8s://URL of the API server"),
         (

@@ -98,12 +98,10 @@ class Database:
             ) is not None:
                 if time.monotonic() + pause_s > give_up_s:
                     raise DatabaseAway(
-                        f"--database-url: the database took no batch for {AWAY_S_MAX:.0f} s, so this one is "
+                        f"--database-url: the database accepted no batch for {AWAY_S_MAX:.0f} s, so this one is "
                         f"left for the next start ({problem})"
                     )
-                log.warning(
-                    "the database did not take the batch, which is tried again: %s", problem
-                )
+                log.warning("the database did not accept the batch; trying again: %s", problem)
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
         finally:
@@ -208,7 +206,7 @@ class Database:
             case psycopg.errors.CardinalityViolation():
                 return (
                     f"--output {self.table}: two groups of a batch are the same in the database, "
-                    "because its columns hold less than the groups do: widen their types"
+                    "because its columns are narrower than the groups: widen their types"
                 )
             case psycopg.errors.ProgramLimitExceeded():
                 return (

@@ -130,7 +130,7 @@ def parser() -> Parser:
     add("--topic", type=names, help="topic to read, or several: NAME,NAME (not with --replay)")
     add("--fields", required=True, help="JSON fields that a value must fit, as DDL")
     add("--require", help='SQL condition that rows must meet too, such as "origin IS NOT NULL"')
-    add("--output-topic", help="where good records go; left out they stay where they are")
+    add("--output-topic", help="topic for good records; if left out they are not copied")
     add("--dlq-topic", required=True, help="where dead letters go")
     add("--replay", action="store_true", help="read the dead-letter topic instead")
     add("--mend", help="with --replay: SQL expression over key, value, error (text): the new value")
@@ -142,7 +142,7 @@ def parser() -> Parser:
         "--attempts-max",
         type=positive,
         default=5,
-        help="with --replay: a dead letter that failed so often is left where it is",
+        help="with --replay: dead letters with this many attempts are not replayed",
     )
     add_sink(parser)
     add_stream(parser)

@@ -23,14 +23,14 @@ from pyspark.sql.streaming.listener import (
 COUNTERS: Mapping[str, str] = {
     "rows": "records that micro-batches have read",
     "batches": "micro-batches that have ended",
-    "late_rows": "rows that came after their window was closed, as Spark counts them: after it has added up the rows of a window in a task",
-    "dead_letters": "records that could not be read as the fields of the job, or did not meet its condition",
+    "late_rows": "rows that came after their window was closed; Spark counts them after each task has aggregated its rows by window",
+    "dead_letters": "records whose value does not fit the job's fields, or that do not meet its condition",
     "replayed": "dead letters that were sent back",
 }
 GAUGES: Mapping[str, str] = {
     "batch_ms": "how long the last micro-batch took",
-    "trigger_ms": "how often micro-batches are to start; 0 if the next one starts when the last has ended",
-    "last_progress_seconds": "when a micro-batch ended or there was nothing to do, in seconds since 1970",
+    "trigger_ms": "interval at which micro-batches start; 0 if the next one starts when the last has ended",
+    "last_progress_seconds": "when a micro-batch last ended, or there was nothing to read, in seconds since 1970",
 }
 PREFIX = "logfleet_spark_"
 LAG = "lag"

@@ -212,7 +212,7 @@ def _wrong(fields: str, wanted: StructType) -> Column:
 
 def _strange_record() -> Column:
     """Return an error if the record's own time is out of range: producers may send any number."""
-    error = F.lit("the time of the record is not of the years 1 to 9999")
+    error = F.lit("the time of the record is outside the years 1 to 9999")
     return F.when(_is_strange(F.col(f"{RECORD}.timestamp"), TimestampType()), error)
 
 
@@ -237,7 +237,7 @@ def _strange_times(wanted: StructType) -> list[Column]:
         assert strange is not None
         assert doubtful is not None
         assert huge is not None
-        error = F.lit(f"a time in {name} is not of the years 1 to 9999")
+        error = F.lit(f"a time in {name} is outside the years 1 to 9999")
         found.append(F.when(strange | F.when(doubtful, huge).otherwise(F.lit(False)), error))
     return found
 

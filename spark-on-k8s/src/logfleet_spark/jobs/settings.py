@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         action = self.options.get(name)
         if action is None:
             listed = ", ".join(sorted(self.options))
-            self.error(f"--settings {path}: there is no option {name!r}; there is: {listed}")
+            self.error(f"--settings {path}: there is no option {name!r}; choose from: {listed}")
         if action.nargs == 0:
             if value not in {"true", "false"}:
                 self.error(f"--settings {path}: {name}: write true or false")

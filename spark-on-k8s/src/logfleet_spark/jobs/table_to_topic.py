@@ -108,13 +108,17 @@ def parser() -> Parser:
     add = parser.add_argument
     add_cluster(parser)
     add("--input", required=True, help="folder of the table (path or URL)")
-    add("--format", choices=tables.FORMATS, default="delta", help="default: delta")
+    add("--format", choices=tables.FORMATS, default="delta", help="format of the table")
     add("--where", help="SQL condition that rows must meet")
     add("--topic", required=True, help="topic to write")
-    add("--key", help="SQL expression of the record's key; left out: none")
+    add("--key", help="SQL expression of the record's key; if left out, records have no key")
     add("--value", help="SQL expression of its value; default: the row as JSON")
-    add("--id", help="SQL expression that is another for every row; default: a hash of its columns")
-    add("--sent-since", type=moment, help="look for rows that were sent from this time on only")
+    add("--id", help="SQL expression that differs in every row; default: a hash of its columns")
+    add(
+        "--sent-since",
+        type=moment,
+        help="search the topic for rows already sent only from this time on",
+    )
     add_sink(parser)
     return parser
 
@@ -124,7 +128,7 @@ def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     found = asking.settings(argv)
     if found.sink_bootstrap_servers not in {None, found.bootstrap_servers}:
         asking.error(
-            "--sink-bootstrap-servers: this job looks into the topic that it writes; leave it out"
+            "--sink-bootstrap-servers: this job also reads the topic that it writes; leave it out"
         )
     return found
 

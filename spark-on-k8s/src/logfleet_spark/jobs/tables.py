@@ -131,7 +131,7 @@ def is_repeated(root: str, known: Iterable[Batch], this: Batch, way_out: str) ->
         return True
     raise SettingError(
         f"{root} holds batch {newest} of this query, and its batch {this.number} has other offsets than "
-        f"the checkpoint's: the checkpoint was taken back; {way_out}"
+        f"the checkpoint's: an older checkpoint was restored; {way_out}"
     )
 
 
@@ -210,7 +210,7 @@ def opened(rows: DataFrame, root: str, *, is_there: bool, owner: str | None = No
         except AnalysisException as problem:
             why = reason(problem)
             if problem.getCondition() == "TABLE_OR_VIEW_ALREADY_EXISTS":
-                why = "files of something else are there"
+                why = "the folder holds files of something else"
             raise SettingError(
                 f"no table can be made at {root}: {why}; give another --output"
             ) from None
@@ -278,7 +278,7 @@ class DeltaTable:
         if not self._known and this not in [batch for _, batch in commits(spark, self.root)]:
             raise SettingError(
                 f"{self.root} holds batch {batch_id} or a later one of this query, from before its "
-                f"history begins: the checkpoint was taken back; {self.way_out}"
+                f"history begins: an older checkpoint was restored; {self.way_out}"
             )
         self._known = self._known or [this]
 

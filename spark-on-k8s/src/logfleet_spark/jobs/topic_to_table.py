@@ -162,7 +162,7 @@ def parser() -> Parser:
         "--format",
         choices=tables.FORMATS,
         default="delta",
-        help="delta (the default), or parquet: plain files, only appended by one query",
+        help="delta, or parquet: plain files that one query appends",
     )
     add(
         "--rejected",

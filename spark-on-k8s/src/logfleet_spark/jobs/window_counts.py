@@ -255,7 +255,7 @@ def parser() -> Parser:
     add(
         "--session",
         type=interval,
-        help="windows that end when a group has had no event for so long, instead of --window",
+        help="windows that end when a group has had no event for this long, instead of --window",
     )
     add("--watermark", type=delay, default="24 hours", help="how late a row may come")
     add(
@@ -267,13 +267,13 @@ def parser() -> Parser:
     add(
         "--output-mode",
         choices=["append", "update"],
-        help="windows once they are closed, or each change; default: update, with --session append",
+        help="append: each window once it is closed; update: each change; default: update, with --session append",
     )
     add("--sink", choices=["console", *tables.FORMATS, "topic", "database"], default="console")
     add("--output", help="folder of the table (path or URL), topic or database table")
     add(
         "--rejected",
-        help="folder of a table of the records that are no events, or `none`; default: with the sinks "
+        help="folder of a table for rejected records, or `none`; default: with the sinks "
         "delta and parquet OUTPUT-rejected, else none. They are counted either way",
     )
     add_sink(parser)
