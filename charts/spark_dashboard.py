@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes files/dashboard.json of the Spark job's chart anew: `python -m charts.spark_dashboard`. A test fails while the committed file is an old one.
+"""Writes files/dashboard.json of the Spark job's chart: `python -m charts.spark_dashboard`.
 
-Its series are those of logfleet_spark.jobs.metrics.
+A test fails if the committed file is out of date. The metrics are those of
+logfleet_spark.jobs.metrics.
 """
 
 import json
@@ -65,7 +66,7 @@ ROWS: Final = {
 
 
 def text() -> str:
-    """The file."""
+    """Return the content of the file."""
     labels = {
         "namespace": "label_values(logfleet_spark_batch_ms, namespace)",
         "job": 'label_values(logfleet_spark_batch_ms{namespace="$namespace"}, spark_job)',
