@@ -165,14 +165,11 @@ class Cluster:
         losses: Losses | None = None,
         columns: Sequence[str] = DEFAULT_COLUMNS,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the ranges as they arrive; compacted offsets have none.
+        """Yield the records of the ranges, at most one range per partition, as they arrive.
 
-        ranges: at most one per partition. topic_ids: of the topics of the ranges, where the caller
-        has them. columns: of the batches, in this order.
-
-        Raises DataLossError if records were deleted meanwhile or a topic was deleted and created
-        again (KIP-516). If losses are accepted, records of such a topic are left out. Raises
-        StalledError.
+        topic_ids: of their topics, where known to the caller. columns: of the batches, in order. If
+        losses are accepted, records of a topic that was created again (KIP-516) are left out, else
+        DataLossError is raised. Raises StalledError.
         """
         from logfleet.client.fetcher import Fetcher
 
@@ -192,9 +189,7 @@ class Cluster:
             if fetched is None or (not fetched and stalled >= STALLED_POLLS_MAX):
                 if checks >= CHECKS_MAX:
                     texts = ", ".join(f"{tp}: offset {r.start}" for tp, r in left.items())
-                    raise StalledError(
-                        f"records did not arrive, though the partitions hold them: {texts}"
-                    )
+                    raise StalledError(f"records that partitions hold did not arrive: {texts}")
                 left, lost = self._left(left)
                 losses.take(lost)
                 # go on behind the records that were yielded: the fetcher drops the whole response
