@@ -89,11 +89,12 @@ def election_steps(
     preferred: Preferences = NO_PREFERENCES,
     answered: LogEndsByPartition = NO_LOG_ENDS,
 ) -> Iterator[Step]:
-    """Writes for the partitions of a topic whose leader or ISR must change.
+    """Yield the writes for partitions of a topic whose leader or ISR must change.
 
-    indexes: the partitions to check, None for all. preferred: from `preferences`. answered: the log
-    ends that `replicas_to_ask` asks for. may_be_unclean: False while there are newcomers: one of
-    them may be the missing leader, or have the longest log.
+    indexes: the partitions to check, None for all. preferred: returned by `preferences`. answered:
+    the log ends of the replicas in `replicas_to_ask`. may_be_unclean: False while brokers have
+    registered that are not let in yet, as one of them may be the missing leader or have the longest
+    log.
     """
     wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
     unclean = _is_unclean_allowed(topic, layers)

@@ -94,11 +94,11 @@ class Service(Protocol):
 
 
 class Owner(Protocol):
-    """What a connection needs of the listener that accepted it.
+    """The listener that accepted a connection.
 
     now: the loop's time, up to a second old, which is enough for idleness. request_bytes_max:
     Kafka's socket.request.max.bytes; a larger or negative length closes the connection. send_time:
-    of responses with file slices.
+    measures the time to send responses with file slices.
     """
 
     name: str
@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         # A peer may close its sending side and still read: it gets the response in progress.
         if not self._in_progress:
-            return False  # the transport closes itself
+            return False  # asyncio then closes the transport
         self.finish(BY_PEER)
         return True
 

@@ -108,7 +108,10 @@ class Unflushed:
         self.renamed()
 
     def closed(self, active: Segment, end_offset: int) -> None:
-        """Record that indexes and producers were completed, for the last flush."""
+        """Record that the log is being closed: its indexes and producer snapshot are written.
+
+        The last flush makes them durable.
+        """
         self.rolled(active)
         self._closed_end = end_offset
 

@@ -174,7 +174,7 @@ def _waits_for_its_node(observed: ObservedCluster, pod: Pod) -> bool:
 
 
 def _stuck(pods: _Pods) -> list[Pod]:
-    """Pods that are out of date and cannot run: nobody misses them."""
+    """Return the outdated pods that cannot run, so replacing them interrupts nothing."""
     return [pod for pod in pods.outdated if pod.stuck and not pod.ready]
 
 

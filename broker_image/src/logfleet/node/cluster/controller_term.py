@@ -295,7 +295,10 @@ class Term:
             log.info("internal_topics_raised", partitions=len(steps), epoch=self.epoch)
 
     async def _let_leave(self, image: ClusterImage) -> None:
-        """Let brokers leave that may; others get their partitions as soon as the image shows it."""
+        """Begin to drain the brokers that asked to leave, unless a partition objects.
+
+        Once the image shows that a broker is draining, its partitions get other leaders.
+        """
         kept: dict[int, Objection] = {}
         for broker_id, answer in leaving.decide(image):
             if isinstance(answer, Objection):

@@ -87,7 +87,7 @@ class StandbyCoordinators:
         self._slices = Slices(REST_S)
 
     def states(self) -> Iterator[GroupLog]:
-        """The states of all followed partitions."""
+        """Iterate over the group states of all followed partitions."""
         return (standby.state for standby in self._standby.values())
 
     def followed(self, partition: FollowerPartition) -> None:

@@ -66,7 +66,8 @@ class Maintenance:
         self._slices = Slices()
         self._slots = asyncio.Semaphore(THREADS)
         self._moved: set[str] = set()  # directories whose checkpoints are behind
-        self._checkpointed_s: dict[str, float] = {}  # when they were last written, monotonic
+        # directory -> when its checkpoints were last written, monotonic
+        self._checkpointed_s: dict[str, float] = {}
 
     async def update(self, layers: BrokerLayers) -> None:
         """Use the configuration's new values from now on."""

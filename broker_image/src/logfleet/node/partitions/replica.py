@@ -139,11 +139,11 @@ class FollowerPartition(Replica):
         return self.is_current
 
     def appended(self, size: int) -> None:
-        """The last `size` bytes of the log came from the leader just now."""
+        """Record that `size` bytes from the leader were just appended to the log."""
         self._uncommitted.add(self.log.log_end_offset, size)
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """The leader reports that everything below is committed."""
+        """Record that the leader has committed everything below `high_watermark`."""
         self.high_watermark = high_watermark
         size = self._uncommitted.take(high_watermark)
         if size:
