@@ -92,7 +92,7 @@ class LeaseHolder:
             else:
                 await self._kube.apply(manifest)
         except KubeConflict:
-            return False  # another operator was faster: the next read shows it
+            return False  # another operator wrote first; the next read shows its Lease
         self._renewed = began
         return True
 

@@ -76,7 +76,7 @@ class Producer:
         self.auto_create = auto_create
         self._partitions: dict[tuple[str, int], BatchQueue] = {}
         self._sticky: dict[str, int] = {}
-        self._turns: dict[str, Turn] = {}  # by topic
+        self._turns: dict[str, Turn] = {}  # topic -> turn
         self._buffered = 0
         self._flush_until = -1.0  # batches made up to then are sent without lingering
         self._failure: ClientError | None = None
@@ -201,7 +201,8 @@ class Producer:
         """The topic. Raises KafkaError if there is no such topic or partition."""
         found = await self._topic(name)
         if partition >= len(found.partitions):
-            self.client.metadata.forget([name])  # it may be older than a CreatePartitions
+            # the metadata may be from before a CreatePartitions
+            self.client.metadata.forget([name])
             found = await self._fetch(name)
         if found.partition(partition) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"{name}-{partition}")
@@ -460,7 +461,7 @@ class Producer:
         if error.retriable and batch.retry_at < batch.created + self.delivery_timeout_seconds:
             return
         if batch.encoded and self.idempotent:
-            # its sequence may or may not be used: nothing may follow it under the same id
+            # the broker may have used its sequence number or not, so the producer id is given up
             self._identity = None
         self._finish(self._partitions[batch.topic, batch.partition], batch, error)
 

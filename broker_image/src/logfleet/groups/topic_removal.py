@@ -45,7 +45,7 @@ class TopicRemoval:
         """
         for name, topic_id in deleted:
             self._deleted.setdefault(name, {})[topic_id] = turn.wall_ms
-        self._round = None  # from the beginning
+        self._round = None  # the next step begins a new round
 
     def step(self, turn: Turn) -> None:
         """Write tombstones for some committed offsets of deleted topics.

@@ -328,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head = bytes(rest)
         self._in_progress = True
         self._gave_way_at = boot_s()
-        self._pause_reading()  # also so that a close by the peer is not seen before its requests
+        self._pause_reading()  # also to handle the peer's requests before its close
         self._owner.turns.wait(self._have_turn)
 
     def _have_turn(self) -> None:

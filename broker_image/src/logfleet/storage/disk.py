@@ -220,7 +220,7 @@ class Disk:
                     if end == len(batch) or perf_counter() - began > REPORT_S:
                         self._mark_written(end - done)
                         done = end
-        except OSError:  # it was passed to `on_failure`
+        except OSError:  # already reported to `on_failure`
             with self._changed:
                 self._has_failed = True
                 self._changed.notify_all()

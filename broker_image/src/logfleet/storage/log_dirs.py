@@ -174,7 +174,7 @@ class LogDirs:
         directory (num.recovery.threads.per.data.dir).
         """
         if len({log_dir.broker_epoch for log_dir in self.dirs}) > 1:
-            self.distrust()  # they were not all in use in the same run
+            self.distrust()  # some directories were not in use in the last run
         async with asyncio.TaskGroup() as tasks:
             for log_dir in self:
                 tasks.create_task(self._load(log_dir, config_of, now_ms, threads))

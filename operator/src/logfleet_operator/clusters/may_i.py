@@ -88,7 +88,7 @@ class AdminPorts:
                             if response.status == 200:
                                 return msgspec.json.decode(await response.read(), type=MayIAnswer)
                 except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError):
-                    continue  # not ready, or gone: the next one may know
+                    continue  # this broker is not ready or gone; ask the next one
         return None
 
     async def serving(self, bootstrap: str) -> frozenset[int] | None:

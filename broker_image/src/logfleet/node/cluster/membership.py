@@ -65,7 +65,8 @@ class Membership:
         self._on_lost = on_lost
         self._on_active = on_active
         self._changed = asyncio.Event()
-        self._epochs: set[int] = set()  # of this process, after the last one that was active
+        # broker epochs of this process since the last one that was active
+        self._epochs: set[int] = set()
         self._own = OwnReplicas(config.node_id)
         self._broker_epoch = 0
         self._registrar = Registrar(

@@ -272,7 +272,7 @@ class Registrar:
         self.refused = RefusedWrites()
         self._updated = asyncio.Event()
         self._registration: Registration | None = None
-        self._lease: Lease | None = None  # of the last registration, until it is revoked
+        self._lease: Lease | None = None  # the last registration's, until revoked
 
     def update(self, value: BrokerValue) -> None:
         """Register with this value from now on. A standing registration is rewritten, same epoch.

@@ -67,7 +67,7 @@ class FetchCall(ParkedRequest):
         if self._missing_bytes <= 0:
             self.end()
 
-    committed = appended  # it is registered for one of them only
+    committed = appended  # the partition calls only one of the two
 
     def log_start_moved(self) -> None:
         """Do nothing: this is no reason to answer."""

@@ -208,7 +208,7 @@ class LocalPartitions:
             for index in list(starting):
                 await self._slices.pause_if_due()
                 if (topic.id, index) in self._table.offline:
-                    continue  # its directory failed meanwhile
+                    continue  # the log's directory failed meanwhile
                 try:
                     self._logs.make_now(topic, index, config)
                 except OSError as error:

@@ -136,7 +136,7 @@ class Maintenance:
                     if log_dir.logs.get(name) is partition_log:  # else another log has its name now
                         await self._flush(name, partition_log)
                 self._moved.add(log_dir.path)
-            # it may have moved since the flush, by followers
+            # followers may have advanced it since the flush
             high_watermark = self._table.high_watermark_of(name)
             if (
                 partition_log.recovery_point > partition_log.checkpointed_point
@@ -235,7 +235,7 @@ class Maintenance:
             if due:
                 try:
                     await self._flusher.run(remove, self._files, due)
-                except OSError as error:  # they stay; the next start finds them
+                except OSError as error:  # the files stay until the next start removes them
                     log.warning("removal_failed", path=log_dir.path, error=str(error))
                     if is_shortage(error):
                         log_dir.put_back(due)

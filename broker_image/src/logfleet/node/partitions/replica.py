@@ -159,7 +159,7 @@ class FollowerPartition(Replica):
         """Notify the waiter of commits and other events (`Waiter`), until `remove_waiter`."""
         self._waiters.add(waiter)
 
-    add_append_waiter = add_waiter  # nobody follows a follower
+    add_append_waiter = add_waiter  # no follower fetches from a follower
 
     def remove_waiter(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)

@@ -101,7 +101,7 @@ class Usage:
         answer (acks=0) time is not charged.
         """
         if isinstance(request, FetchRequest | EnvelopeRequest):
-            return  # its handler charges it, or the other broker
+            return  # charged by the handler, or by the broker that the envelope came from
         quotas = self._quotas
         request_ms = 0 if answer is None else self._charge_time()
         if isinstance(request, ProduceRequest):

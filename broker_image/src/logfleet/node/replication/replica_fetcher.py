@@ -115,7 +115,7 @@ class ReplicaFetcher:
         """Return once the connection has ended, or could not be made."""
         self._connected_to = self._leader_at()
         if self._connected_to is None:
-            return  # it is not registered: try again after the pause
+            return  # the leader is not registered: try again after the pause
         _, host, port = self._connected_to
         name = f"broker-{self._host.node_id}-fetcher-0"
         try:

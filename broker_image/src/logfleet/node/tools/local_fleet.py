@@ -106,7 +106,7 @@ class LocalFleet:
                 await asyncio.wait([life, stopping])
                 await self._stop_all()
             if stop.is_set() and not life.cancelled():
-                life.exception()  # it ended at the same moment: the stop was requested all the same
+                life.exception()  # marks an error as handled: the stop was requested
 
     def kill(self) -> None:
         """End every process at once; `run` then returns soon."""

@@ -219,7 +219,7 @@ class LogMove:
         try:
             copy.append_as_follower(memoryview(data), ANY_EPOCH, now_ms())
         except DiskBusy:
-            return  # it is read again
+            return  # the next step reads this data again
         except RecordsError as error:
             raise NotMoved(f"it cannot be read: {error}") from error
         except OSError as error:
