@@ -153,7 +153,7 @@ class LeaseHolder:
 
     @asynccontextmanager
     async def guard(self) -> AsyncIterator[None]:
-        """For one write: raises LeaseLost if none may start, or if it does not end in time."""
+        """Guard one write: raises LeaseLost if none may start, or if it does not end in time."""
         if not self.holds:
             raise LeaseLost(f"Lease {self._place[1]} is not held")
         try:

@@ -181,7 +181,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
 
     @property
     def is_sensitive(self) -> bool:
-        """Its value is never shown."""
+        """Whether the key's value is never shown."""
         return self.type in {ConfigType.PASSWORD, ConfigType.UNKNOWN}
 
     @property

@@ -30,9 +30,9 @@ from logfleet.wire.errors import ErrorCode
 PartitionId = tuple[bytes, int]
 """Topic id and index."""
 ReplicasToAsk = Mapping[PartitionId, Sequence[Broker]]
-"""By partition, the replicas that must report how far their logs reach."""
+"""Partition -> the replicas that must report their log ends."""
 LogEndsByPartition = Mapping[PartitionId, LogEnds]
-"""By partition, how far they reach."""
+"""Partition -> the log ends that its replicas reported."""
 NO_LOG_ENDS: Final[LogEndsByPartition] = {}
 
 _MIN_ISR: Final = "min.insync.replicas"

@@ -45,7 +45,7 @@ RECORD_ERRORS_MAX = 100
 
 
 RECORD_ERRORS_SHOWN = 3
-"""How many record errors the error message of the whole batch quotes."""
+"""Number of record errors that the error message of the whole batch quotes."""
 
 _LENGTH_AT, _MAGIC_AT = 8, 16
 

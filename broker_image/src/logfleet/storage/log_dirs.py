@@ -33,10 +33,11 @@ PREFERRED_MAX: Final = 10_000
 
 
 class OnDisk(msgspec.Struct, frozen=True):
-    """What log directories hold before they are opened. cluster_id: None if none names a cluster.
+    """The contents of log directories before they are opened.
 
-    unreadable: errors by path. directory_ids: of the directories that have one. nameless:
-    partitions, by the path of a directory that has logs and no identity.
+    cluster_id: None if none of them names a cluster. unreadable: errors by path. directory_ids: of
+    the directories that have one. nameless: partitions, by the path of a directory that has logs
+    and no identity.
     """
 
     cluster_id: str | None

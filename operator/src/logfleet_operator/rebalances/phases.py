@@ -34,7 +34,7 @@ class Phase(StrEnum):
 
 
 class Act(StrEnum):
-    """What to do in one step.
+    """The action of one step.
 
     PROPOSE: plan and report. STEP: start the moves that may start now. CALL_BACK: cancel moves
     under way. DELETE: delete the resource, as its spec asks.

@@ -170,7 +170,7 @@ def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> Led
 
 @dataclass(frozen=True, slots=True)
 class DeletionPreconditions:
-    """What else must hold before a topic is deleted.
+    """Further conditions for the deletion of a topic.
 
     crd, cluster: the present uids. calm: nothing around is being deleted, and the namespace is in
     scope. confirmation: the Cluster's confirming annotation, "" without.
@@ -212,7 +212,7 @@ class DeletionDecision:
 def decide_deletions(
     lines: Ledger, alive: frozenset[str], around: DeletionPreconditions, evidence: DeletionEvidence
 ) -> DeletionDecision:
-    """What to do with topics whose resource is not in `alive` (uids of this Cluster's Topics)."""
+    """Decide about topics whose resource is not in `alive` (uids of this Cluster's Topics)."""
     decided = tuple(sorted(topic for topic, line in lines.items() if line.deleting))
     missing = {
         topic: line

@@ -34,7 +34,7 @@ from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.metadata.store import StoreRefused
 
 TICK_S = 0.25
-"""How often the loop reports to the thread that it runs."""
+"""Interval at which the event loop reports to the thread that it runs."""
 TICK_AGE_S_MAX = 2.0
 """Without a tick for this long the loop counts as hung: its leases are left to expire."""
 GRACE_S = 0.5

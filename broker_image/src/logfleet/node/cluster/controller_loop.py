@@ -48,7 +48,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 LEASE_TTL_S: Final = 3
-"""How long the key of a dead controller lives; brokers' registrations live as long."""
+"""Time for which the key of a dead controller lives; brokers' registrations live as long."""
 HISTORY_S: Final = 600.0
 """The controller compacts revisions that are older.
 

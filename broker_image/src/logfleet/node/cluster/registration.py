@@ -49,9 +49,9 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 LEASE_TTL_S: Final = 3
-"""How long a dead broker counts as alive. Kafka's broker.session.timeout.ms is 9 s."""
+"""Time for which a dead broker counts as alive. Kafka's broker.session.timeout.ms is 9 s."""
 TAKEN_S_MAX: Final = 60.0
-"""How long a start waits for an id that another process holds.
+"""Longest time that a start waits for an id that another process holds.
 
 Kafka: initial.broker.registration.timeout.ms.
 """

@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 TICK_MS: Final = 5
 """Deadlines are checked no more often; the shortest session is a thousand times as long."""
 CREATE_AGAIN_S: Final = 1.0
-"""How long a refused creation of the offsets topic is not tried again."""
+"""Pause after a refused creation of the offsets topic."""
 
 CreateTopic = Callable[[str, int, int, Mapping[str, str]], Awaitable[Refusal | None]]
 """name, partitions, replication factor, configs: creates a topic through the controller."""
@@ -320,7 +320,7 @@ class CoordinatorLoop:
     # -- the offsets topic
 
     def partitions(self, image: ClusterImage) -> int:
-        """How many partitions the offsets topic has; 0 if it does not exist."""
+        """The number of partitions of the offsets topic; 0 if it does not exist."""
         topic = image.topic(OFFSETS_TOPIC)
         return 0 if topic is None else len(topic.partitions)
 

@@ -17,7 +17,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
 HIGH_WATERMARK_S: Final = 0.02
-"""How long a follower waits at most to learn of a new high watermark.
+"""Longest time until a follower learns of a new high watermark.
 
 Consumers that read from the follower wait for it too (KIP-392). Kafka: replica.fetch.wait.max.ms.
 """

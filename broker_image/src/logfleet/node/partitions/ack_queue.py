@@ -55,7 +55,7 @@ class AwaitedAck:
 
 
 class AckPartition(Protocol):
-    """What the queue needs of its partition."""
+    """The parts of a partition that its queue needs."""
 
     @property
     def is_leading(self) -> bool: ...

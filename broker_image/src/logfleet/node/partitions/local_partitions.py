@@ -127,7 +127,7 @@ class LocalPartitions:
         await self._pending.until_done(revision, after)
 
     def take_offline(self, logs: Iterable[PartitionLog]) -> None:
-        """These logs cannot be used any more: end their roles.
+        """End the roles of these logs, which cannot be used any more.
 
         None of them is made again elsewhere, where it would be empty.
         """
@@ -216,7 +216,7 @@ class LocalPartitions:
                     self._not_started((topic.id, index), topic.name, error)
 
     async def _want(self, image: ClusterImage, topic: Topic, indexes: set[int]) -> None:
-        """These partitions of the topic are to begin another role, or to lose their logs."""
+        """Record that these partitions must begin another role, or lose their logs."""
         self._pending.drop(topic.id, but=indexes)
         for index in indexes:
             await self._slices.pause_if_due()

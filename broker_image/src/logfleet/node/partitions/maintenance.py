@@ -80,7 +80,7 @@ class Maintenance:
 
     @property
     def checkpoint_period_s(self) -> float | None:
-        """How often to write the recovery points that flush.messages has moved.
+        """Interval for writing the recovery points that flush.messages has moved.
 
         None if `flush` writes them as often.
         """

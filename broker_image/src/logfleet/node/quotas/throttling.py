@@ -35,7 +35,7 @@ _SIZE_BYTES: Final = 4
 
 
 class Usage:
-    """What one request uses; made when its frame has arrived.
+    """The resources that one request uses; created when its frame has arrived.
 
     throttle_ms: for how long the client is throttled, once that is decided.
     """

@@ -32,7 +32,7 @@ from logfleet.wire import uuids
 log = structlog.get_logger(__name__)
 
 GATHERING_S: Final = 0.05
-"""How long a change waits for others to share its write.
+"""Time that a change waits for others to share its write.
 
 A broker that comes back is in sync with many partitions at about the same time.
 """
@@ -212,7 +212,7 @@ def _leaving_reason(replicas: LeaderReplicas, member: Member, now_ms: int) -> st
 
 
 def _eligibility(image: ClusterImage, partition: LeaderPartition) -> Callable[[int, int], bool]:
-    """Which registrations may join the ISR: active ones whose disk works for this partition."""
+    """The registrations that may join the ISR: active ones whose disk works for this partition."""
 
     def is_eligible(broker_id: int, broker_epoch: int) -> bool:
         broker = image.brokers.get(broker_id)

@@ -330,7 +330,7 @@ class ReplicaFetcher:
         partition_log.disk.when_written(written)
 
     def _throttle_ms(self, partition: FollowerPartition) -> int:
-        """For how many ms to pause the partition: if it lags and the throttled rate is used up.
+        """Ms to pause the partition, which is needed if it lags and the throttled rate is used up.
 
         At most THROTTLED_MS_MAX. Source: ReplicaFetcherThread.shouldFollowerThrottle.
         """
@@ -461,7 +461,7 @@ class ReplicaFetcher:
         )
 
     async def _range(self, followed: Followed, connection: Connection) -> FollowerStep:
-        """What to do about a log whose end the leader does not have. Raises ClientError."""
+        """Decide about a log whose end is outside the leader's log. Raises ClientError."""
         partition, timeout_ms = followed.partition, self._config.replica_socket_timeout_ms
         found = await leader_range(connection, partition, self._host.node_id, timeout_ms)
         if found is None:

@@ -15,7 +15,7 @@ from logfleet.telemetry.decisions import Decisions
 
 
 class FetchingHost(Protocol):
-    """What the fetchers need of the broker."""
+    """The parts of the broker that the fetchers need."""
 
     @property
     def config(self) -> BrokerConfig: ...

@@ -43,7 +43,7 @@ FLUSH_BYTES: Final = 64 * 1024 * 1024
 be flushed."""
 ANY_EPOCH: Final = 2**31 - 1
 THROTTLED_MS_MAX: Final = 1_000
-"""How often a throttled copy checks whether it is still wanted, and the rate."""
+"""Longest pause after which a throttled copy checks the rate, and whether it is still wanted."""
 
 
 class NotMoved(Exception):
@@ -51,7 +51,7 @@ class NotMoved(Exception):
 
 
 class MoveTools(msgspec.Struct, frozen=True):
-    """What moves need of the broker.
+    """The parts of the broker that moves need.
 
     copied: called with the number of bytes copied; wait_ms: pause that the throttle asks for.
     is_full: whether the directory of that path takes no records now.

@@ -250,7 +250,7 @@ def list_config_resources(
 
 
 class _Alteration(msgspec.Struct, frozen=True):
-    """How the two APIs differ.
+    """The differences between the two APIs that alter configurations.
 
     replaces: keys that a request does not name return to their defaults.
     """

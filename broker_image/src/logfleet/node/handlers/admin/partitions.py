@@ -80,7 +80,7 @@ async def _elect(
 async def _log_ends(
     access: ControllerAccess, wanted: Sequence[tuple[str, Sequence[int] | None]]
 ) -> LogEndsByPartition:
-    """How far the logs of leaderless partitions reach, where several replicas could lead."""
+    """The log ends of leaderless partitions for which several replicas could lead."""
     image, slices = access.image, Slices()
     asked: dict[PartitionId, Sequence[Broker]] = {}
     for name, indexes in wanted:
@@ -276,7 +276,7 @@ REASSIGN: Final = ControllerWork(
 async def list_partition_reassignments(
     host: AdminHost, request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """From this broker's image, which shows every change that it has answered."""
+    """Answers from this broker's image, which contains every change that it has confirmed."""
     slices = Slices()
     image = host.image
     asked: dict[str, frozenset[int]] | None = None
