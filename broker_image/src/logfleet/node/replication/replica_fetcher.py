@@ -220,7 +220,7 @@ class ReplicaFetcher:
         asked, epochs = followed.asked, followed.partition.log.epochs
         decision = follower.decide(asked, followed.next(), row, epochs)
         if decision.action is Action.ASK_RANGE:
-            decision = await self._range(followed, connection)
+            decision = await self._handle_out_of_range(followed, connection)
             if self._followed.get(key) is not followed:
                 return
             if decision.action is Action.BACK_OFF and asked.is_ahead_of_leader:
@@ -460,7 +460,9 @@ class ReplicaFetcher:
             leader_epoch=partition.leader_epoch,
         )
 
-    async def _range(self, followed: Followed, connection: Connection) -> FollowerStep:
+    async def _handle_out_of_range(
+        self, followed: Followed, connection: Connection
+    ) -> FollowerStep:
         """Decide about a log whose end is outside the leader's log. Raises ClientError."""
         partition, timeout_ms = followed.partition, self._config.replica_socket_timeout_ms
         found = await leader_range(connection, partition, self._host.node_id, timeout_ms)
