@@ -114,7 +114,9 @@ async def write(producer: Producer, given: Iterable[pa.RecordBatch], topic: str 
     left = iter(given)
     while (batch := await asyncio.to_thread(next, left, None)) is not None:
         for name, columns in columns_of(batch, topic):
-            for filled in _filled(producer, await _known(producer, name, columns), columns):
+            for filled in _batches_of(
+                producer, await _topic_with_partitions(producer, name, columns), columns
+            ):
                 await producer.put(filled)
         count += batch.num_rows
         # Spark repeats the whole task after a failure: rows written from now on would be duplicates
@@ -122,13 +124,13 @@ async def write(producer: Producer, given: Iterable[pa.RecordBatch], topic: str 
     return count
 
 
-async def _known(producer: Producer, name: str, columns: Columns) -> Topic:
+async def _topic_with_partitions(producer: Producer, name: str, columns: Columns) -> Topic:
     """Return the topic, which the broker may create for this request.
 
     Raises KafkaError if the topic lacks a partition that a row names.
     """
     if producer.client.metadata.last_known(name) is None:
-        await _made(producer, name)
+        await _request_creation(producer, name)
     named = columns.partition
     if named is None or named.null_count == len(named):
         return await producer.topic(name)
@@ -137,7 +139,7 @@ async def _known(producer: Producer, name: str, columns: Columns) -> Topic:
     return await producer.topic(name, ends["max"].as_py())
 
 
-async def _made(producer: Producer, name: str) -> None:
+async def _request_creation(producer: Producer, name: str) -> None:
     """Ask for the metadata of a topic as Kafka's producer does, so that a broker may create it.
 
     A broker with auto.create.topics.enable replies before the topic exists. If the broker does not
@@ -154,7 +156,7 @@ async def _made(producer: Producer, name: str) -> None:
     await producer.client.retrying(ask, timeout_ms=int(producer.delivery_timeout_seconds * 1000))
 
 
-def _filled(producer: Producer, topic: Topic, columns: Columns) -> Iterator[ColumnBatch]:
+def _batches_of(producer: Producer, topic: Topic, columns: Columns) -> Iterator[ColumnBatch]:
     """Yield the rows as batches; the rows of a partition keep their order."""
     now_ms = time.time_ns() // 1_000_000
     sizes = record_sizes(columns.key, columns.value, columns.headers)
