@@ -146,7 +146,7 @@ class Cluster:
 
         there: the topics that a caller has just looked up; None: this method looks them up.
         """
-        wanted = self._there(at, there)
+        wanted = self._existing(at, there)
         found = self._run(list_offsets(self._client, wanted)) if wanted else {}
         return {tp: answer.offset for tp, answer in found.items()}
 
@@ -190,7 +190,7 @@ class Cluster:
                 if checks >= CHECKS_MAX:
                     texts = ", ".join(f"{tp}: offset {r.start}" for tp, r in left.items())
                     raise StalledError(f"records that partitions hold did not arrive: {texts}")
-                left, lost = self._left(left)
+                left, lost = self._remaining(left)
                 losses.take(lost)
                 # go on behind the records that were yielded: the fetcher drops the whole response
                 # if one offset in it is out of range
@@ -288,7 +288,7 @@ class Cluster:
                 raise
             return None
 
-    def _left(
+    def _remaining(
         self, wanted: Mapping[TopicPartition, OffsetRange]
     ) -> tuple[dict[TopicPartition, OffsetRange], list[Loss]]:
         """Return the parts of the ranges that still exist, and the parts that are lost.
@@ -314,7 +314,7 @@ class Cluster:
                     left[tp] = OffsetRange(tp, first[tp], r.end)
         return left, lost
 
-    def _there(
+    def _existing(
         self, by_partition: Mapping[TopicPartition, int], topics: Iterable[Topic] | None = None
     ) -> dict[TopicPartition, int]:
         """Keep the entries whose partitions exist now.
