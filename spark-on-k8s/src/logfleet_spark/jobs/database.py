@@ -94,7 +94,7 @@ class Database:
             give_up_s = time.monotonic() + AWAY_S_MAX
             pause_s = 0.1
             while (
-                problem := self._tried(lines if has_rows else None, rows.schema, keys)
+                problem := self._try_write(lines if has_rows else None, rows.schema, keys)
             ) is not None:
                 if time.monotonic() + pause_s > give_up_s:
                     raise DatabaseAway(
@@ -107,7 +107,7 @@ class Database:
         finally:
             lines.unpersist()
 
-    def _tried(
+    def _try_write(
         self, lines: DataFrame | None, schema: StructType, keys: Sequence[str]
     ) -> str | None:
         """Try to write the batch.
@@ -120,9 +120,9 @@ class Database:
             with psycopg.connect(self.url, **self._options()) as connection:
                 self._write(connection.cursor(), lines, schema, keys)
         except psycopg.Error as problem:
-            if _may_pass(problem):
-                return _words(problem)
-            raise SettingError(self._sentence(problem, schema, keys)) from None
+            if _may_succeed_later(problem):
+                return _message_of(problem)
+            raise SettingError(self._advice_for(problem, schema, keys)) from None
         return None
 
     def _options(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class Database:
         names = ", ".join(identifier(key) for key in keys)
         return f"ALTER TABLE {self.table} ADD UNIQUE NULLS NOT DISTINCT ({names})"
 
-    def _sentence(self, problem: Error, schema: StructType, keys: Sequence[str]) -> str:
+    def _advice_for(self, problem: Error, schema: StructType, keys: Sequence[str]) -> str:
         """Say what to do about an error that no retry can mend."""
         import psycopg
 
@@ -211,14 +211,14 @@ class Database:
             case psycopg.errors.ProgramLimitExceeded():
                 return (
                     f"--output {self.table}: a group is too long for an index of the database "
-                    f"({_words(problem)}); count by `left(..., 500)`"
+                    f"({_message_of(problem)}); count by `left(..., 500)`"
                 )
             case psycopg.OperationalError():
                 return (
-                    f"--database-url: the database refuses the connection ({_words(problem)}); check "
+                    f"--database-url: the database refuses the connection ({_message_of(problem)}); check "
                     f"user and password ({PASSWORD})"
                 )
-        return f"--output {self.table}: the database refuses the batch: {_words(problem)}"
+        return f"--output {self.table}: the database refuses the batch: {_message_of(problem)}"
 
 
 def copy_lines(rows: DataFrame) -> DataFrame:
@@ -300,7 +300,7 @@ def upsert_statement(table: str, columns: Sequence[str], keys: Sequence[str]) ->
     )
 
 
-def _may_pass(problem: Error) -> bool:
+def _may_succeed_later(problem: Error) -> bool:
     """Return whether a retry may help.
 
     It may after no response, a lost connection, a server that stops, or a deadlock. If the server
@@ -315,7 +315,7 @@ def _may_pass(problem: Error) -> bool:
     return isinstance(problem, psycopg.OperationalError) and not was_asked and not never
 
 
-def _words(problem: Error) -> str:
+def _message_of(problem: Error) -> str:
     """Return the message of the server, or of libpq, in one line; libpq's names host and user."""
     parts = [problem.diag.message_primary or str(problem), problem.diag.message_detail]
     parts.append(problem.diag.context)
