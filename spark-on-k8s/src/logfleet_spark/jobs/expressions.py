@@ -86,7 +86,7 @@ def expressions(
     text: in the form of a SELECT list. aggregates: whether they aggregate all rows, as after SELECT
     in a query with GROUP BY. Raises SettingError, which names the option.
     """
-    sql = _SUM.sub(_tried, _names_quoted(text, rows.columns))
+    sql = _SUM.sub(_as_try_sum, _names_quoted(text, rows.columns))
     with naming(f"{option} {text!r}"):
         made = F.expr(f"struct({sql}\n)") if sql.strip() else F.struct()
         frame = rows.groupBy().agg(made) if aggregates else rows.select("*", made)
@@ -112,7 +112,7 @@ def refuse_names(option: str, names: Collection[str], taken: Collection[str]) ->
         seen.add(name.lower())
 
 
-def _tried(found: re.Match[str]) -> str:
+def _as_try_sum(found: re.Match[str]) -> str:
     """Replace `sum` with `try_sum`.
 
     Without ANSI mode `sum` of whole numbers overflows to a wrong number, where `try_sum` gives
