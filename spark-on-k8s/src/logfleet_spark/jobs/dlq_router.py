@@ -56,11 +56,11 @@ def _no_headers() -> Column:
     return F.array().cast(f"array<{HEADER}>")
 
 
-def _made(name: str, value: Column) -> Column:
+def _header_struct(name: str, value: Column) -> Column:
     return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
-def _others(headers: Column) -> Column:
+def _without_own_headers(headers: Column) -> Column:
     """Return the headers without those of this job; null if none are left."""
     left = F.filter(F.coalesce(headers, _no_headers()), lambda each: ~each["key"].isin(*OURS))
     return F.when(F.size(left) > 0, left)
@@ -84,14 +84,14 @@ def dead_letters(events: DataFrame, now: Column) -> DataFrame:
     before = F.coalesce(header(headers, ATTEMPTS).try_cast("int"), F.lit(0))
     added = [
         *(
-            _made(name, F.coalesce(header(headers, name), F.col(own).cast("string")))
+            _header_struct(name, F.coalesce(header(headers, name), F.col(own).cast("string")))
             for name, own in first.items()
         ),
-        _made(MESSAGE, F.col(ERROR)),
-        _made(TIME, F.date_format(now, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")),
-        _made(ATTEMPTS, before + 1),
+        _header_struct(MESSAGE, F.col(ERROR)),
+        _header_struct(TIME, F.date_format(now, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")),
+        _header_struct(ATTEMPTS, before + 1),
     ]
-    kept = F.coalesce(_others(headers), _no_headers())
+    kept = F.coalesce(_without_own_headers(headers), _no_headers())
     return wrong.select("key", "value", F.concat(kept, F.array(*added)).alias("headers"))
 
 
@@ -216,7 +216,7 @@ def replay(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: i
             target(found).alias("topic"),
             f"{RECORD}.key",
             f"{RECORD}.value",
-            _others(F.col(f"{RECORD}.headers")).alias("headers"),
+            _without_own_headers(F.col(f"{RECORD}.headers")).alias("headers"),
         )
         send(back, found, None)
         job.metrics.count("replayed", back.count())
