@@ -146,7 +146,9 @@ def read_values(records: DataFrame, fields: str, require: str | None = None) -> 
     if "key" not in taken:
         columns.insert(0, F.col(f"{RECORD}.key").cast("string").alias("key"))
     if not fields:
-        return _required(rows.select(*columns, _strange_record().alias(ERROR), RECORD), require)
+        return _checked_against(
+            rows.select(*columns, _strange_record().alias(ERROR), RECORD), require
+        )
     text = F.col(f"{RECORD}.value").cast("string")
     try:
         parsed = rows.select(RECORD, text.alias("_text"), _parsed(text, wanted).alias("_parsed"))
@@ -154,7 +156,9 @@ def read_values(records: DataFrame, fields: str, require: str | None = None) -> 
     except PySparkException as problem:
         raise SettingError(f"--fields {fields!r} cannot be read: {reason(problem)}") from None
     columns += [_field(field).alias(field.name) for field in wanted]
-    return _required(read.select(*columns, _wrong(fields, wanted).alias(ERROR), RECORD), require)
+    return _checked_against(
+        read.select(*columns, _rejection(fields, wanted).alias(ERROR), RECORD), require
+    )
 
 
 def rejected(events: DataFrame) -> DataFrame:
@@ -197,7 +201,7 @@ def _event(parsed: Column) -> Column:
     return F.when(is_whole, F.try_element_at(of_text, F.lit(1)))
 
 
-def _wrong(fields: str, wanted: StructType) -> Column:
+def _rejection(fields: str, wanted: StructType) -> Column:
     """Return the reason why a value cannot be read; null if it can."""
     text, any_object = F.col("_text"), MapType(StringType(), StringType())
     begins_well = F.from_json(text, "map<string, string>").isNotNull()
@@ -302,7 +306,7 @@ def _as_text(kind: DataType) -> DataType:
     return kind
 
 
-def _required(rows: DataFrame, require: str | None) -> DataFrame:
+def _checked_against(rows: DataFrame, require: str | None) -> DataFrame:
     if require is None:
         return rows
     unmet = F.lit(f"the condition is not met: {require}")
