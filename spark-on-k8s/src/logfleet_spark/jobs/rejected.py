@@ -68,7 +68,7 @@ class Rejected:
         self._counting: StreamingQuery | None = None
         self._is_known = threading.Event()
         self._is_started = False
-        self._from = self._written_down()
+        self._from = self._stored_start()
         self._is_wanted = self._from is not None or bool(text_of(spark, f"{self._place}/metadata"))
         if not self._is_wanted:
             self._check_last_batch()
@@ -115,7 +115,7 @@ class Rejected:
                 return
             source = progress["sources"][0]
             begin = _offsets(source["startOffset"]) or self._initial()
-            self._want(begin, _offsets(source["endOffset"]))
+            self._store_start(begin, _offsets(source["endOffset"]))
 
     def _check_last_batch(self) -> None:
         """Check the batch that ended last before this start of the job.
@@ -137,7 +137,7 @@ class Rejected:
         begin = ends.get(max(done) - 1) if max(done) else self._initial()
         end = ends.get(max(done))
         if begin and end and self._count(begin, end):
-            self._want(begin, end)
+            self._store_start(begin, end)
 
     def _initial(self) -> Offsets:
         """Return the offsets at which the first batch of the query that counts began.
@@ -148,7 +148,7 @@ class Rejected:
         files = dict(text_of(self._spark, f"{self._checkpoint}/sources/0/0"))
         return _offsets("{" + files["0"].partition("{")[2]) if files else {}
 
-    def _want(self, begin: Offsets, end: Offsets) -> None:
+    def _store_start(self, begin: Offsets, end: Offsets) -> None:
         """Store the offsets of a batch's beginning as the start of the second query.
 
         A partition that was new in that batch is read from its first record.
@@ -161,7 +161,7 @@ class Rejected:
         rows.write.mode("overwrite").text(f"{self._place}/{FROM}")
         self._is_wanted = True
 
-    def _written_down(self) -> str | None:
+    def _stored_start(self) -> str | None:
         found = [text for _, text in text_of(self._spark, f"{self._place}/{FROM}") if text.strip()]
         return found[0].strip() if found else None
 
