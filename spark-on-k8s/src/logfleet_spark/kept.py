@@ -45,7 +45,7 @@ def _here() -> tuple[int, int]:
     return os.getpid(), threading.get_ident()
 
 
-def _taken(bootstrap: str, options: ClientOptions) -> Cluster | None:
+def _take_kept(bootstrap: str, options: ClientOptions) -> Cluster | None:
     """Return the kept connection if it belongs to this process and thread, fits, and is recent.
 
     It fits if it has the same servers and options. A connection of this thread that does not fit is
@@ -69,7 +69,7 @@ def kept_cluster(bootstrap: str, options: ClientOptions) -> Iterator[Cluster]:
     It is kept for the next task if this one ends well, and closed if this one fails or is given up.
     """
     global _kept
-    cluster = _taken(bootstrap, options) or Cluster(bootstrap, options)
+    cluster = _take_kept(bootstrap, options) or Cluster(bootstrap, options)
     try:
         yield cluster
     except BaseException:
