@@ -15,7 +15,7 @@ from logfleet_spark.planning import (
     log_locality,
     matching,
     pieces,
-    read_piece,
+    read_task,
     resolved,
     subscribed,
 )
@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):
         return self.cut.offsets(wanted, cluster.offsets_at(times))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_piece(self.options, partition)
+        return read_task(self.options, partition)
 
 
 class FilteringReader(BatchReader):

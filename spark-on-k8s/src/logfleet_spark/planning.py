@@ -36,7 +36,7 @@ class Piece(InputPartition):
         self.topic_ids = topic_ids
 
 
-def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_task(options: SourceOptions, piece: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the records of one task's offsets.
 
     It runs in a Python worker, which keeps its connection for the next task.

@@ -39,7 +39,7 @@ from logfleet_spark.planning import (
     log_locality,
     matching,
     pieces,
-    read_piece,
+    read_task,
     starts,
     subscribed,
 )
@@ -225,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return pieces(ranges, self.options, {**now, **ids})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_piece(self.options, partition)
+        return read_task(self.options, partition)
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
         group = self.options.client.group
