@@ -19,7 +19,7 @@ from logfleet_spark.planning import (
     resolved,
     subscribed,
 )
-from logfleet_spark.pushdown import Cut, understood
+from logfleet_spark.pushdown import Cut, translate_filters
 
 
 class BatchReader(DataSourceReader):
@@ -75,5 +75,5 @@ class FilteringReader(BatchReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self.cut, left = understood(filters)
+        self.cut, left = translate_filters(filters)
         return left

@@ -89,7 +89,7 @@ class Cut:
         return cut
 
 
-def understood(filters: Sequence[Filter]) -> tuple[Cut, list[Filter]]:
+def translate_filters(filters: Sequence[Filter]) -> tuple[Cut, list[Filter]]:
     """Translate the filters to a cut.
 
     Return it and the filters that Spark has to apply to the records.
