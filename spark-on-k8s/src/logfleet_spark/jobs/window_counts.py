@@ -71,7 +71,7 @@ FIRST_TIME = "1970-01-01"
 """Events before this time are rejected: Spark's watermark begins here, so they would be dropped as
 late.
 """
-HOURS = Windows()
+HOURLY = Windows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,14 @@ class WindowCounts:
 
     event_time: str
     watermark: str
-    windows: Windows = HOURS
+    windows: Windows = HOURLY
     group_by: str = ""
     aggregate: str = COUNT
     where: str | None = None
     future: str = "1 day"
 
 
-def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
+def with_event_time(rows: DataFrame, job: WindowCounts) -> DataFrame:
     """Return the rows that meet `where`, with EVENT_TIME, null where it cannot be computed.
 
     Rows whose time is out of range have an ERROR. Raises SettingError if Spark cannot use
@@ -143,7 +143,7 @@ class Counts:
 def counted(events: DataFrame, job: WindowCounts) -> Counts:
     """Aggregate the events; those with an ERROR or without an event time are skipped.
 
-    events: as returned by `dated`. Raises SettingError if Spark cannot use `group_by` or
+    events: as returned by `with_event_time`. Raises SettingError if Spark cannot use `group_by` or
     `aggregate`.
     """
     groups, group_fields = expressions(events, "--group-by", job.group_by)
@@ -372,7 +372,7 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
         }
         records = job.spark.read.format(found.source).options(**options).load()
         return (
-            dated(read_values(records, found.fields), wanted)
+            with_event_time(read_values(records, found.fields), wanted)
             .where(F.col(ERROR).isNotNull())
             .count()
         )
@@ -382,7 +382,7 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
         given.starting_offsets = offsets or found.starting_offsets
         records = stream(job.spark, given, found.topic)
         return job.start(
-            rejected(dated(read_values(records, found.fields), wanted)).writeStream,
+            rejected(with_event_time(read_values(records, found.fields), wanted)).writeStream,
             tables.table(format_of(found) or "", found.rejected, place).write,
             name="rejected",
             checkpoint=place,
@@ -430,7 +430,9 @@ def run(job: Job, found: argparse.Namespace) -> None:
     if format_of(found) == "delta":
         tables.check_delta(job.spark, found.output or found.rejected)
     wanted = what(found, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    events = dated(read_values(stream(job.spark, found, found.topic), found.fields), wanted)
+    events = with_event_time(
+        read_values(stream(job.spark, found, found.topic), found.fields), wanted
+    )
     seen = events.observe("values", F.count(ERROR).alias("dead_letters"))
     made = counted(seen, wanted)
     refuse_change(job.spark, found.checkpoint, wanted)
