@@ -71,7 +71,7 @@ def run(spark, broker, server, tmp_path):
             *("--sink", "database", "--output", "counts", "--database-url", server.url, *more),
         ]
         job = Job(spark.newSession(), Metrics(), Stop())
-        window_counts.run(job, window_counts.settings(arguments))
+        window_counts.run(job, window_counts.parse_settings(arguments))
 
     return run
 

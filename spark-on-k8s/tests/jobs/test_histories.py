@@ -61,7 +61,7 @@ def table(fresh, topic, tmp_path):
         arguments += ["--output", str(tmp_path / "t"), "--fields", fields]
         if "--backfill" not in more:
             arguments += ["--checkpoint", str(tmp_path / checkpoint)]
-        found = topic_to_table.settings([*arguments, *more])
+        found = topic_to_table.parse_settings([*arguments, *more])
         fresh(lambda job: topic_to_table.run(job, found))
 
     return run
@@ -76,7 +76,7 @@ def counts(fresh, topic, tmp_path):
         arguments += ["--fields", FIELDS, "--event-time", "at", "--sink", "delta"]
         arguments += ["--output", str(tmp_path / output)]
         arguments += ["--checkpoint", str(tmp_path / checkpoint)]
-        found = window_counts.settings([*arguments, *more])
+        found = window_counts.parse_settings([*arguments, *more])
         fresh(lambda job: window_counts.run(job, found))
 
     return run

@@ -236,7 +236,7 @@ def test_the_example_in_the_help_is_taken_by_the_job(submit):
     text = submit("--help").stdout
     words = shlex.split(text.partition("submit.sh window_counts -- ")[2].partition("\n\n")[0])
     words = [word for word in words if word.strip()]  # a backslash before the end of a line
-    options = window_counts.settings(words)
+    options = window_counts.parse_settings(words)
     assert (options.topic, options.sink, options.output) == ("flights", "delta", "/data/counts")
 
 

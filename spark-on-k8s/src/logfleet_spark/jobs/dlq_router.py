@@ -36,9 +36,9 @@ PARTITION = "__dlq.errors.partition"
 OFFSET = "__dlq.errors.offset"
 MESSAGE = "__dlq.errors.message"
 TIME = "__dlq.errors.time"
-"""When the error was found, in ISO 8601."""
+"""When the error was settings, in ISO 8601."""
 ATTEMPTS = "__dlq.errors.attempts"
-"""How many times the record was found to be wrong."""
+"""How many times the record was settings to be wrong."""
 OURS = (TOPIC, PARTITION, OFFSET, MESSAGE, TIME, ATTEMPTS)
 HEADER = "struct<key: string, value: binary>"
 
@@ -120,7 +120,7 @@ def mended(records: DataFrame, mend: str | None) -> DataFrame:
     return changed.drop("key", "error").withColumnRenamed("_key", "key").select(*columns)
 
 
-def parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(
         NAME,
         "Send records that cannot be read to a dead-letter topic, the others on; or, with --replay, mended dead letters back.",
@@ -149,99 +149,103 @@ def parser() -> Parser:
     return parser
 
 
-def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    asking = parser()
-    found = asking.settings(argv)
-    if found.replay and (found.topic or found.output_topic):
-        asking.error("--replay reads --dlq-topic: leave out --topic and --output-topic")
-    if not found.replay and not found.topic:
-        asking.error("write --topic, or --replay")
-    if not found.replay and (found.mend or found.replay_topic):
-        asking.error("--mend and --replay-topic are for --replay")
-    refuse_same(asking, found, ("--output-topic", "--dlq-topic", "--replay-topic"))
-    for name in found.topic or ():
-        if name in {found.dlq_topic, found.output_topic}:
-            asking.error(
+def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = make_parser()
+    settings = parser.settings(argv)
+    if settings.replay and (settings.topic or settings.output_topic):
+        parser.error("--replay reads --dlq-topic: leave out --topic and --output-topic")
+    if not settings.replay and not settings.topic:
+        parser.error("write --topic, or --replay")
+    if not settings.replay and (settings.mend or settings.replay_topic):
+        parser.error("--mend and --replay-topic are for --replay")
+    refuse_same(parser, settings, ("--output-topic", "--dlq-topic", "--replay-topic"))
+    for name in settings.topic or ():
+        if name in {settings.dlq_topic, settings.output_topic}:
+            parser.error(
                 f"--topic {name} is written to as well; the job would read its own records"
             )
-    return found
+    return settings
 
 
-def routed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
-    return read_values(records, found.fields, found.require)
+def routed(records: DataFrame, settings: argparse.Namespace) -> DataFrame:
+    return read_values(records, settings.fields, settings.require)
 
 
-def replayed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
+def replayed(records: DataFrame, settings: argparse.Namespace) -> DataFrame:
     """Return dead letters below the limit of attempts, as rows.
 
     Those that cannot go back have an ERROR.
     """
     attempts = F.coalesce(header(F.col("headers"), ATTEMPTS).try_cast("int"), F.lit(0))
-    again = records.where(attempts < found.attempts_max)
-    events = read_values(mended(again, found.mend), found.fields, found.require)
-    lost = F.when(target(found).isNull(), F.lit(f"there is no header {TOPIC}; give --replay-topic"))
+    again = records.where(attempts < settings.attempts_max)
+    events = read_values(mended(again, settings.mend), settings.fields, settings.require)
+    lost = F.when(
+        target(settings).isNull(), F.lit(f"there is no header {TOPIC}; give --replay-topic")
+    )
     return events.withColumn(ERROR, F.coalesce(ERROR, lost))
 
 
-def target(found: argparse.Namespace) -> Column:
+def target(settings: argparse.Namespace) -> Column:
     """Return the topic to which a dead letter goes back; null if it is not known.
 
     It is the setting --replay-topic, else the topic in the dead letter's headers.
     """
-    return F.coalesce(F.lit(found.replay_topic), header(F.col(f"{RECORD}.headers"), TOPIC))
+    return F.coalesce(F.lit(settings.replay_topic), header(F.col(f"{RECORD}.headers"), TOPIC))
 
 
-def route(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
+def route(job: Job, settings: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
     """Write one micro-batch: good records to the output topic, others to the dead-letter topic."""
-    events = routed(records, found).persist()
+    events = routed(records, settings).persist()
     try:
         dead = dead_letters(events, F.current_timestamp())
-        send(dead, found, found.dlq_topic)
-        if found.output_topic:
-            send(good_records(events), found, found.output_topic)
+        send(dead, settings, settings.dlq_topic)
+        if settings.output_topic:
+            send(good_records(events), settings, settings.output_topic)
         job.metrics.count("dead_letters", events.where(F.col(ERROR).isNotNull()).count())
     finally:
         events.unpersist()
 
 
-def replay(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
+def replay(job: Job, settings: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
     """Send records that can be read now back, and the others to the end of the dead-letter topic.
 
     Records that reached the limit of attempts stay where they are.
     """
-    events = replayed(records, found).persist()
+    events = replayed(records, settings).persist()
     try:
-        send(dead_letters(events, F.current_timestamp()), found, found.dlq_topic)
+        send(dead_letters(events, F.current_timestamp()), settings, settings.dlq_topic)
         back = events.where(F.col(ERROR).isNull()).select(
-            target(found).alias("topic"),
+            target(settings).alias("topic"),
             f"{RECORD}.key",
             f"{RECORD}.value",
             _without_own_headers(F.col(f"{RECORD}.headers")).alias("headers"),
         )
-        send(back, found, None)
+        send(back, settings, None)
         job.metrics.count("replayed", back.count())
         job.metrics.count("dead_letters", events.where(F.col(ERROR).isNotNull()).count())
     finally:
         events.unpersist()
 
 
-def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
-    found.option = [*found.option, ("includeHeaders", "true")]
-    mode: Literal["replay", "route"] = "replay" if found.replay else "route"
-    topics = found.dlq_topic if found.replay else ",".join(found.topic)
-    records = stream(job.spark, found, topics)
-    (replayed if found.replay else routed)(records, found)  # a wrong setting ends the job here
+def start(job: Job, settings: argparse.Namespace) -> list[StreamingQuery]:
+    settings.option = [*settings.option, ("includeHeaders", "true")]
+    mode: Literal["replay", "route"] = "replay" if settings.replay else "route"
+    topics = settings.dlq_topic if settings.replay else ",".join(settings.topic)
+    records = stream(job.spark, settings, topics)
+    (replayed if settings.replay else routed)(
+        records, settings
+    )  # a wrong setting ends the job here
     job.watch(mode)
     query = job.start(
         records.writeStream,
-        partial(replay if found.replay else route, job, found),
+        partial(replay if settings.replay else route, job, settings),
         name=mode,
-        checkpoint=found.checkpoint,
-        trigger=found.trigger,
+        checkpoint=settings.checkpoint,
+        trigger=settings.trigger,
     )
     return [query]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    found = settings(argv)
-    program(NAME, vars(found), lambda job: job.run(start(job, found)))
+    settings = parse_settings(argv)
+    program(NAME, vars(settings), lambda job: job.run(start(job, settings)))

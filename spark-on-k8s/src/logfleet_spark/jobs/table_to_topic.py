@@ -69,41 +69,41 @@ def ids_in(records: DataFrame) -> DataFrame:
     return ids.where("_id IS NOT NULL").distinct()
 
 
-def read_table(job: Job, found: argparse.Namespace) -> DataFrame:
-    if found.format == "delta":
-        tables.check_delta(job.spark, found.input)
+def read_table(job: Job, settings: argparse.Namespace) -> DataFrame:
+    if settings.format == "delta":
+        tables.check_delta(job.spark, settings.input)
     try:
-        rows = job.spark.read.format(found.format).load(found.input)
+        rows = job.spark.read.format(settings.format).load(settings.input)
     except AnalysisException as problem:
         raise SettingError(
-            f"--input {found.input}: no {found.format} table is there ({reason(problem)}); "
+            f"--input {settings.input}: no {settings.format} table is there ({reason(problem)}); "
             "write its path, and --format parquet if it is plain Parquet"
         ) from None
-    if not found.where:
+    if not settings.where:
         return rows
-    return rows.where(_expression("--where", rows, found.where, F.lit(True)).cast("boolean"))
+    return rows.where(_expression("--where", rows, settings.where, F.lit(True)).cast("boolean"))
 
 
-def run(job: Job, found: argparse.Namespace) -> None:
+def run(job: Job, settings: argparse.Namespace) -> None:
     """Send the rows whose id is missing in the topic."""
-    found.option = [*found.option, ("includeHeaders", "true")]
+    settings.option = [*settings.option, ("includeHeaders", "true")]
     bounds = {"startingOffsets": "earliest", "endingOffsets": "latest"}
-    if found.sent_since:
-        bounds["startingTimestamp"] = str(int(found.sent_since.timestamp() * 1000))
+    if settings.sent_since:
+        bounds["startingTimestamp"] = str(int(settings.sent_since.timestamp() * 1000))
         bounds["startingOffsetsByTimestampStrategy"] = "latest"
-    there = ids_in(batch(job.spark, found, found.topic, bounds))
-    records = as_records(read_table(job, found), found.key, found.value, found.id)
+    there = ids_in(batch(job.spark, settings, settings.topic, bounds))
+    records = as_records(read_table(job, settings), settings.key, settings.value, settings.id)
     missing = records.join(there, "_id", "left_anti").persist()
     try:
         count = missing.count()
-        send(missing.drop("_id"), found, found.topic)
+        send(missing.drop("_id"), settings, settings.topic)
         job.metrics.count("rows", count)
-        log.info("%d records sent to %s", count, found.topic)
+        log.info("%d records sent to %s", count, settings.topic)
     finally:
         missing.unpersist()
 
 
-def parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(NAME, "Send the rows of a table to a topic, each once.")
     add = parser.add_argument
     add_cluster(parser)
@@ -123,17 +123,17 @@ def parser() -> Parser:
     return parser
 
 
-def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    asking = parser()
-    found = asking.settings(argv)
-    if found.sink_bootstrap_servers not in {None, found.bootstrap_servers}:
-        asking.error(
+def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = make_parser()
+    settings = parser.settings(argv)
+    if settings.sink_bootstrap_servers not in {None, settings.bootstrap_servers}:
+        parser.error(
             "--sink-bootstrap-servers: this job also reads the topic that it writes; leave it out"
         )
-    return found
+    return settings
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    found = settings(argv)
-    more = tables.session_settings(found.format)
-    program(NAME, vars(found), lambda job: run(job, found), more)
+    settings = parse_settings(argv)
+    more = tables.session_settings(settings.format)
+    program(NAME, vars(settings), lambda job: run(job, settings), more)

@@ -189,13 +189,13 @@ def as_records(counts: DataFrame, groups: Sequence[str], windows: Windows) -> Da
 
 
 def write_records(
-    found: argparse.Namespace, made: Counts, windows: Windows, counts: DataFrame, _batch_id: int
+    settings: argparse.Namespace, made: Counts, windows: Windows, counts: DataFrame, _batch_id: int
 ) -> None:
     """Write one micro-batch to a topic; a batch that Spark repeats is written again.
 
     It is used with foreachBatch, as Spark gives update mode to no streaming sink in Python.
     """
-    send(as_records(counts, made.groups, windows), found, found.output)
+    send(as_records(counts, made.groups, windows), settings, settings.output)
 
 
 def write_table(
@@ -224,7 +224,7 @@ def write_upsert(
     database.upsert(counts, keys)
 
 
-def parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(NAME, "Add up the events of a topic per window and group.")
     add = parser.add_argument
     add_cluster(parser)
@@ -282,78 +282,80 @@ def parser() -> Parser:
     return parser
 
 
-def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the settings of an invocation; `rejected` is a folder or None.
 
     Ends the process with a sentence if a setting is wrong.
     """
-    asking = parser()
-    found = asking.settings(argv)
-    if found.session and (found.window or found.slide):
-        asking.error("--session takes the place of --window and --slide: leave these out")
-    if found.session and not found.group_by:
-        asking.error("--session needs --group-by: Spark has no sessions of all events at once")
-    if found.session and found.output_mode == "update":
-        asking.error(
+    parser = make_parser()
+    settings = parser.settings(argv)
+    if settings.session and (settings.window or settings.slide):
+        parser.error("--session takes the place of --window and --slide: leave these out")
+    if settings.session and not settings.group_by:
+        parser.error("--session needs --group-by: Spark has no sessions of all events at once")
+    if settings.session and settings.output_mode == "update":
+        parser.error(
             "--session: Spark writes sessions once they are closed: leave out --output-mode update"
         )
-    if not found.aggregate.strip():
-        asking.error(f'--aggregate names nothing; write "{COUNT}" or leave it out')
-    found.window = found.window or "1 hour"
-    if found.slide and interval_ms(found.slide) > interval_ms(found.window):
-        asking.error("--slide is longer than --window: rows between two windows would be lost")
-    found.output_mode = found.output_mode or ("append" if found.session else "update")
-    if found.sink != "console" and not found.output:
-        asking.error(f"--sink {found.sink} needs --output")
-    if found.sink == "parquet" and found.output_mode == "update":
-        asking.error(
+    if not settings.aggregate.strip():
+        parser.error(f'--aggregate names nothing; write "{COUNT}" or leave it out')
+    settings.window = settings.window or "1 hour"
+    if settings.slide and interval_ms(settings.slide) > interval_ms(settings.window):
+        parser.error("--slide is longer than --window: rows between two windows would be lost")
+    settings.output_mode = settings.output_mode or ("append" if settings.session else "update")
+    if settings.sink != "console" and not settings.output:
+        parser.error(f"--sink {settings.sink} needs --output")
+    if settings.sink == "parquet" and settings.output_mode == "update":
+        parser.error(
             "--sink parquet is append-only: write --sink delta, or --output-mode append for closed "
             "windows"
         )
-    check_database(asking, found)
-    if found.rejected is None and found.sink in tables.FORMATS:
-        found.rejected = beside(found.output, "rejected")
-    if found.rejected == NOWHERE:
-        found.rejected = None
-    refuse_same(asking, found, ("--output", "--rejected", "--checkpoint"))
-    return found
+    check_database(parser, settings)
+    if settings.rejected is None and settings.sink in tables.FORMATS:
+        settings.rejected = beside(settings.output, "rejected")
+    if settings.rejected == NOWHERE:
+        settings.rejected = None
+    refuse_same(parser, settings, ("--output", "--rejected", "--checkpoint"))
+    return settings
 
 
-def sink_of(found: argparse.Namespace, made: Counts, windows: Windows) -> WriteBatch:
-    match found.sink:
+def sink_of(settings: argparse.Namespace, made: Counts, windows: Windows) -> WriteBatch:
+    match settings.sink:
         case "console":
             return show
         case "topic":
-            return partial(write_records, found, made, windows)
+            return partial(write_records, settings, made, windows)
         case "database":
-            return partial(write_upsert, database_of(found), made.keys)
+            return partial(write_upsert, database_of(settings), made.keys)
         case "parquet":
-            return partial(write_table, tables.ParquetExport(found.output, found.checkpoint))
+            return partial(write_table, tables.ParquetExport(settings.output, settings.checkpoint))
         case _:
-            return partial(write_table, LatestTable(found.output, made.keys, found.checkpoint))
+            return partial(
+                write_table, LatestTable(settings.output, made.keys, settings.checkpoint)
+            )
 
 
-def format_of(found: argparse.Namespace) -> str | None:
+def format_of(settings: argparse.Namespace) -> str | None:
     """Return the format of the tables that the job writes; None if it writes none."""
-    if found.sink in tables.FORMATS:
-        return str(found.sink)
-    return "delta" if found.rejected else None
+    if settings.sink in tables.FORMATS:
+        return str(settings.sink)
+    return "delta" if settings.rejected else None
 
 
-def what(found: argparse.Namespace, zone: str) -> WindowCounts:
+def what(settings: argparse.Namespace, zone: str) -> WindowCounts:
     """Return the settings of the aggregation. zone: the time zone of the session."""
     return WindowCounts(
-        event_time=found.event_time,
-        watermark=found.watermark,
-        windows=Windows(found.window, found.slide, found.session, zone),
-        group_by=found.group_by,
-        aggregate=found.aggregate,
-        where=found.where,
-        future=found.future,
+        event_time=settings.event_time,
+        watermark=settings.watermark,
+        windows=Windows(settings.window, settings.slide, settings.session, zone),
+        group_by=settings.group_by,
+        aggregate=settings.aggregate,
+        where=settings.where,
+        future=settings.future,
     )
 
 
-def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
+def kept(job: Job, settings: argparse.Namespace, wanted: WindowCounts) -> Rejected:
     """Return the object that starts the query for rejected records once there are some."""
 
     def count(begin: Offsets, end: Offsets) -> int:
@@ -364,39 +366,39 @@ def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
             for topic, parts in end.items()
         }
         options = {
-            **options_of(found),
+            **options_of(settings),
             "failOnDataLoss": "false",
             "assign": json.dumps({topic: sorted(map(int, parts)) for topic, parts in end.items()}),
             "startingOffsets": json.dumps(start),
             "endingOffsets": json.dumps(end),
         }
-        records = job.spark.read.format(found.source).options(**options).load()
+        records = job.spark.read.format(settings.source).options(**options).load()
         return (
-            with_event_time(read_values(records, found.fields), wanted)
+            with_event_time(read_values(records, settings.fields), wanted)
             .where(F.col(ERROR).isNotNull())
             .count()
         )
 
     def begin(offsets: str | None) -> StreamingQuery:
-        given = argparse.Namespace(**vars(found))
-        given.starting_offsets = offsets or found.starting_offsets
-        records = stream(job.spark, given, found.topic)
+        given = argparse.Namespace(**vars(settings))
+        given.starting_offsets = offsets or settings.starting_offsets
+        records = stream(job.spark, given, settings.topic)
         return job.start(
-            rejected(with_event_time(read_values(records, found.fields), wanted)).writeStream,
-            tables.table(format_of(found) or "", found.rejected, place).write,
+            rejected(with_event_time(read_values(records, settings.fields), wanted)).writeStream,
+            tables.table(format_of(settings) or "", settings.rejected, place).write,
             name="rejected",
             checkpoint=place,
-            trigger=found.trigger,
+            trigger=settings.trigger,
         )
 
-    place = beside(found.checkpoint, "rejected")
+    place = beside(settings.checkpoint, "rejected")
     return Rejected(
         job.spark,
-        found.checkpoint,
+        settings.checkpoint,
         place,
         count=count,
         start=begin,
-        is_last=found.trigger == AVAILABLE_NOW,
+        is_last=settings.trigger == AVAILABLE_NOW,
     )
 
 
@@ -422,30 +424,30 @@ def refuse_change(spark: SparkSession, checkpoint: str, wanted: WindowCounts) ->
     rows.write.mode("overwrite").text(place)
 
 
-def run(job: Job, found: argparse.Namespace) -> None:
+def run(job: Job, settings: argparse.Namespace) -> None:
     """Count until the trigger ends or a stop is asked for.
 
     Raises SettingError before the first batch if Spark cannot use a setting.
     """
-    if format_of(found) == "delta":
-        tables.check_delta(job.spark, found.output or found.rejected)
-    wanted = what(found, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    if format_of(settings) == "delta":
+        tables.check_delta(job.spark, settings.output or settings.rejected)
+    wanted = what(settings, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
     events = with_event_time(
-        read_values(stream(job.spark, found, found.topic), found.fields), wanted
+        read_values(stream(job.spark, settings, settings.topic), settings.fields), wanted
     )
     seen = events.observe("values", F.count(ERROR).alias("dead_letters"))
     made = counted(seen, wanted)
-    refuse_change(job.spark, found.checkpoint, wanted)
-    keeping = kept(job, found, wanted) if found.rejected else None
-    write = sink_of(found, made, wanted.windows)
+    refuse_change(job.spark, settings.checkpoint, wanted)
+    keeping = kept(job, settings, wanted) if settings.rejected else None
+    write = sink_of(settings, made, wanted.windows)
     job.watch(QUERY, warn_of_late_rows)
     with naming("--group-by, --aggregate, --output-mode"):
         query = job.start(
-            made.rows.writeStream.outputMode(found.output_mode),
+            made.rows.writeStream.outputMode(settings.output_mode),
             keeping.before(write) if keeping else write,
             name=QUERY,
-            checkpoint=found.checkpoint,
-            trigger=found.trigger,
+            checkpoint=settings.checkpoint,
+            trigger=settings.trigger,
         )
     if keeping is None:
         job.run([query])
@@ -472,6 +474,6 @@ def warn_of_late_rows(progress: Mapping[str, Any]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    found = settings(argv)
-    more = tables.session_settings(format_of(found))
-    program(NAME, vars(found), lambda job: run(job, found), more)
+    settings = parse_settings(argv)
+    more = tables.session_settings(format_of(settings))
+    program(NAME, vars(settings), lambda job: run(job, settings), more)
