@@ -342,7 +342,7 @@ def format_of(settings: argparse.Namespace) -> str | None:
     return "delta" if settings.rejected else None
 
 
-def what(settings: argparse.Namespace, zone: str) -> WindowCounts:
+def window_counts_of(settings: argparse.Namespace, zone: str) -> WindowCounts:
     """Return the settings of the aggregation. zone: the time zone of the session."""
     return WindowCounts(
         event_time=settings.event_time,
@@ -355,7 +355,7 @@ def what(settings: argparse.Namespace, zone: str) -> WindowCounts:
     )
 
 
-def kept(job: Job, settings: argparse.Namespace, wanted: WindowCounts) -> Rejected:
+def keeper_of_rejected(job: Job, settings: argparse.Namespace, wanted: WindowCounts) -> Rejected:
     """Return the object that starts the query for rejected records once there are some."""
 
     def count(begin: Offsets, end: Offsets) -> int:
@@ -431,14 +431,14 @@ def run(job: Job, settings: argparse.Namespace) -> None:
     """
     if format_of(settings) == "delta":
         tables.check_delta(job.spark, settings.output or settings.rejected)
-    wanted = what(settings, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    wanted = window_counts_of(settings, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
     events = with_event_time(
         read_values(stream(job.spark, settings, settings.topic), settings.fields), wanted
     )
     seen = events.observe("values", F.count(ERROR).alias("dead_letters"))
     made = counted(seen, wanted)
     refuse_change(job.spark, settings.checkpoint, wanted)
-    keeping = kept(job, settings, wanted) if settings.rejected else None
+    keeping = keeper_of_rejected(job, settings, wanted) if settings.rejected else None
     write = sink_of(settings, made, wanted.windows)
     job.watch(QUERY, warn_of_late_rows)
     with naming("--group-by, --aggregate, --output-mode"):
