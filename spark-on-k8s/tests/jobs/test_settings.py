@@ -105,7 +105,7 @@ def test_a_file_that_is_not_there_is_named(capsys):
         (["--watermark", "1 day ago"], "--watermark: '1 day ago' is not an interval"),
         (["--trigger", "soon"], "--trigger: 'soon' is not an interval"),
         (["--metrics-port", "66000"], "--metrics-port: '66000' is not a port"),
-        (["--option", "minPartition=3"], "minpartition: no such option; it takes assign,"),
+        (["--option", "minPartition=3"], "minpartition: no such option; choose from: assign,"),
         (["--option", "endingOffsets=latest"], "endingOffsets: only for batch reads"),
         (["--starting-offsets", "soon"], "startingOffsets: write earliest, latest or {"),
         (["--sink-option", "kafka.acks=5x", "--sink-option", "topics=a"], "topics: no such option"),
