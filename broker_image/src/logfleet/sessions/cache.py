@@ -50,8 +50,8 @@ class SessionCache:
         self._new_id = new_id
         self._partitions_max = partitions_max
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
-        # the first to evict for a follower and for others, until a session changes: a reader
-        # without a session asks with each fetch
+        # is the reader a follower -> the session to evict first for it, valid until a session
+        # changes; cached, because a reader without a session tries to get one with every fetch
         self._least: dict[bool, FetchSession | None] = {}
         self.partitions = 0
         self.evictions = 0

@@ -212,7 +212,7 @@ class Relocation:
         await self._movers.take_back(manifests.bootstrap_address(cluster), broker_ids)
 
     async def unregister(self, cluster: ClusterResource, broker_id: int) -> None:
-        """Raises MovesUnavailable."""
+        """Unregister the broker. Raises MovesUnavailable."""
         await self._movers.unregister(manifests.bootstrap_address(cluster), broker_id)
 
     async def unregister_leftovers(

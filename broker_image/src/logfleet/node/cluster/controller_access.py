@@ -66,7 +66,7 @@ class Rows(msgspec.Struct, frozen=True):
         return [row for row in self._of(answer) if row.error_code == ErrorCode.NOT_CONTROLLER]
 
     def joined(self, earlier: msgspec.Struct, later: msgspec.Struct) -> msgspec.Struct:
-        """Joins two answers: the later one is about what the earlier one left undone."""
+        """Join two answers; the later one is about the rows that the earlier one left undone."""
         done = [row for row in self._of(earlier) if row.error_code != ErrorCode.NOT_CONTROLLER]
         changes: dict[str, Any] = {self.name: [*done, *self._of(later)]}
         changes["throttle_time_ms"] = max(
@@ -179,7 +179,10 @@ class ControllerAccess:
         return answer
 
     async def _try(self, attempt: "_Attempt") -> msgspec.Struct | None:
-        """The answer; None if there is no controller, or the broker that was asked is none."""
+        """Return the answer.
+
+        None if there is no controller, or the asked broker is not the controller.
+        """
         if self.controller.is_controller:
             attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
             try:

@@ -232,7 +232,10 @@ async def _claim(store: MetadataStore, key: str, value: BrokerValue, lease: Leas
 
 
 async def _features(store: MetadataStore, level: int) -> tuple[KeyValue | None, bytes]:
-    """The key, and the value that leaves the level as it is. Raises LevelTooHigh."""
+    """Return the stored feature level's key, and a value that leaves the level unchanged.
+
+    The key is None if nothing is stored. Raises LevelTooHigh if this broker cannot join.
+    """
     held = await retry_while_unavailable(lambda: store.get(keys.FEATURES))
     encoded = keys.encode(FeaturesValue()) if held is None else held.value
     reason = cannot_join(msgspec.json.decode(encoded, type=FeaturesValue), level)
