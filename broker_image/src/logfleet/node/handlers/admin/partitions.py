@@ -137,7 +137,7 @@ def _refuse_election(
     )
 
 
-def _election_seen(
+def _election_is_shown(
     image: ClusterImage, request: ElectLeadersRequest, answer: ElectLeadersResponse
 ) -> bool:
     preferred = request.election_type == PREFERRED
@@ -161,7 +161,7 @@ def _elected(index: int, refusal: Refusal) -> _Elected:
 
 
 ELECT: Final = ControllerWork(
-    _elect, _refuse_election, lambda request: request.timeout_ms, _election_seen
+    _elect, _refuse_election, lambda request: request.timeout_ms, _election_is_shown
 )
 
 
@@ -243,7 +243,7 @@ def _moved(index: int, refusal: Refusal | None) -> _Moved:
     )
 
 
-def _reassignment_seen(
+def _reassignment_is_shown(
     image: ClusterImage,
     request: AlterPartitionReassignmentsRequest,
     answer: AlterPartitionReassignmentsResponse,
@@ -269,7 +269,7 @@ def _reassignment_seen(
 
 
 REASSIGN: Final = ControllerWork(
-    _reassign, _refuse_reassignment, lambda request: request.timeout_ms, _reassignment_seen
+    _reassign, _refuse_reassignment, lambda request: request.timeout_ms, _reassignment_is_shown
 )
 
 

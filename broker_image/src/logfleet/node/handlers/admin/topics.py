@@ -214,7 +214,7 @@ def _refuse_creation(
     return CreateTopicsResponse(topics=[_not_created(name, refusal) for name in names])
 
 
-def _creation_seen(
+def _creation_is_shown(
     image: ClusterImage, request: CreateTopicsRequest, answer: CreateTopicsResponse
 ) -> bool:
     return request.validate_only or all(
@@ -226,7 +226,7 @@ CREATE: Final = ControllerWork(
     _create,
     _refuse_creation,
     lambda request: request.timeout_ms,
-    _creation_seen,
+    _creation_is_shown,
     _create,
     CREATION_STRICT_SINCE,
     Rows("topics", _named),
@@ -377,7 +377,7 @@ def _undeleted(request: DeleteTopicsRequest, left: list[_Deleted]) -> DeleteTopi
     )
 
 
-def _deletion_seen(
+def _deletion_is_shown(
     image: ClusterImage, _request: DeleteTopicsRequest, answer: DeleteTopicsResponse
 ) -> bool:
     return all(
@@ -389,7 +389,7 @@ DELETE: Final = ControllerWork(
     _delete,
     _refuse_deletion,
     lambda request: request.timeout_ms,
-    _deletion_seen,
+    _deletion_is_shown,
     _delete,
     DELETION_STRICT_SINCE,
     Rows("responses", _undeleted),
@@ -456,7 +456,7 @@ def _refuse_growth(
     return CreatePartitionsResponse(results=[_not_grown(name, refusal) for name in names])
 
 
-def _growth_seen(
+def _growth_is_shown(
     image: ClusterImage, request: CreatePartitionsRequest, answer: CreatePartitionsResponse
 ) -> bool:
     done = {result.name for result in answer.results if not result.error_code}
@@ -471,7 +471,7 @@ GROW: Final = ControllerWork(
     _grow,
     _refuse_growth,
     lambda request: request.timeout_ms,
-    _growth_seen,
+    _growth_is_shown,
     _grow,
     GROWTH_STRICT_SINCE,
     Rows("results", _named),
