@@ -212,7 +212,7 @@ class Producer:
         """Partitions with a leader and no failed batch; else those with a leader; else all."""
         led = [each.index for each in topic.partitions if each.leader != NO_LEADER]
         # cached metadata may still name a leader that is gone
-        working = [index for index in led if not self._fails(topic.name, index)]
+        working = [index for index in led if not self._is_failing(topic.name, index)]
         return working or led or list(range(len(topic.partitions)))
 
     async def _topic(self, name: str) -> Topic:
@@ -247,7 +247,7 @@ class Producer:
         chosen = self._sticky.get(topic.name)
         if (
             chosen is not None
-            and not self._fails(topic.name, chosen)
+            and not self._is_failing(topic.name, chosen)
             and self._open_batch(topic.name, chosen, size) is not None
         ):
             return chosen
@@ -255,7 +255,7 @@ class Producer:
         self._sticky[topic.name] = chosen
         return chosen
 
-    def _fails(self, topic: str, partition: int) -> bool:
+    def _is_failing(self, topic: str, partition: int) -> bool:
         state = self._partitions.get((topic, partition))
         return state is not None and state.fails
 
