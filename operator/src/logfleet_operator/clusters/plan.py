@@ -117,7 +117,7 @@ def refusal_of(
         *refusals.volumes_refusals(cluster, observed, ranges, before),
         *metadata_store.zones_refusals(cluster, observed),
     ]
-    return refusals.joined(found) if found else None
+    return refusals.as_one_refusal(found) if found else None
 
 
 def ranges_of(
