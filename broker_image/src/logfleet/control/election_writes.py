@@ -21,7 +21,7 @@ from logfleet.replication.election import (
     Preferences,
     next_state,
     preferred_state,
-    to_be_asked,
+    replicas_to_query,
 )
 from logfleet.replication.longest_log import NOBODY_ASKED, LogEnds
 from logfleet.wire import uuids
@@ -122,7 +122,7 @@ def replicas_to_ask(
     for index, partition in enumerate(topic.partitions):
         if not partition.has_leader:
             offline = _offline(image, topic, index)
-            asked = to_be_asked(partition, image.brokers, unclean=unclean, offline=offline)
+            asked = replicas_to_query(partition, image.brokers, unclean=unclean, offline=offline)
             if asked:
                 found[topic.id, index] = asked
     return found
