@@ -78,7 +78,7 @@ class LocalPartitions:
         self._applied = asyncio.Event()
 
     def registered(self, broker_epoch: int) -> None:
-        """This broker may lead what the image gives to this registration, and follow the rest."""
+        """Lead the partitions that the image gives to this registration, and follow the rest."""
         self._leadership.broker_epoch = self._following.broker_epoch = broker_epoch
         self._missing.registration_changed()
         if self._follower.image.revision:
