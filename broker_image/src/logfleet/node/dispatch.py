@@ -214,7 +214,7 @@ class ParkedRequest:
         self._parked = boot_s()
 
     def count_memory(self, memory: int) -> None:
-        """Count so many bytes for the request while it waits."""
+        """Count these bytes for the request while it waits."""
         self._memory = memory
         self._dispatcher.waiting_memory += memory
 

@@ -70,7 +70,7 @@ def _guarded(
 ) -> Callable[..., Any]:
     """Wrap a decoder so that it raises only MalformedMessage.
 
-    Generate: one of `wire.decoding`'s.
+    generate: one of the generators in `wire.decoding`.
     """
     schema = _schema(cls, version)
     generated = generate(cls, schema, version)

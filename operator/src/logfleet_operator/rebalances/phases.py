@@ -18,7 +18,7 @@ from logfleet_operator.conditions import PROGRESSING, READY, condition_of
 from logfleet_operator.names import Manifest
 
 PROPOSAL_S: Final = 600
-"""A proposal that nobody approved for so long, in seconds, is made again: partitions grow."""
+"""A proposal that nobody approved for this long, in seconds, is made again: partitions grow."""
 
 
 class Phase(StrEnum):

@@ -232,7 +232,7 @@ def decide_deletions(
     seen = [topic for topic, line in own.items() if line.uid in evidence.gone]
 
     def missed(seconds: float) -> list[str]:
-        """Topics whose resource has been missing for so long without a delete event."""
+        """Topics whose resource has been missing for the whole period without a delete event."""
         return [
             topic
             for topic, line in own.items()

@@ -47,7 +47,7 @@ class FetchCall(ParkedRequest):
         return self
 
     def _wait(self, missing_bytes: int, *, ends_soon: bool = False) -> None:
-        """Start to wait: for so many bytes, for as long as the request allows.
+        """Start to wait for these bytes, at most as long as the request allows.
 
         ends_soon: see `end_soon`.
         """

@@ -175,7 +175,7 @@ class Observation:
         )
 
     def report_all(self, cleaner: Cleaner | None) -> None:
-        """The broker has started: add the metrics of partitions, groups, compaction and cluster.
+        """Add the metrics of partitions, groups, compaction and cluster. The broker has started.
 
         cleaner: None if it is off.
         """

@@ -169,7 +169,7 @@ class FollowerPartition(Replica):
             waiter.log_start_moved()
 
     def end(self) -> None:
-        """This leader is followed no more: notify the waiters."""
+        """Stop following this leader, and notify the waiters."""
         super().end()
         for waiter in tuple(self._waiters):
             waiter.leadership_lost()
