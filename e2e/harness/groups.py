@@ -30,7 +30,7 @@ GROUP = "readers"
 class Member(Program):
     """owned: the partitions that it has now.
 
-    Assignments: how many times they changed. read: (partition, value) in the order of reading.
+    assignments: how many times they changed. read: (partition, value) in the order of reading.
     """
 
     def __init__(self, directory: Path, name: str, settings: Settings) -> None:

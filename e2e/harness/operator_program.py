@@ -18,7 +18,7 @@ from e2e.lab.settings import settings_from
 class Operator(Program):
     """kubeconfig: its identity.
 
-    Broker: the broker that it asks about topics, and whether it may be stopped.
+    broker: the broker that it asks about topics, and whether it may be stopped.
 
     lease_namespace: namespace of the Lease by which it is elected; None: it runs without election.
     broker_image: its default image for brokers.

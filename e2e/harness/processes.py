@@ -99,7 +99,7 @@ class Broker(Program):
 class Fleet:
     """Brokers 1 to N on one etcd of one or more members, all started together.
 
-    Etcd: the first member.
+    etcd: the first member.
     """
 
     def __init__(self, etcd_members: list[EtcdServer], brokers: list[Broker]) -> None:
@@ -141,7 +141,7 @@ class Rig:
     ) -> Program:
         """Create a program, which is not started yet.
 
-        Environment: replaces that of this process.
+        environment: replaces that of this process.
         """
         return self.own(Program(name, command, self.directory / name, environment))
 

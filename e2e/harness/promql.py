@@ -18,7 +18,7 @@ OF_EVERY_TARGET = {"up"}
 class Named(NamedTuple):
     """series: names, for histograms with suffixes such as _bucket.
 
-    Matched: labels by series. grouped: labels after `by`.
+    matched: labels by series. grouped: labels after `by`.
     """
 
     series: set[str]

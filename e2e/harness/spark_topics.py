@@ -40,7 +40,7 @@ Row = tuple[int, int, bytes, bytes]
 class NumberedTopic:
     """A new topic, created at once.
 
-    Name: instead of a random one. configs: apply from its first record on.
+    name: instead of a random one. configs: apply from its first record on.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ TOPICS: Final = frozenset({"subscribe", "subscribePattern", "assign"})
 class Option(NamedTuple):
     """An option of Spark's connector.
 
-    Sample: a valid value. spark: its default and meaning in Spark.
+    sample: a valid value. spark: its default and meaning in Spark.
     """
 
     name: str

@@ -44,7 +44,7 @@ HEADING = f"{'scenario':<36} {'records':>8} {'failed':>7} {'lost':>5} {'twice':>
 class Row(NamedTuple):
     """The result of a scenario.
 
-    Stalls: per client, the longest time without an acknowledgement on a partition.
+    stalls: per client, the longest time without an acknowledgement on a partition.
 
     p99s: seconds from a send to its response, by client, before and during the scenario; only if
     requested. out_of_order: librdkafka's log line for each response that invalidated its producer

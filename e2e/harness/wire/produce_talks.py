@@ -88,7 +88,7 @@ class Target:
     ) -> object:
         """Return the outcome of one request.
 
-        Rows: partition and batch. topic: name or id of another topic.
+        rows: partition and batch. topic: name or id of another topic.
         """
         version = self._version if version is None else version
         named: dict[str, Any] = (

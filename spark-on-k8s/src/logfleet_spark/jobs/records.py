@@ -72,7 +72,7 @@ def send(records: DataFrame, settings: argparse.Namespace, topic: str | None) ->
 def stream_options(settings: argparse.Namespace, topics: str) -> dict[str, str]:
     """Return the options of the source for a stream.
 
-    Topics: the value of its option `subscribe`.
+    topics: the value of its option `subscribe`.
     """
     options = {
         "subscribe": topics,
@@ -87,7 +87,7 @@ def stream_options(settings: argparse.Namespace, topics: str) -> dict[str, str]:
 def stream(spark: SparkSession, settings: argparse.Namespace, topics: str) -> DataFrame:
     """Read topics as a stream, from the offsets in the settings.
 
-    Topics: as for `stream_options`.
+    topics: as for `stream_options`.
     """
     options = stream_options(settings, topics)
     return spark.readStream.format(settings.source).options(**options).load()

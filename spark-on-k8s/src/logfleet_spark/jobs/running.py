@@ -124,7 +124,7 @@ class Job:
     ) -> StreamingQuery:
         """Start a query that writes each batch with `write`.
 
-        Trigger: the job's setting of that name.
+        trigger: the job's setting of that name.
         """
         writer = (
             writer.queryName(name)

@@ -335,7 +335,8 @@ class ReplicaFetcher:
         At most THROTTLED_MS_MAX. Source: ReplicaFetcherThread.shouldFollowerThrottle.
         """
         throttle = self._host.throttle
-        # -1 is no answer yet: it may be in sync, and the new leader may wait for it
+        # -1 means that the leader has not answered yet: this follower may be in sync, and must not
+        # delay a new leader that waits for it
         if partition.lag <= 0:
             return 0
         wait_ms = throttle.wait_ms(Side.FOLLOWER, partition.topic, partition.index)
