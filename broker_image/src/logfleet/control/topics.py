@@ -69,7 +69,7 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 class TopicCreation(msgspec.Struct, frozen=True):
-    """The topic as it is after `txns`, which are to be committed in order."""
+    """A new topic. txns: the store transactions that create it, to be committed in order."""
 
     id: bytes
     partitions: int
