@@ -62,7 +62,7 @@ def _lag(aggregation: str, by: str, own: str) -> tuple[tuple[str, str], ...]:
 _IMPORTANT = ', api=~"Produce|Fetch|OffsetCommit|Metadata"'
 
 ROWS: Final = {
-    "Is it well": (
+    "Health": (
         Panel(
             "Partitions that lack something",
             "short",
@@ -81,7 +81,7 @@ ROWS: Final = {
                 ("sum(logfleet_active_controller{BROKER})", "controllers"),
             ),
         ),
-        Panel("Errors in answers", "reqps", _rate("logfleet_request_errors_total", "api, error")),
+        Panel("Error responses", "reqps", _rate("logfleet_request_errors_total", "api, error")),
     ),
     "Traffic": (
         Panel("Records in, by topic", "cps", _rate("logfleet_topic_messages_in_total", "topic")),
@@ -93,12 +93,12 @@ ROWS: Final = {
     ),
     "Requests": (
         Panel("Requests", "reqps", _rate("logfleet_requests_total", "api")),
-        Panel("Time, all of it", "s", _quantiles("logfleet_request_seconds", "api", _IMPORTANT)),
+        Panel("Total time", "s", _quantiles("logfleet_request_seconds", "api", _IMPORTANT)),
         Panel(
             "Time on the loop", "s", _quantiles("logfleet_request_local_seconds", "api", _IMPORTANT)
         ),
         Panel(
-            "Time of waiting",
+            "Time waiting",
             "s",
             _quantiles("logfleet_request_remote_seconds", "api", _IMPORTANT),
         ),

@@ -20,7 +20,7 @@ def _rate(metric: str) -> tuple[tuple[str, str], ...]:
 
 
 ROWS: Final = {
-    "Does it keep up": (
+    "Progress": (
         Panel(
             "Lag, by topic",
             "short",
@@ -37,7 +37,7 @@ ROWS: Final = {
             ),
         ),
         Panel(
-            "Batches, and how often they are to start",
+            "Time of batches, and their trigger",
             "ms",
             (
                 ("max by (spark_job) (logfleet_spark_batch_ms{JOB})", "last batch"),
@@ -45,7 +45,7 @@ ROWS: Final = {
             ),
         ),
     ),
-    "What it reads": (
+    "Reading": (
         Panel("Records", "cps", _rate("logfleet_spark_rows_total")),
         Panel("Dead letters", "cps", _rate("logfleet_spark_dead_letters_total")),
         Panel("Late rows", "cps", _rate("logfleet_spark_late_rows_total")),
