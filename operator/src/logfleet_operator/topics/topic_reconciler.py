@@ -127,10 +127,7 @@ class PassResult:
 
     @property
     def notice(self) -> str:
-        """The reason that blocks the deletion of topics, for the Cluster's status.
-
-        "" if nothing does.
-        """
+        """The reason why topics cannot be deleted, for the status; "" if there is none."""
         undeletable = [
             f"topic {deletion.name}: {self.refused[deletion.name].message}"
             for deletion in self.plan.deletions
