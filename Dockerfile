@@ -3,8 +3,9 @@
 #   docker build --target broker -t logfleet/broker:0.1.0 .
 #
 # Packages are installed by hash from the members' locks, in layers that change only with the locks; our own code is
-# the last layer, so that a change of it builds in seconds. What builds never reaches a final image. Two optional build
-# secrets, never part of an image: `pip` (a pip.conf: which index to use), `ca` (certificates to trust while fetching).
+# the last layer, so a change of it builds in seconds. Build tools do not get into the final images. Two build
+# secrets are optional and never part of an image: `pip` (a pip.conf that names the index), `ca` (certificates to trust
+# while fetching).
 
 FROM python:3.13-slim-trixie AS base
 ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONFAULTHANDLER=1
@@ -17,7 +18,7 @@ RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
     python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r /tmp/wheels.lock \
     && python -m venv --without-pip /opt/venv
 
-# ---- packages of others: one stage per lock ----
+# ---- third-party packages: one stage per lock ----
 FROM builder AS broker-packages
 COPY broker_image/requirements.lock /tmp/
 RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
@@ -52,7 +53,7 @@ RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
     /opt/build/bin/pip wheel --no-build-isolation --require-hashes -w /tmp/wheels -r /tmp/clients.lock \
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheels/*
 
-# ---- our packages: laid out below /opt/code as they will lie in /opt/venv ----
+# ---- our packages: under /opt/code, with the paths that they will have in /opt/venv ----
 FROM builder AS logfleet-code
 COPY broker_image/pyproject.toml /src/
 COPY broker_image/src /src/src
@@ -72,7 +73,7 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /tmp/wheels /src 
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index --prefix /opt/code /tmp/wheels/*
 
 # ---- the images ----
-# The kernel spares process 1 of a container from timers that would kill it: the broker is its child.
+# The kernel does not deliver fatal timer signals to process 1 of a container, so the broker runs as a child of it.
 FROM base AS broker
 RUN apt-get update -q && apt-get install -yq --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*
@@ -89,8 +90,8 @@ COPY --from=operator-code /opt/code /opt/venv
 USER 10001:10001
 ENTRYPOINT ["logfleet-operator"]
 
-# Driver and executors. Hadoop's login wants a name for the user; Debian's JRE, on a slim base, the folder of its
-# manual pages.
+# Driver and executors. Hadoop's login needs a name for the user; Debian's JRE needs the folder for its manual pages,
+# which a slim base lacks.
 FROM base AS spark
 RUN groupadd --gid 185 spark && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home spark \
     && mkdir -p /usr/share/man/man1 \
@@ -107,7 +108,7 @@ USER 185:185
 WORKDIR /tmp
 ENTRYPOINT ["/usr/bin/tini", "-s", "--", "/opt/logfleet/entrypoint.sh"]
 
-# Kafka clients of others and the workloads of the tests, to talk to brokers from inside the cluster.
+# Third-party Kafka clients and the workloads of the tests, to connect to brokers from inside the cluster.
 FROM base AS test
 COPY --from=test-packages /opt/venv /opt/venv
 COPY --from=logfleet-code /opt/code /opt/venv

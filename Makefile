@@ -11,7 +11,7 @@ SOURCES := broker_image operator charts spark-on-k8s e2e conftest.py
 STAMP := $(VENV)/.logfleet-setup
 PREPARE := $(addprefix spark-on-k8s/,prepare_spark.py fetch_jars.py jars.lock tables.lock) $(wildcard spark-on-k8s/conf/*)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# The tests start brokers by the hundred: without compiled files each of them compiles all modules anew.
+# The tests start brokers by the hundred: without compiled files each of them compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
@@ -19,11 +19,11 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: quickstart
-quickstart: $(STAMP) ## one broker, one topic, real records, a Spark job, and the same count made without us
+quickstart: $(STAMP) ## one broker, one topic, real records, a Spark job, and its counts compared with those of pandas
 	@$(PY) -m e2e.quickstart $(if $(LATE),--late)
 
 .PHONY: quickstart-late
-quickstart-late: $(STAMP) ## the same with fewer flights and a watermark of 1 h: late ones are dropped (also: quickstart LATE=1)
+quickstart-late: $(STAMP) ## quickstart with fewer flights and a watermark of 1 h, which drops late ones (also: quickstart LATE=1)
 	@$(PY) -m e2e.quickstart --late
 
 .PHONY: quickstarts
@@ -39,7 +39,7 @@ $(STAMP): e2e/requirements.lock $(addsuffix /pyproject.toml,$(MEMBERS)) $(PREPAR
 	@touch $@
 
 .PHONY: lock
-lock: $(STAMP) ## resolve all requirements.lock files anew
+lock: $(STAMP) ## resolve all requirements.lock files again
 	e2e/lock.sh
 
 .PHONY: check
@@ -61,7 +61,7 @@ unit: $(STAMP)
 	pytest -q -n auto --dist loadgroup -p e2e.coverage --ignore=broker_image/tests/etcd $(wildcard broker_image/tests operator/tests e2e/tests)
 
 .PHONY: coverage
-coverage: $(STAMP) ## each pure package by its own tests alone: >= 95 % of lines and branches (part of check)
+coverage: $(STAMP) ## fail if a pure package's own tests cover less than 95 % of its lines and branches (part of check)
 	@$(PY) -m e2e.coverage
 
 .PHONY: etcd-tests
@@ -69,11 +69,11 @@ etcd-tests: $(STAMP) ## the metadata store against every etcd on this machine, f
 	pytest -q -n auto broker_image/tests/etcd
 
 .PHONY: sim
-sim: $(STAMP) ## deterministic simulation of replicated partitions: SEEDS=6000 more (FIRST=n: from there, nothing stored; MUTANTS=1: broken rules must be found)
+sim: $(STAMP) ## simulate replicated partitions: the next SEEDS=6000 seeds (FIRST=n: from seed n, results not stored; MUTANTS=1: check that it finds broken rules)
 	@$(PY) -m broker_image.tests.sim $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(MUTANTS),--mutants)
 
 .PHONY: sim-share
-sim-share: $(STAMP) ## its first 6,000 seeds (part of test-local)
+sim-share: $(STAMP) ## the first 6,000 seeds of the simulation (part of test-local)
 	@$(PY) -m broker_image.tests.sim --first 0
 
 .PHONY: fmt
@@ -82,7 +82,7 @@ fmt: $(STAMP) ## format the sources
 	ruff check --fix-only $(SOURCES)
 
 .PHONY: test
-test: $(STAMP) ## all tests: what needs no Kubernetes, then the end-to-end suite
+test: $(STAMP) ## all tests: test-local, then the end-to-end suite
 	@$(PY) -m e2e.parts tools jars build check sim-share etcd-tests local-suites spark quickstarts apiserver e2e
 
 .PHONY: test-local
@@ -99,7 +99,7 @@ jars: $(STAMP)
 	@$(PY) -m e2e.kafka
 
 .PHONY: build
-build: $(STAMP) ## what e2e needs besides: packages, programs of the nodes, images (part of test; root, Linux)
+build: $(STAMP) ## packages, the nodes' programs and the images for e2e (part of test; needs root and Linux)
 	@$(PY) -m e2e.lab build
 
 .PHONY: local-suites
@@ -115,7 +115,7 @@ spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Ja
 	pytest -q -n 2 --dist loadfile --no-loadscope-reorder --timeout=600 spark-on-k8s/tests
 
 .PHONY: bench
-bench: $(STAMP) ## processor time per record and request, beside a bare server in the same run (REALTIME=1 on a busy machine, ONLY=part of a row's name)
+bench: $(STAMP) ## processor time per record and request, compared with a bare server in the same run (REALTIME=1 on a busy machine, ONLY=part of a row's name)
 	@$(PY) -m e2e.perf $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)") $(if $(REALTIME),--realtime)
 
 .PHONY: bench-kafka
@@ -132,47 +132,47 @@ bench-spark: $(STAMP) ## the data source `logfleet` and Spark's own connector in
 	@$(PY) -m e2e.perf_spark $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)") $(if $(QUICK),--quick)
 
 .PHONY: bench-groups
-bench-groups: $(STAMP) ## what 1,000 consumer groups of 10,000 members cost a broker (REALTIME=1 on a busy machine)
+bench-groups: $(STAMP) ## processor time and memory of a broker for 1,000 consumer groups with 10,000 members (REALTIME=1 on a busy machine)
 	@$(PY) -m e2e.perf.groups $(if $(REALTIME),--realtime)
 
 .PHONY: bench-moves
-bench-moves: $(STAMP) ## what moving 1 GiB does to producers, whether it keeps its throttle; how evenly three brokers become six (3 minutes)
+bench-moves: $(STAMP) ## move 1 GiB: effect on producers, and whether the throttle is kept; then add three brokers to three: evenness afterwards (3 minutes)
 	@$(PY) -m e2e.perf_fleet.moves
 
 .PHONY: bench-topics
-bench-topics: tools ## the operator with 2,000 Topics: how soon one change is Ready, what it costs at rest (5 minutes; COUNT=n)
+bench-topics: tools ## the operator with 2,000 Topics: time until a change is Ready, and its cost when idle (5 minutes; COUNT=n)
 	@$(PY) -m e2e.perf_operator $(if $(COUNT),--count $(COUNT))
 
 .PHONY: bench-lag
-bench-lag: $(STAMP) ## lateness of a broker's loop under mixed load, beside compaction, a stalling disk, expiring logs, after a slow write (PHASE_S=n SIZE=MiB)
+bench-lag: $(STAMP) ## delay of a broker's event loop under mixed load: alone, and with compaction, a stalling disk, expiring logs, a slow write (PHASE_S=n SIZE=MiB)
 	@$(PY) -m e2e.loop_lag $(if $(PHASE_S),--seconds $(PHASE_S)) $(if $(SIZE),--size $(SIZE))
 
 .PHONY: oracle
-oracle: $(STAMP) ## the same requests to Apache Kafka and to a broker, the answers compared (ONLY=regular expression on CORPUS/CASE)
+oracle: $(STAMP) ## send the same requests to Apache Kafka and to a broker, and compare the responses (ONLY=regular expression on CORPUS/CASE)
 	@$(PY) -m e2e.oracle $(if $(ONLY),--only '$(ONLY)') $(if $(EXAMPLES),--examples $(EXAMPLES))
 
 .PHONY: soak
-soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; what was acknowledged must be there (adds up in e2e/results)
+soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; no acknowledged record may be lost (adds up in e2e/results)
 	@$(PY) -m e2e.soak $(if $(KILLS),--kills $(KILLS))
 
 .PHONY: failover
-failover: $(STAMP) ## kill, stop and leave brokers and etcd under load: what was acknowledged must be there, how long nobody was served (ONLY=part of a fault COUNT=n; adds up in e2e/results)
+failover: $(STAMP) ## kill, pause and stop brokers and etcd under load: no acknowledged record may be lost, and outages are timed (ONLY=part of a fault COUNT=n; adds up in e2e/results)
 	@$(PY) -m e2e.failover $(if $(ONLY),--only "$(ONLY)") $(if $(COUNT),--count $(COUNT))
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## EXAMPLES=100000 hostile requests and batches to a broker, in this process and over TCP (adds up in e2e/results)
+fuzz: $(STAMP) ## send EXAMPLES=100000 hostile requests and batches to a broker, in this process and over TCP (adds up in e2e/results)
 	@$(PY) -m e2e.fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: e2e
-e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; root, Linux)
+e2e: $(STAMP) ## end-to-end suites on a local Kubernetes of three zones (KEEP=1 leaves it up; needs root and Linux)
 	$(PY) -m e2e.lab build
 	$(PY) -m pytest -v --timeout=900 --durations=0 --durations-min=1 -m "not full" e2e/suites/kubernetes
 
 .PHONY: e2e-full
-e2e-full: $(STAMP) ## as `make e2e`, with the suites that take longer: brokers come and go (ONLY=part of a name)
+e2e-full: $(STAMP) ## as `make e2e`, with the longer suites, which add and remove brokers (ONLY=part of a name)
 	$(PY) -m e2e.lab build
 	$(PY) -m pytest -v --timeout=1800 --durations=0 --durations-min=1 $(if $(ONLY),-k "$(ONLY)") e2e/suites/kubernetes
 
 .PHONY: e2e-down
-e2e-down: $(STAMP) ## remove everything that `make e2e` made on this machine but its caches
+e2e-down: $(STAMP) ## remove everything that `make e2e` made on this machine except its caches
 	$(PY) -m e2e.lab purge

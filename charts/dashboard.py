@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes files/dashboard.json of the cluster's chart anew: `python charts/dashboard.py`. A test fails while the committed file is an old one.
+"""Writes files/dashboard.json of the cluster's chart: `python charts/dashboard.py`.
 
-Rows of panels, each with its queries: what is here is what a person reviews; the rest is Grafana's form.
+A test fails if the committed file is out of date. This file holds the parts that people review,
+rows of panels with their queries; the rest of the JSON is Grafana's format.
 """
 
 import json
@@ -16,7 +17,10 @@ DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 
 class Panel(NamedTuple):
-    """A graph. queries: (expression, legend); BROKER stands for the cluster's labels."""
+    """A graph. queries: (expression, legend).
+
+    BROKER in an expression stands for the cluster's labels.
+    """
 
     title: str
     unit: str
@@ -40,10 +44,11 @@ def _sum(metric: str, by: str, where: str = "") -> tuple[tuple[str, str], ...]:
 
 
 def _lag(aggregation: str, by: str, own: str) -> tuple[tuple[str, str], ...]:
-    """Lag of groups by partition, aggregated.
+    """Return the query for the lag of groups, aggregated over partitions.
 
-    A coordinator tells the lag of partitions that it leads itself (own: that metric). Of the others only their leaders know the end, so ends and
-    committed offsets are joined; `own` is what remains where a broker has too many partitions to tell them one by one.
+    A coordinator reports the lag only of partitions that it also leads (metric `own`). For other
+    partitions the query joins the leader's high watermark with the committed offset. A broker with
+    too many partitions reports none singly; `own` then serves instead.
     """
     joined = (
         "max by (topic, partition) (logfleet_partition_high_watermark{BROKER})"
@@ -57,7 +62,7 @@ def _lag(aggregation: str, by: str, own: str) -> tuple[tuple[str, str], ...]:
 _IMPORTANT = ', api=~"Produce|Fetch|OffsetCommit|Metadata"'
 
 ROWS: Final = {
-    "Is it well": (
+    "Health": (
         Panel(
             "Partitions that lack something",
             "short",
@@ -76,7 +81,7 @@ ROWS: Final = {
                 ("sum(logfleet_active_controller{BROKER})", "controllers"),
             ),
         ),
-        Panel("Errors in answers", "reqps", _rate("logfleet_request_errors_total", "api, error")),
+        Panel("Error responses", "reqps", _rate("logfleet_request_errors_total", "api, error")),
     ),
     "Traffic": (
         Panel("Records in, by topic", "cps", _rate("logfleet_topic_messages_in_total", "topic")),
@@ -88,12 +93,12 @@ ROWS: Final = {
     ),
     "Requests": (
         Panel("Requests", "reqps", _rate("logfleet_requests_total", "api")),
-        Panel("Time, all of it", "s", _quantiles("logfleet_request_seconds", "api", _IMPORTANT)),
+        Panel("Total time", "s", _quantiles("logfleet_request_seconds", "api", _IMPORTANT)),
         Panel(
             "Time on the loop", "s", _quantiles("logfleet_request_local_seconds", "api", _IMPORTANT)
         ),
         Panel(
-            "Time of waiting",
+            "Time waiting",
             "s",
             _quantiles("logfleet_request_remote_seconds", "api", _IMPORTANT),
         ),
@@ -150,7 +155,7 @@ ROWS: Final = {
 
 
 def dashboard() -> dict[str, Any]:
-    """The whole dashboard as Grafana imports it."""
+    """Return the whole dashboard in the form that Grafana imports."""
     labels = {
         "namespace": "label_values(logfleet_ready, namespace)",
         "cluster": 'label_values(logfleet_ready{namespace="$namespace"}, logfleet_cluster)',
@@ -165,7 +170,11 @@ def page(
     selector: tuple[str, str],
     labels: Mapping[str, str],
 ) -> dict[str, Any]:
-    """A dashboard of rows. selector: (word of the queries, what stands for it). labels: query by variable that a person chooses."""
+    """Return a dashboard of rows.
+
+    selector: (word in the queries, its replacement). labels: of each variable that a user can
+    choose, the query for its values.
+    """
     panels: list[dict[str, Any]] = []
     top = 0
     for name, row in rows.items():
@@ -232,7 +241,7 @@ def _variables(labels: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def text() -> str:
-    """The file."""
+    """Return the content of the file."""
     return json.dumps(dashboard(), indent=1) + "\n"
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes spark-on-k8s/submit/applications anew: SparkApplications of all jobs, rendered by the chart from its examples.
+"""Writes spark-on-k8s/submit/applications: a SparkApplication for each example of the chart.
 
-usage: python charts/spark_applications.py HELM. `make apiserver` fails while a committed file is an old one.
+usage: python charts/spark_applications.py HELM. `make apiserver` fails if a committed file is out
+of date.
 """
 
 import subprocess
@@ -11,12 +12,13 @@ from pathlib import Path
 CHART = Path(__file__).parent / "spark-job"
 TARGET = CHART.parents[1] / "spark-on-k8s" / "submit" / "applications"
 ACCOUNT = "spark"
-"""Of submit/rbac.yaml, like the claim."""
+"""The service account of submit/rbac.yaml."""
 CLAIM = "spark-data"
+"""The claim of submit/rbac.yaml."""
 
 
 def render(helm: Path, example: Path) -> str:
-    """The manifest of an example's values, as kubectl takes it, with the account and claim of submit/rbac.yaml."""
+    """Render an example's values to a manifest, with the account and claim of submit/rbac.yaml."""
     head = "".join(
         line for line in example.read_text().splitlines(keepends=True) if line.startswith("#")
     )
@@ -42,7 +44,7 @@ def render(helm: Path, example: Path) -> str:
 
 
 def wanted(helm: Path) -> dict[Path, str]:
-    """Path -> content of every manifest."""
+    """Return path -> content of every manifest."""
     examples = sorted((CHART / "examples").glob("*.yaml"))
     return {TARGET / example.name: render(helm, example) for example in examples}
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes files/dashboard.json of the Spark job's chart anew: `python -m charts.spark_dashboard`. A test fails while the committed file is an old one.
+"""Writes files/dashboard.json of the Spark job's chart: `python -m charts.spark_dashboard`.
 
-Its series are those of logfleet_spark.jobs.metrics.
+A test fails if the committed file is out of date. The metrics are those of
+logfleet_spark.jobs.metrics.
 """
 
 import json
@@ -19,7 +20,7 @@ def _rate(metric: str) -> tuple[tuple[str, str], ...]:
 
 
 ROWS: Final = {
-    "Does it keep up": (
+    "Progress": (
         Panel(
             "Lag, by topic",
             "short",
@@ -36,7 +37,7 @@ ROWS: Final = {
             ),
         ),
         Panel(
-            "Batches, and how often they are to start",
+            "Time of batches, and their trigger",
             "ms",
             (
                 ("max by (spark_job) (logfleet_spark_batch_ms{JOB})", "last batch"),
@@ -44,7 +45,7 @@ ROWS: Final = {
             ),
         ),
     ),
-    "What it reads": (
+    "Reading": (
         Panel("Records", "cps", _rate("logfleet_spark_rows_total")),
         Panel("Dead letters", "cps", _rate("logfleet_spark_dead_letters_total")),
         Panel("Late rows", "cps", _rate("logfleet_spark_late_rows_total")),
@@ -65,7 +66,7 @@ ROWS: Final = {
 
 
 def text() -> str:
-    """The file."""
+    """Return the content of the file."""
     labels = {
         "namespace": "label_values(logfleet_spark_batch_ms, namespace)",
         "job": 'label_values(logfleet_spark_batch_ms{namespace="$namespace"}, spark_job)',

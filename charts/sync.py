@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Keep what the charts hold twice the same: CRD files, and the values' schema derived from them.
+"""Writes the files of the charts that are derived from crds/: copies of the CRDs, and a schema.
 
-Helm reads nothing outside a chart's folder, so charts/operator carries copies of crds/*.yaml, and
-charts/cluster refuses wrong values before anything reaches the API server. Run without arguments
-to write both; operator/tests/unit/test_crds.py checks that there is nothing to write.
+Helm reads no file outside a chart's folder, so charts/operator has copies of crds/*.yaml. The
+schema of charts/cluster's values lets Helm refuse wrong values before they reach the API server.
+operator/tests/unit/test_crds.py fails if one of these files is out of date.
 """
 
 import json
@@ -18,7 +18,7 @@ CRDS = ROOT / "crds"
 CRD_COPIES = ROOT / "charts/operator/files/crds"
 CLUSTER_SCHEMA = ROOT / "charts/cluster/values.schema.json"
 
-# Keywords that mean the same in a CRD's schema and in JSON schema.
+# Keywords with the same meaning in a CRD's schema and in JSON schema.
 _SAME = (
     "type",
     "required",
@@ -36,14 +36,17 @@ _SAME = (
 
 
 def spec_schema(crd: str) -> dict[str, Any]:
-    """The JSON schema of `spec` of the kind in crds/<crd>.yaml; unknown fields are refused."""
+    """Return the JSON schema of `spec` in crds/<crd>.yaml; it refuses unknown fields."""
     document = yaml.safe_load((CRDS / f"{crd}.yaml").read_text())
     schema = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return json_schema(schema["properties"]["spec"])
 
 
 def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate a structural OpenAPI schema; CEL rules and defaults stay with the API server."""
+    """Translate a structural OpenAPI schema.
+
+    Only the API server applies its CEL rules and defaults.
+    """
     result = {key: schema[key] for key in _SAME if key in schema}
     if schema.get("x-kubernetes-int-or-string"):
         result["type"] = ["integer", "string"]
@@ -62,7 +65,7 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def monitoring_schema() -> dict[str, Any]:
-    """What the chart makes for Prometheus and Grafana, each switched on or off."""
+    """Return the schema of the values for Prometheus and Grafana; each part can be switched off."""
     labels = {"type": "object", "additionalProperties": {"type": "string"}}
     seconds = {"type": "number", "exclusiveMinimum": 0}
     parts: dict[str, dict[str, Any]] = {
@@ -76,7 +79,7 @@ def monitoring_schema() -> dict[str, Any]:
     }
     return {
         "type": "object",
-        "description": "What people and Prometheus see.",
+        "description": "Resources for Prometheus and Grafana.",
         "additionalProperties": False,
         "properties": {
             name: {
@@ -90,7 +93,10 @@ def monitoring_schema() -> dict[str, Any]:
 
 
 def cluster_values_schema() -> dict[str, Any]:
-    """The schema of charts/cluster's values: Cluster's spec, and Topics without their clusterRef."""
+    """Return the schema of charts/cluster's values.
+
+    They are a Cluster's spec, and Topics without clusterRef.
+    """
     topic = spec_schema("topics")
     del topic["properties"]["clusterRef"]
     topic["required"] = ["name"]
@@ -125,7 +131,7 @@ def cluster_values_schema() -> dict[str, Any]:
 
 
 def wanted() -> dict[Path, str]:
-    """Path -> content of every file that follows from crds/."""
+    """Return path -> content of every file that is derived from crds/."""
     files = {CRD_COPIES / path.name: path.read_text() for path in sorted(CRDS.glob("*.yaml"))}
     files[CLUSTER_SCHEMA] = json.dumps(cluster_values_schema(), indent=2) + "\n"
     return files

@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# What Spark on Kubernetes expects of an image's entrypoint: the first argument is `driver` or `executor`, the rest comes
-# as arguments and SPARK_* variables (BasicDriverFeatureStep and BasicExecutorFeatureStep of Spark). The pip package
-# of Spark brings no entrypoint of its own. `client` runs a driver in this very pod, which POD_NAME and POD_IP name, with
-# executors as pods beside it. Anything else is run as it stands.
+# The image's entrypoint, in the form that Spark on Kubernetes expects: the first argument is `driver` or `executor`, and the rest
+# comes as arguments and SPARK_* variables (BasicDriverFeatureStep and BasicExecutorFeatureStep of Spark). Spark's pip package
+# contains no entrypoint. `client` runs a driver in this pod, which POD_NAME and POD_IP name, and executors in pods of their
+# own. Any other command is run unchanged.
 set -euo pipefail
 
-# Runs a driver until it ends. SIGTERM goes to the job itself, if it has left its process id because it can end its batch first;
-# else to spark-submit, as Kubernetes would have it.
+# Runs a driver until it ends. SIGTERM is passed on to the job if it has written its process id, so that it can finish its batch;
+# else to spark-submit.
 drive() {
   export LOGFLEET_JOB_PID=${TMPDIR:-/tmp}/logfleet-job.pid
   rm -f "$LOGFLEET_JOB_PID"
   "$@" &
   local child=$! code last
   trap 'kill -TERM "$(cat "$LOGFLEET_JOB_PID" 2> /dev/null || echo '"$child"')" 2> /dev/null || true' TERM
-  while true; do # a signal ends the wait, not the child
+  while true; do # a signal interrupts the wait but does not end the child
     wait "$child" && code=0 || code=$?
     kill -0 "$child" 2> /dev/null || break
   done
   wait "$child" 2> /dev/null && last=0 || last=$?
-  [ "$last" = 127 ] || code=$last # 127: it was waited for before
+  [ "$last" = 127 ] || code=$last # 127: an earlier wait has taken the exit code
   exit "$code"
 }
 
@@ -37,7 +37,7 @@ case $role in
       --conf "spark.kubernetes.driver.pod.name=$POD_NAME" "$@"
     ;;
   executor)
-    options=() # one variable per option, numbered from 0: an option may hold blanks
+    options=() # one variable per option, numbered from 0, as an option may contain blanks
     for ((i = 0; ; i++)); do
       name=SPARK_JAVA_OPT_$i
       [ -n "${!name+set}" ] || break

@@ -1,8 +1,9 @@
 # ruff: noqa: INP001  (a script of its own, copied alone into a build)
-"""Fetches the jars that a lock file names, by hash.
+"""Fetches the jars that a lock file names, and checks their hashes.
 
-A jar that is there already with the right hash is not fetched again. The lock holds lines of `sha256  path`, the path as in a
-Maven repository. The environment variable MAVEN_REPOSITORY names another one than Maven Central.
+A jar that is already there with the right hash is not fetched again. Each line of the lock is
+`sha256  path`, with the path in a Maven repository. The environment variable MAVEN_REPOSITORY
+replaces Maven Central.
 """
 
 import hashlib
@@ -19,17 +20,20 @@ TIMEOUT_S = 60
 
 
 def locked(text: str) -> list[tuple[str, str]]:
-    """(sha256, path) of each line that is no comment."""
+    """Return (sha256, path) of each line that is not a comment."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(sha256, path) for sha256, path in (line.split() for line in lines)]
 
 
 class JarUnavailable(Exception):
-    """A jar could not be fetched; the text names its URL and why."""
+    """A jar could not be fetched; the text has its URL and the reason."""
 
 
 def fetch(url: str) -> bytes:
-    """The content behind a URL. Raises JarUnavailable when it is not there or five attempts have failed."""
+    """Return the content of a URL.
+
+    Raises JarUnavailable if it does not exist or five attempts fail.
+    """
     for attempt in range(1, ATTEMPTS + 1):
         try:
             with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  (the repository is the builder's choice)
@@ -44,7 +48,10 @@ def fetch(url: str) -> bytes:
 
 
 def fetched(lock: Path, folder: Path) -> list[Path]:
-    """The jars of the lock, each in the folder afterwards. Raises JarUnavailable; exits with a sentence if a hash differs."""
+    """Fetch the jars of the lock into the folder, and return their paths.
+
+    Raises JarUnavailable. Exits with a sentence if a hash differs.
+    """
     repository = os.environ.get("MAVEN_REPOSITORY", CENTRAL).rstrip("/")
     folder.mkdir(parents=True, exist_ok=True)
     jars = []
@@ -57,7 +64,8 @@ def fetched(lock: Path, folder: Path) -> list[Path]:
         found = hashlib.sha256(content).hexdigest()
         if found != sha256:
             sys.exit(f"{path} has the hash {found}, not {sha256} as {lock.name} says")
-        fresh = folder / f"{jar.name}.{os.getpid()}.part"  # others may fetch it at the same time
+        # other processes may fetch the same jar at the same time
+        fresh = folder / f"{jar.name}.{os.getpid()}.part"
         fresh.write_bytes(content)
         fresh.replace(jar)
     return jars

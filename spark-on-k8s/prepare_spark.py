@@ -1,15 +1,20 @@
 # ruff: noqa: INP001  (a script of its own, copied alone into a build)
-"""Prepares the PySpark of this Python for the jobs: `make setup` and the image's build run it after the packages are installed.
+"""Prepares the installed PySpark for the jobs. `make setup` and the build of the image run it.
 
-usage: prepare_spark.py, with the Python of the environment. Beside it lie fetch_jars.py and the lock files.
+usage: prepare_spark.py, with the Python of the environment, after the packages are installed.
+fetch_jars.py and the lock files must be in the same folder.
 
-Afterwards `pyspark/python/lib` holds no zip files: Spark puts them first in the path of its Python workers, and they hold no bytecode,
-so that each new worker would compile all modules that it imports. The modules of the installed package serve instead. All modules in
-site-packages have bytecode, as users of the image cannot write any. `pyspark/jars` holds the jars of the lock files. `pyspark/conf` holds the
-files of `conf`, where that lies beside this program (the image has it in a later layer): without them Spark logs 1,300 lines per job.
+- It removes the zip files in `pyspark/python/lib`. Spark puts them first in the path of its Python
+  workers, and they contain no bytecode, so each new worker would compile all modules that it
+  imports. The workers then import the modules of the installed package.
+- It compiles all modules in site-packages, as users of the image cannot write bytecode there.
+- It adds the jars of the lock files to `pyspark/jars`.
+- It copies the files of `conf`, if that folder is beside this program, to `pyspark/conf`: without
+  them Spark logs 1,300 lines per job. The image adds them in a later layer.
 
-Files are only added and removed, never changed: installers link them to files of their caches.
-If a jar cannot be fetched, one line says so and the program ends with 0; with the environment variable CI it ends with 1.
+Files are only added and removed, never changed, because installers link them to files in their
+caches. If a jar cannot be fetched, the program says so in one line and ends with 0; with the
+environment variable CI it ends with 1.
 """
 
 import compileall
@@ -24,11 +29,11 @@ from fetch_jars import JarUnavailable, fetched
 HERE = Path(__file__).resolve().parent
 LOCKS = (HERE / "jars.lock", HERE / "tables.lock")
 ADDED = "added-by-logfleet.txt"
-"""In `pyspark/jars`: the names of the jars that this program added, one a line."""
+"""File in `pyspark/jars` with the names of the jars that this program added, one per line."""
 
 
 def installed_spark() -> Path:
-    """The folder of the package pyspark, which is not imported."""
+    """Return the folder of the package pyspark, without importing it."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         sys.exit(f"pyspark is not installed for {sys.executable}; install requirements.lock first")
@@ -41,12 +46,15 @@ def remove_zips(spark: Path) -> None:
 
 
 def compile_modules(packages: Path) -> None:
-    """Every module below `packages` has bytecode, but for those that are of another Python's syntax, such as templates."""
+    """Compile every module below `packages`.
+
+    Modules that this Python cannot parse, such as templates, are skipped.
+    """
     compileall.compile_dir(packages, quiet=2)
 
 
 def cache() -> Path:
-    """Where fetched jars are kept."""
+    """Return the folder in which fetched jars are kept."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "logfleet" / "spark-jars"
 
@@ -57,7 +65,12 @@ def add_conf(spark: Path, conf: Path) -> None:
 
 
 def add_jars(spark: Path, locks: tuple[Path, ...]) -> None:
-    """The jars of the locks are in `pyspark/jars`, and none that an earlier run added for another lock. Raises JarUnavailable."""
+    """Add the jars of the locks to `pyspark/jars`.
+
+    Remove those that an earlier run added for old locks.
+
+    Raises JarUnavailable.
+    """
     folder = spark / "jars"
     list_of_added = folder / ADDED
     before = list_of_added.read_text().split() if list_of_added.exists() else []

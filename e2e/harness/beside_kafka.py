@@ -1,4 +1,4 @@
-"""Apache Kafka and a broker of ours side by side, started alike: for what asks both the same."""
+"""Apache Kafka and a broker of ours, started alike, to send both the same requests."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ from e2e.harness.wire.talks import Talker
 
 
 class BesideKafka:
-    """Both until the block ends.
+    """Both brokers, until the block ends.
 
-    directory: for all that they write. log_dirs: how many directories for logs each has.
+    directory: for all their files. log_dirs: number of log directories of each.
     """
 
     def __init__(self, directory: Path, config: Mapping[str, str], *, log_dirs: int = 1) -> None:
@@ -28,7 +28,7 @@ class BesideKafka:
 
     def __enter__(self) -> Self:
         try:
-            self.ours.launch()  # it is there long before Kafka
+            self.ours.launch()  # our broker is ready long before Kafka
             self.kafka.__enter__()
             self.ours.wait_ready()
         except BaseException:
@@ -46,7 +46,7 @@ class BesideKafka:
 
     @contextmanager
     def talkers(self) -> Iterator[tuple[Talker, Talker]]:
-        """One to Kafka and one to ours."""
+        """Return a talker to Kafka and one to our broker."""
         made = [
             Talker(broker.port, self.log_dirs[product][0])
             for product, broker in (("kafka", self.kafka), ("ours", self.ours))

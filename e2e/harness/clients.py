@@ -1,7 +1,7 @@
-"""Kafka clients under test behind one face: each writes records and reads them back in its own way.
+"""Kafka clients under test behind one interface; each writes and reads records in its own way.
 
-`write` returns when everything is acknowledged (acks=all); `read` reads a topic's partitions from their beginning
-until `count` records came. Compression is that of the client library itself.
+`write` returns when all records are acknowledged (acks=all). `read` reads a topic's partitions from
+the beginning until it has `count` records. Compression is done by the client library.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ JAVA_PATIENCE_S = 120.0
 
 @dataclass(frozen=True, order=True)
 class Sent:
-    """A record as it was sent, and as it must come back. timestamp in ms."""
+    """A record that was sent, and that must be read back unchanged. timestamp in ms."""
 
     key: bytes | None
     value: bytes | None
@@ -34,7 +34,10 @@ class Sent:
 
 
 class Client(Protocol):
-    """Writes and reads; headers and null values only where has_headers and has_nulls say so."""
+    """Writes and reads records.
+
+    has_headers, has_nulls: whether it supports headers and null values.
+    """
 
     has_headers: bool
     has_nulls: bool
@@ -146,7 +149,7 @@ class KafkaPythonClient:
 
 
 class AiokafkaClient:
-    """aiokafka: old, inflexible versions of the requests."""
+    """aiokafka, which uses old, inflexible versions of the requests."""
 
     has_headers = True
     has_nulls = True
@@ -205,7 +208,10 @@ class AiokafkaClient:
 
 
 class KcatClient:
-    """kcat as Debian has it: librdkafka 2.0. Headers are the same for all records of a call; timestamps are its own."""
+    """kcat from Debian, with librdkafka 2.0. All records of a call have the same headers.
+
+    It sets timestamps.
+    """
 
     has_headers = False
     has_nulls = True
@@ -218,7 +224,7 @@ class KcatClient:
         run(command, lines)
 
     def read(self, bootstrap: str, topic: str, count: int) -> list[Sent]:
-        del count  # it stops at the end of the partitions
+        del count  # kcat stops at the end of the partitions
         command = [kcat(), "-b", bootstrap, "-t", topic, "-C", "-J", "-e", "-q", "-o", "beginning"]
         read = []
         for line in run(command).splitlines():
@@ -236,7 +242,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 class JavaClient:
-    """Apache Kafka's console tools 4.3. Timestamps are the producer's own."""
+    """Apache Kafka's console tools 4.3. The producer sets the timestamps."""
 
     has_headers = True
     has_nulls = True
@@ -275,14 +281,14 @@ def _properties(flag: str, values: Mapping[str, str]) -> list[str]:
 
 
 def _to_console(record: Sent) -> str:
-    """A line such as `a:b,c:d<tab>key<tab>value`."""
+    """Format a record as a line such as `a:b,c:d<tab>key<tab>value`."""
     headers = ",".join(f"{name}:{(value or b'').decode()}" for name, value in record.headers)
     key, value = (NULL if part is None else part.decode() for part in (record.key, record.value))
     return f"{headers or NULL}\t{key}\t{value}\n"
 
 
 def _from_console(line: str) -> Sent:
-    """A line such as `CreateTime:17000<tab>a:b,c:d<tab>key<tab>value`."""
+    """Parse a line such as `CreateTime:17000<tab>a:b,c:d<tab>key<tab>value`."""
     time_text, header_text, key, value = line.split("\t")
     headers: tuple[tuple[str, bytes], ...] = ()
     if header_text != "NO_HEADERS":
@@ -306,7 +312,7 @@ CLIENTS: dict[str, Client] = {
 
 @cache
 def kcat() -> str:
-    """Path of kcat, installed from Debian's packages if it is not there and this is root."""
+    """Return the path of kcat; install Debian's package if it is missing and this user is root."""
     if shutil.which("kcat") is None:
         install("kcat")
     found = shutil.which("kcat")
@@ -315,7 +321,10 @@ def kcat() -> str:
 
 
 def run(command: Sequence[str], stdin: bytes = b"") -> str:
-    """Standard output of a program; AssertionError with what it said if it fails."""
+    """Run a program and return its standard output.
+
+    Raises AssertionError with its output if it fails.
+    """
     with tempfile.TemporaryFile() as said:
         done = subprocess.run(
             command,
@@ -331,12 +340,12 @@ def run(command: Sequence[str], stdin: bytes = b"") -> str:
 
 
 def free_of_time(records: Sequence[Sent]) -> list[tuple[Any, ...]]:
-    """Records without their timestamps, for clients that set their own."""
+    """Return the records without timestamps, for clients that set their own."""
     return [(record.key, record.value, record.headers) for record in records]
 
 
 def by_key(records: Sequence[Sent]) -> dict[bytes | None, list[Sent]]:
-    """Order is promised within a partition, so within a key."""
+    """Group the records by key, as order is guaranteed only within a partition, so within a key."""
     found: dict[bytes | None, list[Sent]] = {}
     for record in records:
         found.setdefault(record.key, []).append(record)

@@ -1,4 +1,4 @@
-"""The command line as a person runs it, and other clients that say whether what it says is true."""
+"""The command line run as a user runs it, and Kafka clients that check its output."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def environment(broker: Broker) -> dict[str, str]:
 def logfleet(
     broker: Broker, *arguments: str, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """The program, with the broker's address from the environment."""
+    """Run the program, with the broker's address in its environment."""
     return subprocess.run(
         [sys.executable, "-m", "logfleet", *arguments],
         input=stdin,
@@ -36,14 +36,17 @@ def logfleet(
 
 
 def said(broker: Broker, *arguments: str, stdin: bytes = b"") -> str:
-    """What it says on stdout; it must succeed and say nothing else."""
+    """Run the program; return its stdout. It must succeed without output on stderr."""
     done = logfleet(broker, *arguments, stdin=stdin)
     assert (done.returncode, done.stderr) == (0, b""), done
     return done.stdout.decode()
 
 
 def planned(broker: Broker, *arguments: str) -> str:
-    """What it says on stdout that it would do; on stderr it says that nothing was done."""
+    """Run the program without --execute; return its stdout, the changes that it would make.
+
+    It must say on stderr that nothing was changed.
+    """
     done = logfleet(broker, *arguments)
     assert done.returncode == 0, done
     assert done.stderr == b"Nothing was changed; --execute does it.\n", done
@@ -51,7 +54,7 @@ def planned(broker: Broker, *arguments: str) -> str:
 
 
 def refused(broker: Broker, *arguments: str, stdin: bytes = b"", code: int = 1) -> str:
-    """The one line of its failure."""
+    """Run the program, which must fail; return the one line of its stderr."""
     done = logfleet(broker, *arguments, stdin=stdin)
     assert (done.returncode, done.stdout) == (code, b""), done
     (line,) = done.stderr.decode().splitlines()
@@ -59,7 +62,7 @@ def refused(broker: Broker, *arguments: str, stdin: bytes = b"", code: int = 1) 
 
 
 class Running:
-    """The program with pipes to all its streams."""
+    """The running program, with pipes to all its streams."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -69,24 +72,24 @@ class Running:
         self.stdout, self.stderr = process.stdout, process.stderr
 
     def give(self, data: bytes) -> None:
-        """Write to its standard input, at once."""
+        """Write to its standard input and flush."""
         self.stdin.write(data)
         self.stdin.flush()
 
     def end(self) -> tuple[int, str]:
-        """Exit code and what it said on stderr, once it has ended by itself."""
+        """Wait until it ends by itself; return its exit code and stderr."""
         code = self.process.wait(PATIENCE_S)
         return code, self.stderr.read().decode().strip()
 
     def interrupted(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str]:
-        """As `end`, after Ctrl-C or another signal."""
+        """As `end`, after sending Ctrl-C or another signal."""
         self.process.send_signal(number)
         return self.end()
 
 
 @contextmanager
 def started(broker: Broker, *arguments: str) -> Iterator[Running]:
-    """The program; killed at the end if it still runs."""
+    """The running program; it is killed at the end of the block if it still runs."""
     with subprocess.Popen(
         [sys.executable, "-m", "logfleet", *arguments],
         stdin=subprocess.PIPE,
@@ -101,7 +104,7 @@ def started(broker: Broker, *arguments: str) -> Iterator[Running]:
 
 
 def until(ready: Callable[[], bool]) -> None:
-    """Return when `ready()`; the test fails if that takes too long."""
+    """Wait until `ready()` is true; the test fails if that takes too long."""
     give_up_at = time.monotonic() + PATIENCE_S
     while not ready():
         assert time.monotonic() < give_up_at, "the condition does not come true"
@@ -109,13 +112,13 @@ def until(ready: Callable[[], bool]) -> None:
 
 
 def partitions_of(broker: Broker, topic: str) -> int:
-    """As librdkafka sees it; 0: no such topic."""
+    """Return the number of partitions that librdkafka reports; 0 if there is no such topic."""
     metadata = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE_S)
     return len(metadata.topics[topic].partitions) if topic in metadata.topics else 0
 
 
 def config_of(broker: Broker, topic: str) -> dict[str, str]:
-    """Keys set on the topic itself, as librdkafka sees them."""
+    """Return the keys that are set on the topic itself, as librdkafka reports them."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     (described,) = admin.describe_configs([resource]).values()

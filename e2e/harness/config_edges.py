@@ -1,6 +1,7 @@
-"""Changes of configurations at the edges of what Kafka allows, for two brokers that shall answer alike.
+"""Configuration changes at the limits of what Kafka allows; two brokers must answer them alike.
 
-An edge is (type of resource, its name, changes); a change is (key, operation, value). All are sent with validate_only.
+An edge is (type of resource, its name, changes); a change is (key, operation, value). All are sent
+with validate_only.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ _TEXTS: Final = {
 
 
 def edges(topic: str) -> Iterator[Edge]:
-    """topic: one that exists."""
+    """Return all edges. topic: an existing topic."""
     for key in TOPIC_KEYS.values():
         if not key.name.startswith("logfleet."):
             for text in _around(key):
@@ -52,12 +53,12 @@ def edges(topic: str) -> Iterator[Edge]:
 
 
 def _around(key: ConfigKey) -> Iterator[str]:
-    """Values on both sides of each bound, every choice, and texts that only look like values."""
+    """Return values on both sides of each bound, every choice, and texts that resemble values."""
     valid = key.valid
     for text in _TEXTS.get(key.type, ()):
         if not (
             valid.rule == "replicas" and text == ","
-        ):  # taken by Kafka, though it names no replica
+        ):  # accepted by Kafka, although it names no replica
             yield text
     if key.type in {ConfigType.INT, ConfigType.SHORT, ConfigType.LONG}:
         for bound in (valid.low, valid.high):
@@ -139,7 +140,7 @@ _OTHERS: Final[list[tuple[tuple[int, str], *tuple[Change, ...]]]] = [
     ((LOGGER, "1"), ("root", SET, "INFO"), ("root", SET, "WARN")),
     *(((kind, "x"), ("a", SET, "b")) for kind in (0, 1, 3, 7, 64, 99)),
 ]
-"""Each: the resource ("TOPIC" stands for the one that exists), then its changes."""
+"""Each is a resource ("TOPIC" stands for the existing topic), then its changes."""
 
 JUDGED_ELSEWISE: Final = {
     "listeners": "Kafka opens and closes listeners while it runs",
@@ -171,7 +172,9 @@ JUDGED_ELSEWISE: Final = {
     "group.share.assignment.interval.ms": "as group.consumer.assignment.interval.ms",
     "group.streams.assignment.interval.ms": "as group.consumer.assignment.interval.ms",
 }
-"""Broker keys whose values Kafka judges by its own state: why each has to differ."""
+"""Broker keys whose values Kafka checks against its own state: why our answer has to differ."""
 
 REFUSED_HERE: Final = {"log.flush.interval.ms": "-1"}
-"""Of broker keys: a value that Kafka takes. It then answers DescribeConfigs of every topic with UNKNOWN_SERVER_ERROR, since flush.ms is at least 0."""
+"""Values of broker keys that Kafka accepts and we refuse. After accepting one, Kafka answers
+DescribeConfigs of every topic with UNKNOWN_SERVER_ERROR, as flush.ms must be at least 0.
+"""

@@ -1,4 +1,7 @@
-"""Debian's packages that a rig or a client under test needs: installed when root, named in one line otherwise."""
+"""Installs Debian packages that a rig or a client needs, if the user is root.
+
+Otherwise one line names them.
+"""
 
 import fcntl
 import os
@@ -11,17 +14,21 @@ LOCK_S_MAX = 60
 
 
 class PackagesMissing(RuntimeError):
-    """Not root, or no apt-get; the text says what to install."""
+    """The user is not root, or there is no apt-get; the text says what to install."""
 
 
 def install(*packages: str) -> None:
-    """Install packages, and what they depend on. Raises PackagesMissing, or CalledProcessError if apt-get fails."""
+    """Install packages and their dependencies.
+
+    Raises PackagesMissing, or CalledProcessError if apt-get fails.
+    """
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise PackagesMissing(f"as root, first: apt-get install -y {' '.join(packages)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     wait = f"DPkg::Lock::Timeout={LOCK_S_MAX}"
     with Path(tempfile.gettempdir(), "logfleet-apt.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side, apt-get does not
+        # tests run at the same time, but two apt-get processes cannot
+        fcntl.flock(lock, fcntl.LOCK_EX)
         for arguments in (
             ["update", "-q"],
             ["install", "-yq", "--no-install-recommends", "-o", wait],

@@ -1,4 +1,4 @@
-"""An etcd of one's own for a test: on free ports, in a directory of its own, stopped by its pid."""
+"""An etcd server for one test: on free ports, with its own directory, stopped by its pid."""
 
 import contextlib
 import os
@@ -17,14 +17,17 @@ SPEED = ["--heartbeat-interval=10", "--election-timeout=100", "--unsafe-no-fsync
 
 
 class TlsPaths:
-    """PEM files of a server that asks its clients for certificates of the same CA."""
+    """PEM files of a server that requires client certificates of the same CA."""
 
     def __init__(self, ca: Path, certificate: Path, key: Path) -> None:
         self.ca, self.certificate, self.key = ca, certificate, key
 
 
 class EtcdServer(Program):
-    """One member. It keeps its ports and its data over `kill` and `start`. speed: its flags of time; none for etcd's own."""
+    """One member. It keeps its ports and data over `kill` and `start`.
+
+    speed: flags for its heartbeat and election timeout; none for etcd's defaults.
+    """
 
     def __init__(
         self,
@@ -73,16 +76,16 @@ class EtcdServer(Program):
         self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Until it says in its log that it serves clients. Raises ProgramFailed."""
+        """Wait until its log says that it serves clients. Raises ProgramFailed."""
         self.wait_until(lambda: "ready to serve client requests" in self.said())
 
     def close(self) -> None:
-        """Its data goes too: etcd allots 64 MB of log at once, and a full disk is a poor memento of a test."""
+        """Kill it and remove its data, 64 MB of log that would fill the disk test by test."""
         super().close()
         shutil.rmtree(self.directory / "data", ignore_errors=True)
 
     def wipe(self) -> None:
-        """Remove its data: started again, it is another cluster."""
+        """Remove its data; when it is started again, it is a new cluster."""
         assert not self.running
         shutil.rmtree(self.directory / "data")
 
@@ -94,7 +97,7 @@ def etcd_members(
     tls: TlsPaths | None = None,
     speed: Sequence[str] = SPEED,
 ) -> list[EtcdServer]:
-    """One cluster, not started."""
+    """Return the members of one cluster, which are not started yet."""
     names = [f"m{number}" for number in range(size)]
     servers = [EtcdServer(binary, directory / name, name, tls, speed) for name in names]
     for server in servers:
@@ -114,7 +117,7 @@ def etcd_server(
 def etcd_cluster(
     binary: EtcdBinary, directory: Path, size: int, tls: TlsPaths | None = None
 ) -> Iterator[list[EtcdServer]]:
-    """Started and ready."""
+    """Start a cluster and wait until it is ready."""
     servers = etcd_members(binary, directory, size, tls)
     try:
         for server in servers:

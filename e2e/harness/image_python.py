@@ -1,7 +1,8 @@
-"""The Python of our images with the packages of the operator's lock, as an environment of this machine.
+"""An environment with the Python of our images and the packages of the operator's lock.
 
-What the operator does may depend on them: Python 3.13 verifies certificates more strictly than 3.11.
-`python -m e2e.harness.image_python` makes it, once per version and lock (part of `make tools`).
+The operator's behaviour may depend on them: Python 3.13 verifies certificates more strictly than
+3.11. `python -m e2e.harness.image_python` creates it, once per version and lock (part of `make
+tools`).
 """
 
 import os
@@ -18,24 +19,27 @@ from e2e.lab.settings import Settings, settings_from
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "operator" / "requirements.lock"
 SOURCES = tuple(ROOT / member / "src" for member in ("broker_image", "operator"))
-"""Where an operator in this environment imports our own packages from."""
+"""Paths from which an operator in this environment imports our own packages."""
 UV = Path(sys.executable).with_name("uv")
 
 
 def image_version() -> str:
-    """Of Python in our images, such as `3.13`."""
+    """Return the Python version of our images, such as `3.13`."""
     found = re.search(r"^FROM python:(\d+\.\d+)-", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert found, "the Dockerfile begins with no image of Python"
     return found[1]
 
 
 def image_python(settings: Settings) -> Path:
-    """The interpreter of the environment, whether it is made or not."""
+    """Return the interpreter's path in the environment, whether or not the environment exists."""
     return settings.root / "python" / recipe_key(image_version(), LOCK) / "bin" / "python"
 
 
 def find_interpreter(version: str, environment: Mapping[str, str], home: Path) -> Path | None:
-    """A Python of this version that starts: from PATH, else of pyenv, whose shims on PATH need not start one."""
+    """Return a Python of this version that starts, from PATH or from pyenv.
+
+    A shim of pyenv may be on PATH although the version is not installed.
+    """
     pyenv = Path(environment.get("PYENV_ROOT") or home / ".pyenv")
     on_path = shutil.which(f"python{version}", path=environment.get("PATH", ""))
     candidates = [Path(on_path)] if on_path else []
@@ -52,7 +56,10 @@ def _is(interpreter: Path, version: str) -> bool:
 
 
 def ensure_image_python(settings: Settings) -> Path:
-    """`image_python`, made if it is not there. Raises LabError, which says what is missing."""
+    """As `image_python`, after creating the environment if it does not exist.
+
+    Raises LabError, which says what is missing.
+    """
     python = image_python(settings)
     folder = python.parents[1]
     with exclusively(folder):
@@ -62,7 +69,8 @@ def ensure_image_python(settings: Settings) -> Path:
         interpreter = find_interpreter(version, os.environ, Path.home())
         if interpreter is None:
             interpreter = _download(settings, version)
-        shutil.rmtree(folder, ignore_errors=True)  # its interpreter is gone
+        # the interpreter that the environment was made with no longer exists
+        shutil.rmtree(folder, ignore_errors=True)
         with scratch_beside(folder) as scratch:
             run(interpreter, "-m", "venv", "--without-pip", scratch)
             target = ("--python", scratch / "bin" / "python")

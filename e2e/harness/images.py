@@ -1,4 +1,4 @@
-"""The project's images: built from the Dockerfile, exported when they changed, brought into the lab's nodes."""
+"""The project's images: built from the Dockerfile, exported if changed, imported into the lab."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ ID_CHARS = 12
 
 
 def version() -> str:
-    """The members' version, which is the charts' appVersion and the images' tag."""
+    """Return the packages' version, which is also the charts' appVersion and the images' tag."""
     project = tomllib.loads((ROOT / "broker_image" / "pyproject.toml").read_text())["project"]
     return str(project["version"])
 
@@ -28,10 +28,11 @@ def image_name(target: str) -> str:
 
 @contextmanager
 def image_builds(lab: Lab, targets: Iterable[str]) -> Iterator[Callable[[str], Path]]:
-    """Build the targets one after the other in a thread of its own, while the caller does something else.
+    """Build the targets one after the other in a thread, while the caller does something else.
 
-    What is given waits for a target's archive and raises LabError if it cannot be built. Targets whose turn has not
-    come when the context ends are not built. The caller holds the lab, whose control groups exist.
+    Yields a function that waits for a target's archive, and raises LabError if it cannot be built.
+    Targets that have not begun when the block ends are not built. The caller must hold the lab,
+    whose control groups exist.
     """
     docker = Docker(lab.settings, lab.report)
     daemon = ExitStack()
@@ -44,7 +45,7 @@ def image_builds(lab: Lab, targets: Iterable[str]) -> Iterator[Callable[[str], P
                 if started.exception() is None:
                     docker.prune()
 
-        # at once, not at the end: a daemon that serves nobody any more takes time from the tests
+        # stop the daemon at once, not at the end: an idle daemon still takes processor time from the tests
         finished = pool.submit(finish)
 
         def archive(target: str) -> Path:
@@ -60,7 +61,7 @@ def image_builds(lab: Lab, targets: Iterable[str]) -> Iterator[Callable[[str], P
 
 
 def build_image(lab: Lab, docker: Docker, target: str) -> Path:
-    """Build a target and give its archive; one that did not change is exported once only."""
+    """Build a target and return its archive; an unchanged image is not exported again."""
     name, secrets = image_name(target), build_secrets(lab.settings.state)
     identity = docker.build(Build(name, target, ROOT, secrets))
     archive = (

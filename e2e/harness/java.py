@@ -1,4 +1,4 @@
-"""The Java of this machine, found as Spark and Kafka find it, and one sentence where it will not do."""
+"""Finds this machine's Java as Spark and Kafka do, or says why it does not suffice."""
 
 import os
 import platform
@@ -9,11 +9,14 @@ from pathlib import Path
 
 
 class JavaMissing(RuntimeError):
-    """There is no Java that will do; the text is one sentence that says what to install."""
+    """There is no suitable Java; the text is one sentence that says what to install."""
 
 
 def find_java(*, at_least: int, wanted_by: str) -> str:
-    """Path of the `java` to run: JAVA_HOME's if that is set, else the one in PATH. Raises JavaMissing."""
+    """Return the path of `java`: JAVA_HOME's if that is set, else the one in PATH.
+
+    Raises JavaMissing.
+    """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
     wanted = f"{wanted_by} needs Java {at_least} or newer"
@@ -32,7 +35,10 @@ def find_java(*, at_least: int, wanted_by: str) -> str:
 
 
 def _hint() -> str:
-    """The newest that the distribution of this machine has and that Spark takes: Debian has 21 since its release 13."""
+    """Name the newest Java package of this distribution that Spark supports.
+
+    Debian has 21 since release 13.
+    """
     try:
         release = platform.freedesktop_os_release()
     except OSError:

@@ -1,4 +1,4 @@
-"""A Java machine beside the test whose classes Python calls.
+"""A Java virtual machine whose classes the tests call from Python.
 
 py4j comes with PySpark; the jars are those of `e2e.harness.kafka.classpath`.
 """
@@ -17,16 +17,17 @@ END_S = 20.0
 
 
 class Jvm:
-    """Runs until the block ends, and no longer than the process of the tests.
+    """Runs until the block or the test process ends.
 
-    part: whose jars it has, as for `classpath`. log: a file for its standard error. classes: the root of all packages, e.g.
-    `jvm.classes.java.util.Properties()`; what Java throws is a Py4JJavaError.
+    part: names the jars, as for `classpath`. log: a file for its standard error. classes: the root
+    of all packages, as in `jvm.classes.java.util.Properties()`. A Java exception is raised as
+    Py4JJavaError.
     """
 
     def __init__(self, part: str, log: Path | None = None, flags: Sequence[str] = ()) -> None:
         self._command = [java(), "-Xmx256m", *QUICK, *flags]
         self._command += ["-cp", f"{find_jar_path()}:{classpath(part)}", "py4j.GatewayServer"]
-        # --die-on-broken-pipe: the JVM ends with its standard input, however the tests end
+        # --die-on-broken-pipe: the JVM ends when its standard input closes, even if the tests are killed
         self._command += ["--die-on-broken-pipe", "--enable-auth", "0"]
         self._log = log
 
@@ -58,7 +59,7 @@ class Jvm:
         self._process.communicate(timeout=END_S)
 
     def properties(self, values: Mapping[str, str]) -> Any:
-        """A java.util.Properties."""
+        """Return a java.util.Properties with these values."""
         made = self.classes.java.util.Properties()
         for key, value in values.items():
             made.setProperty(key, value)

@@ -1,7 +1,7 @@
-"""Apache Kafka itself, from Maven Central: the oracle for behaviour, and the console tools as clients under test.
+"""Apache Kafka from Maven Central: the oracle for behaviour, and its console tools as clients.
 
-The broker is 4.4.0; the tools are 4.3.1, the newest that Maven Central holds with the Kafka release we follow. Jars are kept outside the
-tree, keyed by the pom that names them.
+The broker is 4.4.0. The tools are 4.3.1, the newest on Maven Central for the Kafka release that we
+follow. Jars are kept outside the tree, in a folder per version of the pom that names them.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 LOGGING = f"-Dlog4j2.configurationFile=file:{HERE}/conf/log4j2.properties"
 """The class path has no directory for it: Java uses no archive of classes where there is one."""
 READY_SECONDS = 300
-"""Kafka needs 5 to 10 s; a cold JVM beside twenty busy processes has needed more than 90."""
+"""Kafka needs 5 to 10 s; a cold JVM among twenty busy processes has needed more than 90."""
 TOOL_SECONDS = 180
 """A tool needs 2 to 5 s on an idle machine; the same cold JVM has needed more than 60."""
 STOP_SECONDS = 120
@@ -41,7 +41,10 @@ class KafkaUnavailable(RuntimeError):
 
 
 def classpath(part: str) -> str:
-    """Class path of "broker", "tools" or "apps" (a pom in e2e/kafka each), fetched on first use."""
+    """Return the class path of "broker", "tools" or "apps" (each has a pom in e2e/kafka).
+
+    The jars are fetched on first use.
+    """
     pom = HERE / f"{part}.xml"
     libs = CACHE / f"{part}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if not libs.exists():
@@ -67,7 +70,7 @@ def _fetch(pom: Path, libs: Path) -> None:
             raise KafkaUnavailable(str(missing)) from None
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers run at the same time, so only one may fetch
         if libs.exists():
             return
         with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
@@ -94,9 +97,10 @@ def run_tool(
     stdin: str | None = None,
     timeout_seconds: float = TOOL_SECONDS,
 ) -> str:
-    """Run one of Kafka's tools by its class, e.g. org.apache.kafka.tools.DumpLogSegments; returns its standard output.
+    """Run one of Kafka's tools by its class; return its standard output.
 
-    Raises AssertionError with both outputs if it fails: a tool that fails is a finding.
+    main: such as org.apache.kafka.tools.DumpLogSegments. Raises AssertionError with both outputs if
+    it fails, as that is a finding.
     """
     done = try_tool(main, arguments, stdin=stdin, timeout_seconds=timeout_seconds)
     said = f"{main} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
@@ -111,7 +115,7 @@ def try_tool(
     stdin: str | None = None,
     timeout_seconds: float = TOOL_SECONDS,
 ) -> "subprocess.CompletedProcess[str]":
-    """As `run_tool`, for one that may fail."""
+    """As `run_tool`, for a tool that may fail."""
     return subprocess.run(
         tool_command(main, arguments),
         input=stdin,
@@ -123,7 +127,10 @@ def try_tool(
 
 
 def dump_log(files: Sequence[Path], *flags: str) -> str:
-    """What Kafka's dump tool says of segments, indexes or snapshots. Raises AssertionError if it complains of any."""
+    """Return the output of Kafka's dump tool for segments, indexes or snapshots.
+
+    Raises AssertionError if the tool reports an error in any of them.
+    """
     listed = ",".join(str(file) for file in files)
     output = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", listed, *flags])
     for complaint in (
@@ -138,17 +145,19 @@ def dump_log(files: Sequence[Path], *flags: str) -> str:
 
 
 def tool_command(main: str, arguments: Sequence[str]) -> list[str]:
-    """What runs one of Kafka's tools."""
+    """Return the command that runs one of Kafka's tools."""
     flags = ["-Xmx256m", *QUICK, *shared_classes("tools")]
     return [java(), *flags, LOGGING, "-cp", classpath("tools"), main, *arguments]
 
 
 class KafkaBroker:
-    """One Apache Kafka 4.4.0 node (KRaft, broker and controller in one) on loopback, until the block ends.
+    """One Apache Kafka 4.4.0 node (KRaft, broker and controller in one) on loopback.
 
-    It keeps its ports and its data over `stop` and `start`. ports: nobody else gets them before `close`, whether it runs or not; Java
-    listens on a reserved port, as it sets SO_REUSEADDR on Linux (sun.nio.ch.Net.serverSocket). jvm: flags of the Java machine, to be set before it is formatted. The usual ones start with the least work: what runs
-    for a minute is not worth being compiled well.
+    It runs at most until the block ends, and keeps its ports and data over `stop` and `start`.
+    ports: reserved until `close`, even while it does not run; Java can listen on a reserved port,
+    as it sets SO_REUSEADDR on Linux (sun.nio.ch.Net.serverSocket). jvm: flags of the JVM, set
+    before `format`. The default flags favour a fast start over optimised code, as tests run for a
+    minute.
     """
 
     def __init__(self, directory: Path, **config: str) -> None:
@@ -183,7 +192,7 @@ class KafkaBroker:
         return self
 
     def format(self) -> None:
-        """Write its configuration and prepare its directory: what comes before the first start."""
+        """Write its configuration and format its directory, before the first start."""
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in self.config.items()))
@@ -230,7 +239,7 @@ class KafkaBroker:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL; done when it is gone. Nothing happens if it does not run."""
+        """Send SIGKILL and wait until it has ended. Does nothing if it does not run."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -240,7 +249,7 @@ class KafkaBroker:
             self._log = None
 
     def close(self) -> None:
-        """Kill it if it runs; let go of its ports."""
+        """Kill it if it runs, and release its ports."""
         self.kill()
         self.ports.release()
 
@@ -248,7 +257,7 @@ class KafkaBroker:
         return (self.directory / "kafka.log").read_text(errors="replace")[-3000:]
 
     def command(self) -> list[str]:
-        """What runs the broker, once it is formatted."""
+        """Return the command that runs the broker after `format`."""
         return self._command("kafka.Kafka")
 
     def _command(self, main: str, *arguments: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""Kafka's own message classes, in a JVM beside the test: the oracle for every (message, version) pair of our table.
+"""Kafka's own message classes in a JVM: the oracle for every (message, version) pair of our table.
 
-What Kafka generates from its schemas reads our bytes, says what it understood, and writes the message anew. The jars are those of the
-Kafka broker that the other suites run.
+Kafka's generated classes parse our bytes, return the fields that they read, and encode the message
+again. The jars are those of the Kafka broker that the other suites run.
 """
 
 import base64
@@ -25,9 +25,12 @@ class KafkaCodec(Jvm):
         super().__init__("broker")
 
     def reencode(self, name: str, version: int, written: bytes) -> tuple[bytes, dict[str, Any]]:
-        """What Kafka writes for the message that it read from `written`, and its fields by Kafka's JSON converter.
+        """Have Kafka parse `written`.
 
-        Raises AssertionError if Kafka leaves bytes over, py4j's Py4JJavaError if it cannot read them.
+        Return its own encoding, and the fields by Kafka's JSON converter.
+
+        Raises AssertionError if Kafka leaves bytes unread, and py4j's Py4JJavaError if it cannot
+        parse them.
         """
         class_name = kafka_class(name)
         protocol = self.classes.org.apache.kafka.common.protocol
@@ -43,7 +46,7 @@ class KafkaCodec(Jvm):
 
 
 def kafka_class(name: str) -> str:
-    """The full name of Kafka's class of one of our messages."""
+    """Return the full name of Kafka's class for one of our messages."""
     kind = load_table()[name].kind
     if kind.startswith("coordinator"):
         return f"{COORDINATOR_PACKAGE}.{name}"
@@ -54,15 +57,16 @@ def kafka_class(name: str) -> str:
 
 
 def _without_records(fields: dict[str, Any]) -> dict[str, Any]:
-    """Kafka's converters print nothing of records but "" or null."""
+    """Drop the fields of type records: Kafka's converters print them only as "" or null."""
     fields.pop("records", None)
     return fields
 
 
 def as_json(message: msgspec.Struct, version: int) -> dict[str, Any]:
-    """Our message as Kafka's JSON converters print it: every field of that version, but tagged ones at their default.
+    """Format our message as Kafka's JSON converters do.
 
-    A `records` field is left out.
+    It has all fields of the version except tagged ones with their default. A `records` field is
+    left out.
     """
     schema = load_table()[type(message).__name__]
 

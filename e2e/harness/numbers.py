@@ -1,4 +1,4 @@
-"""An idempotent producer that counts, what is in a topic, and whether that is what was acknowledged: once, and in order."""
+"""Writes consecutive numbers; checks that a topic holds each acknowledged one once, in order."""
 
 import threading
 import time
@@ -19,14 +19,15 @@ def create_topic(
     config: Mapping[str, str] = NO_CONFIG,
     replicas: int = 1,
 ) -> None:
-    """Raises KafkaException with the broker's words if it is refused."""
+    """Create a topic. Raises KafkaException with the broker's message if it refuses."""
     new = NewTopic(topic, partitions, replicas, config=dict(config))
-    admin = _admin(bootstrap)  # with its last reference go its requests
+    # librdkafka cancels the requests when the last reference to the client is dropped
+    admin = _admin(bootstrap)
     admin.create_topics([new])[topic].result(timeout=PATIENCE_S)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    """Raises KafkaException with the broker's words if it is refused."""
+    """Delete a topic. Raises KafkaException with the broker's message if it refuses."""
     admin = _admin(bootstrap)
     admin.delete_topics([topic])[topic].result(timeout=PATIENCE_S)
 
@@ -36,10 +37,10 @@ def _admin(bootstrap: str) -> AdminClient:
 
 
 class Numbers(threading.Thread):
-    """Writes 0, 1, 2 ... to every partition of a topic until told to stop.
+    """Writes 0, 1, 2 ... to every partition of a topic until it is stopped.
 
-    pause_s: between one number and the next, for those who shall keep up with it. acknowledged: per partition the numbers whose
-    delivery was confirmed, in that order.
+    pause_s: between two numbers, for tests in which a reader must keep up. acknowledged: per
+    partition, the numbers whose delivery was confirmed, in that order.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, pause_s: float = 0) -> None:
@@ -54,7 +55,7 @@ class Numbers(threading.Thread):
             "retry.backoff.ms": 20,
             "message.timeout.ms": 120_000,
             "queue.buffering.max.messages": 3000,
-            "log_level": 2,  # connections are meant to fail here
+            "log_level": 2,  # these tests break connections on purpose
         }
         self._producer = Producer(config)
         self._topic = topic
@@ -112,12 +113,12 @@ class Numbers(threading.Thread):
         self.join()
 
     def finish(self) -> None:
-        """Stop; everything that was sent is acknowledged then."""
+        """Stop the producer; all records that were sent are acknowledged when this returns."""
         self.stop()
         assert self.failed == []
 
     def written(self) -> set[tuple[int, int]]:
-        """(partition, number) of everything that was acknowledged."""
+        """Return (partition, number) of every acknowledged record."""
         return {
             (partition, number)
             for partition, numbers in enumerate(self.acknowledged)
@@ -126,7 +127,7 @@ class Numbers(threading.Thread):
 
 
 def stored(bootstrap: str, topic: str, partitions: int) -> list[list[int]]:
-    """The numbers in each partition, from its beginning to its end."""
+    """Read the numbers in each partition, from its beginning to its end."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     found: list[list[int]] = []
     for partition in range(partitions):
@@ -150,7 +151,7 @@ def stored(bootstrap: str, topic: str, partitions: int) -> list[list[int]]:
 
 
 def ends(bootstrap: str, topic: str) -> list[tuple[int, int]]:
-    """Log start and high watermark of each partition."""
+    """Return the log start offset and the high watermark of each partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     try:
         known = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic]
@@ -164,12 +165,15 @@ def ends(bootstrap: str, topic: str) -> list[tuple[int, int]]:
 
 
 def held(bootstrap: str, topic: str) -> int:
-    """Offsets between the start and the high watermark, of all partitions together."""
+    """Return the number of offsets between log start and high watermark, of all partitions."""
     return sum(high - low for low, high in ends(bootstrap, topic))
 
 
 def check_once_and_in_order(producer: Numbers, found: list[list[int]]) -> None:
-    """What is stored is 0, 1, 2 ... without a gap or a repetition, and holds all that was acknowledged."""
+    """Check that a topic holds 0, 1, 2 ...
+
+    Without gap or repetition, and every acknowledged number.
+    """
     for acknowledged, numbers in zip(producer.acknowledged, found, strict=True):
         assert acknowledged == sorted(acknowledged)
         assert numbers == list(range(len(numbers)))

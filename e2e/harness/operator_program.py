@@ -1,4 +1,7 @@
-"""The operator as a process beside an API server without nodes, under the Python and the packages of its image."""
+"""The operator as a process, with the Python and packages of its image.
+
+It works on an API server without nodes.
+"""
 
 import json
 import os
@@ -13,9 +16,12 @@ from e2e.lab.settings import settings_from
 
 
 class Operator(Program):
-    """kubeconfig: who it is. broker: who is asked about topics, and whether it may stop.
+    """kubeconfig: its identity.
 
-    lease_namespace: where the Lease is by which it is elected; it works alone without one. broker_image: the default of its version.
+    broker: the broker that it asks about topics, and whether it may be stopped.
+
+    lease_namespace: namespace of the Lease by which it is elected; None: it runs without election.
+    broker_image: its default image for brokers.
     """
 
     def __init__(
@@ -45,12 +51,12 @@ class Operator(Program):
         }
 
     def start(self) -> None:
-        """It is ready by its own word. Raises ProgramFailed."""
+        """Start it and wait until it reports that it is ready. Raises ProgramFailed."""
         self.launch()
         self.wait_until(lambda: self.fetch("/readyz").startswith("ready"), timeout_s=90)
 
     def fetch(self, path: str) -> str:
-        """What it answers over HTTP; "" if it does not, or not with success."""
+        """Return its response over HTTP; "" if it does not respond, or not with success."""
         try:
             url = f"http://127.0.0.1:{self.http_port}{path}"
             with urllib.request.urlopen(url, timeout=HTTP_S_MAX) as response:
@@ -60,5 +66,8 @@ class Operator(Program):
             return ""
 
     def events(self) -> list[dict[str, object]]:
-        """Its log since it was last started. Raises ValueError for a line that is no JSON."""
+        """Return its log since it was last started.
+
+        Raises ValueError for a line that is not JSON.
+        """
         return [json.loads(line) for line in self.said().splitlines()]

@@ -1,4 +1,7 @@
-"""A PostgreSQL of Debian's packages for one test run, on loopback. Its programs refuse to be root, so root lends them its user `postgres`."""
+"""A PostgreSQL from Debian's packages for one test run, on loopback.
+
+Its programs refuse to run as root, so a test run by root starts them as the user `postgres`.
+"""
 
 import contextlib
 import os
@@ -13,14 +16,17 @@ from e2e.harness.debian import install
 from e2e.harness.program import Program, children_of
 
 SUPERUSER = "tests"
-"""Needs no password."""
+"""A role that needs no password."""
 GUARDED = "guarded"
 """A role that the tests may create; it needs a password."""
 OF_ROOT = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
 
 
 def programs() -> Path:
-    """The folder of initdb and postgres, of the newest version; installed if there is none and we are root."""
+    """Return the folder of initdb and postgres, of the newest version.
+
+    If there is none and the user is root, the package is installed.
+    """
     for _ in range(2):
         found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
         if found:
@@ -30,7 +36,7 @@ def programs() -> Path:
 
 
 class Postgres(Program):
-    """A server with its data below a folder that its user can reach."""
+    """A server with its data in a folder that the user `postgres` can reach."""
 
     def __init__(self, directory: Path) -> None:
         self._bin = programs()
@@ -45,18 +51,18 @@ class Postgres(Program):
             self.prefix = list(OF_ROOT)
 
     def make(self) -> None:
-        """An empty database cluster."""
+        """Create an empty database cluster."""
         if os.geteuid() == 0:
             shutil.chown(self.directory, "postgres")
         initdb = [str(self._bin / "initdb"), "-D", str(self._data), "-U", SUPERUSER]
         command = [*self.prefix, *initdb, "-A", "trust", "--no-sync"]
         subprocess.run(command, check=True, capture_output=True, cwd="/")
-        rules = self._data / "pg_hba.conf"  # the first that fits counts
+        rules = self._data / "pg_hba.conf"  # PostgreSQL uses the first line that matches
         guarded = f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n"
         rules.write_text(guarded + rules.read_text())
 
     def kill(self) -> None:
-        """SIGKILL to all its processes, as where its machine is lost."""
+        """Send SIGKILL to all its processes, as if its machine was lost."""
         children = children_of(self.pid) if self.running else []
         super().kill()
         for pid in children:
@@ -64,7 +70,7 @@ class Postgres(Program):
                 os.kill(pid, signal.SIGKILL)
 
     def start(self) -> None:
-        """Started, and ready; after `kill` on the same port with the same data."""
+        """Start it and wait until it is ready; after `kill` it has the same port and data."""
         self.launch()
         self.wait_until(self.is_ready)
 
@@ -73,7 +79,10 @@ class Postgres(Program):
         return subprocess.run(asking, check=False, capture_output=True).returncode == 0
 
     def execute(self, statement: str) -> list[list[str]]:
-        """The rows of a statement, as text. Raises CalledProcessError if it is refused."""
+        """Return the rows of a statement, as text.
+
+        Raises CalledProcessError if the server refuses it.
+        """
         psql = [str(self._bin / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", SUPERUSER]
         done = subprocess.run(
             [*psql, "-v", "ON_ERROR_STOP=1", "-AtF", "|", "-c", statement, "postgres"],
@@ -86,7 +95,7 @@ class Postgres(Program):
 
 @contextmanager
 def running(directory: Path) -> Iterator[Postgres]:
-    """A new server. directory: an empty one outside others' private folders."""
+    """A new server. directory: an empty one that other users can reach."""
     server = Postgres(directory)
     server.make()
     try:

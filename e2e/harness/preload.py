@@ -1,4 +1,4 @@
-"""Libraries of a few lines of C that stand before the system's in a process (LD_PRELOAD), to make its disk slow or bad."""
+"""C libraries that replace system calls in a process (LD_PRELOAD): a slow or faulty disk."""
 
 import shutil
 import subprocess
@@ -8,7 +8,10 @@ from e2e.harness.debian import install
 
 
 def compiled(source: Path, directory: Path) -> Path:
-    """The library made of that source, below `directory`. Raises PackagesMissing, or CalledProcessError if it cannot be compiled."""
+    """Compile the source to a library below `directory`; return its path.
+
+    Raises PackagesMissing, or CalledProcessError if the compiler fails.
+    """
     if shutil.which("gcc") is None or not Path("/usr/include/stdio.h").exists():
         install("gcc", "libc6-dev")
     library = directory / source.with_suffix(".so").name

@@ -23,11 +23,11 @@ from e2e.harness.program import Program
 
 P = TypeVar("P", bound=Program)
 HTTP_S_MAX = 30.0
-"""A broker answers within milliseconds; beside other busy processes it has to wait for its turn."""
+"""A broker answers within milliseconds, but other busy processes may delay it."""
 
 
 class Broker(Program):
-    """`logfleet broker` on ports of its own. It keeps ports and data over `kill` and `start`."""
+    """`logfleet broker` on its own ports. It keeps ports and data over `kill` and `start`."""
 
     def __init__(
         self, directory: Path, config: Mapping[str, str] | None = None, name: str = "broker-1"
@@ -52,7 +52,7 @@ class Broker(Program):
         super().launch()
 
     def start(self) -> None:
-        """Started, and ready by its own word. Raises ProgramFailed."""
+        """Start it and wait until it reports that it is ready. Raises ProgramFailed."""
         self.launch()
         self.wait_ready()
 
@@ -60,12 +60,15 @@ class Broker(Program):
         self.wait_until(lambda: self.get("/readyz")[0] == 200)
 
     def restart(self) -> None:
-        """Stopped in order and started again."""
+        """Stop it in order and start it again."""
         self.terminate()
         self.start()
 
     def get(self, path: str, timeout_s: float = HTTP_S_MAX) -> tuple[int, str]:
-        """Status and body of its admin port; status 0 if nobody answers there in time."""
+        """Return status and body of a path on its admin port.
+
+        Status 0 if there is no response in time.
+        """
         connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=timeout_s)
         try:
             connection.request("GET", path)
@@ -77,13 +80,16 @@ class Broker(Program):
             connection.close()
 
     def metrics(self) -> str:
-        """The page of its metrics. Raises AssertionError if it is not served."""
+        """Return its page of metrics. Raises AssertionError if it is not served."""
         status, text = self.get("/metrics")
         assert status == 200, f"{self.name} shows no metrics: status {status}"
         return text
 
     def metric(self, name: str) -> float:
-        """Sum over the rows whose name and first labels are these, e.g. `x` or `x{topic="t"`. Raises AssertionError if there are none."""
+        """Return the sum of the series that begin with this name and these labels.
+
+        Such as `x` or `x{topic="t"`. Raises AssertionError if there are none.
+        """
         row = re.compile(rf"^{re.escape(name)}(?!\w).* (\S+)$", re.MULTILINE)
         values = row.findall(self.metrics())
         assert values, f"{self.name} has no metric {name}"
@@ -91,7 +97,10 @@ class Broker(Program):
 
 
 class Fleet:
-    """Brokers 1 to N on one etcd, of one member or more, all started together. etcd: its first member."""
+    """Brokers 1 to N on one etcd of one or more members, all started together.
+
+    etcd: the first member.
+    """
 
     def __init__(self, etcd_members: list[EtcdServer], brokers: list[Broker]) -> None:
         self.etcd_members = etcd_members
@@ -101,7 +110,7 @@ class Fleet:
             self.add(broker)
 
     def add(self, broker: Broker) -> None:
-        """One broker more, still to be started."""
+        """Create one more broker, which is not started yet."""
         endpoints = ",".join(each.endpoint for each in self.etcd_members)
         broker.config |= {
             "logfleet.metadata.store": "etcd",
@@ -121,7 +130,7 @@ class Fleet:
 
 
 class Rig:
-    """Makes what a test needs under one directory and ends all of it."""
+    """Creates the programs of a test under one directory, and ends all of them."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -130,11 +139,14 @@ class Rig:
     def program(
         self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Program:
-        """Not started yet. environment: instead of ours."""
+        """Create a program, which is not started yet.
+
+        environment: replaces that of this process.
+        """
         return self.own(Program(name, command, self.directory / name, environment))
 
     def broker(self, config: Mapping[str, str] | None = None) -> Broker:
-        """A single broker on the embedded metadata store, ready."""
+        """Start a single broker on the embedded metadata store, and wait until it is ready."""
         name = f"broker-{len(self._programs) + 1}"
         broker = self.own(Broker(self.directory / name, config, name))
         broker.start()
@@ -150,10 +162,11 @@ class Rig:
         prefix: Sequence[str] = (),
         made: Callable[[Path, Mapping[str, str], str], Broker] = Broker,
     ) -> Fleet:
-        """`size` brokers with ids from 1, their racks from `zones` in turns, on the best etcd of this machine; all ready.
+        """Start `size` brokers, ids from 1, on this machine's best etcd; wait until all are ready.
 
-        etcd_members: with more than one they have etcd's own heartbeat, election timeout and syncs, as where a fleet really runs.
-        prefix: of all these programs. made: makes a broker of its directory, configuration and name.
+        zones: racks, given to the brokers in turn. etcd_members: with more than one, they have
+        etcd's default heartbeat, election timeout and syncs, as in production. prefix: of the names
+        of all these programs. made: creates a broker from its directory, configuration and name.
         """
         binary = etcd_binaries()[0]
         if etcd_members == 1:
@@ -179,16 +192,16 @@ class Rig:
         return fleet
 
     def close(self) -> None:
-        """Kill what still runs, the newest first."""
+        """Kill the programs that still run, the newest first."""
         for program in reversed(self._programs):
             program.close()
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """Name and last lines of every program's log."""
+        """Return name and last lines of every program's log."""
         for program in self._programs:
             yield program.name, program.tail()
 
     def own(self, program: P) -> P:
-        """Ended with the rig, its log shown if the test fails."""
+        """End the program together with the rig, and show its log if the test fails."""
         self._programs.append(program)
         return program

@@ -1,7 +1,7 @@
 """A program on this machine that can be started, paused and ended, and its log.
 
-Every program is ended by its pid, at the latest when the process of the tests dies. Start them from the main thread:
-the kernel ties a program to the thread that started it.
+Every program is ended by its pid, at the latest when the test process dies. Start programs from the
+main thread: the kernel ends a program together with the thread that started it.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class ProgramFailed(AssertionError):
 
 
 def reserve_row(ports: LoopbackPorts, count: int) -> int:
-    """The first of `count` reserved ports that follow one another."""
+    """Reserve `count` consecutive ports; return the first."""
     while True:
         with contextlib.suppress(OSError):
             first = ports.reserve()
@@ -38,11 +38,11 @@ def reserve_row(ports: LoopbackPorts, count: int) -> int:
 
 
 class Program:
-    """A command that can be started again and again, always with the same log (which grows).
+    """A command that can be started repeatedly, with one log that grows.
 
-    directory: its working directory, made if need be; the log is `directory/NAME.log`. ports: where to reserve those it shall
-    listen on; nobody else gets them before `close`, whether it runs or not. prefix: a program that runs the command in its own place,
-    e.g. taskset.
+    directory: its working directory, created if needed; the log is `directory/NAME.log`. ports:
+    reserves the ports on which it will listen; no other program gets them before `close`, even
+    while it does not run. prefix: a program that executes the command, such as taskset.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Program:
 
     @property
     def exit_code(self) -> int | None:
-        """As subprocess has it: negative for a signal; None while it runs."""
+        """As in subprocess: negative for a signal; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     def launch(self) -> None:
-        """Started, not necessarily ready."""
+        """Start it without waiting until it is ready."""
         assert not self.running, f"{self.name} runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log, held():
@@ -89,11 +89,15 @@ class Program:
                 stderr=log,
                 cwd=self.directory,
                 env=dict(self.environment) if self.environment is not None else None,
-                start_new_session=True,  # Ctrl-C is for the tests, which end it in order
+                # Ctrl-C must reach only the tests, which then end the program in order
+                start_new_session=True,
             )
 
     def wait_until(self, ready: Callable[[], bool], timeout_s: float = START_S_MAX) -> None:
-        """Return when `ready()`. Raises ProgramFailed if it ends before, or at the time limit."""
+        """Wait until `ready()` is true.
+
+        Raises ProgramFailed if the program ends before, or at the time limit.
+        """
         give_up_s = time.monotonic() + timeout_s
         while not ready():
             if not self.running:
@@ -103,7 +107,10 @@ class Program:
             time.sleep(POLL_S)
 
     def wait(self, timeout_s: float = STOP_S_MAX) -> int:
-        """Its exit code once it has ended by itself. Raises ProgramFailed at the time limit; it runs on then."""
+        """Wait until it ends by itself.
+
+        Return its exit code. Raises ProgramFailed at the time limit.
+        """
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
@@ -117,7 +124,10 @@ class Program:
         self._process.send_signal(number)
 
     def terminate(self, timeout_s: float = STOP_S_MAX) -> int:
-        """SIGTERM; its exit code. Raises ProgramFailed (and kills it) if that takes longer."""
+        """Send SIGTERM; return its exit code.
+
+        Raises ProgramFailed (and kills it) if it takes longer than `timeout_s`.
+        """
         self.send(signal.SIGTERM)
         try:
             return self.wait(timeout_s)
@@ -126,20 +136,23 @@ class Program:
             raise
 
     def kill(self) -> None:
-        """SIGKILL; done when it is gone. Nothing happens if it does not run."""
+        """Send SIGKILL and wait until it has ended. Does nothing if it does not run."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def close(self) -> None:
-        """Kill it if it runs, and whatever it has started that still runs; let go of its ports."""
+        """Kill it and its running descendants; release its ports."""
         self.kill()
         if self._process is not None:
             end_session(self.pid)
         self.ports.release()
 
     def pause(self) -> None:
-        """SIGSTOP; done when all its threads have stopped (the signal reaches them one by one)."""
+        """Send SIGSTOP and wait until all threads have stopped.
+
+        The signal reaches them one by one.
+        """
         self.send(signal.SIGSTOP)
         threads = Path(f"/proc/{self.pid}/task")
         while not all(_has_stopped(thread) for thread in threads.iterdir()):
@@ -159,12 +172,12 @@ class Program:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def peak_rss_bytes(self) -> int:
-        """The most resident memory it ever had."""
+        """Largest resident memory since its start."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     def said(self) -> str:
-        """What it has written since it was last launched."""
+        """Return what it has written since it was last launched."""
         with self.log.open("rb") as log:
             log.seek(self._log_position)
             return log.read().decode(errors="replace")
@@ -176,10 +189,11 @@ class Program:
 
 
 def end_session(leader: int) -> None:
-    """Kill what runs in the session that a child of ours has begun, until nothing does.
+    """Kill all processes in the session that one of our child processes leads.
 
-    Spark's Python workers, for one, leave their parent's process group, but not its session. While anything runs in a session,
-    its number is given to no other process; a leader that is not our child has it anew, and is let alone.
+    Spark's Python workers, for example, leave their parent's process group but not its session. The
+    kernel does not reuse the session's number while a process is in the session. If the leader's
+    pid belongs to a process that is not our child, the number was reused, and nothing is killed.
     """
     while members := dict(session_members(leader)):
         if members.get(leader, os.getpid()) != os.getpid():
@@ -191,7 +205,7 @@ def end_session(leader: int) -> None:
 
 
 def session_members(leader: int) -> Iterator[tuple[int, int]]:
-    """Pid and parent's pid of the processes of a session that are not zombies."""
+    """Return pid and parent's pid of the session's processes that are not zombies."""
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
             with contextlib.suppress(OSError):
@@ -201,7 +215,7 @@ def session_members(leader: int) -> Iterator[tuple[int, int]]:
 
 
 def children_of(parent: int) -> list[int]:
-    """Pids of its children that are not zombies, in whatever session."""
+    """Return the pids of its children that are not zombies, in any session."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
@@ -213,12 +227,12 @@ def children_of(parent: int) -> list[int]:
 
 
 def _stat(process: Path) -> list[str]:
-    """The fields of proc_pid_stat(5) from the third, the state, on."""
+    """Return the fields of proc_pid_stat(5) from the third (the state) on."""
     return (process / "stat").read_text().rpartition(")")[2].split()
 
 
 def _has_stopped(thread: Path) -> bool:
-    """Whether a thread stands still, or has ended since it was listed."""
+    """Return whether a thread is stopped, or has ended since it was listed."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return _stat(thread)[0] == "T"
     return True

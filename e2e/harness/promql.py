@@ -1,4 +1,7 @@
-"""What a PromQL expression names: enough to hold dashboards and alerts against what a broker exposes. No parser of the language."""
+"""Finds the series that a PromQL expression names, to compare them with a broker's metrics.
+
+Dashboards and alerts are checked with it. It does not parse the language.
+"""
 
 import re
 from typing import NamedTuple
@@ -9,11 +12,14 @@ _BY = re.compile(r"\bby \(([^)]*)\)")
 _METRIC = re.compile(r"\b(?:logfleet|process)_[a-z0-9_]+\b")
 
 OF_EVERY_TARGET = {"up"}
-"""Series that Prometheus makes itself, with the labels of the scrape."""
+"""Series that Prometheus itself adds for each target, with the labels of the scrape."""
 
 
 class Named(NamedTuple):
-    """series: names of series, those of a histogram with _bucket or the like. matched: labels by series. grouped: labels of `by`."""
+    """series: names, for histograms with suffixes such as _bucket.
+
+    matched: labels by series. grouped: labels after `by`.
+    """
 
     series: set[str]
     matched: dict[str, set[str]]
@@ -21,7 +27,10 @@ class Named(NamedTuple):
 
 
 def named(expression: str) -> Named:
-    """What an expression names. Raises ValueError if it names a metric without saying of which cluster."""
+    """Return the series and labels that an expression names.
+
+    Raises ValueError if it names a metric without selecting a cluster.
+    """
     matched = {
         name: set(_MATCHER.findall(matchers)) for name, matchers in _SELECTOR.findall(expression)
     }

@@ -1,4 +1,4 @@
-"""Results that are committed: JSON below e2e/results, keyed by the hash of the sources they were measured on."""
+"""Committed results: JSON below e2e/results, keyed by a hash of the sources that were measured."""
 
 import hashlib
 import json
@@ -11,7 +11,10 @@ RESULTS = ROOT / "e2e" / "results"
 
 
 def source_key(*folders: str, root: Path = ROOT) -> str:
-    """Hash of the names and contents of the files below `folders` that git knows or would add, as they are now."""
+    """Return a hash of the names and contents of the files below `folders`.
+
+    Files that git ignores do not count.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *folders],
         cwd=root,
@@ -28,14 +31,17 @@ def source_key(*folders: str, root: Path = ROOT) -> str:
 
 
 def entry_of(path: Path, key: str) -> dict[str, Any]:
-    """What is stored under `key`, empty if nothing is."""
+    """Return the entry stored under `key`, empty if there is none."""
     entries: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     entry: dict[str, Any] = entries.get(key, {})
     return entry
 
 
 def store(path: Path, key: str, entry: dict[str, Any]) -> None:
-    """Put `entry` under `key`, the last in the file; what was there under that key is replaced."""
+    """Store `entry` under `key` as the last one in the file.
+
+    An earlier entry of that key is replaced.
+    """
     entries: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     entries.pop(key, None)
     entries[key] = entry

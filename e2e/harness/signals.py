@@ -1,4 +1,4 @@
-"""When Ctrl-C and SIGTERM do what they are to do."""
+"""Controls when Ctrl-C and SIGTERM take effect."""
 
 import contextlib
 import signal
@@ -9,19 +9,20 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def undisturbed() -> None:
-    """From now on things are being ended: a second Ctrl-C must not leave half of them."""
+    """Ignore these signals from now on, so that a second Ctrl-C cannot interrupt the cleanup."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def held() -> Iterator[Callable[[], None]]:
-    """Keep signals from raising amid a call; what is yielded does what they were to do, as does the end of the block.
+    """Delay signals until the block ends, or until the yielded function is called.
 
-    For calls that an exception of a signal's handler would leave half done or lose: one that is raised while the
-    C code of confluent-kafka looks at Python objects comes out as a TypeError about its configuration, or not at
-    all; one that is raised in `subprocess.Popen` may leave a child that nobody knows. Handlers run in the main
-    thread alone, so nothing needs to be kept from other threads.
+    For calls that must not be interrupted by an exception of a signal handler. If confluent-kafka's
+    C code is interrupted while it reads Python objects, the exception is lost or becomes a
+    TypeError about its configuration. If `subprocess.Popen` is interrupted, a child process may be
+    left behind without a reference. Handlers run only in the main thread, so other threads need no
+    such protection.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
@@ -35,7 +36,7 @@ def held() -> Iterator[Callable[[], None]]:
         while arrived:
             number = arrived.pop(0)
             handler = handlers[signal.Signals(number)]
-            if callable(handler):  # not if it is ignored, as below nohup
+            if callable(handler):  # a signal that is ignored, as under nohup, stays ignored
                 handler(number, None)
 
     try:

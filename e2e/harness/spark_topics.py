@@ -1,7 +1,8 @@
-"""Topics of numbered records, and what a Spark source (`logfleet` or Spark's own `kafka`) gives of them.
+"""Topics of numbered records, and the rows that a Spark source reads from them.
 
-Record n has key `kn`, value `vn`, lies in partition n % 3 at offset n // 3 if all are written in order, and its timestamp is n ms
-after T0, unless told otherwise.
+The source is `logfleet` or Spark's own `kafka`. Record n has the key `kn`, the value `vn`, and a
+timestamp n ms after T0, unless a test sets another one. It is in partition n % 3, at offset n // 3
+if all records are written in order.
 """
 
 import time
@@ -31,12 +32,16 @@ from e2e.harness.numbers import ends
 SOURCES = ("logfleet", "kafka")
 T0 = 1_000_000
 WITHIN_S = 120.0
-"""Retention takes a second; a look at three partitions beside two busy Sparks has taken several."""
+"""Retention takes a second; among two busy Sparks, a check of three partitions has taken several.
+"""
 Row = tuple[int, int, bytes, bytes]
 
 
 class NumberedTopic:
-    """A topic with a new name, made at once. name: instead of a random one. configs: from its first record on."""
+    """A new topic, created at once.
+
+    name: instead of a random one. configs: apply from its first record on.
+    """
 
     def __init__(
         self,
@@ -59,12 +64,12 @@ class NumberedTopic:
         self._admin.create_topics([wanted])[self.name].result(WITHIN_S)
 
     def delete(self) -> None:
-        """Gone, so that a topic of that name can be made anew."""
+        """Delete the topic and wait, so that its name can be used again."""
         self._admin.delete_topics([self.name])[self.name].result(WITHIN_S)
         wait_until(lambda: self.name not in self._admin.list_topics(timeout=WITHIN_S).topics)
 
     def grow(self, total: int) -> None:
-        """Now of `total` partitions."""
+        """Raise the number of partitions to `total`."""
         self._admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(WITHIN_S)
 
     def configure(self, key: str, value: str) -> None:
@@ -75,7 +80,7 @@ class NumberedTopic:
     def produce(
         self, numbers: Iterable[int], *, t0: int = T0, spread: int = 3, **more: Any
     ) -> None:
-        """Record n to partition n % spread, acknowledged."""
+        """Write record n to partition n % spread; return when all are acknowledged."""
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for n in numbers:
             producer.produce(
@@ -89,11 +94,14 @@ class NumberedTopic:
         assert producer.flush(WITHIN_S) == 0
 
     def bounds(self, partition: int) -> tuple[int, int]:
-        """First offset that is kept, and the end."""
+        """Return the first offset that the partition still holds, and its end."""
         return ends(self.bootstrap, self.name)[partition]
 
     def named(self, options: dict[str, str]) -> dict[str, str]:
-        """Options with the topic's name for TOPIC and its end for PART; `subscribe` unless topics are chosen otherwise."""
+        """Replace TOPIC in options with the topic's name, and PART with its end.
+
+        Adds `subscribe` unless the options select topics.
+        """
         chosen = {"subscribe", "subscribePattern", "assign"} & options.keys()
         basic = {"kafka.bootstrap.servers": self.bootstrap}
         basic |= {} if chosen else {"subscribe": self.name}
@@ -105,13 +113,13 @@ class NumberedTopic:
         return spark.read.format(source).options(**self.named(options)).load()
 
     def stream(self, spark: SparkSession, source: str = "logfleet", **options: str) -> DataFrame:
-        """From the first record on, if the options do not say otherwise."""
+        """Read the topic as a stream, from its first record unless the options say otherwise."""
         started = {"startingOffsets": "earliest", **options}
         return spark.readStream.format(source).options(**self.named(started)).load()
 
 
 def started(frame: DataFrame, folder: Path, *, available_now: bool = True) -> StreamingQuery:
-    """A query that writes the frame to `folder/out`, its checkpoint beside it."""
+    """Start a query that writes the frame to `folder/out`; its checkpoint is in `folder` too."""
     writer = (
         frame.writeStream.format("parquet")
         .option("path", str(folder / "out"))
@@ -123,14 +131,17 @@ def started(frame: DataFrame, folder: Path, *, available_now: bool = True) -> St
 
 
 def drained(frame: DataFrame, folder: Path) -> list[int]:
-    """Run a query over what there is now, to its end; rows of each micro-batch that had any."""
+    """Run a query over all available records to its end.
+
+    Return the rows of each non-empty micro-batch.
+    """
     query = started(frame, folder)
     query.awaitTermination()
     return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
 
 
 def failing_at_first(frame: DataFrame, folder: Path) -> None:
-    """A query over what there is, whose first batch with rows fails; the checkpoint is `folder/checkpoint`."""
+    """Run a query whose first batch with rows fails; the checkpoint is `folder/checkpoint`."""
 
     def fail(batch: DataFrame, _number: int) -> None:
         if not batch.isEmpty():
@@ -152,19 +163,22 @@ def failing_at_first(frame: DataFrame, folder: Path) -> None:
 
 
 def rows(frame: DataFrame) -> list[Row]:
-    """(partition, offset, key, value), sorted."""
+    """Return (partition, offset, key, value) of each row, sorted."""
     return sorted(
         (r["partition"], r["offset"], bytes(r["key"]), bytes(r["value"])) for r in frame.collect()
     )
 
 
 def written(spark: SparkSession, folder: Path) -> list[Row]:
-    """What queries have written to `folder/out`."""
+    """Return the rows that queries have written to `folder/out`."""
     return rows(spark.read.parquet(str(folder / "out")))
 
 
 def read_table(folder: Path) -> pd.DataFrame:
-    """A job's table, Delta's or plain Parquet, as its readers without Spark see it. Raises what they raise if none is there."""
+    """Read a job's table (Delta or plain Parquet) without Spark.
+
+    Raises the reader's error if there is no table.
+    """
     if folder.joinpath("_delta_log").exists():
         return deltalake.DeltaTable(folder).to_pandas()
     return pd.read_parquet(folder)

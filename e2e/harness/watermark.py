@@ -1,9 +1,10 @@
-"""Spark's rule for late rows in a windowed count, as a plain model: which rows count, and when windows come out.
+"""A plain model of Spark's rule for late rows in a windowed count.
 
-Micro-batch n drops rows whose window ended at or before the watermark that batch n-1 ran with, and (append mode) emits the
-windows that ended at or before its own. The watermark of a batch is the greatest event time of all earlier batches
-less the delay. Source: Structured Streaming Programming Guide, "Handling Late Data and Watermarking"; SPARK-42376
-(late rows are judged by the previous batch's watermark, eviction by the current one).
+Micro-batch n drops rows whose window ended at or before the watermark of batch n-1, and (in append
+mode) emits the windows that ended at or before its own watermark. The watermark of a batch is the
+greatest event time of all earlier batches less the delay. Source: Structured Streaming Programming
+Guide, "Handling Late Data and Watermarking"; SPARK-42376 (the previous batch's watermark decides
+which rows are late, the current one which windows are emitted).
 """
 
 from collections.abc import Iterable
@@ -14,10 +15,10 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Appended:
-    """What append mode has written, and what became of the other rows.
+    """The rows that append mode has written, and the numbers of the others.
 
-    counts: window_start, origin, count, sorted. dropped: rows that came too late. still_open: rows of windows that no watermark
-    has passed yet.
+    counts: window_start, origin, count; sorted. dropped: rows that came too late. still_open: rows
+    of windows that no watermark has passed yet.
     """
 
     counts: pd.DataFrame
@@ -28,7 +29,7 @@ class Appended:
 def appended_counts(
     batches: Iterable[pd.DataFrame], window: pd.Timedelta, delay: pd.Timedelta
 ) -> Appended:
-    """What is written once all batches, and the data-less one that follows the last, are through.
+    """Return the result after all batches and the batch without data that Spark runs at the end.
 
     batches: frames with event_time and origin, in the order in which Spark read them.
     """

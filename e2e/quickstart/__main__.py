@@ -1,4 +1,7 @@
-"""`make quickstart`: one broker, one topic, the flights of 2013, a Spark job over them, and the same count without us."""
+"""`make quickstart`: one broker, one topic, the flights of 2013 and a Spark job over them.
+
+The job's counts are compared with those of pandas.
+"""
 
 import argparse
 import contextlib
@@ -27,7 +30,7 @@ HOUR = pd.Timedelta(1, "h")
 
 
 class QuickstartError(Exception):
-    """Something that the person at the terminal can act on."""
+    """A failure that the user can mend; the text says how."""
 
 
 def step(text: str) -> None:
@@ -42,7 +45,10 @@ def apply_topic(bootstrap: str) -> None:
 
 
 def publish(bootstrap: str, topic: str, table: pd.DataFrame) -> None:
-    """Every flight, in scheduled order, through an unmodified Kafka client; returns when all are acknowledged."""
+    """Send every flight, in scheduled order, by an unmodified Kafka client.
+
+    Returns when all are acknowledged.
+    """
     failed: list[str] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
@@ -54,7 +60,7 @@ def publish(bootstrap: str, topic: str, table: pd.DataFrame) -> None:
         "enable.idempotence": True,
         "linger.ms": 20,
         "delivery.report.only.error": True,
-        "log_level": 3,  # errors; what is still unsent at Ctrl-C is none
+        "log_level": 3,  # errors only: records that are unsent at Ctrl-C are not worth a message
     }
     records = list(flights.records(table))
     started = time.monotonic()
@@ -72,7 +78,7 @@ def publish(bootstrap: str, topic: str, table: pd.DataFrame) -> None:
         give_up = time.monotonic() + DELIVERED_S_MAX
         while len(producer) and time.monotonic() < give_up:
             check()
-            producer.flush(0.2)  # not longer: Ctrl-C waits for it
+            producer.flush(0.2)  # short, because Ctrl-C has to wait for this call
     if failed or len(producer):
         raise QuickstartError(
             f"{len(failed) + len(producer)} records were not acknowledged: {failed[:1]}"
@@ -81,7 +87,10 @@ def publish(bootstrap: str, topic: str, table: pd.DataFrame) -> None:
 
 
 def table_text(ours: pd.DataFrame, theirs: pd.DataFrame, beside: str) -> str:
-    """Departures per airport and the busiest hours, ours and theirs; beside: what theirs are."""
+    """Format departures per airport and the busiest hours, ours beside theirs.
+
+    beside: the heading of their column.
+    """
     both = ours.merge(
         theirs, on=["window_start", "origin"], how="outer", suffixes=("_spark", "_pandas")
     )
@@ -98,7 +107,10 @@ def table_text(ours: pd.DataFrame, theirs: pd.DataFrame, beside: str) -> str:
 
 
 def modelled(bootstrap: str, work: Path) -> pd.DataFrame:
-    """The counts by Spark's rule for late rows, in pandas. Raises QuickstartError if no row was late: nothing would be shown."""
+    """Return the counts by Spark's rule for late rows, computed with pandas.
+
+    Raises QuickstartError if no row was late, because the run would then show nothing about them.
+    """
     batches = read_batches(bootstrap, work)
     model = appended_counts(batches, HOUR, pd.Timedelta(LATE.watermark))
     print(
@@ -111,7 +123,10 @@ def modelled(bootstrap: str, work: Path) -> pd.DataFrame:
 
 
 def run(mode: Mode) -> bool:
-    """Whether the two counts agree. What it starts has ended, and its files are gone, when it returns or raises."""
+    """Run the quickstart; return whether the two counts agree.
+
+    All programs that it started have ended, and their files are removed, when it returns or raises.
+    """
     find_java(at_least=17, wanted_by="Spark")
     topic = example("topic")["metadata"]["name"]
     table = flights.table().head(mode.flights or flights.TOTAL)
@@ -155,7 +170,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make quickstart", description=__doc__)
     parser.add_argument("--late", action="store_true", help="1 h watermark and append mode")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the context managers
+    # raise SystemExit, so that the context managers clean up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         agree = run(LATE if options.late else ALL)
     except KeyboardInterrupt:

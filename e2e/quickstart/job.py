@@ -1,4 +1,4 @@
-"""The Spark job of the quickstart, run as a user would run it, and what it wrote."""
+"""The Spark job of the quickstart, run as a user would run it, and its results."""
 
 import json
 import os
@@ -15,12 +15,12 @@ from e2e.harness.spark_topics import read_table
 
 JOB = Path(__file__).resolve().parents[2] / "spark-on-k8s" / "jobs" / "window_counts.py"
 JOB_S_MAX = 1800.0
-"""Far beyond the slowest machine: a job that hangs is ended, one that works is not."""
+"""Far longer than the job takes on a slow machine, so only a job that hangs is ended."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """flights: how many are sent, None for all. arguments: of the job."""
+    """flights: number of flights to send, None for all. arguments: of the job."""
 
     name: str
     flights: int | None
@@ -29,7 +29,7 @@ class Mode:
 
 
 ALL = Mode("all", None, "24 hours", ("--output-mode", "update", "--sink", "delta"))
-# Few enough that micro-batches as small as this, without which no row is late for its batch, end in a minute.
+# Rows are late only if micro-batches are this small; so few flights still make the job end within a minute.
 LATE = Mode(
     "late",
     10_000,
@@ -57,7 +57,8 @@ def run_job(rig: Rig, bootstrap: str, topic: str, mode: Mode) -> Path:
         *mode.arguments,
     ]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment.pop("SPARK_HOME", None)  # another Spark of this machine is not the one locked here
+    # use the Spark of the lock file, not another one on this machine
+    environment.pop("SPARK_HOME", None)
     program = rig.program("spark", command, environment)
     program.launch()
     code = program.wait(JOB_S_MAX)
@@ -65,26 +66,29 @@ def run_job(rig: Rig, bootstrap: str, topic: str, mode: Mode) -> Path:
         raise ProgramFailed(
             f"the Spark job ended with {code}; the end of its log:\n{program.tail()}"
         )
-    program.close()  # with Spark's Python workers
+    program.close()  # also ends Spark's Python workers
     return out
 
 
 def checkpoint(work: Path) -> Path:
-    """Where a job in this folder keeps offsets and state."""
+    """Return the folder in which a job keeps offsets and state."""
     return work / "checkpoint"
 
 
 def counts(out: Path) -> pd.DataFrame:
-    """The job's result, as readers without Spark give it: one row per window and origin."""
+    """Read the job's result without Spark: one row per window and origin."""
     rows = read_table(out)
-    # tables hold microseconds, pandas' own times nanoseconds: without this the same times differ
+    # tables hold microseconds and pandas nanoseconds, so equal times would differ
     rows["window_start"] = rows["window_start"].dt.tz_localize(None).dt.as_unit("ns")
     wanted = rows[["window_start", "origin", "count"]]
     return wanted.sort_values(["window_start", "origin"], ignore_index=True)
 
 
 def read_batches(bootstrap: str, work: Path) -> list[pd.DataFrame]:
-    """What each micro-batch held, from the offsets in Spark's checkpoint: event_time and origin of those that departed."""
+    """Read the events of each micro-batch, by the offsets in Spark's checkpoint.
+
+    Columns: event_time and origin, without cancelled flights.
+    """
     from logfleet_spark.cluster import Cluster
     from logfleet_spark.offsets import OffsetRange, from_json
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes options.md: each option of Spark's Kafka connector, and what ours does with it.
+"""Writes options.md: each option of Spark's Kafka connector, and what our source does with it.
 
-usage: python spark-on-k8s/docs/options.py. The last column is the result of our parser for a
-sample, so the page cannot differ from it; a test fails while the committed page is an old one.
-Spark's side: its Structured Streaming + Kafka Integration Guide (4.2).
+usage: python spark-on-k8s/docs/options.py. The last column is the result of our parser for a sample
+value, so the page cannot be wrong about it. A test fails if the committed page is out of date. The
+column on Spark follows its Structured Streaming + Kafka Integration Guide (4.2).
 """
 
 import re
@@ -20,9 +20,9 @@ TOPICS: Final = frozenset({"subscribe", "subscribePattern", "assign"})
 
 
 class Option(NamedTuple):
-    """An option as Spark has it. sample: a value that means something.
+    """An option of Spark's connector.
 
-    spark: its default and meaning in Spark.
+    sample: a valid value. spark: its default and meaning in Spark.
     """
 
     name: str
@@ -50,7 +50,10 @@ OPTIONS: Final = (
     ),
     Option("startingOffsetsByTimestamp", OFFSETS, READ, "the same by partition"),
     Option(
-        "startingOffsetsByTimestampStrategy", "latest", READ, "error: what if no record is so new"
+        "startingOffsetsByTimestampStrategy",
+        "latest",
+        READ,
+        "error: what to do where no record is that new",
     ),
     Option("endingOffsets", OFFSETS, ("batch",), "latest, or by partition; exclusive"),
     Option(

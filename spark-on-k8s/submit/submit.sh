@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Submits a job to Kubernetes in cluster mode and waits for its end. What follows -- goes to the job.
+# Submits a job to Kubernetes in cluster mode and waits for its end. Arguments after -- are the job's.
 #
 #   SPARK_MASTER=k8s://https://HOST:6443 NAMESPACE=spark submit.sh window_counts -- \
 #       --bootstrap-servers fleet-bootstrap.default:9092 --topic flights \
 #       --fields "origin STRING, event_time TIMESTAMP" --event-time event_time --group-by origin \
 #       --sink delta --output /data/counts --checkpoint /data/checkpoint
 #
-# The job is one of the image's (window_counts, dlq_router, topic_to_table, table_to_topic), a Python file of this machine, which
-# goes along, or a URL that the driver can read: local:///opt/my/job.py in the image, s3a://bucket/job.py.
+# The job is one of the image's (window_counts, dlq_router, topic_to_table, table_to_topic), a Python file on this machine, which
+# is sent along, or a URL that the driver can read: local:///opt/my/job.py in the image, s3a://bucket/job.py.
 #
 # Settings, all by environment:
 #   SPARK_MASTER   k8s://URL of the API server (required)     NAMESPACE      spark
@@ -29,7 +29,7 @@ job=$1
 shift 2
 conf_dir=$(mktemp -d); trap 'rm -rf "$conf_dir"' EXIT
 cp "$here"/../conf/* "$conf_dir"
-# Spark brings text files of its configuration folder to where the driver has its own: /opt/spark/conf
+# Spark copies text files of its configuration folder to the driver's: /opt/spark/conf
 send() { # FILE NAME
   [ "$(wc -c < "$1")" -lt 500000 ] || refuse "$1 is larger than 500 kB; put it into the image or an object store, and name its URL"
   cp "$1" "$conf_dir/$2"
@@ -43,7 +43,7 @@ case $job in
   *)
     if [ ! -f "$here/../jobs/$job.py" ]; then
       jobs=$(cd "$here/../jobs" && printf '%s\n' *.py | sed 's/\.py$//' | paste -sd' ')
-      refuse "there is no job '$job'; there is: $jobs"
+      refuse "there is no job '$job'; choose from: $jobs"
     fi
     main=local:///opt/logfleet/jobs/$job.py ;;
 esac
@@ -65,7 +65,7 @@ conf=(
   "spark.kubernetes.container.image=${IMAGE:-logfleet/spark:0.1.0}"
   "spark.kubernetes.container.image.pullPolicy=IfNotPresent"
   "spark.kubernetes.authenticate.driver.serviceAccountName=spark"
-  # executors log as the driver does
+  # executors use the same log configuration as the driver
   "spark.kubernetes.executor.disableConfigMap=false"
 )
 claim=${CLAIM:-spark-data}

@@ -98,7 +98,7 @@ def test_another_thread_and_a_forked_process_leave_it_alone(closed):
     mine = used()
     pid = os.fork()
     if not pid:
-        os._exit(0 if kept._taken("127.0.0.1:1", OPTIONS) is None else 1)
+        os._exit(0 if kept._take_kept("127.0.0.1:1", OPTIONS) is None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert used() is mine
     for left in (first, found[0]):  # what another thread kept is dropped, not closed

@@ -269,7 +269,7 @@ def test_a_length_of_time_has_sparks_units(text, milliseconds):
             {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
             "minOffsetsPerTrigger: 5 is more",
         ),
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is no length of time"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a duration"),
         ({"maxTriggerDelay": "5 weeks"}, "maxTriggerDelay"),
     ],
 )

@@ -10,7 +10,7 @@ from logfleet.client.offsets import TopicPartition
 from logfleet_spark.batch_reader import FilteringReader
 from logfleet_spark.offsets import OffsetRange
 from logfleet_spark.options import source_options
-from logfleet_spark.pushdown import understood
+from logfleet_spark.pushdown import translate_filters
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -106,7 +106,7 @@ def evaluated(of, row):
 
 def assert_same_rows(logs, filters):
     """What is read and filtered again is what all filters leave."""
-    cut, left = understood(filters)
+    cut, left = translate_filters(filters)
     ranges = cut.partitions([OffsetRange(tp, 0, len(log)) for tp, log in logs.items()])
     first_at = {}
     if cut.from_ms is not None:
@@ -169,7 +169,7 @@ def test_only_what_is_not_exact_is_left_to_spark():
         EqualTo(("key",), b"k"),
         EqualTo(("headers", "key"), "k"),
     ]
-    cut, left = understood([*exact, *again])
+    cut, left = translate_filters([*exact, *again])
     assert left == again
     assert (cut.low, cut.end, cut.from_ms) == (6, 8, 2)
 

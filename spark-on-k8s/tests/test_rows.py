@@ -22,7 +22,10 @@ def test_keys_and_values_are_the_bytes_of_their_columns(column):
 
 @pytest.mark.parametrize(
     "header, why",
-    [(None, "null in the array"), ({"key": None, "value": b"v"}, "a header whose key is null")],
+    [
+        (None, "an element of the array is null"),
+        ({"key": None, "value": b"v"}, "a header whose key is null"),
+    ],
 )
 def test_a_header_that_is_null_or_has_no_key_is_refused_by_name(header, why):
     headers = pa.array([[{"key": "h", "value": b"v"}, header]], HEADER_TYPE)

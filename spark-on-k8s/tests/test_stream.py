@@ -303,7 +303,7 @@ def test_a_stream_writes_its_rows_to_topics(spark, topic, tmp_path, sink):
 
 def test_a_wrong_option_of_a_stream_is_refused_by_load(spark, topic):
     for options, why in [
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is no length of time"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a duration"),
         ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit: not supported"),
     ]:
         with pytest.raises(Exception, match=why):

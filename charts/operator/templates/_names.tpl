@@ -49,7 +49,7 @@ seccompProfile: {type: RuntimeDefault}
 - apiGroups: [logfleet.dev]
   resources: [clusters/status, topics/status, rebalances/status]
   verbs: [patch]
-# blockOwnerDeletion on what a Cluster owns
+# needed to set blockOwnerDeletion on the objects that a Cluster owns
 - apiGroups: [logfleet.dev]
   resources: [clusters/finalizers]
   verbs: [update]

@@ -99,7 +99,7 @@ local:///opt/logfleet/jobs/{{ .Values.job }}.py
 {{- define "job.podSecurity" -}}
 runAsUser: 185
 runAsGroup: 185
-# a fresh volume belongs to root
+# a new volume belongs to root, so a group that may write is set
 fsGroup: 185
 fsGroupChangePolicy: OnRootMismatch
 runAsNonRoot: true

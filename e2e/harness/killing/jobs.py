@@ -1,4 +1,4 @@
-"""A Spark job as users start it, in processes that can be frozen and killed."""
+"""A Spark job as users start it, in processes that can be stopped and killed."""
 
 import contextlib
 import os
@@ -16,12 +16,12 @@ from e2e.harness.program import Program, end_session, session_members
 SPARK = Path(__file__).resolve().parents[3] / "spark-on-k8s"
 LOCAL = "local[2]"
 EXECUTORS = "local-cluster[2,1,1024]"
-"""Two executors of a core each, as processes."""
+"""Two executors with one core each, in processes of their own."""
 CONF = (
     "spark.ui.enabled=false",
     "spark.driver.host=127.0.0.1",
     "spark.driver.bindAddress=127.0.0.1",
-    # short runs: compiling less saves more than faster code would
+    # the runs are short: less compilation saves more time than faster code would
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions=2",
@@ -29,7 +29,7 @@ CONF = (
 
 
 class SparkJob(Program):
-    """`spark-submit jobs/NAME.py ARGUMENTS`. master: as Spark's."""
+    """Runs `spark-submit jobs/NAME.py ARGUMENTS`. master: Spark's option."""
 
     def __init__(self, name: str, arguments: Sequence[str], directory: Path, master: str) -> None:
         conf = [word for each in CONF for word in ("--conf", each)]
@@ -46,13 +46,16 @@ class SparkJob(Program):
         }
 
     def kill_all(self) -> None:
-        """As a container is killed: every process of it. Does nothing where none is left."""
+        """Kill every process of the job, as if its container was killed.
+
+        Does nothing if none runs.
+        """
         self.kill()
         end_session(self.pid)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """All its processes stand still; what is left of them goes on afterwards."""
+        """Stop all its processes for the block; those that still exist continue afterwards."""
         pids = list(dict(session_members(self.pid)))
         self._send_all(pids, signal.SIGSTOP)
         try:
@@ -63,7 +66,7 @@ class SparkJob(Program):
             self._send_all(pids, signal.SIGCONT)
 
     def python_workers(self) -> list[int]:
-        """The processes that run tasks in Python: forks of PySpark's daemons."""
+        """Return the processes that run tasks in Python, which PySpark's daemons fork."""
         parents = dict(session_members(self.pid))
         daemons = {pid for pid in parents if "pyspark.daemon" in _command(pid)}
         return [pid for pid in daemons if parents[pid] in daemons]
@@ -80,7 +83,7 @@ class SparkJob(Program):
 
 
 def _home(folder: Path) -> Path:
-    """A Spark of links: the workers of a local cluster write into their SPARK_HOME."""
+    """Make a folder of links to Spark, as the workers of a local cluster write to SPARK_HOME."""
     folder.mkdir(parents=True)
     for part in Path(pyspark.__file__).parent.iterdir():
         (folder / part.name).symlink_to(part)
@@ -88,14 +91,14 @@ def _home(folder: Path) -> Path:
 
 
 def _command(pid: int) -> str:
-    """Empty if the process has ended meanwhile."""
+    """Return the command of a process; empty if the process has ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
 
 
 def _stands(pid: int) -> bool:
-    """Whether the threads of a process have stopped, or it has ended."""
+    """Return whether all threads of a process are stopped, or it has ended."""
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             if (thread / "stat").read_text().rpartition(")")[2].split()[0] not in "TZX":
@@ -105,7 +108,10 @@ def _stands(pid: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a query's folder says of its batches; -1 where there is none yet."""
+    """The numbers of the last planned and committed batch in a query's checkpoint.
+
+    -1 if there is none.
+    """
 
     folder: Path
 

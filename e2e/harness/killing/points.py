@@ -1,7 +1,8 @@
-"""What is killed, at which moment of a batch, and the runs of a job from the first kill to its end.
+"""Kills a job at each point of a batch, and restarts it until it ends by itself.
 
-A moment is a condition on what lies outside the job: its checkpoint and its sink. Where it holds,
-the job is frozen and the condition checked again: the kill comes at that moment and not after it.
+A moment is a condition on state outside the job: its checkpoint and its sink. When the condition
+holds, the job is stopped and the condition is checked again, so that the kill happens at that
+moment and not after it.
 """
 
 import os
@@ -19,7 +20,7 @@ POLL_S = 0.002
 
 
 class Moment(Enum):
-    """Of one micro-batch; of a job without checkpoint only AMID."""
+    """A moment in a micro-batch. A job without checkpoint has only AMID."""
 
     PLANNED = "after the offsets log, before anything is written"
     AMID = "amid the batch's write"
@@ -27,17 +28,17 @@ class Moment(Enum):
 
 
 class Sink(Protocol):
-    """What is written, as others see it."""
+    """The sink of a job, as other programs see it."""
 
     def committed(self) -> object:
-        """Another value after each batch that has been written."""
+        """Return a value that changes when a batch has been written."""
 
     def begun(self) -> object:
-        """Another value once a batch's write has begun."""
+        """Return a value that changes when the write of a batch has begun."""
 
 
 class Server(Protocol):
-    """A program beside the job."""
+    """A program that the job depends on."""
 
     def kill(self) -> None: ...
 
@@ -46,9 +47,12 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """what: its name in the report. act: kills it; False if there is none yet.
+    """what: its name in the report. act: does the kill.
 
-    ends: whether the job may end because of it. after: starts it again, where the job does not.
+    Returns False if there is nothing to kill yet.
+
+    ends: whether the job may end because of it. after: restarts the killed program, if the job does
+    not.
     """
 
     what: str
@@ -75,7 +79,7 @@ def executor(moment: Moment) -> Kill:
 
 
 def server(what: str, moment: Moment, program: Server) -> Kill:
-    """A broker or a database; the job goes on."""
+    """Return a kill of a broker or a database; the job must continue."""
 
     def act(_: SparkJob) -> bool:
         program.kill()
@@ -92,7 +96,7 @@ def _killed(pids: Sequence[int]) -> bool:
 
 @dataclass
 class Watch:
-    """A job's present batch, and what the sink showed when it was first seen."""
+    """The current batch of a job, and the state of the sink when that batch was first seen."""
 
     checkpoint: Checkpoint | None
     sink: Sink
@@ -102,7 +106,10 @@ class Watch:
     _committed: object = None
 
     def look(self) -> None:
-        """At the first one, what an earlier run has planned is not this run's."""
+        """Check for a new batch.
+
+        A batch that an earlier run planned does not count as this run's first.
+        """
         batch = self.checkpoint.planned if self.checkpoint else -1
         if self._first == -2:
             self._first = batch
@@ -111,7 +118,10 @@ class Watch:
             self._begun, self._committed = self.sink.begun(), self.sink.committed()
 
     def is_at(self, moment: Moment) -> bool:
-        """Whether the batch is there. The first one of a query has no rows."""
+        """Return whether the batch has reached the moment.
+
+        The first batch of a query has no rows.
+        """
         first = max(self._first, 0)
         if self.checkpoint and not (first < self._batch > self.checkpoint.done):
             return False
@@ -132,9 +142,9 @@ class Watch:
 
 @dataclass
 class Killed:
-    """A job that is killed at each point in turn, and started again until it ends by itself.
+    """A job that is killed at each point in turn, and restarted until it ends by itself.
 
-    lines: what was killed when.
+    lines: a report of each kill.
     """
 
     job: SparkJob
@@ -143,7 +153,10 @@ class Killed:
     lines: list[str] = field(default_factory=list)
 
     def run(self, kills: Sequence[Kill]) -> None:
-        """Raises AssertionError if the job fails without a kill, or a point is not reached."""
+        """Run the job.
+
+        Raises AssertionError if it fails without a kill, or does not reach a point.
+        """
         left = list(kills)
         give_up_s = time.monotonic() + RUN_S_MAX
         while True:
@@ -159,11 +172,15 @@ class Killed:
             if self.job.exit_code == 0:
                 break
             assert was_ended, f"exit code {self.job.exit_code}: {self.job.tail()}"
-            self.job.kill_all()  # what a driver that failed has left
+            self.job.kill_all()  # end the processes that a failed driver left
         assert not left, f"not reached: {left}; reached: {self.lines}"
 
     def _struck(self, kill: Kill, watch: Watch) -> bool:
-        """Whether the moment still was when all stood still, and what is to be killed was."""
+        """Return whether the kill happened.
+
+        It happens if the moment still holds after all processes have stopped, and the target
+        exists.
+        """
         with self.job.frozen():
             seen = str(watch)
             if not watch.is_at(kill.moment) or not kill.act(self.job):

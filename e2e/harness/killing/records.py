@@ -1,7 +1,7 @@
-"""Records for a job that is killed, and what it has to make of them, in pandas.
+"""Records for a job that is killed, and the results that it must produce, computed by pandas.
 
-A value is JSON of FIELDS, but for some that are broken; some events come late, some are of the
-future, some have no time or no value.
+A value is JSON of FIELDS, except that some are broken. Some events are late, some have a time in
+the future, and some have no time or no value.
 """
 
 import json
@@ -25,13 +25,16 @@ FUTURE = pd.Timestamp("2150-01-01")
 ORIGINS = ("JFK", "LGA", "EWR", None)
 BROKEN = ("{", "", "[1]", '{"n": "x"}', '{"n": 1, "at": "soon"}', "null,")
 SHARES = {"good": 0.9, "broken": 0.04, "tombstone": 0.01, "timeless": 0.01, "late": 0.02}
-"""The rest is of the future. Late ones lie in the second half: the watermark is beyond them there,
-however the batches were cut.
+"""The rest has times in the future. Late events are in the second half: the watermark is beyond
+them there, wherever the batches begin and end.
 """
 
 
 def made(count: int, seed: int = 30) -> pd.DataFrame:
-    """A row per record: n (its key), kind, origin, at, value (text or None), partition, offset."""
+    """Make the records, a row for each: n (its key), kind, origin, at, value, partition, offset.
+
+    value: text or None.
+    """
     random = np.random.default_rng(seed)
     number = np.arange(count)
     kinds = np.array([*SHARES, "future"])
@@ -61,7 +64,7 @@ def _value(row: Any) -> str | None:
 
 
 def produced(bootstrap: str, records: pd.DataFrame) -> NumberedTopic:
-    """A new topic of these records, their keys the numbers."""
+    """Write the records to a new topic; their keys are the numbers."""
     topic = NumberedTopic(bootstrap, partitions=PARTITIONS)
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 0})
     for number, value in zip(records["n"].tolist(), records["value"].tolist(), strict=True):
@@ -71,14 +74,15 @@ def produced(bootstrap: str, records: pd.DataFrame) -> NumberedTopic:
 
 
 def counts(records: pd.DataFrame, *, closed: bool) -> pd.Series:
-    """Events by window_start and origin, without late ones.
+    """Return the events by window_start and origin, without late ones.
 
     closed: only windows that the watermark has passed at the end.
     """
     events = records[records["at"].notna() & (records["kind"] != "future")]
     ends = events["at"].dt.floor(WINDOW) + WINDOW
     watermark = events["at"].cummax() - WATERMARK
-    is_counted = ~(ends <= watermark.shift())  # 400 days are late however the batches were cut
+    # events of 400 days before are late, wherever the batches begin and end
+    is_counted = ~(ends <= watermark.shift())
     if closed:
         is_counted &= ends <= watermark.iloc[-1]
     events = events.assign(window_start=ends - WINDOW)[is_counted]

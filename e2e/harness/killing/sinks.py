@@ -1,4 +1,4 @@
-"""What a job has written, as others see it while it runs and afterwards."""
+"""The results of a job, as other programs see them while it runs and afterwards."""
 
 import json
 import os
@@ -18,17 +18,17 @@ from e2e.harness.postgres import Postgres
 
 PATIENCE_S = 60.0
 HIDDEN = re.compile(r"(^|/)[_.]")
-"""Files that readers of Parquet pass over."""
+"""Files that readers of Parquet ignore."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A table in a folder: of Delta Lake, if it has a log, else plain Parquet."""
+    """A table in a folder: Delta Lake if it has a log, else plain Parquet."""
 
     root: Path
 
     def begun(self) -> object:
-        """How many files there are, also of a batch that is not committed."""
+        """Return the number of files, including those of a batch that is not committed."""
         return len(self._files())
 
     def committed(self) -> object:
@@ -37,7 +37,7 @@ class Folder:
         return frozenset(path for path in self._files() if not HIDDEN.search(path))
 
     def _files(self) -> list[str]:
-        """Below the root; some may vanish meanwhile."""
+        """Return the files below the root; some may vanish meanwhile."""
         return [
             os.path.relpath(os.path.join(folder, name), self.root)  # noqa: PTH118
             for folder, _, names in os.walk(self.root)
@@ -46,9 +46,10 @@ class Folder:
         ]
 
     def _log(self) -> list[dict[str, dict[str, Any]]]:
-        """The actions of each commit to a Delta table, by file; of a new file `add`, of one that is no more `remove`.
+        """Return the actions of each commit to a Delta table, by file.
 
-        Source: Delta Lake's PROTOCOL.md, "Actions".
+        They are `add` for a new file and `remove` for a dropped one. Source: Delta Lake's
+        PROTOCOL.md, "Actions".
         """
         commits = []
         for commit in sorted((self.root / "_delta_log").glob("*.json")):
@@ -60,7 +61,7 @@ class Folder:
         return commits
 
     def rows(self) -> pd.DataFrame:
-        """Without the columns that folders are named after."""
+        """Return the rows, without the columns that are named in folders."""
         if not (log := self._log()):
             return pd.read_parquet(self.root)
         files: set[str] = set()
@@ -72,13 +73,13 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a PostgreSQL that a job fills."""
+    """A table in PostgreSQL to which a job writes."""
 
     server: Postgres
     name: str
 
     def begun(self) -> object:
-        """Whether a batch is in its transaction."""
+        """Return whether the transaction of a batch is open."""
         return (
             self._all(
                 "SELECT FROM pg_stat_activity WHERE application_name = 'logfleet' AND xact_start IS NOT NULL"
@@ -102,7 +103,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics that a job writes to. They have no commits: a batch is in them record by record."""
+    """Topics to which a job writes. They have no commits: a batch appears record by record."""
 
     bootstrap: str
     names: tuple[str, ...]
@@ -114,7 +115,7 @@ class Topics:
         return None
 
     def rows(self) -> pd.DataFrame:
-        """key, value, headers (by name); in order of each partition."""
+        """Return (key, value, headers by name) of each record, in each partition's order."""
         found = []
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": "kills", "log_level": 3}
@@ -133,7 +134,7 @@ class Topics:
 
 
 def _taken(consumer: Consumer, count: int) -> Iterator[Message]:
-    """Records until as many have come. Raises AssertionError if they do not."""
+    """Return `count` records. Raises AssertionError if fewer arrive."""
     while count > 0:
         some = consumer.consume(min(count, 10_000), PATIENCE_S)
         assert some, f"{count} records did not come"

@@ -1,4 +1,4 @@
-"""What a person does to a fleet while it runs, and what is seen of it from outside."""
+"""Changes that a user makes to a running fleet, and the fleet's state as seen from outside."""
 
 import asyncio
 import json
@@ -34,11 +34,11 @@ DRAINED_WITHIN = "--timeout=240s"
 ETCD_PODS = "app.kubernetes.io/component=etcd"
 LED_WITHIN_S = 120
 LEADERS_TRIED = 12
-"""Each comes to one of the two others."""
+"""Each election moves the leader to one of the two other members."""
 
 
 def change(fleet: Fleet, kind: str, name: str, spec: Object) -> None:
-    """As `kubectl edit` does: fields of the spec, None for one that goes."""
+    """Change fields of the spec, as `kubectl edit` does; None removes a field."""
     patch = ("--type=merge", "-p", json.dumps({"spec": spec}))
     fleet.kubernetes.kubectl("patch", kind, name, *patch, namespace=fleet.namespace)
 
@@ -53,14 +53,14 @@ def set_brokers(fleet: Fleet, count: int) -> None:
 
 
 def renew(fleet: Fleet) -> None:
-    """Ask for all brokers to be replaced."""
+    """Change the spec so that all brokers are replaced."""
     mark = f"logfleet.dev/renew={time.monotonic_ns()}"
     options = ("annotate", CLUSTERS, fleet.name, "--overwrite", mark)
     fleet.kubernetes.kubectl(*options, namespace=fleet.namespace)
 
 
 def kill_operator(fleet: Fleet) -> None:
-    """All of its pods, at once."""
+    """Kill all pods of the operator at once."""
     for pod in operator_pods(fleet.kubernetes, ready=False):
         options = ("--grace-period=0", "--force")
         fleet.kubernetes.kubectl(
@@ -74,25 +74,25 @@ def status(fleet: Fleet) -> Object:
 
 
 def uids(fleet: Fleet) -> set[str]:
-    """Of the brokers' pods."""
+    """Return the uids of the brokers' pods."""
     return {str(pod["metadata"]["uid"]) for pod in fleet.broker_pods()}
 
 
 def zones_of(fleet: Fleet, uids: set[str]) -> set[str]:
-    """The zones of those of the brokers' pods that are none of these, or that are missing."""
+    """Return the zones of the brokers' pods that are missing or whose uid is not one of these."""
     there = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in fleet.broker_pods()}
     return {each["zone"] for each in fleet.brokers() if there.get(each["pod"]) not in uids}
 
 
 def claims(fleet: Fleet) -> dict[str, str]:
-    """uid by name of every volume claim of the fleet."""
+    """Return the uid of each volume claim of the fleet, by name."""
     selector = f"logfleet.dev/cluster={fleet.name}"
     found = fleet.kubernetes.items("pvc", fleet.namespace, selector)
     return {each["metadata"]["name"]: each["metadata"]["uid"] for each in found}
 
 
 def drained(fleet: Fleet) -> dict[str, str]:
-    """How far brokers that go, or have gone, are, by their volume claims."""
+    """Return, from their volume claims, how far brokers that are being removed are."""
     selector = f"logfleet.dev/cluster={fleet.name}"
     marks = {
         each["metadata"]["name"]: each["metadata"].get("annotations", {}).get("logfleet.dev/drain")
@@ -102,7 +102,7 @@ def drained(fleet: Fleet) -> dict[str, str]:
 
 
 def held(fleet: Fleet) -> dict[int, int]:
-    """Replicas by broker id."""
+    """Return the number of replicas by broker id."""
     admin = AdminClient({"bootstrap.servers": fleet.outside, "socket.timeout.ms": 5000})
     return Counter(
         replica
@@ -113,14 +113,14 @@ def held(fleet: Fleet) -> dict[int, int]:
 
 
 def registered(fleet: Fleet) -> set[int]:
-    """Ids of all brokers that the fleet knows, also of those that do not run (KIP-1073)."""
+    """Return the ids of all registered brokers, including those that do not run (KIP-1073)."""
     request = DescribeClusterRequest(include_fenced_brokers=True)
     answer = asyncio.run(_asked(fleet, request, DescribeClusterResponse))
     return {row.broker_id for row in answer.brokers}
 
 
 def leader_epochs(fleet: Fleet) -> dict[tuple[str, int], int]:
-    """Of every partition, by topic and number."""
+    """Return the leader epoch of every partition, by topic and number."""
     answer = asyncio.run(_asked(fleet, MetadataRequest(topics=None), MetadataResponse))
     return {
         (str(topic.name), partition.partition_index): partition.leader_epoch
@@ -139,13 +139,13 @@ async def _asked(fleet: Fleet, request: msgspec.Struct, answer: type[Answer]) ->
 
 
 def moves_of_leaders(before: dict[tuple[str, int], int], fleet: Fleet) -> list[int]:
-    """How often each partition got another leader since `before`, as leader epochs tell."""
+    """Return how many times each partition changed its leader since `before`, by leader epochs."""
     now = leader_epochs(fleet)
     return [now[each] - epoch for each, epoch in before.items() if each in now]
 
 
 def has_replicas(fleet: Fleet, topic: str, count: int) -> bool:
-    """Whether every partition of the load's topic has so many, all in sync."""
+    """Return whether every partition of the load's topic has `count` replicas, all in sync."""
     admin = AdminClient({"bootstrap.servers": fleet.outside, "socket.timeout.ms": 5000})
     partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions.values()
     counts = [(len(each.isrs), len(each.replicas)) for each in partitions]
@@ -162,7 +162,7 @@ def node_of(fleet: Fleet, zone: str) -> str:
 
 
 def etcd_leader(fleet: Fleet) -> str | None:
-    """The pod of etcd's leader, by what the members' metrics say."""
+    """Return the pod of etcd's leader, according to the members' metrics."""
     for pod in fleet.kubernetes.items("pods", fleet.namespace, ETCD_PODS):
         name = str(pod["metadata"]["name"])
         path = f"/api/v1/namespaces/{fleet.namespace}/pods/http:{name}:2381/proxy/metrics"
@@ -178,7 +178,7 @@ def zone_of_etcd_leader(fleet: Fleet) -> str:
 
 
 def lead_etcd_from(fleet: Fleet, zone: str) -> None:
-    """Restart whoever leads etcd until the leader is in this zone."""
+    """Restart etcd's leader until the leader is in this zone."""
     for _ in range(LEADERS_TRIED):
         if zone_of_etcd_leader(fleet) == zone:
             return
@@ -189,8 +189,8 @@ def lead_etcd_from(fleet: Fleet, zone: str) -> None:
 
 
 def drain(fleet: Fleet, node: str) -> None:
-    """As an administrator does: everything is evicted, disruption budgets are heard."""
-    # A driver that is evicted is gone for good; whoever has streaming jobs moves them as they see fit. The operator could go nowhere: here one zone alone has its image.
+    """Drain a node as an administrator does: evict all pods, and respect disruption budgets."""
+    # Spark drivers and the operator stay: an evicted driver is lost, and only this zone has the operator's image.
     options = (
         "--pod-selector=!spark-role,app.kubernetes.io/component!=operator",
         "--ignore-daemonsets",
@@ -202,7 +202,7 @@ def drain(fleet: Fleet, node: str) -> None:
 
 
 def drain_all(fleet: Fleet, rig: Rig) -> None:
-    """Every node in turn; the next one when all brokers are Ready again."""
+    """Drain every node in turn, each after all brokers are Ready again."""
     for zone in rig.zones:
         node = node_of(fleet, zone)
         with rig.part(f"zone {zone} drained and back"):

@@ -1,8 +1,9 @@
-"""A Kubernetes without nodes: etcd, API server and a few controllers as processes on loopback; no root needed.
+"""A Kubernetes without nodes: etcd, API server and a few controllers as processes on loopback.
 
-What is decided by the API server is shown on the real one: schemas and CEL rules, server-side apply, rights, admission.
-The controllers make pods of StatefulSets, count disruption budgets, collect what has no owner and empty namespaces. There
-is no kubelet: `Kubelets` says of pods what one would say.
+It needs no root. The real API server decides on schemas and CEL rules, server-side apply, rights
+and admission. The controllers create pods of StatefulSets, count disruption budgets, delete objects
+without an owner, and empty namespaces. There is no kubelet: `Kubelets` sets the status of pods in
+its place.
 """
 
 import csv
@@ -25,7 +26,7 @@ from e2e.harness.program import Program
 from e2e.lab import pki
 from e2e.lab.commands import LabError
 
-# More than the 30 s of other programs: the API server of a busy machine writes hundreds of objects first.
+# Longer than the 30 s of other programs: at its start the API server writes hundreds of objects.
 START_S_MAX = 120.0
 CONTROLLERS = (
     "disruption-controller",
@@ -34,7 +35,7 @@ CONTROLLERS = (
     "persistentvolumeclaim-protection-controller",
     "statefulset-controller",
 )
-# Who asked for what: rights that nobody uses show by it.
+# The audit log has each request with its account, which shows rights that are never used.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -45,7 +46,9 @@ AUDIT_POLICY = {
     ],
 }
 ADDRESSES = {"127.0.0.1": pki.EKS, "localhost": pki.MICROK8S}
-"""Host by which the API server is reached -> how the authority was made whose certificate it shows there; the first is used but where a test says otherwise."""
+"""Host of the API server -> the style of the authority that signed its certificate there. The first
+one is the default.
+"""
 HOST = next(iter(ADDRESSES))
 Right = tuple[str, str, str]
 """(API group, resource or resource/subresource, verb)."""
@@ -84,7 +87,10 @@ class ControlPlane:
         return self.directory / "audit.log"
 
     def start(self) -> None:
-        """The API server answers and the controllers run. Raises ProgramFailed."""
+        """Start it and wait until the API server answers and the controllers run.
+
+        Raises ProgramFailed.
+        """
         self._write_files()
         self._etcd.start()
         self._api.command = [str(self._tools / "kube-apiserver"), *self._api_arguments()]
@@ -96,7 +102,7 @@ class ControlPlane:
             f"--controllers={','.join(CONTROLLERS)}",
             "--leader-elect=false",
             "--secure-port=0",
-            # Not 5 minutes until the garbage collector knows of a new kind.
+            # By default it takes 5 minutes until the garbage collector learns of a new kind.
             "--min-resync-period=1m",
         ]
         self._controllers.launch()
@@ -109,7 +115,10 @@ class ControlPlane:
     def kubeconfig_of(
         self, account: str, namespace: str, *, host: str = HOST, trusts: pki.Style = ADDRESSES[HOST]
     ) -> Path:
-        """A kubeconfig with a token of a service account, as a pod gets it. trusts: the style of the only authority."""
+        """Return a kubeconfig with a token of a service account, as a pod gets it.
+
+        trusts: the style of the only trusted authority.
+        """
         token = self.kubernetes.kubectl("create", "token", account, namespace=namespace)
         place = host.replace(":", "_")  # KUBECONFIG is a list with colons between its entries
         path = self.directory / f"{namespace}-{account}-{place}-{trusts.name}.kubeconfig"
@@ -172,7 +181,7 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--authorization-mode=RBAC",
-            # Some distributions have it on: who sets blockOwnerDeletion must be allowed to.
+            # Some distributions enable this plugin: it checks the right to set blockOwnerDeletion.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
             "--endpoint-reconciler-type=none",
             f"--audit-policy-file={here}/audit-policy.json",
@@ -186,7 +195,10 @@ class ControlPlane:
             return False
 
     def request(self, method: str, path: str, body: Object | None = None) -> Object:
-        """Ask the API server as its administrator; the body of a PATCH is a merge patch. Raises LabError."""
+        """Send a request to the API server as its administrator. Raises LabError.
+
+        The body of a PATCH is a merge patch.
+        """
         authority = self.directory / f"{ADDRESSES[HOST].name}.crt"
         context = lenient(ssl.create_default_context(cafile=str(authority)))
         connection = http.client.HTTPSConnection(HOST, self.port, context=context, timeout=30)
@@ -209,13 +221,16 @@ class ControlPlane:
         return answer
 
     def audit(self) -> list[Object]:
-        """What service accounts asked for, in order (audit.k8s.io/v1 Event, level Metadata)."""
+        """Return the requests of service accounts, in order.
+
+        Each is an audit.k8s.io/v1 Event of the level Metadata.
+        """
         # The last line may be half written.
         lines = self.audit_log.read_text().rpartition("\n")[0].splitlines()
         return [json.loads(line) for line in lines]
 
     def rights_used(self, account: str, namespace: str) -> dict[Right, set[str]]:
-        """What a service account asked for, and whether that was `allow` or `forbid` by its rights."""
+        """Return each request of a service account with the decision, `allow` or `forbid`."""
         user = f"system:serviceaccount:{namespace}:{account}"
         used: dict[Right, set[str]] = {}
         for event in self.audit():
@@ -226,16 +241,18 @@ class ControlPlane:
                 filter(None, [target.get("resource", ""), target.get("subresource", "")])
             )
             right = (target.get("apiGroup", ""), resource, event["verb"])
-            # Not the HTTP status: 403 is also said in a namespace that is being deleted.
+            # The HTTP status does not show this: a namespace that is being deleted also answers 403.
             decision = event["annotations"]["authorization.k8s.io/decision"]
             used.setdefault(right, set()).add(decision)
         return used
 
 
 class Kubelets:
-    """Gives every pod a node and its claim a volume, says that it runs and is ready, and lets it go when it is deleted.
+    """Sets the status of pods as a kubelet does: node, bound claim, Running, Ready.
 
-    homeless: names of pods that get no node. held: of those that stay not ready. broken_images: what cannot be pulled. became_ready: uids, in order.
+    It also removes pods that are being deleted. homeless: names of pods that get no node. held:
+    pods that stay not ready. broken_images: images that cannot be pulled. became_ready: uids, in
+    order.
     """
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -259,12 +276,14 @@ class Kubelets:
             try:
                 pods = self._plane.request("GET", "/api/v1/pods")["items"]
             except LabError:
-                continue  # the next look tells; a test that needs the pod waits for it and says so
+                # the next pass tries again; a test that needs the pod waits for it with a time
+                # limit
+                continue
             for pod in pods:
                 try:
                     self._look_after(pod)
                 except LabError:
-                    continue  # gone meanwhile, or its namespace goes
+                    continue  # the pod was removed meanwhile, or its namespace is being deleted
 
     def _look_after(self, pod: Mapping[str, Any]) -> None:
         metadata = pod["metadata"]
@@ -298,7 +317,7 @@ class Kubelets:
             self.became_ready.append(metadata["uid"])
 
     def _schedule(self, pod: Mapping[str, Any], path: str) -> None:
-        """As the scheduler and the provisioner of a class that waits for the pod."""
+        """Bind the pod and its claim, as the scheduler and a late-binding provisioner do."""
         metadata = pod["metadata"]
         for volume in pod["spec"].get("volumes", ()):
             if claim := volume.get("persistentVolumeClaim", {}).get("claimName"):
@@ -320,7 +339,7 @@ class Kubelets:
 
 
 def pod_status(images: Mapping[str, str], broken_images: set[str], *, ready: bool) -> Object:
-    """What a kubelet says of a pod with these containers (name -> image)."""
+    """Return a kubelet's status for a pod with these containers (name -> image)."""
     stuck = bool(broken_images & set(images.values()))
     state = {"waiting": {"reason": "ImagePullBackOff"}} if stuck else {"running": {}}
     up = ready and not stuck
@@ -350,7 +369,7 @@ NO_NODE: Object = {
 
 
 def _summary(status: Mapping[str, Any]) -> tuple[object, ...]:
-    """What changes in these statuses; the API server adds other fields."""
+    """Return the parts of these statuses that change; the API server adds other fields."""
     ready = [
         (entry["type"], entry["status"])
         for entry in status.get("conditions", ())

@@ -1,4 +1,4 @@
-"""What a person needs to find out why a test on Kubernetes failed: a page to read, and a folder with all of it."""
+"""Evidence for a failed test on Kubernetes: one page to read, and a folder with everything."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from e2e.harness.kube.kubernetes import Kubernetes, Object
 
-# At once: each kubectl is a process of its own, on a machine that is busy already.
+# Number of kubectl processes at the same time, as the machine is busy already.
 LOGS_AT_ONCE = 4
 EVENTS_SHOWN = 15
-# Said by every node at its start, and of no use to whom a test failed.
+# Every node reports these warnings at its start; they do not explain a failure.
 BORING = frozenset({"CgroupV1"})
 FILES = {
     "objects.txt": ("get", "all,pvc,pv,configmap", "-A", "-o", "wide"),
@@ -22,7 +22,7 @@ FILES = {
 
 
 def keep(kubernetes: Kubernetes, folder: Path) -> None:
-    """Write objects, events and the logs of all pods, of their former containers too."""
+    """Write all objects, events and logs of pods, including those of restarted containers."""
     folder.mkdir(parents=True, exist_ok=True)
     commands: list[tuple[str, Sequence[str]]] = list(FILES.items())
     for pod in _items(kubernetes, "pods"):
@@ -41,7 +41,7 @@ def keep(kubernetes: Kubernetes, folder: Path) -> None:
 
 
 def page(kubernetes: Kubernetes) -> str:
-    """What is not as it should be, in a few lines: resources, pods, the last warnings."""
+    """List in a few lines what is wrong: resources, pods, the last warnings."""
     resources = [resource_line(each) for each in _items(kubernetes, "logfleet")]
     pods = [pod_line(pod) for pod in _items(kubernetes, "pods")]
     events = _items(kubernetes, "events", "--field-selector=type=Warning")
@@ -51,7 +51,10 @@ def page(kubernetes: Kubernetes) -> str:
 
 
 def resource_line(resource: Object) -> str | None:
-    """A Cluster or Topic that is not Ready, with the operator's reason; None for one that is."""
+    """Describe a Cluster or Topic that is not Ready, with the operator's reason.
+
+    None if it is Ready.
+    """
     conditions = resource.get("status", {}).get("conditions") or []
     ready = next((each for each in conditions if each["type"] == "Ready"), None)
     if ready is not None and ready["status"] == "True":
@@ -63,7 +66,7 @@ def resource_line(resource: Object) -> str | None:
 
 
 def pod_line(pod: Object) -> str | None:
-    """A pod that is neither ready nor at its end, with what keeps it; None for the others."""
+    """Describe a pod that is neither ready nor completed, with the reason; None for others."""
     status = pod.get("status", {})
     conditions = {each["type"]: each for each in status.get("conditions") or []}
     if status.get("phase") == "Succeeded" or conditions.get("Ready", {}).get("status") == "True":
@@ -82,7 +85,7 @@ def pod_line(pod: Object) -> str | None:
 
 
 def warning_lines(events: Iterable[Object]) -> list[str]:
-    """The last warnings, oldest first, each with how often it was seen."""
+    """List the last warnings, oldest first, each with its number of occurrences."""
 
     def seen(event: Object) -> str:
         last = event.get("lastTimestamp") or event.get("eventTime")
@@ -98,7 +101,7 @@ def warning_lines(events: Iterable[Object]) -> list[str]:
 
 
 def _items(kubernetes: Kubernetes, kind: str, *options: str) -> list[Object]:
-    """All objects of a kind; none where the API server does not answer or does not know it."""
+    """Return all objects of a kind; none if the API server does not answer or lacks the kind."""
     try:
         found: list[Object] = json.loads(
             kubernetes.attempt("get", kind, "-A", "-o", "json", *options)

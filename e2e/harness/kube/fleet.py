@@ -30,16 +30,16 @@ BROKERS_WITHIN_S = 240.0
 
 
 def install_operator(kubernetes: Kubernetes) -> None:
-    """The operator's chart with its CRDs, or an upgrade of it; its pod is Ready afterwards.
+    """Install or upgrade the operator's chart with its CRDs; wait until its pod is Ready.
 
-    As delivered but for the zone, which is the one that has its image.
+    The values are the defaults, except for the zone: only one has the operator's image.
     """
     values = {"nodeSelector": {ZONE_LABEL: OPERATOR_ZONE}}
     kubernetes.install(OPERATOR_RELEASE, CHARTS / "operator", OPERATOR_NAMESPACE, values)
 
 
 def set_operator(kubernetes: Kubernetes, *, running: bool) -> None:
-    """Stop the operator or start it again; returns when it is so."""
+    """Stop the operator or start it again, and wait until that is done."""
     count = "1" if running else "0"
     target = ("scale", f"deployment/{OPERATOR_RELEASE}", f"--replicas={count}")
     kubernetes.kubectl(*target, namespace=OPERATOR_NAMESPACE)
@@ -51,7 +51,7 @@ def set_operator(kubernetes: Kubernetes, *, running: bool) -> None:
 
 
 def operator_pods(kubernetes: Kubernetes, *, ready: bool) -> list[Object]:
-    """The operator's pods; with `ready` only those that are Ready."""
+    """Return the operator's pods. ready: only those that are Ready."""
     selector = f"app.kubernetes.io/instance={OPERATOR_RELEASE}"
     pods = kubernetes.pods(OPERATOR_NAMESPACE, selector)
     return [
@@ -60,7 +60,7 @@ def operator_pods(kubernetes: Kubernetes, *, ready: bool) -> list[Object]:
 
 
 def example(name: str) -> Object:
-    """A committed example by its file's name, such as `topic`."""
+    """Return a committed example by its file's name, such as `topic`."""
     found: Object = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
     return found
 
@@ -76,7 +76,7 @@ def topic(name: str, cluster: str, partitions: int = 1, **spec: Any) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """A Cluster of that name in that namespace."""
+    """The Cluster of that name in that namespace."""
 
     kubernetes: Kubernetes
     namespace: str
@@ -94,7 +94,7 @@ class Fleet:
         return self.kubernetes.wait_condition(TOPICS, name, self.namespace, within_s=within_s)
 
     def bootstrap(self, kind: str) -> str:
-        """bootstrap.servers of the `internal` or `nodeport` listener, from the status."""
+        """Return bootstrap.servers of the `internal` or `nodeport` listener, from the status."""
         listeners = self.resource()["status"]["listeners"]
         (found,) = (each["bootstrap"] for each in listeners if each["type"] == kind)
         return str(found)
@@ -108,18 +108,21 @@ class Fleet:
         return self.bootstrap("nodeport")
 
     def broker_pods(self) -> list[Object]:
-        """The brokers' pods as Kubernetes has them now, ready or not."""
+        """Return all current pods of brokers, ready or not."""
         selector = f"logfleet.dev/cluster={self.name},app.kubernetes.io/component=broker"
         return self.kubernetes.pods(self.namespace, selector)
 
     def brokers(self) -> list[Object]:
-        """The status' brokers: id, pool, zone, pod, node, ready."""
+        """Return the brokers in the status: id, pool, zone, pod, node, ready."""
         found: list[Object] = self.resource()["status"]["brokers"]
         return found
 
 
 def install_example_fleet(kubernetes: Kubernetes, namespace: str) -> Fleet:
-    """A namespace of restricted security with the committed examples, all Ready afterwards."""
+    """Create a namespace of restricted security with the committed examples.
+
+    Wait until all are Ready.
+    """
     kubernetes.create_namespace(namespace, RESTRICTED)
     examples: list[Path] = sorted(EXAMPLES.glob("*.yaml"))
     kubernetes.apply(*examples, namespace=namespace)
@@ -130,7 +133,7 @@ def install_example_fleet(kubernetes: Kubernetes, namespace: str) -> Fleet:
 
 
 def wait_brokers(fleet: Fleet) -> None:
-    """Return when as many pods of brokers as are wanted are there, all Ready."""
+    """Wait until the wanted number of brokers have pods, all of them Ready."""
 
     def are_ready() -> bool:
         pods = fleet.broker_pods()

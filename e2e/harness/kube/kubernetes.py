@@ -1,6 +1,7 @@
-"""A Kubernetes cluster as tests see it: kubectl and helm, and waiting for what they show.
+"""A Kubernetes cluster for tests: kubectl, helm, and waiting for a state that they show.
 
-Nothing here knows which Kubernetes it is. Errors are LabError with the words of kubectl or helm.
+Nothing here depends on a particular Kubernetes. Errors are LabError with the message of kubectl or
+helm.
 """
 
 import json
@@ -25,10 +26,10 @@ ATTEMPT_WITHIN_S = 30.0
 
 
 def wait_for(what: str, probe: Callable[[], Found | None], within_s: float) -> Found:
-    """The probe's first answer that is true.
+    """Call the probe until it returns a true value; return that value.
 
-    An error of kubectl counts as no answer: things come and go while a test waits for them. Raises
-    AssertionError naming `what` and the last answer or error.
+    An error of kubectl counts as false, as objects come and go during tests. Raises AssertionError
+    with `what` and the last value or error.
     """
     end = time.monotonic() + within_s
     while True:
@@ -46,13 +47,16 @@ def wait_for(what: str, probe: Callable[[], Found | None], within_s: float) -> F
 
 
 def condition(resource: Object, kind: str) -> Object | None:
-    """The resource's condition of a type, such as Ready."""
+    """Return the resource's condition of this type, such as Ready."""
     found: list[Object] = resource.get("status", {}).get("conditions") or []
     return next((each for each in found if each["type"] == kind), None)
 
 
 class Kubernetes:
-    """One cluster, reached as its administrator. `namespace` below is optional where objects have none."""
+    """One cluster, accessed as its administrator.
+
+    `namespace` is optional for objects without one.
+    """
 
     def __init__(self, kubeconfig: Path, tools: Path) -> None:
         self.kubeconfig = kubeconfig
@@ -82,7 +86,10 @@ class Kubernetes:
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
     def refusal(self, manifest: Path | Object, namespace: str | None = None) -> str:
-        """What the API server says when it refuses a manifest. Raises AssertionError if it takes it."""
+        """Return the API server's reason for refusing a manifest.
+
+        Raises AssertionError if it accepts it.
+        """
         try:
             said = self.apply(manifest, namespace=namespace)
         except LabError as error:
@@ -96,7 +103,7 @@ class Kubernetes:
         return found
 
     def items(self, kind: str, namespace: str | None = None, selector: str = "") -> list[Object]:
-        """All objects of a kind, in one namespace or where there are none."""
+        """Return all objects of a kind, in one namespace or in none."""
         labels = ("-l", selector) if selector else ()
         text = self.kubectl("get", kind, *labels, *EVERYTHING, namespace=namespace)
         found: list[Object] = json.loads(text)["items"]
@@ -121,7 +128,7 @@ class Kubernetes:
         is_now: str = "Ready",
         within_s: float,
     ) -> Object:
-        """The object as soon as a condition is True for the generation that is there now."""
+        """Return the object once a condition is True for its current generation."""
 
         def probe() -> Object | None:
             found = self.get(kind, name, namespace)
@@ -137,7 +144,7 @@ class Kubernetes:
         return self.items("pods", namespace, selector)
 
     def wait_pod(self, name: str, namespace: str, within_s: float) -> Object:
-        """The pod as soon as it is Ready."""
+        """Return the pod once it is Ready."""
         return self.wait_condition("pod", name, namespace, within_s=within_s)
 
     def run_pod(
@@ -145,7 +152,8 @@ class Kubernetes:
     ) -> None:
         """Start a pod of restricted security that runs a command once.
 
-        spec: more of the pod's specification; `container` more of its only container's.
+        spec: further fields of the pod's specification. container: further fields of its only
+        container.
         """
         security = {
             "allowPrivilegeEscalation": False,
@@ -175,7 +183,10 @@ class Kubernetes:
         self.apply(manifest, namespace=namespace)
 
     def wait_ended(self, name: str, namespace: str, within_s: float) -> str:
-        """The log of a pod that runs to its end. Raises AssertionError with the log if it failed."""
+        """Wait until a pod ends.
+
+        Return its log. Raises AssertionError with the log if it failed.
+        """
 
         def probe() -> str | None:
             phase: str = self.get("pod", name, namespace)["status"]["phase"]
@@ -196,7 +207,7 @@ class Kubernetes:
         return self.kubectl("exec", pod, "--", *command, namespace=namespace, within_s=within_s)
 
     def server(self) -> str:
-        """URL of the API server."""
+        """Return the URL of the API server."""
         view = ("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
         return self.kubectl(*view)
 
@@ -210,7 +221,7 @@ class Kubernetes:
         return self.zone_of_node()[pod["spec"]["nodeName"]]
 
     def helm(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
-        """Run helm; values are given to it as a file named `-`."""
+        """Run helm; it gets the values as a file named `-`."""
         command: tuple[Argument, ...] = (self.tools / "helm", "--kubeconfig", self.kubeconfig)
         given = None if values is None else json.dumps(values)
         return run(*command, *arguments, stdin=given, timeout_s=HELM_WITHIN_S)
@@ -223,13 +234,16 @@ class Kubernetes:
         values: Mapping[str, Any],
         *options: str,
     ) -> str:
-        """Install a chart, or upgrade its release, and wait until what it made is ready."""
+        """Install a chart or upgrade its release, and wait until its objects are ready."""
         command = ("upgrade", release, str(chart), "--install", "--create-namespace")
         wait = ("--wait", "--timeout", INSTALL_WITHIN)
         return self.helm(*command, *wait, "-n", namespace, "-f", "-", *options, values=values)
 
     def attempt(self, *arguments: str, within_s: float = ATTEMPT_WITHIN_S) -> str:
-        """What kubectl says, whether it succeeds or not: for evidence, which must not fail itself."""
+        """Return kubectl's output whether it succeeds or not.
+
+        For evidence, which must not fail itself.
+        """
         command = [str(self.tools / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
         try:
             done = subprocess.run(

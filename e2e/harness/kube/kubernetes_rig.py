@@ -1,4 +1,4 @@
-"""The rig of the Kubernetes suites: one lab with the project's images, and the faults of its zones."""
+"""The rig of the Kubernetes suites: one lab with the project's images, and faults of its zones."""
 
 import shutil
 import time
@@ -17,21 +17,21 @@ from e2e.lab.locking import only_lab
 from e2e.lab.settings import Settings
 
 Report = Callable[[str], None]
-# Where a failed run leaves what a person needs; below `build/`, which is not committed.
+# Folder for the evidence of a failed run, below `build/`, which is not committed.
 FAILURES = ROOT / "build" / "e2e"
-# Bringing an image into a zone costs seconds: what runs in one zone only is brought there only.
+# Importing an image into a zone takes seconds, so images that run in one zone are imported only there.
 OPERATOR_ZONE = "b"
 SPARK_ZONE = "a"
 TEST_ZONE = "a"
 ZONE_OF_IMAGE = {"operator": OPERATOR_ZONE, "spark": SPARK_ZONE, "test": TEST_ZONE}
-# What Kubernetes and the lab themselves bring.
+# Namespaces of Kubernetes and of the lab.
 OWN_NAMESPACES = frozenset(
     {"default", "kube-node-lease", "kube-public", "kube-system", "local-path-storage"}
 )
 
 
 class Rig:
-    """A running cluster of zones. Faults are named by zone and undone by their counterpart."""
+    """A running cluster of zones. Each fault has a zone, and a counterpart that undoes it."""
 
     def __init__(self, lab: Lab, report: Report) -> None:
         self._lab = lab
@@ -44,12 +44,12 @@ class Rig:
         return [zone.name for zone in self._lab.settings.zones]
 
     def node_ip(self, zone: str) -> str:
-        """An address of the zone's node that this process can reach, NodePorts included."""
+        """Return an address of the zone's node that this process can reach, also for NodePorts."""
         return self._lab.settings.zone(zone).node_ip
 
     @contextmanager
     def bringing_images(self, archive: Callable[[str], Path]) -> Iterator[None]:
-        """Import every image in the background, in order, as soon as `archive` gives it."""
+        """Import every image in the background, in order, once `archive` returns it."""
 
         def bring(target: str) -> float:
             built = archive(target)
@@ -67,14 +67,14 @@ class Rig:
                     waiting.cancel()
 
     def wait_for_images(self, *targets: str) -> None:
-        """Return when the images of these targets are in every zone that runs them."""
+        """Wait until the images of these targets are in every zone that runs them."""
         for target in targets:
             with self.part(f"image {target}, waited for"):
                 took_s = self._imports[target].result()
             self._report(f"image {target}, import in the background: {took_s:.1f} s")
 
     def say(self, line: str) -> None:
-        """Tell whoever watches."""
+        """Report a line to the user."""
         self._report(line)
 
     @contextmanager
@@ -85,25 +85,28 @@ class Rig:
         self._report(f"{name}: {time.monotonic() - started:.1f} s")
 
     def power_off(self, zone: str) -> None:
-        """The zone's machine loses its power; its disk keeps what had reached it."""
+        """Cut the power of the zone's machine; its disk keeps only data that was flushed."""
         self._lab.nodes.kill(zone)
 
     def power_on(self, zone: str) -> None:
         self._lab.nodes.start(zone)
 
     def cut_off(self, zone: str) -> None:
-        """Nobody hears the zone's machine any more; it runs on. Undone by `join`."""
+        """Cut the network of the zone's machine, which continues to run. Undone by `join`."""
         network.set_cable(self._lab.settings.zone(zone), plugged=False)
 
     def join(self, zone: str) -> None:
         network.set_cable(self._lab.settings.zone(zone), plugged=True)
 
     def tag_image(self, image: str, another: str) -> None:
-        """As if somebody had released an image anew, under another name. Both with their registry."""
+        """Give an image another name, as if it was released again.
+
+        Both names include their registry.
+        """
         self._lab.nodes.tag_image(image, another)
 
     def clear(self) -> None:
-        """Remove the namespaces that suites made, and wait until they are gone."""
+        """Remove the namespaces that suites created, and wait until they are gone."""
         made = [
             namespace["metadata"]["name"]
             for namespace in self.kubernetes.items("namespaces")
@@ -114,14 +117,17 @@ class Rig:
                 self.kubernetes.kubectl("delete", "namespace", *made)
 
     def keep_evidence(self) -> str:
-        """Write what the cluster looks like now to a folder; give a page of it, and where it is."""
+        """Write the state of the cluster to a folder.
+
+        Return a page of it with the folder's path.
+        """
         folder = _keep_logs(self._lab.settings)
         evidence.keep(self.kubernetes, folder)
         return f"{evidence.page(self.kubernetes)}\neverything else: {folder}"
 
 
 def _keep_logs(settings: Settings) -> Path:
-    """Copy what the lab's daemons wrote into a folder of its own."""
+    """Copy the logs of the lab's daemons into a folder; return its path."""
     folder = FAILURES / time.strftime("%Y%m%d-%H%M%S")
     logs = {"lab": settings.logs} | {
         zone.node: settings.node_folder(zone) / "log" for zone in settings.zones
@@ -141,13 +147,13 @@ def running_rig(
     reuse: bool = False,
     wait_s: float = 0.0,
 ) -> Iterator[Rig]:
-    """A fresh lab, gone afterwards unless `keep`. What an earlier run left goes first.
+    """A new lab, removed afterwards unless `keep`; a lab that an earlier run left is removed first.
 
-    The images are built and imported meanwhile: most of what a lab or a fleet does at its start is waiting.
-    reuse: take the lab that an earlier run kept, without that run's namespaces, and keep it again.
-    wait_s: how long to wait for another run that has the machine's lab.
+    The images are built and imported while the lab starts, as starting is mostly waiting. reuse:
+    take the lab that an earlier run kept, without that run's namespaces, and keep it again. wait_s:
+    how long to wait while another run uses the machine's lab.
 
-    Raises LabError if this machine cannot run one, or another run has it.
+    Raises LabError if this machine cannot run a lab, or another run uses it.
     """
     lab = Lab(settings, report)
     with only_lab(settings, wait_s):

@@ -1,4 +1,7 @@
-"""Producers and a group on a replicated topic of a Cluster, from outside, and what was lost, duplicated and stalled meanwhile."""
+"""Producers and a group on a replicated topic of a Cluster, outside of Kubernetes.
+
+It checks for lost and duplicated records, and measures stalls.
+"""
 
 import sys
 import time
@@ -21,24 +24,31 @@ from e2e.harness.kube.kubernetes import wait_for
 from e2e.harness.program import Program
 
 CLIENTS = {"confluent": 100, "probe": 50}
-"""Records a second. The probe gives up on a silent broker after a second, confluent-kafka has its default timeouts."""
+"""Client -> records a second. The probe gives up on a silent broker after a second; confluent-kafka
+has its default timeouts.
+"""
 PARTITIONS = 6
 SERVED_WITHIN_S = 60.0
 WHOLE_WITHIN_S = 180.0
 CALM_S = 20.0
-"""For as long times of sends are taken before what is compared with them."""
+"""Seconds for which the times of sends are measured before a scenario, for comparison."""
 
 OUT_OF_ORDER = "ERRSEQ"
-"""How librdkafka's debug log names an answer after which it takes a new producer epoch (rd_kafka_handle_idempotent_Produce_error)."""
+"""Text in librdkafka's debug log for a response after which it takes a new producer epoch
+(rd_kafka_handle_idempotent_Produce_error).
+"""
 
 HEADING = f"{'scenario':<36} {'records':>8} {'failed':>7} {'lost':>5} {'twice':>6}  longest stall"
 
 
 class Row(NamedTuple):
-    """What a scenario led to. stalls: of each client the longest time in which a partition acknowledged nothing.
+    """The result of a scenario.
 
-    p99s: seconds from a send to its answer, by client, while it was calm and during the scenario; only where it was asked for.
-    out_of_order: what librdkafka says of each answer that took its producer epoch away.
+    stalls: per client, the longest time without an acknowledgement on a partition.
+
+    p99s: seconds from a send to its response, by client, before and during the scenario; only if
+    requested. out_of_order: librdkafka's log line for each response that invalidated its producer
+    epoch.
     """
 
     scenario: str
@@ -63,7 +73,7 @@ class Row(NamedTuple):
 
 
 class Load:
-    """Every send is idempotent, acks=all and numbered. topic: what is written to and read."""
+    """Every send is idempotent, has acks=all and a number. topic: is written and read."""
 
     def __init__(self, bootstrap: str, topic: str, directory: Path) -> None:
         self._bootstrap = bootstrap
@@ -80,7 +90,7 @@ class Load:
         return [*module, kind, self._bootstrap, self.topic, str(PARTITIONS), str(rate)]
 
     def start(self) -> None:
-        """Returns when every producer is served on every partition."""
+        """Start the producers; wait until each is served on every partition."""
         for producer in self._producers.values():
             producer.launch()
         self._reader.start()
@@ -88,13 +98,13 @@ class Load:
         self._from_s = time.monotonic()
 
     def measure_calm(self) -> None:
-        """Take the times of sends while nothing happens; the scenario begins when this returns."""
+        """Measure the times of sends before the scenario, which begins when this returns."""
         self._calm_from_s = time.monotonic()
-        time.sleep(CALM_S)  # what is measured is a span of time
+        time.sleep(CALM_S)  # a fixed span of time is measured, so this is no wait for a condition
         self._from_s = time.monotonic()
 
     def wait_served(self) -> None:
-        """Returns when every partition has acknowledged to each producer from now on."""
+        """Wait until every partition has acknowledged a new record to each producer."""
         now_s = time.monotonic()
         wait_for("acknowledgements", lambda: self._served_since(now_s), SERVED_WITHIN_S)
 
@@ -108,7 +118,7 @@ class Load:
         return read_history(kind, self._producers[kind].log.read_text())
 
     def end(self, scenario: str) -> Row:
-        """Stop, read everything, judge."""
+        """Stop the load, read all records, and check them."""
         fault = Fault(scenario, "", self._from_s, time.monotonic(), frozenset())
         self.stop()
         histories = {kind: self._history(kind) for kind in self._producers}
@@ -152,7 +162,7 @@ class Load:
 
 
 def wait_whole(bootstrap: str) -> None:
-    """Returns when every partition is led and all its replicas are in sync."""
+    """Wait until every partition has a leader and all its replicas are in sync."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000})
 
     def probe() -> bool:

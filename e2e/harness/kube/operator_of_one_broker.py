@@ -1,6 +1,8 @@
-"""A program: the operator itself, but for one thing: whatever a Cluster's addresses are, the broker at BROKER_ADDRESS and BROKER_ADMIN_ADDRESS is asked, about itself.
+"""A program: the operator, changed to send all requests about brokers to one broker.
 
-So resources, rights, watches, ledger and Kafka's admin requests are all real. It imports nothing that the operator's image does not have.
+It uses the broker at BROKER_ADDRESS and BROKER_ADMIN_ADDRESS instead of a Cluster's addresses.
+Resources, rights, watches, ledger and Kafka's admin requests are real. It imports only packages of
+the operator's image.
 """
 
 import os
@@ -22,7 +24,7 @@ BROKER_ID = 1
 
 class OneBroker(BrokerAdmins):
     async def open(self, bootstrap: str) -> BrokerAdmin:
-        del bootstrap  # names a Service, which nobody serves here
+        del bootstrap  # the address names a Service, which has no endpoints here
         return await super().open(os.environ[ADDRESS])
 
 
@@ -37,7 +39,7 @@ class OneDecider(AdminPorts):
 
 
 class OneMover(FleetMovers):
-    """The one broker has all replicas; those that are wanted besides are pods without a process."""
+    """Reports all replicas as the one broker's; other brokers are pods without a process."""
 
     async def replica_counts(self, bootstrap: str) -> Mapping[int, int]:
         del bootstrap

@@ -1,4 +1,4 @@
-"""Spark jobs on a Kubernetes rig: submitted in cluster mode as a user does, results read from their volume."""
+"""Spark jobs on a Kubernetes rig, submitted in cluster mode; results are read from their volume."""
 
 import io
 import os
@@ -16,12 +16,12 @@ from e2e.harness.kube.kubernetes_rig import SPARK_ZONE
 from e2e.lab.commands import Argument, run
 
 SUBMIT = ROOT / "spark-on-k8s" / "submit"
-# Submission waits for the job's end.
+# spark-submit waits for the end of the job.
 SUBMIT_WITHIN_S = 600.0
 ENDED_WITHIN_S = 30.0
-# A job of a minute is over before the optimizing compiler pays.
+# A job of a minute ends before the optimizing compiler pays off.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# Small enough for the lab's nodes, whose processors are the machine's.
+# Small enough for the lab's nodes, which share the machine's processors.
 CONF = (
     f"spark.driver.extraJavaOptions={JAVA_OPTIONS}",
     f"spark.executor.extraJavaOptions={JAVA_OPTIONS}",
@@ -31,10 +31,10 @@ CONF = (
     "spark.kubernetes.executor.request.cores=100m",
     "spark.sql.shuffle.partitions=4",
     "spark.ui.enabled=false",
-    # they are looked at when the job is over, and go with the driver's pod
+    # keep executor pods after the job for inspection; they are deleted with the driver's pod
     "spark.kubernetes.executor.deleteOnTermination=false",
 )
-# What a lab's node lacks of what the defaults ask for: it has the processors of the machine, which all nodes share.
+# Smaller requests than the default, as all nodes of a lab share the machine's processors.
 FITS_NODE = (
     "spark.kubernetes.driver.request.cores=100m",
     "spark.kubernetes.executor.request.cores=100m",
@@ -47,7 +47,7 @@ rows.to_csv(sys.stdout, index=False)
 
 
 class SparkJobs:
-    """Jobs in a namespace of their own, whose volume `spark-data` lies in one zone."""
+    """Jobs in a namespace of their own, whose volume `spark-data` is in one zone."""
 
     def __init__(self, kubernetes: Kubernetes, namespace: str) -> None:
         self._kubernetes = kubernetes
@@ -56,10 +56,10 @@ class SparkJobs:
         kubernetes.apply(SUBMIT / "rbac.yaml", namespace=namespace)
 
     def run(self, name: str, job: str, arguments: Sequence[str], *, executors: int) -> str:
-        """Run a job of the image in cluster mode, under a name used once, and give its driver's log.
+        """Run a job of the image in cluster mode; return its driver's log. The name must be unique.
 
-        Raises LabError if it cannot be submitted, AssertionError with the log if it failed or without it if not all executors
-        ran: spark-submit itself ends with 0 whatever became of the driver.
+        Raises LabError if it cannot be submitted, and AssertionError if it fails (with the log) or
+        if not all executors ran: spark-submit itself always ends with 0.
         """
         driver = self._submitted(name, job, arguments, executors)
         pod = driver["metadata"]["name"]
@@ -69,7 +69,7 @@ class SparkJobs:
         return log
 
     def start(self, name: str, job: str, arguments: Sequence[str], *, executors: int) -> str:
-        """Submit a job that runs until it is ended; its driver's pod."""
+        """Submit a job that runs until it is ended; return its driver's pod."""
         forgotten = "spark.kubernetes.submission.waitAppCompletion=false"
         driver = self._submitted(name, job, arguments, executors, forgotten)
         return str(driver["metadata"]["name"])
@@ -77,7 +77,7 @@ class SparkJobs:
     def _submitted(
         self, name: str, job: str, arguments: Sequence[str], executors: int, *conf: str
     ) -> dict[str, Any]:
-        """The driver's pod, once spark-submit has ended."""
+        """Submit a job; return the driver's pod once spark-submit has ended."""
         environment = self._environment(name, (*CONF, *conf)) | {
             "IMAGE": image_name("spark"),
             "EXECUTORS": str(executors),
@@ -91,7 +91,10 @@ class SparkJobs:
     def submit(
         self, name: str, job: str, arguments: Sequence[str], log: Path
     ) -> "subprocess.Popen[bytes]":
-        """Submit a job as it ships, under a name used once; what submit.sh says goes to the log. It ends with the job."""
+        """Start submit.sh for a job of the image under a unique name; it ends with the job.
+
+        Its output goes to the log.
+        """
         with log.open("ab") as stream:
             return subprocess.Popen(
                 [SUBMIT / "submit.sh", job, "--", *arguments],
@@ -101,7 +104,7 @@ class SparkJobs:
             )
 
     def kill_driver(self, name: str, checkpoint: str) -> None:
-        """The driver of that name dies without a word, once its query has committed a batch to the checkpoint."""
+        """Kill the driver of that name without a signal, once its query has committed a batch."""
         kubernetes, namespace = self._kubernetes, self._namespace
 
         def committed() -> str | None:
@@ -115,7 +118,10 @@ class SparkJobs:
         kubernetes.kubectl("delete", "pod", pod, "--grace-period=0", "--force", namespace=namespace)
 
     def _environment(self, name: str, conf: Sequence[str]) -> dict[str, str]:
-        """What submit.sh finds: where to, what for, and what the lab's nodes want."""
+        """Return the environment of submit.sh.
+
+        It names master, namespace and image, and has settings for the lab's nodes.
+        """
         binaries = Path(sys.executable).parent
         environment = {
             **os.environ,
@@ -127,11 +133,12 @@ class SparkJobs:
             "ZONE": SPARK_ZONE,
             "SPARK_CONF": "\n".join(conf),
         }
-        environment.pop("SPARK_HOME", None)  # another Spark of this machine is not the one locked
+        # use the Spark of the lock file, not another one on this machine
+        environment.pop("SPARK_HOME", None)
         return environment
 
     def rows(self, folder: str, columns: Sequence[str], claim: str = "spark-data") -> pd.DataFrame:
-        """Columns of the Delta table in a folder of a claim, as a reader without Spark gives them, by a text of CSV."""
+        """Read columns of the Delta table in a folder of a claim without Spark, as CSV."""
         name = f"read-{folder.strip('/').replace('/', '-')}"
         self._kubernetes.run_pod(
             name,
@@ -145,7 +152,10 @@ class SparkJobs:
         return pd.read_csv(io.StringIO(text))
 
     def _executors(self, driver: dict[str, Any]) -> list[dict[str, Any]]:
-        """The pods of a driver's executors, which it owns; their label spark-app-name is what the job calls itself."""
+        """Return the pods that the driver owns as executors.
+
+        Their label spark-app-name is the name that the job gives itself.
+        """
         return [
             pod
             for pod in self._kubernetes.pods(self._namespace, "spark-role=executor")
@@ -154,33 +164,36 @@ class SparkJobs:
         ]
 
     def pod(self, name: str) -> dict[str, Any]:
-        """A driver, as the API server has it."""
+        """Return the pod of a driver."""
         return self._kubernetes.get("pod", name, self._namespace)
 
     def executors_running(self, driver: str) -> list[str]:
-        """Names of the pods of a driver's executors that run."""
+        """Return the names of a driver's running executor pods."""
         executors = self._executors(self.pod(driver))
         return [
             each["metadata"]["name"] for each in executors if each["status"]["phase"] == "Running"
         ]
 
     def delete(self, driver: str) -> None:
-        """End a job; its executors go with it."""
+        """End a job; its executors are deleted with it."""
         self._kubernetes.delete("pod", driver, self._namespace)
 
     def counts(self, folder: str) -> pd.DataFrame:
-        """What `window_counts` wrote to a folder of the volume: one row of each window and origin."""
+        """Return the output of `window_counts` in a folder of the volume.
+
+        It has a row per window and origin.
+        """
         rows = self.rows(folder, ["window_start", "origin", "count"])
         rows["window_start"] = pd.to_datetime(rows["window_start"], utc=True).dt.tz_localize(None)
         return rows.sort_values(["window_start", "origin"], ignore_index=True)
 
 
 def _driver(name: str) -> str:
-    """Selects the driver of an application."""
+    """Return the label selector for the driver of an application."""
     return f"spark-role=driver,spark-app-name={name}"
 
 
 def _ran(pod: dict[str, Any]) -> bool:
-    """Whether its container was started."""
+    """Return whether the pod's container was started."""
     states = [status["state"] for status in pod["status"].get("containerStatuses", [])]
     return any("running" in state or "terminated" in state for state in states)

@@ -1,4 +1,4 @@
-"""What the Spark image is built of and what its pods are given, as the Dockerfile and submit/ say."""
+"""The files in the Spark image and the settings of its pods, from the Dockerfile and submit/."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ VOLUME_LABEL = "logfleet.dev/volume"
 
 
 def copied(target: str) -> dict[str, str]:
-    """Where the tree's files lie in an image: folder or file of the image -> of the tree."""
+    """Return path in the image -> path in the tree, for each file or folder that is copied."""
     text = re.findall(
         rf"^FROM base AS {target}\n(.*?)(?=^FROM|\Z)", DOCKERFILE, re.MULTILINE | re.DOTALL
     )
@@ -39,14 +39,14 @@ def in_the_image(path: str) -> bool:
 
 
 def image_group() -> int:
-    """The group of the user that the Spark image runs as."""
+    """Return the group of the user that the Spark image runs as."""
     stage = DOCKERFILE.partition("AS spark\n")[2].partition("FROM")[0]
     (group,) = re.findall(r"^USER \d+:(\d+)$", stage, re.MULTILINE)
     return int(group)
 
 
 def same_node(pod: dict[str, Any]) -> dict[str, Any]:
-    """What a pod must be beside: the one required term of its affinity."""
+    """Return the one required term of a pod's affinity: the pods beside which it must run."""
     term: dict[str, Any]
     (term,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term.pop("topologyKey") == "kubernetes.io/hostname"

@@ -1,4 +1,7 @@
-"""An operator under its chart's rights on a real API server whose pods only seem to run, and one broker that all of its Clusters reach."""
+"""An operator with its chart's rights on a real API server, with simulated pods and one broker.
+
+All of its Clusters use that broker.
+"""
 
 from functools import partial
 from typing import Any
@@ -18,7 +21,7 @@ from e2e.harness.operator_program import Operator
 from e2e.harness.processes import Broker
 
 SOON_S = 60.0
-# Every kind of object that a Cluster owns.
+# All kinds of objects that a Cluster owns.
 OWNED = (
     "configmaps",
     "poddisruptionbudgets",
@@ -30,7 +33,7 @@ OWNED = (
 
 
 class Stage:
-    """Everything that tests act on."""
+    """The operator, the API server and the broker of a test."""
 
     def __init__(
         self, plane: ControlPlane, kubelets: Kubelets, operator: Operator, broker: Broker
@@ -40,12 +43,12 @@ class Stage:
         self.kubernetes: Kubernetes = plane.kubernetes
 
     def topics(self) -> dict[str, int]:
-        """Name -> number of partitions, as clients see them."""
+        """Return topic -> number of partitions, as clients see them."""
         listed = AdminClient({"bootstrap.servers": self.broker.bootstrap}).list_topics(timeout=20)
         return {name: len(found.partitions) for name, found in listed.topics.items()}
 
     def wait_reason(self, kind: str, name: str, namespace: str, reason: str) -> Object:
-        """The resource once its Ready condition has this reason for the generation that is there."""
+        """Return the resource once Ready has this reason for the current generation."""
 
         def probe() -> Object | None:
             found = self.kubernetes.get(kind, name, namespace)
@@ -63,7 +66,10 @@ class Stage:
         return small(metadata={"managed": managed})
 
     def rebalance(self, namespace: str) -> tuple[Object, Object]:
-        """The example's status when it is proposed, and when it is done; it is approved in between, and has gone by itself afterwards."""
+        """Run the example Rebalance; return its status when it is proposed, and when it is done.
+
+        It is approved in between, and must delete itself afterwards.
+        """
         document, kubernetes = example("rebalance"), self.kubernetes
         name = document["metadata"]["name"]
         kubernetes.apply(document, namespace=namespace)
@@ -77,7 +83,7 @@ class Stage:
 
 
 def small(**spec: Any) -> Object:
-    """One member of etcd and two brokers in two zones."""
+    """A Cluster with one etcd member and two brokers in two zones."""
     document = example("cluster")
     pools = [{"name": "main", "replicas": 2, "storage": {"size": "1Gi"}}]
     metadata = {"managed": {"replicas": 1, "storage": {"size": "1Gi"}}}
@@ -99,7 +105,7 @@ def owned(kubernetes: Kubernetes, namespace: str) -> list[Object]:
 
 
 def granted(kubernetes: Kubernetes) -> set[Right]:
-    """What the operator's chart allows it."""
+    """Return the rights that the operator's chart grants."""
     rules = kubernetes.get("clusterrole", f"{OPERATOR_RELEASE}-{OPERATOR_NAMESPACE}")["rules"]
     rules += kubernetes.get("role", f"{OPERATOR_RELEASE}-lease", OPERATOR_NAMESPACE)["rules"]
     return {
@@ -112,7 +118,11 @@ def granted(kubernetes: Kubernetes) -> set[Right]:
 
 
 def asked_inside(used: set[Right]) -> set[Right]:
-    """Not in the log: create, for an apply of what does not exist; clusters/finalizers, for blockOwnerDeletion. Claims are never made by it."""
+    """Return the rights that the audit log does not show.
+
+    They are create, used by an apply that creates an object, and clusters/finalizers, used for
+    blockOwnerDeletion. The operator never creates claims.
+    """
     makes = {(group, kind, "create") for group, kind, verb in used if verb == "patch"}
     makes -= {("", "persistentvolumeclaims", "create")}
     statuses = {right for right in makes if right[1].endswith("/status")}

@@ -16,7 +16,10 @@ READING_WITHIN_S = 240
 
 
 class Streamed:
-    """`window_counts` with a trigger of some seconds, by the records' own timestamps. topic: of its own, whose name is the job's as well."""
+    """Runs `window_counts` with a trigger of some seconds, by the records' own timestamps.
+
+    topic: its own; the job has the same name.
+    """
 
     def __init__(self, fleet: Fleet, jobs: SparkJobs, topic: str, directory: Path) -> None:
         self._topic = topic
@@ -39,7 +42,7 @@ class Streamed:
         ]
 
     def start(self) -> None:
-        """Returns when the job has an executor at work."""
+        """Start both; wait until an executor of the job works."""
         self._producer.launch()
         self._driver = self._jobs.start(
             self._topic, "window_counts", self._arguments("10 seconds"), executors=1
@@ -54,12 +57,15 @@ class Streamed:
         return self._jobs.pod(self._driver)
 
     def is_running(self) -> bool:
-        """Whether it is the driver that was started."""
+        """Return whether the driver that was started still runs."""
         pod = self._pod()
         return pod["status"]["phase"] == "Running" and pod["metadata"]["uid"] == self._uid
 
     def end(self) -> tuple[History, int]:
-        """What was acknowledged, and how many records are counted once the job has read the rest."""
+        """Stop both.
+
+        Return the acknowledged records, and the number that the job counted in the end.
+        """
         self._producer.terminate()
         self._jobs.delete(self._driver)
         self._jobs.run(

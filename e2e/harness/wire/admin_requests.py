@@ -295,7 +295,9 @@ TALKS: dict[str, Callable[[World, int], Talk]] = {
     "UnregisterController": unregister_controller,
     "DeleteTopics": client.delete_topics,
 }
-"""API -> its talk. The order matters: what later ones describe, commit to or delete, earlier ones made."""
+"""API -> its talk. The order matters: later talks describe, commit to or delete objects that
+earlier ones created.
+"""
 
 NO_TOKENS = {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED}
 REFUSALS: dict[str, set[ErrorCode]] = {
@@ -316,4 +318,6 @@ REFUSALS: dict[str, set[ErrorCode]] = {
     "UnregisterBroker": {ErrorCode.BROKER_ID_NOT_REGISTERED},
     "UnregisterController": {ErrorCode.CONTROLLER_ID_NOT_REGISTERED},
 }
-"""API -> the errors with which a fresh broker of one node, without security, answers a valid request besides NONE."""
+"""API -> error codes, besides NONE, with which a new broker of one node without security answers a
+valid request.
+"""

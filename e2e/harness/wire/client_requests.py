@@ -1,7 +1,8 @@
-"""One valid request, or a short talk, for each API of producers, consumers and groups of all kinds, in every version.
+"""A valid request or a short talk for each API of producers, consumers and groups, per version.
 
-A talk is a generator: it yields requests (another API's in its newest version, or as (request, version)) and gets the answers.
-Requests carry the fields of all versions at once (a topic's name and its id); `fit` drops what a version lacks.
+A talk is a generator: it yields requests (another API's in its newest version, or as (request,
+version)) and receives the responses. Requests have the fields of all versions at once (a topic's
+name and its id); `fit` drops the fields that a version lacks.
 """
 
 import time
@@ -24,9 +25,11 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 @dataclass
 class World:
-    """What the talks learn from one another. topic_id: that of TOPIC; members: classic group -> member id, generation;
-    acquired: version of ShareFetch -> an offset that it acquired, the session epoch of the next request;
-    classic: what the names of classic groups begin with; coordinators: the kinds that the broker has.
+    """Values that talks learn from responses and later talks need.
+
+    topic_id: of TOPIC. members: classic group -> member id, generation. acquired: version of
+    ShareFetch -> an acquired offset, and the session epoch of the next request. classic: prefix of
+    the names of classic groups. coordinators: the kinds of coordinators that the broker has.
     """
 
     cluster_id: str
@@ -40,7 +43,7 @@ class World:
 
 
 def fit(request: msgspec.Struct, version: int) -> msgspec.Struct:
-    """The request with every field that the version lacks back at its default. Changes it in place."""
+    """Reset every field that the version lacks to its default. Changes the request in place."""
     schema = load_table()[type(request).__name__]
 
     def prune(value: msgspec.Struct, fields: tuple[Field, ...]) -> None:
@@ -86,7 +89,8 @@ def metadata(world: World, version: int) -> Talk:
 
 
 def produce(world: World, _version: int) -> Talk:
-    now_ms = time.time_ns() // 1_000_000  # of the past, retention might take it at any moment
+    # with a time in the past, retention could delete the record at any time
+    now_ms = time.time_ns() // 1_000_000
     batch = bytes(build_batch([Record(b"key", b"value", now_ms)]))
     partition = m.ProduceRequest.PartitionProduceData(records=batch)
     topic = m.ProduceRequest.TopicProduceData(
@@ -131,7 +135,7 @@ def delete_records(_world: World, _version: int) -> Talk:
 
 
 def delete_topics(_world: World, version: int) -> Talk:
-    name = f"made-{version + 1}"  # CreateTopics begins with version 2, this with 1
+    name = f"made-{version + 1}"  # the oldest version of CreateTopics is 2, of this API 1
     state = m.DeleteTopicsRequest.DeleteTopicState(name=name)
     yield m.DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=30_000)
 

@@ -1,4 +1,7 @@
-"""Talks over Fetch with one broker, Kafka's or ours: each yields what two brokers that behave the same have in common."""
+"""Talks over Fetch with one broker, Kafka's or ours.
+
+Each yields outcomes that are equal for two brokers with the same behaviour.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +21,7 @@ SHORT_WAIT_MS, LONG_WAIT_MS = 300, 60_000
 
 
 class Topic:
-    """One of the talk's own, made anew for it."""
+    """A topic of the talk's own, newly created."""
 
     def __init__(self, talker: Talker, name: str, partitions: int = 1) -> None:
         self.name = name
@@ -26,7 +29,10 @@ class Topic:
         self.id = talker.make_topic(name, partitions=partitions)
 
     def append(self, partition: int = 0, value: bytes = b"value") -> int:
-        """One more record, in a batch of its own; the batch's length, which is the same on both brokers."""
+        """Append one record in a batch of its own.
+
+        Return the batch's length, equal on both brokers.
+        """
         batch = bytes(build_batch([Record(b"key", value, time.time_ns() // 1_000_000)]))
         data = m.ProduceRequest.PartitionProduceData(index=partition, records=batch)
         topic = m.ProduceRequest.TopicProduceData(topic_id=self.id, partition_data=[data])
@@ -37,7 +43,7 @@ class Topic:
         return len(batch)
 
     def delete_before(self, offset: int) -> None:
-        """Let partition 0 begin at `offset`."""
+        """Delete the records of partition 0 below `offset`."""
         asked = m.DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
         topic = m.DeleteRecordsRequest.DeleteRecordsTopic(name=self.name, partitions=[asked])
         request = m.DeleteRecordsRequest(topics=[topic], timeout_ms=30_000)
@@ -46,11 +52,11 @@ class Topic:
 
 
 Row = tuple[Topic | None, int, int]
-"""A topic (None: one that is not there), a partition, an offset."""
+"""Topic (None: one that does not exist), partition, offset."""
 
 
 class Reader:
-    """A consumer with a session of its own, on a connection of its own, until the block ends."""
+    """A consumer with its own session and connection, until the block ends."""
 
     def __init__(self, talker: Talker, version: int = NEWEST) -> None:
         self._connection = WireConnection(talker.port)
@@ -70,9 +76,9 @@ class Reader:
         fields: dict[str, Any] | None = None,
         **given: Any,
     ) -> list[object]:
-        """The outcome of the next request.
+        """Return the outcome of the next request.
 
-        fields: of each row besides. given: of the request.
+        fields: further fields of each row. given: further fields of the request.
         """
         self.send(*rows, forget=forget, fields=fields, **given)
         return self.outcome()
@@ -84,7 +90,7 @@ class Reader:
         fields: dict[str, Any] | None = None,
         **given: Any,
     ) -> None:
-        """The request alone."""
+        """Send the next request without waiting for the response."""
         topics = [
             m.FetchRequest.FetchTopic(
                 partitions=[
@@ -110,7 +116,10 @@ class Reader:
         self.epoch += 1
 
     def outcome(self) -> list[object]:
-        """Of the request that was sent: error, whether it names a new session, the same or none, and the rows in their order."""
+        """Return the outcome of the request that was sent.
+
+        It has the error, whether the session is new, the same or none, and the rows in their order.
+        """
         answer = self._connection.receive(m.FetchRequest, self.version)
         if answer.session_id == 0:
             session = "none"
@@ -118,7 +127,7 @@ class Reader:
             session = "same" if answer.session_id == self.id else "new"
             self.id = answer.session_id
         names = [topic.topic_id or topic.topic for topic in answer.responses]
-        # topics are told apart by the order in which they come: their ids differ
+        # topics are numbered in order of appearance, as their ids differ between brokers
         rows = [
             (names.index(name), *_seen(row))
             for name, topic in zip(names, answer.responses, strict=True)
@@ -196,7 +205,7 @@ def the_order_of_partitions(talker: Talker, version: int) -> Outcomes:
 
 
 def twice_the_same(talker: Talker, version: int) -> Outcomes:
-    """A partition that stands twice in a request, in one session and in none."""
+    """Name a partition twice in a request, with a session and without."""
     topic, other = Topic(talker, f"twice-{version}"), Topic(talker, f"twice-other-{version}")
     topic.append()
     with Reader(talker, version) as reader:
@@ -235,18 +244,21 @@ def what_is_wrong_with_a_session(talker: Talker, version: int) -> Outcomes:
 
 
 def waiting(talker: Talker, version: int) -> Outcomes:
-    """What is waited for, and what ends the wait."""
+    """Let a fetch wait, and end the wait in different ways."""
     topic = Topic(talker, f"wait-{version}", 2)
 
     def waits(*rows: Row, **given: Any) -> object:
-        """The answer comes when the time of the wait is over; Kafka's timers count whole milliseconds (SystemTimer), so up to one early."""
+        """Return whether the response comes when the wait time is over.
+
+        It may be up to 1 ms early, as Kafka's timers count whole milliseconds (SystemTimer).
+        """
         began = time.monotonic()
         outcome = reader.ask(*rows, max_wait_ms=SHORT_WAIT_MS, **given)
         assert time.monotonic() - began >= (SHORT_WAIT_MS - 1) / 1000, outcome
         return outcome
 
     def answers(*rows: Row, **given: Any) -> object:
-        """The answer comes though the time of the wait is far from over."""
+        """Return whether the response comes long before the wait time is over."""
         began = time.monotonic()
         outcome = reader.ask(*rows, max_wait_ms=LONG_WAIT_MS, **given)
         assert time.monotonic() - began < LONG_WAIT_MS / 2000, outcome

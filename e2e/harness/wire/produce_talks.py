@@ -1,6 +1,7 @@
-"""Talks over Produce with one broker, Kafka's or ours: each yields what two brokers that behave the same have in common.
+"""Talks over Produce with one broker, Kafka's or ours.
 
-A talk says what each request was answered, and at its end what then stands in the log.
+Each yields the outcome of every request, and at its end the contents of the log. They are equal for
+two brokers with the same behaviour.
 """
 
 import re
@@ -30,19 +31,22 @@ def now_ms() -> int:
 
 
 def records(*values: bytes, key: bytes | None = b"key", at: int | None = None) -> list[Record]:
-    """A record per value, of now or of the time `at`."""
+    """Make a record for each value, with the current time or `at`."""
     when = now_ms() if at is None else at
     return [Record(key, value, when) for value in values]
 
 
 def batch(*values: bytes, fields: dict[str, Any] | None = None, **built: Any) -> bytes:
-    """A batch of such records; fields: of its header, set afterwards with the checksum made right."""
+    """Make a batch of such records. fields: of its header, set afterwards.
+
+    The checksum is corrected.
+    """
     made = build_batch(records(*values or (b"a",)), **built)
     return changed(made, **fields) if fields else bytes(made)
 
 
 def changed(made: bytes | bytearray, *, checksum: bool = True, **fields: Any) -> bytes:
-    """The batch with these fields of its header."""
+    """Return the batch with these fields of its header changed."""
     buffer = bytearray(made)
     header = parse_header(buffer)
     values = [fields.get(name, getattr(header, name)) for name in BatchHeader.__struct_fields__]
@@ -53,7 +57,7 @@ def changed(made: bytes | bytearray, *, checksum: bool = True, **fields: Any) ->
 
 
 class Target:
-    """A topic of the talk's own, and how it is written to."""
+    """A topic of the talk's own, and how to write to it."""
 
     def __init__(
         self,
@@ -71,7 +75,7 @@ class Target:
         self.id = talker.make_topic(name, partitions, named)
 
     def send(self, *batches: bytes | None, acks: int = -1, version: int | None = None) -> object:
-        """The outcome of one request with a batch for each partition."""
+        """Return the outcome of one request with a batch for each partition."""
         return self.send_rows(list(enumerate(batches)), acks=acks, version=version)
 
     def send_rows(
@@ -82,7 +86,10 @@ class Target:
         version: int | None = None,
         **topic: Any,
     ) -> object:
-        """rows: partition and batch. topic: its name or id, if another."""
+        """Return the outcome of one request.
+
+        rows: partition and batch. topic: name or id of another topic.
+        """
         version = self._version if version is None else version
         named: dict[str, Any] = (
             {"topic_id": self.id} if version >= BY_ID_SINCE else {"name": self.name}
@@ -103,13 +110,13 @@ class Target:
         return [_seen(row) for each in answer.responses for row in each.partition_responses]
 
     def _without_answer(self, request: m.ProduceRequest, version: int) -> object:
-        """Whether the connection is still there: an answer to the next request says so."""
+        """Return whether the connection is still open, by the response to a further request."""
         self._talker.connection.send_unanswered(request, version)
         self._talker.connection.call(m.MetadataRequest(topics=[]), 12)
         return "not answered"
 
     def log(self, partition: int = 0) -> list[object]:
-        """The batches of a partition: their headers without times and checksums, and their records."""
+        """Return the batches of a partition: headers without times and checksums, and records."""
         row = m.FetchRequest.FetchPartition(partition=partition, partition_max_bytes=1 << 26)
         topic = m.FetchRequest.FetchTopic(topic_id=self.id, partitions=[row])
         request = m.FetchRequest(max_bytes=1 << 26, session_epoch=-1, topics=[topic])
@@ -119,7 +126,7 @@ class Target:
 
 
 class Seen(NamedTuple):
-    """A row of an answer, without what differs from run to run."""
+    """A row of a response, without the parts that differ between runs."""
 
     error: str
     base_offset: int
@@ -141,7 +148,7 @@ def _seen(row: Any) -> Seen:
 
 
 def _worded(message: str | None) -> str | None:
-    """A message without what differs from run to run."""
+    """Return a message without the parts that differ between runs."""
     return message and _OBJECT.sub("@", _TIME.sub("TIME", message))
 
 
@@ -164,7 +171,10 @@ def _stored(data: bytes, position: int, header: BatchHeader) -> object:
 
 
 def is_same(theirs: Any, own: Any) -> bool:
-    """Whether an outcome of ours is Kafka's. Where Kafka gives no message with an error, ours may say what is wrong."""
+    """Return whether our outcome equals Kafka's.
+
+    Where Kafka gives an error without a message, ours may have one.
+    """
     if isinstance(theirs, Seen) and isinstance(own, Seen):
         told = own if theirs.message else own._replace(message=None)
         return theirs == told
@@ -177,7 +187,7 @@ def what_a_batch_must_be(talker: Talker, version: int) -> Outcomes:
     target = Target(talker, f"batch-{version}", version=version)
     good = batch(b"a", b"b", b"c")
     yield "good", target.send(good)
-    yield "nothing", target.send(b"")  # null records: Kafka never answers, we say INVALID_RECORD
+    yield "nothing", target.send(b"")  # null records: Kafka never answers, we answer INVALID_RECORD
     yield "two", target.send(good + good)
     for length in (1, 11, 12, 16, 17, 60, 61, len(good) - 1):
         yield "cut", length, target.send(good[:length])
@@ -221,7 +231,7 @@ def what_a_header_may_say(talker: Talker, version: int) -> Outcomes:
 
 
 def where_it_goes(talker: Talker, version: int) -> Outcomes:
-    """Topics and partitions that are not there, internal ones, and the numbers of acknowledgements."""
+    """Missing topics and partitions, internal topics, and values of acks."""
     target = Target(talker, f"where-{version}", version=version)
     good = batch()
     for acks in (2, -2, 127):
@@ -291,7 +301,7 @@ def how_large_it_is(talker: Talker, version: int) -> Outcomes:
 def how_large_its_records_are(talker: Talker, version: int) -> Outcomes:
     """max.decompressed.message.bytes bounds each record of what comes compressed."""
     limited: dict[str, Any] = {"version": version, "max_decompressed_message_bytes": "1000"}
-    overhead = 10  # of a record of such a size with the key of these talks
+    overhead = 10  # overhead of a record of this size with the key of these talks
     target = Target(talker, f"record-{version}", **limited)
     for codec in Codec:
         for size in (1000 - overhead, 1001 - overhead, 5000):
@@ -317,7 +327,7 @@ def keys_on_a_compacted_topic(talker: Talker, version: int) -> Outcomes:
         if codec is not Codec.ZSTD or version >= 7:
             yield codec.name, target.send(bytes(build_batch(mixed, codec=codec)))
             yield codec.name, target.send(batch(b"0", b"1", codec=codec))
-    # of more than 100 Kafka names all, we the first
+    # of more than 100 invalid records Kafka names all, we name the first
     yield "many", target.send(bytes(build_batch(records(*[b"v"] * 100, key=None))))
     late = records(b"0", key=None, at=now_ms() + 9 * HOUR_MS)
     yield "and late", target.send(bytes(build_batch([*late, *records(b"1", at=late[0].timestamp)])))
@@ -373,7 +383,7 @@ def the_brokers_own_time(talker: Talker, version: int) -> Outcomes:
 
 
 def what_is_packed_anew(talker: Talker, version: int) -> Outcomes:
-    """compression.type and the levels: what stands in the log is of that codec and holds the same records."""
+    """compression.type and levels: the log must hold the same records in the topic's codec."""
     kinds = {
         "gzip": {"compression_gzip_level": "1"},
         "snappy": {},
@@ -417,7 +427,7 @@ def zstd_in_old_versions(talker: Talker, version: int) -> Outcomes:
 
 
 def sequences(talker: Talker, version: int) -> Outcomes:
-    """What an idempotent producer may send, in the order in which it is checked."""
+    """Sequences of an idempotent producer, in the order in which the broker checks them."""
     target = Target(talker, f"sequences-{version}", version=version, partitions=2)
 
     def send(pid: int, epoch: int, sequence: int, *values: bytes, **fields: Any) -> object:

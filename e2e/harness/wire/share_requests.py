@@ -31,7 +31,7 @@ def share_group_describe(_world: World, _version: int) -> Talk:
 
 
 def share_fetch(world: World, version: int) -> Talk:
-    """A session on the topic, from its end on: fetched until the record that is written then is acquired."""
+    """Open a session at the end of the topic, and fetch until a new record is acquired."""
     kind = m.ShareFetchRequest
     topic = kind.FetchTopic(topic_id=world.topic_id, partitions=[kind.FetchPartition()])
     acquired: list[m.ShareFetchResponse.AcquiredRecords] = []
@@ -77,12 +77,15 @@ def share_acknowledge(world: World, version: int) -> Talk:
 
 
 def share_member(version: int) -> str:
-    """A member id, which Kafka wants as a UUID in its base64 form."""
+    """Return a member id, which Kafka requires to be a UUID in base64."""
     return f"AAAAAAAAAAAAAAAAAAAAA{'AQgw'[version]}"
 
 
 def initialize_share_group_state(world: World, _version: int) -> Talk:
-    """The first request to the share coordinator: it makes its topic. ShareFetch fails hard as long as it is not there."""
+    """The first request to the share coordinator, which then creates its topic.
+
+    ShareFetch fails until that topic exists.
+    """
     topic_id = base64.urlsafe_b64encode(world.topic_id).decode().rstrip("=")
     yield m.FindCoordinatorRequest(key_type=2, coordinator_keys=[f"state:{topic_id}:0"])
     kind = m.InitializeShareGroupStateRequest

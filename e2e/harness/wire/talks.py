@@ -1,4 +1,7 @@
-"""Takes the talks of client_requests, share_requests and admin_requests to one broker, Kafka's or ours."""
+"""Holds the talks of client_requests, share_requests and admin_requests with one broker.
+
+The broker is Kafka's or ours.
+"""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -15,13 +18,13 @@ from e2e.harness.wire.client_requests import TOPIC, World, fit
 from e2e.harness.wire.wire_connection import WireConnection
 
 READY_WITHIN_S = 60.0
-"""A cold coordinator makes its topic and loads it at the first request."""
+"""At the first request a coordinator creates its topic and loads it."""
 TRY_AGAIN = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # CreateTopics answers before the leader leads
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # CreateTopics answers before the partition has a leader
 }
 
 
@@ -30,17 +33,17 @@ OWN = {
     "cluster_id",
     "topic_id",
     "member_id",
-    "leader",  # of a group: a member id
+    "leader",  # the leader of a group, which is a member id
     "producer_id",
-    "timestamp",  # each broker's records are of its own time
+    "timestamp",  # times of records differ between brokers
     "records",
-    "api_keys",  # what is advertised, and configurations, have tests of their own
+    "api_keys",  # advertised addresses and configurations have separate tests
     "supported_features",
     "finalized_features",
     "finalized_features_epoch",
     "configs",
 }
-"""Fields in which two brokers differ that behave the same."""
+"""Fields that differ between two brokers with the same behaviour."""
 
 
 ROW_NAMES = (
@@ -54,11 +57,11 @@ ROW_NAMES = (
     "partition_index",
     "partition_id",
 )
-"""Fields by which rows are put into an order before they are compared."""
+"""Fields by which rows are sorted before they are compared."""
 
 
 class Talker:
-    """One connection and what was learnt over it."""
+    """One connection, and the values that talks have learned over it."""
 
     def __init__(self, port: int, log_dir: Path) -> None:
         self.port = port
@@ -69,7 +72,10 @@ class Talker:
     def make_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> bytes:
-        """A topic, led when this returns; its id. That of TOPIC is remembered for the talks."""
+        """Create a topic and wait until it has leaders.
+
+        Return its id. TOPIC's is stored for the talks.
+        """
         kind = m.CreateTopicsRequest
         topic = kind.CreatableTopic(
             name=name,
@@ -99,7 +105,7 @@ class Talker:
         return topic_id
 
     def steps(self, api: Api, version: int) -> Iterator[tuple[Api, int, Any]]:
-        """Each answer of the talk, with its API and version."""
+        """Yield each response of the talk, with its API and version."""
         talk, answer = TALKS[api.name](self.world, version), None
         while True:
             try:
@@ -114,19 +120,22 @@ class Talker:
             yield other, own, answer
 
     def outcome(self, api: Api, version: int) -> list[Any]:
-        """Each answer without what is the broker's own; two brokers that behave the same give the same."""
+        """Return all responses without OWN.
+
+        They are equal for two brokers with the same behaviour.
+        """
         return [(other.name, comparable(answer)) for other, _, answer in self.steps(api, version)]
 
     def close(self) -> None:
         self.connection.socket.close()
 
     def reconnect(self) -> None:
-        """After the broker has hung up."""
+        """Connect again after the broker has closed the connection."""
         self.close()
         self.connection = WireConnection(self.port)
 
     def call(self, request: msgspec.Struct, version: int) -> Any:
-        """As a client: asks again while a coordinator says so."""
+        """Send a request, and repeat it while a coordinator asks for a retry, as clients do."""
         end = time.monotonic() + READY_WITHIN_S
         while True:
             answer = self.connection.call(request, version)
@@ -138,7 +147,10 @@ class Talker:
 
 
 def comparable(value: object) -> Any:
-    """An answer as plain data without OWN, and without the order that Kafka leaves to its hash tables."""
+    """Return a response as plain data, without OWN.
+
+    Rows whose order Kafka leaves to hash tables are sorted.
+    """
     if isinstance(value, list):
         rows = [comparable(each) for each in value]
         named = rows[0] if rows and isinstance(rows[0], dict) else {}
@@ -154,7 +166,7 @@ def comparable(value: object) -> Any:
 
 
 def error_codes(value: object) -> Iterator[ErrorCode]:
-    """Every error code of an answer, wherever it stands."""
+    """Return every error code in a response, at any depth."""
     if isinstance(value, list):
         for each in value:
             yield from error_codes(each)

@@ -1,4 +1,7 @@
-"""Talks in which strings are no UTF-8, with one broker: each yields what two brokers that behave the same have in common."""
+"""Talks with one broker in which strings are not UTF-8.
+
+Each yields outcomes that are equal for two brokers with the same behaviour.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,11 +28,11 @@ TEXTS = (
     b"\xed\xa0\x80\xed\xb0\x80",
 )
 STAND_IN = "~"
-"""In the place of each byte of such a text, until the request is bytes."""
+"""Character that stands for a byte of such a text until the request is encoded."""
 
 
 class Speaker:
-    """Says requests in which STAND_INs stand for the bytes of a text, on a connection of its own."""
+    """Sends requests in which STAND_INs stand for the bytes of a text, on its own connection."""
 
     def __init__(self, talker: Talker, text: bytes) -> None:
         self.text = STAND_IN * len(text)
@@ -37,7 +40,7 @@ class Speaker:
         self._talker = talker
 
     def ask(self, request: msgspec.Struct, version: int) -> Any:
-        """The answer; the client id is the text."""
+        """Return the response; the client id is the text."""
 
         def rewritten(frame: bytes) -> bytes:
             return frame.replace(self.text.encode(), self._bytes)
@@ -56,7 +59,7 @@ def names_of_topics(talker: Talker, version: int) -> Outcomes:
 
 
 def messages(talker: Talker, version: int) -> Outcomes:
-    """A refusal that tells the name."""
+    """An error message that contains the name."""
     for text in TEXTS:
         speaker = Speaker(talker, text)
         new = m.CreateTopicsRequest.CreatableTopic(
@@ -68,7 +71,7 @@ def messages(talker: Talker, version: int) -> Outcomes:
 
 
 def members(talker: Talker, version: int) -> Outcomes:
-    """The id that the coordinator gives begins with the client id."""
+    """The member id that the coordinator assigns begins with the client id."""
     for text in TEXTS:
         speaker = Speaker(talker, text)
         group = f"text-members-{version}-{text.hex()}"
@@ -93,7 +96,7 @@ def members(talker: Talker, version: int) -> Outcomes:
 
 
 def groups(talker: Talker, version: int) -> Outcomes:
-    """Offsets that one text commits are those of all that are read alike."""
+    """Texts that decode to the same string share one group's offsets."""
     topic = f"text-groups-{version}"
     talker.make_topic(topic)
     talker.call(m.FindCoordinatorRequest(coordinator_keys=["g"]), 6)
@@ -121,4 +124,4 @@ TALKS: dict[str, tuple[Callable[[Talker, int], Outcomes], tuple[int, ...]]] = {
     "members": (members, (3, 6)),
     "groups": (groups, (7, 8)),
 }
-"""Name -> the talk, and the versions in which it is held: with strings of two-byte lengths, and with compact ones."""
+"""Name -> the talk, and its versions: with two-byte string lengths, and with compact strings."""

@@ -1,4 +1,7 @@
-"""Talks about topics by their ids (KIP-516) with one broker: each yields what two brokers that behave the same have in common."""
+"""Talks about topics by id (KIP-516) with one broker.
+
+Each yields outcomes that are equal for two brokers with the same behaviour.
+"""
 
 import copy
 import time
@@ -23,14 +26,17 @@ NO_NAME_SINCE = 10
 
 
 class Ids:
-    """Asks one broker; in its answers ids stand as the names that the talk gave them."""
+    """Sends requests to one broker.
+
+    In its responses, ids are replaced with the talk's names for them.
+    """
 
     def __init__(self, talker: Talker, **known: bytes) -> None:
         self._talker = talker
         self.known = {ZERO: "zero", UNKNOWN: "unknown"} | {id_: name for name, id_ in known.items()}
 
     def ask(self, request: msgspec.Struct, version: int) -> object:
-        """The answer, or "closed"."""
+        """Return the response, or "closed"."""
         try:
             answer = self._talker.call(fit(copy.deepcopy(request), version), version)
         except Disconnected:
@@ -39,7 +45,10 @@ class Ids:
         return self._named(answer)
 
     def _named(self, value: Any) -> Any:
-        """The answer as plain data, with names for ids, and without the order that Kafka leaves to its hash tables."""
+        """Return the response as plain data, with names for ids.
+
+        Rows whose order Kafka leaves to hash tables are sorted.
+        """
         if isinstance(value, list):
             rows = [self._named(each) for each in value]
             return sorted(rows, key=lambda row: str(row.get("topic_id"))) if _of_ids(rows) else rows
@@ -59,7 +68,7 @@ def _of_ids(rows: list[Any]) -> bool:
 
 
 def recreated(talker: Talker, name: str) -> tuple[bytes, bytes]:
-    """The id of a topic that was deleted, and of that which has its name now."""
+    """Delete a topic and create it again; return both ids."""
     old = talker.make_topic(name)
     gone = m.DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
     talker.call(gone, 5)
@@ -102,7 +111,8 @@ def offsets(talker: Talker, version: int) -> Outcomes:
     old, new = recreated(talker, name)
     ids = Ids(talker, old=old, new=new)
     kind = m.OffsetCommitRequest
-    talker.call(m.FindCoordinatorRequest(coordinator_keys=[group]), 6)  # makes the groups' topic
+    # makes the broker create the groups' topic
+    talker.call(m.FindCoordinatorRequest(coordinator_keys=[group]), 6)
 
     def commit(*topics: tuple[str, bytes, int]) -> object:
         asked = [
@@ -150,7 +160,7 @@ def offsets(talker: Talker, version: int) -> Outcomes:
 
 
 def records(talker: Talker, version: int) -> Outcomes:
-    """Produce and Fetch by the id of a topic that was deleted and made anew, and by others."""
+    """Produce and Fetch with the id of a recreated topic's former self, and with other ids."""
     old, new = recreated(talker, f"{TAG}ids-records-{version}")
     ids = Ids(talker, old=old, new=new)
     batch = bytes(build_batch([Record(b"k", b"v", now_ms())]))
@@ -170,4 +180,4 @@ TALKS: dict[str, tuple[Callable[[Talker, int], Outcomes], tuple[int, ...]]] = {
     "offsets": (offsets, (8, 9, 10)),
     "records": (records, (13, 18)),
 }
-"""Name -> the talk, and the versions in which it is held: of Metadata, of OffsetCommit and OffsetFetch, of Fetch."""
+"""Name -> the talk, and its versions of Metadata, of OffsetCommit and OffsetFetch, of Fetch."""

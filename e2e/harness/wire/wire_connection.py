@@ -1,4 +1,4 @@
-"""A blocking connection that checks every answer to the last byte."""
+"""A blocking connection that checks every response to the last byte."""
 
 import socket
 from collections.abc import Callable
@@ -19,7 +19,10 @@ class Disconnected(AssertionError):
 
 
 class WireConnection:
-    """To one broker, until the block ends. timeout_s: of every wait, after which TimeoutError is raised."""
+    """A connection to one broker, until the block ends. timeout_s: of each wait.
+
+    Raises TimeoutError.
+    """
 
     def __init__(
         self, port: int, client_id: str | None = "wire", timeout_s: float = TIMEOUT_S
@@ -40,7 +43,7 @@ class WireConnection:
         self.socket.close()
 
     def call(self, request: msgspec.Struct, version: int) -> Any:
-        """Send and `receive`."""
+        """Send a request and receive the response."""
         self.send(request, version)
         return self.receive(type(request), version)
 
@@ -50,25 +53,29 @@ class WireConnection:
         version: int,
         rewritten: Callable[[bytes], bytes] = bytes,
     ) -> None:
-        """Send a request whose answer is to be received later; answers come in the requests' order.
+        """Send a request; `receive` its response later. Responses come in the order of requests.
 
-        rewritten: what to send instead of the frame, of the same size.
+        rewritten: bytes of the same size to send instead of the encoded request.
         """
         self._sent += 1
         buffers = encode_request(request, version, self._sent, self._client_id)
         self.socket.sendall(rewritten(b"".join(buffers)))  # type: ignore[arg-type]
 
     def expect_nothing(self) -> None:
-        """The next request in turn is one that is not answered."""
+        """Declare that the next request in order gets no response."""
         self._received += 1
 
     def send_unanswered(self, request: msgspec.Struct, version: int) -> None:
-        """Send a request that gets no answer."""
+        """Send a request that gets no response."""
         self.send(request, version)
         self._received += 1
 
     def receive(self, request: type[msgspec.Struct], version: int) -> Any:
-        """The next answer, read to its last byte, and the same bytes when it is written again. Raises Disconnected."""
+        """Return the next response.
+
+        Checks that it is decoded to the last byte and encodes to the same bytes. Raises
+        Disconnected.
+        """
         api = api_of(request)
         self._received += 1
         frame = self.frame()
@@ -80,7 +87,7 @@ class WireConnection:
         return answer
 
     def frame(self) -> bytes:
-        """The next frame without its size. Raises Disconnected."""
+        """Return the next frame without its size. Raises Disconnected."""
         return self._exactly(int.from_bytes(self._exactly(SIZE_BYTES), "big"))
 
     def _exactly(self, size: int) -> bytes:

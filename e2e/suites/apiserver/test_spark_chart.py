@@ -18,10 +18,10 @@ from e2e.suites.apiserver.test_chart_templates import KUBE_VERSION, Helm, of_kin
 SCHEMA = json.loads((ROOT / "e2e/tests/unit/harness/spark_operator.json").read_text())
 EXAMPLES = {path.stem: yaml.safe_load(path.read_text()) for path in CHART.glob("examples/*.yaml")}
 JOBS: dict[str, Any] = {
-    "window_counts": window_counts.settings,
-    "dlq_router": dlq_router.settings,
-    "topic_to_table": topic_to_table.settings,
-    "table_to_topic": table_to_topic.settings,
+    "window_counts": window_counts.parse_settings,
+    "dlq_router": dlq_router.parse_settings,
+    "topic_to_table": topic_to_table.parse_settings,
+    "table_to_topic": table_to_topic.parse_settings,
 }
 KINDS = {"Deployment": ("spec",), "Job": ("spec",), "CronJob": ("spec", "jobTemplate", "spec")}
 

@@ -54,12 +54,12 @@ def test_a_jobs_page_calls_it_as_it_wants_to_be_called(job: str) -> None:
     calls = list(commands(f"{job}.md"))
     assert {name for name, _ in calls} == {job}
     for _, words in calls:
-        JOBS[job].settings(words)
+        JOBS[job].parse_settings(words)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_name_options_and_files_that_there_are(page: str) -> None:
-    known = {f"--{name}" for job in JOBS.values() for name in job.parser().options} | {
+    known = {f"--{name}" for job in JOBS.values() for name in job.make_parser().options} | {
         "--settings",
         "--master",
         "--set",

@@ -46,7 +46,7 @@ class NotAllowed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """How the operator reaches brokers.
+    """The operator's access to brokers.
 
     movers: called with the lease holder, None for an operator that works alone.
     """

@@ -31,7 +31,7 @@ class Admin(Protocol):
         ...
 
     async def shortages(self) -> Shortages:
-        """What the partitions of all topics lack. Raises AdminUnavailable."""
+        """The shortages of all topics' partitions. Raises AdminUnavailable."""
         ...
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:

@@ -87,8 +87,8 @@ class BrokerAdmin:
             with waiting_for_fleet():
                 await perform_all(self._admin, actions)
         except ClientError as error:
-            if not _already(actions, error):
-                raise _verdict(error) from error
+            if not _is_done_already(actions, error):
+                raise _as_admin_error(error) from error
 
     async def configure(self, desired: ClusterResource) -> str:
         try:
@@ -97,7 +97,7 @@ class BrokerAdmin:
                 actions = plan_cluster(cluster_as_shown(desired), brokers).actions
                 await perform_all(self._admin, actions)
         except ClientError as error:
-            raise _verdict(error) from error
+            raise _as_admin_error(error) from error
         keys = [key for action in actions for key in (*action.set, *action.remove)]
         return ", ".join(sorted(keys))
 
@@ -105,7 +105,7 @@ class BrokerAdmin:
         self._client.close()
 
 
-def _already(actions: Sequence[TopicAction], error: ClientError) -> bool:
+def _is_done_already(actions: Sequence[TopicAction], error: ClientError) -> bool:
     """True if the action is done despite the error, by an attempt whose response was lost."""
     if not isinstance(error, KafkaError):
         return False
@@ -117,7 +117,7 @@ def _already(actions: Sequence[TopicAction], error: ClientError) -> bool:
     return False
 
 
-def _verdict(error: ClientError) -> AdminRefused | AdminUnavailable:
+def _as_admin_error(error: ClientError) -> AdminRefused | AdminUnavailable:
     if isinstance(error, KafkaError) and not error.retriable:
         return AdminRefused(error.code.name, error.message)
     return AdminUnavailable(str(error))

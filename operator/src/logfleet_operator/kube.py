@@ -52,7 +52,7 @@ class KubeUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Where the API serves objects of a kind."""
+    """The API's path for objects of a kind."""
 
     path: str
     plural: str
@@ -84,7 +84,10 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 class Kube(Protocol):
-    """What reconcilers need. Every read is a quorum read (no resourceVersion is given)."""
+    """The requests that reconcilers make.
+
+    Every read is a quorum read (no resourceVersion is given).
+    """
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
         """The object, or None if there is none. namespace: "" for kinds without one."""

@@ -92,7 +92,7 @@ class LeaseHolder:
             else:
                 await self._kube.apply(manifest)
         except KubeConflict:
-            return False  # another operator was faster: the next read shows it
+            return False  # another operator wrote first; the next read shows its Lease
         self._renewed = began
         return True
 
@@ -153,7 +153,7 @@ class LeaseHolder:
 
     @asynccontextmanager
     async def guard(self) -> AsyncIterator[None]:
-        """For one write: raises LeaseLost if none may start, or if it does not end in time."""
+        """Guard one write: raises LeaseLost if none may start, or if it does not end in time."""
         if not self.holds:
             raise LeaseLost(f"Lease {self._place[1]} is not held")
         try:

@@ -71,7 +71,7 @@ class WorkQueue(Generic[Key]):
         return delay
 
     def next_due(self) -> float | None:
-        """When the next key that nobody works on is due; None if there is none."""
+        """The time when the next key without a worker is due; None if there is none."""
         return min(map(self._due.__getitem__, self._waiting()), default=None)
 
     def _waiting(self) -> list[Key]:

@@ -1,4 +1,4 @@
-"""What the operator is started with: environment variables, set by its chart. PURE."""
+"""The operator's settings: environment variables, set by its chart. PURE."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator is started with.
+    """The operator's settings.
 
     broker_image, etcd_image: the defaults for Clusters. namespaces: empty means all. identity: the
     pod's name, which tells the processes of a release apart. lease, lease_namespace: the Lease by
@@ -38,7 +38,7 @@ class Settings:
 
     @property
     def scopes(self) -> list[str]:
-        """What to list and watch: each named namespace, or "" for all at once."""
+        """The scopes to list and watch: each named namespace, or "" for all at once."""
         return sorted(self.namespaces) or [""]
 
     def in_scope(self, namespace: str) -> bool:

@@ -18,27 +18,28 @@ _SET_BY_STREAMS = (
     "SPARK_LOCAL_DIRS",
     "SPARK_PYTHON_RUNTIME",
 )
-"""Variables that a stream of Spark sets for its Python process, in a map that all streams share.
+"""Environment variables that each stream sets for its Python process, in a map that all streams
+share.
 
 Source: PythonStreamingSourceRunner.init of Spark 4.2.
 """
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `logfleet` in a session, and for the calling thread.
+    """Register the format `logfleet` in a session, and make that session the thread's active one.
 
-    Spark finds formats in Python on the path of its driver (see pyspark_logfleet). There are two
-    reasons to register this one:
+    Spark finds Python data sources on the driver's path (see pyspark_logfleet). There are two
+    reasons to register this one all the same:
 
-    - For a write Spark searches only the session that is active in the thread, and there is none in
-      a user's own thread until it makes a frame. Source: DataSource.lookupDataSource,
+    - For a write, Spark searches only the session that is active in the thread. A thread that the
+      user started has none until it creates a DataFrame. Source: DataSource.lookupDataSource,
       SparkSession.createDataFrame of Spark 4.2.
     - Two streams that start at once add the same variables to one map without a lock. The map then
-      counts a variable twice, and from there on no query that reads the format can be sent to an
-      executor ("Illegal size 5 of collection, expected 6"). Variables that are in the map from the
-      beginning are only replaced, which is safe.
+      counts a variable twice, and no later query that reads the format can be sent to an executor
+      ("Illegal size 5 of collection, expected 6"). If the variables are in the map from the
+      beginning, streams only replace their values, which is safe.
     """
-    # a session of Spark Connect has no context: the server's is out of reach
+    # a session of Spark Connect has no context: a client cannot reach the server's
     if (context := getattr(spark, "sparkContext", None)) is not None:
         for name in _SET_BY_STREAMS:
             context.environment.setdefault(name, "")

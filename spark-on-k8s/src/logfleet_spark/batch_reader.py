@@ -15,11 +15,11 @@ from logfleet_spark.planning import (
     log_locality,
     matching,
     pieces,
-    read_piece,
+    read_task,
     resolved,
     subscribed,
 )
-from logfleet_spark.pushdown import Cut, understood
+from logfleet_spark.pushdown import Cut, translate_filters
 
 
 class BatchReader(DataSourceReader):
@@ -52,9 +52,10 @@ class BatchReader(DataSourceReader):
             return pieces(self._cut(cluster, ranges), self.options, ids_of(topics))
 
     def _cut(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """What filters leave.
+        """Narrow the ranges to the offsets that the filters select.
 
-        It comes last, so that what is refused does not depend on whether Spark hands them on.
+        Call this last, after all checks: the same reads are refused whether or not Spark pushes
+        filters down.
         """
         wanted = self.cut.partitions(ranges)
         if self.cut.from_ms is None:
@@ -63,16 +64,16 @@ class BatchReader(DataSourceReader):
         return self.cut.offsets(wanted, cluster.offsets_at(times))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_piece(self.options, partition)
+        return read_task(self.options, partition)
 
 
 class FilteringReader(BatchReader):
-    """A batch read whose filters cut what is read.
+    """A batch read whose filters narrow the ranges of offsets that are read.
 
-    A class of its own, as Spark refuses to plan one with `pushFilters` while its own setting is
-    off.
+    It is a separate class because Spark refuses to plan a reader that has `pushFilters` while
+    Spark's own setting for pushdown is off.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self.cut, left = understood(filters)
+        self.cut, left = translate_filters(filters)
         return left

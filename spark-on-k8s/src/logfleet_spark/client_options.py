@@ -1,8 +1,8 @@
-"""The `kafka.` options: those of Kafka's clients that ours has too, with the values they take.
+"""The `kafka.` options: the settings of Kafka's clients that our client has too, and their values.
 
-Kafka's clients warn of keys that they do not know and go on; here a key has its effect, or a
-warning says why it has none, or an error names it. Source of names, defaults and
-meanings: Apache Kafka, ConsumerConfig and ProducerConfig.
+Kafka's clients log a warning about keys that they do not know and go on. Here every key takes
+effect, or a warning gives the reason why it does not, or an error names it. Source of names,
+defaults and meanings: Apache Kafka, ConsumerConfig and ProducerConfig.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,10 +26,11 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """Parsed `kafka.` options; what is not given keeps our client's default.
+    """Parsed `kafka.` options; an option that is not given keeps our client's default.
 
-    client, fetcher, producer: keyword arguments of logfleet.client's classes. group: where a stream
-    commits its offsets. unused: a sentence for each option that is harmless and changes nothing.
+    client, fetcher, producer: keyword arguments of the classes in logfleet.client. group: the
+    consumer group to which a stream commits its offsets. unused: one sentence for each option that
+    is harmless and has no effect.
     """
 
     client: Mapping[str, Any] = field(default_factory=dict)
@@ -41,11 +42,11 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Where a key goes, in which uses it has a meaning, and how its text is parsed.
+    """A supported key: which class takes it, in which uses it has a meaning, and how it is parsed.
 
-    parse raises ValueError, which says what the text should be.
-
-    part `fixed`: what always holds here. argument: of our client's class.
+    part: the class in logfleet.client that takes it; `fixed`: only one value is possible, and no
+    class takes it. argument: the keyword argument of that class. parse: raises ValueError, whose
+    text says what to write instead.
     """
 
     part: Literal["client", "fetcher", "producer", "group", "fixed"]
@@ -56,9 +57,9 @@ class _Option:
 
 @dataclass(frozen=True, slots=True)
 class _Harmless:
-    """A key without an effect here. why: the reason.
+    """A key that has no effect here. why: the reason.
 
-    Values in `so_anyway` ask for what happens in any case, so they get no warning.
+    so_anyway: values that ask for the behaviour of our client, so they get no warning.
     """
 
     uses: tuple[Use, ...]
@@ -91,7 +92,7 @@ def _codec(value: str) -> "Codec":
 
 
 def _only(*values: str, because: str) -> Callable[[str], str]:
-    """A parser of a key of which only some values are possible here; it refuses the rest."""
+    """Make a parser for a key of which only these values are possible; it refuses all others."""
 
     def parse(value: str) -> str:
         if value.lower() not in values:
@@ -125,7 +126,7 @@ OPTIONS = {
 }
 
 _NO_GROUP = "reads join no group"
-_OWN_PACE = "connections are made, kept and tried again at our client's pace"
+_OWN_PACE = "our client has its own fixed timing for connections and retries"
 _NO_JMX = "our client has no metrics of its own"
 _HARMLESS_BY_WHY: tuple[tuple[str, tuple[Use, ...], tuple[str, ...]], ...] = (
     ("a batch read joins no group", ("batch read",), ("group.id",)),
@@ -138,7 +139,7 @@ _HARMLESS_BY_WHY: tuple[tuple[str, tuple[Use, ...], tuple[str, ...]], ...] = (
             "group.remote.assignor",
         ),
     ),
-    ("a task takes what a fetch brings", READS, ("max.poll.records",)),
+    ("a task takes all records of a fetch response", READS, ("max.poll.records",)),
     ("checksums are checked", READS, ("check.crcs",)),
     (
         "reads create no topic, and internal ones are found by their names only",
@@ -178,7 +179,7 @@ _HARMLESS_BY_WHY: tuple[tuple[str, tuple[Use, ...], tuple[str, ...]], ...] = (
         ("max.in.flight.requests.per.connection",),
     ),
     (
-        "records without a key go to brokers that answer",
+        "records without a key avoid brokers that do not answer",
         ("write",),
         (
             "partitioner.adaptive.partitioning.enable",
@@ -200,7 +201,7 @@ HARMLESS = {
         ("write",), "a retried request never writes twice", so_anyway=("true",)
     ),
 }
-"""What Kafka's clients take and ours has no use for, each without an effect on which records are
+"""Keys of Kafka's clients that our client does not need. None of them affects which records are
 read or written.
 """
 

@@ -1,9 +1,9 @@
-"""Blocking calls for Spark's callbacks, on the asyncio client.
+"""Blocking calls for Spark's callbacks, on top of the asyncio client.
 
-Each instance has an event loop of its own that runs only while a call lasts: Spark's Python workers
-have one thread, and every task runs in a worker of its own. Each query also starts a Python process
-that only plans its batches: what reads and writes records (numpy, pyarrow.compute, checksums,
-codecs) is imported by the methods that do so.
+Each instance has its own event loop, which runs only during a call: Spark's Python workers have one
+thread, and every task runs in its own worker. Each query also starts a Python process that only
+plans its batches. To keep that process small, the modules that read and write records (numpy,
+pyarrow.compute, checksums, codecs) are imported by the methods that need them.
 """
 
 import asyncio
@@ -40,48 +40,48 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PARTITION_BYTES = 4 * 1024 * 1024
-"""Of one partition in one answer, unless `kafka.max.partition.fetch.bytes` says otherwise.
+"""Bytes of one partition in a fetch response, unless `kafka.max.partition.fetch.bytes` is set.
 
-Kafka's 1 MiB takes more requests.
+Kafka's default of 1 MiB takes more requests.
 """
 FIRST_BYTES = 64 * 1024
-"""Of one partition in a task's first answer.
+"""Bytes of one partition in the first fetch response of a task.
 
-Who looks at a few rows (`limit(1)`, `isEmpty`) stops the task then.
+A query that needs only a few rows (`limit(1)`, `isEmpty`) stops the task after that response.
 """
 GROWTH = 8
-"""By how much each next answer may be larger, up to PARTITION_BYTES.
+"""Factor by which the limit grows with each fetch response, up to PARTITION_BYTES.
 
-A long task asks twice more.
+A long task makes two more requests because of it.
 """
 POLL_MS = 1_000
 STALLED_POLLS_MAX = 5
-"""Polls without a record before it is asked whether the partition still reaches that far."""
+"""Polls without a record before a check whether the partition still holds the offset."""
 CHECKS_MAX = 24
-"""Such checks that found all in place before a read is given up.
+"""Such checks in a row that find the offset in place before the read fails.
 
-Two minutes, as Spark's kafkaConsumer.pollTimeoutMs.
+Together they take two minutes, as Spark's kafkaConsumer.pollTimeoutMs.
 """
 BATCH_BYTES = 512 * 1024
-"""Of a written batch at most, unless `kafka.batch.size` says otherwise.
+"""Largest size of a written batch, unless `kafka.batch.size` is set.
 
-Half of what a topic takes by default (max.message.bytes).
+It is half of the size that a topic accepts by default (max.message.bytes).
 """
 
 
 CALL_TIMEOUT_MS = 300_000
-"""Brokers may be away for so long before a call, a read or a write fails, unless
-`kafka.default.api.timeout.ms` or `kafka.delivery.timeout.ms` say otherwise.
+"""Time for which brokers may be unreachable before a call, a read or a write fails, unless
+`kafka.default.api.timeout.ms` or `kafka.delivery.timeout.ms` is set.
 
-Spark's source asks four times for a minute each (`fetchOffset.numRetries` of calls of
+Spark's source tries four times for a minute each (`fetchOffset.numRetries` calls of
 `default.api.timeout.ms`).
 """
 COMMIT_S = 5.0
-"""For a commit to a group, which must not hold up the data."""
+"""Time limit of a commit to a group: a commit must not delay the data."""
 
 
 class StalledError(Exception):
-    """Records that should be there did not come; the text names them."""
+    """Records that the partition holds did not arrive; the text names their offsets."""
 
 
 class Cluster:
@@ -111,13 +111,13 @@ class Cluster:
         self._runner.close()
 
     def topics(self) -> list[Topic]:
-        """All topics that are not Kafka's own."""
+        """Return all topics except Kafka's internal ones."""
         return [
             topic for topic in self._run(Admin(self._client).list_topics()) if not topic.internal
         ]
 
     def find(self, names: Iterable[str]) -> list[Topic]:
-        """Those of the topics that are there now, by one request for all."""
+        """Return the topics of these names that exist now, by one request for all."""
         wanted = list(names)
         return self._run(self._client.retrying(lambda: self._find(wanted))) if wanted else []
 
@@ -140,20 +140,20 @@ class Cluster:
     def offsets(
         self, at: Mapping[TopicPartition, int], *, there: Iterable[Topic] | None = None
     ) -> Offsets:
-        """Offset by partition for EARLIEST or LATEST, by one request to each leader.
+        """Return the offset of each partition for EARLIEST or LATEST, by one request per leader.
 
-        Partitions that are gone are left out.
+        Partitions that no longer exist are left out.
 
-        there: the topics as they were found a moment ago; None: they are asked for.
+        there: the topics that a caller has just looked up; None: this method looks them up.
         """
-        wanted = self._there(at, there)
+        wanted = self._existing(at, there)
         found = self._run(list_offsets(self._client, wanted)) if wanted else {}
         return {tp: answer.offset for tp, answer in found.items()}
 
     def offsets_at(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """First offset at or after each time; None where every record is older."""
+        """Return the first offset at or after each time (ms); None where every record is older."""
         found = self._run(list_offsets(self._client, times_ms)) if times_ms else {}
         return {tp: None if at.offset < 0 else at.offset for tp, at in found.items()}
 
@@ -165,11 +165,11 @@ class Cluster:
         losses: Losses | None = None,
         columns: Sequence[str] = DEFAULT_COLUMNS,
     ) -> Iterator[pa.RecordBatch]:
-        """The records of ranges of different partitions, as they come, without compacted offsets.
+        """Yield the records of the ranges, at most one range per partition, as they arrive.
 
-        topic_ids: of the topics of the ranges, where known. columns: of the batches, in this order.
-        Raises DataLossError if records were deleted meanwhile or a topic was created again
-        (KIP-516); if loss is accepted, records of such a topic are left out.
+        topic_ids: of their topics, where known to the caller. columns: of the batches, in order. If
+        losses are accepted, records of a topic that was created again (KIP-516) are left out, else
+        DataLossError is raised. Raises StalledError.
         """
         from logfleet.client.fetcher import Fetcher
 
@@ -189,11 +189,11 @@ class Cluster:
             if fetched is None or (not fetched and stalled >= STALLED_POLLS_MAX):
                 if checks >= CHECKS_MAX:
                     texts = ", ".join(f"{tp}: offset {r.start}" for tp, r in left.items())
-                    raise StalledError(f"{texts} is there, but no record of it came")
-                left, lost = self._left(left)
+                    raise StalledError(f"records that partitions hold did not arrive: {texts}")
+                left, lost = self._remaining(left)
                 losses.take(lost)
-                # go on after the records taken: a response with an offset out of range is dropped
-                # as a whole
+                # go on behind the records that were yielded: the fetcher drops the whole response
+                # if one offset in it is out of range
                 fetcher.assign({tp: r.start for tp, r in left.items()})
                 stalled, checks = 0, checks + 1
                 continue
@@ -218,11 +218,10 @@ class Cluster:
             yield from decode(parts, columns=columns)
 
     def write(self, batches: Iterable[pa.RecordBatch], topic: str | None = None) -> int:
-        """Write all rows, to the topic or to those that they name.
+        """Write all rows, to `topic` or to the topic that each row names.
 
-        Returns how many once every one is acknowledged.
-
-        Raises the first failure, and takes no more rows then.
+        Returns the number of rows once every one is acknowledged. Raises the first failure, and
+        takes no more rows after it.
         """
         return self._run(self._write(batches, topic))
 
@@ -240,13 +239,13 @@ class Cluster:
             return await write(producer, batches, topic)
 
     def commit(self, group: str, offsets: Offsets, missing: set[TopicPartition]) -> None:
-        """Commit the offsets to a group, so that its lag can be watched.
+        """Commit the offsets to a group, so that monitoring can show the group's lag.
 
-        Whatever keeps it from that is a warning: the checkpoint has them.
+        A commit that fails is only a warning, as the checkpoint holds the offsets too. It fails,
+        for example, if the group has members: brokers then accept commits from its members only.
 
-        Partitions that are not visible are left out; missing: those that were warned of, kept by
-        the caller from call to call. A group that has members of its own takes nothing from
-        outside.
+        Partitions that do not exist are left out. missing: those of them that were logged already;
+        the caller passes the same set to each call.
         """
         try:
             self._run(asyncio.wait_for(self._commit(group, offsets, missing), COMMIT_S))
@@ -268,9 +267,9 @@ class Cluster:
             await Groups(self._client).commit(group, kept)
 
     def far_from(self, rack: str, topics: Iterable[Topic]) -> list[TopicPartition]:
-        """Partitions without a replica in sync in that rack, as the topics were just found.
+        """Return the partitions that have no in-sync replica in that rack.
 
-        Others' brokers are read from (KIP-392).
+        They are read from brokers in other racks (KIP-392). topics: as just looked up.
         """
         near = {node.id for node in self._client.metadata.nodes.values() if node.rack == rack}
         return [
@@ -281,7 +280,7 @@ class Cluster:
         ]
 
     def _poll(self, fetcher: "Fetcher") -> "list[Fetched] | None":
-        """What has arrived; None if the offset to read is not there."""
+        """Return the records that have arrived; None if an offset to read is out of range."""
         try:
             return self._run(fetcher.poll(POLL_MS))
         except KafkaError as error:
@@ -289,14 +288,14 @@ class Cluster:
                 raise
             return None
 
-    def _left(
+    def _remaining(
         self, wanted: Mapping[TopicPartition, OffsetRange]
     ) -> tuple[dict[TopicPartition, OffsetRange], list[Loss]]:
-        """Of ranges whose next offset did not come, what is there.
+        """Return the parts of the ranges that still exist, and the parts that are lost.
 
-        From their start if that is, else from the first that is; and what is gone.
-
-        Ranges of which nothing is left are left out.
+        Called for ranges whose next offset did not arrive. A range keeps its start if that offset
+        exists, else it starts at the first offset that exists. A range of which nothing exists is
+        left out.
         Source: KafkaDataConsumer.getEarliestAvailableOffsetBetween of Spark's Kafka source.
         """
         first = self.offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
@@ -315,12 +314,12 @@ class Cluster:
                     left[tp] = OffsetRange(tp, first[tp], r.end)
         return left, lost
 
-    def _there(
+    def _existing(
         self, by_partition: Mapping[TopicPartition, int], topics: Iterable[Topic] | None = None
     ) -> dict[TopicPartition, int]:
-        """What of it is of partitions that are there now.
+        """Keep the entries whose partitions exist now.
 
-        topics: as they were found; None: they are asked for.
+        topics: as just looked up; None: this method looks them up.
         """
         if topics is None:
             topics = self.find(tp.topic for tp in by_partition)

@@ -1,11 +1,9 @@
-"""Fetched batches as Arrow columns.
+"""Decode fetched batches to Arrow columns: numpy walks the fields of many batches at once. PURE.
 
-Numpy walks over the fields of all records of many batches at once.
-
-What `logfleet.records.record` reads one record at a time is read here a column at a time; what that
-refuses is refused here, and besides offsets that leave their batch or do not rise, and times beyond
-what Spark can hold. Records that are not compressed are cut straight out of the Fetch answer. PURE.
-Source of the format: KIP-98, DefaultRecord of Apache Kafka.
+`logfleet.records.record` reads one record at a time; this module reads the same format one column
+at a time. It refuses all that the other refuses, and also offsets that lie outside their batch or
+do not rise, and times that Spark cannot hold. Records that are not compressed are sliced out of the
+fetch response without a copy. Source of the format: KIP-98, DefaultRecord of Apache Kafka.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,18 +37,19 @@ Flags = npt.NDArray[np.bool_]
 
 HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 GROUP_BYTES = 8 * 1024 * 1024
-"""Records of so many bytes become one Arrow batch.
+"""Bytes of records that become one Arrow batch.
 
-Numpy's cost per call vanishes, and any worker's memory suffices. One batch may be larger.
+It is large enough to make numpy's cost per call negligible, and small enough for any worker's
+memory. A single batch may be larger.
 """
 RECORD_BYTES_MIN = 7
-"""Length, attributes, two deltas, two lengths and the count of headers, each of one byte."""
+"""Length, attributes, two deltas, two lengths and the number of headers take a byte each."""
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
-"""Spark holds times as microseconds in 64 bits."""
+"""Largest time: Spark holds times as microseconds in 64 bits."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Whole batches of one partition; wanted are the records from `start` to `end` (exclusive)."""
+    """Whole batches of one partition. Records from `start` to `end` (exclusive) are wanted."""
 
     topic: str
     partition: int
@@ -59,17 +58,16 @@ class Part(msgspec.Struct, frozen=True):
     end: int
 
     def refuse(self, why: object) -> NoReturn:
-        """Raise CorruptRecords in the name of the partition."""
+        """Raise CorruptRecords with a text that names the partition."""
         raise CorruptRecords(f"{self.topic}-{self.partition}: {why}")
 
 
 def decode(parts: Iterable[Part], *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The wanted records of all parts, in their order.
+    """Yield the wanted records of all parts, in their order.
 
-    columns: of those of Spark's Kafka source, in the order of the result.
-
-    What is not wanted is not built. Raises CorruptRecords, which names partition and offset, for
-    what `logfleet.records` refuses and for a wrong checksum.
+    columns: names out of the columns of Spark's Kafka source, in the order of the result. Other
+    columns are not built. Raises CorruptRecords, which names partition and offset, if a checksum is
+    wrong or if a batch does not follow the format.
     """
     group = _Group()
     for part in parts:
@@ -96,7 +94,7 @@ def _refuse(part: Part, header: BatchHeader, why: object) -> NoReturn:
 
 
 class _BadRow(Exception):
-    """A row of a group that is no record."""
+    """A row of a group is not a valid record."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(why)
@@ -107,7 +105,7 @@ class _BadRow(Exception):
 class _Group:
     """Batches that are decoded together.
 
-    pieces: their records without compression, one for each; size: of all pieces.
+    pieces: the uncompressed records of each batch. size: of all pieces, in bytes.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -139,7 +137,7 @@ class _Group:
         self.size += room
 
     def decoded(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """At most one batch of rows; none if nothing is wanted."""
+        """Yield one batch of rows, or none if no row is wanted."""
         counts = np.array([header.record_count for header in self.headers], np.int64)
         if not counts.sum():
             return
@@ -171,7 +169,10 @@ class _Group:
         return batch if wanted.all() else batch.filter(pa.array(wanted))
 
     def _offsets(self, rows: "_Rows", counts: Ints) -> Ints:
-        """Raises _BadRow for one that leaves its batch or is not above the one before."""
+        """Return the offset of each row.
+
+        Raises _BadRow for an offset that lies outside its batch or is not above the previous one.
+        """
         delta = rows.offset_delta
         last = np.repeat(np.array([h.last_offset_delta for h in self.headers], np.int64), counts)
         _check((delta < 0) | (delta > last), "its offset is not one of the batch's")
@@ -190,7 +191,10 @@ class _Group:
         )
 
     def _timestamps(self, rows: "_Rows", counts: Ints) -> pa.Array:
-        """Timestamps: the batch's largest if the broker set it, else each record's own (KIP-32)."""
+        """Return the time of each row (KIP-32).
+
+        If the broker sets times, it is the largest time of the row's batch, else the record's own.
+        """
         appended = [h.timestamp_type is TimestampType.LOG_APPEND_TIME for h in self.headers]
         base = np.repeat(
             np.array(
@@ -205,7 +209,8 @@ class _Group:
         delta = rows.timestamp_delta
         if any(appended):
             delta = np.where(np.repeat(np.array(appended), counts), 0, delta)
-        # the sum of what is left cannot overflow; a delta reaches from one bound to the other
+        # with both within bounds their sum cannot overflow; a delta may span from one bound to the
+        # other, which is why half of it is checked
         _check(_beyond(base) | _beyond(delta // 2), "a time beyond what Spark can hold")
         millis = base + delta
         _check(_beyond(millis), "a time beyond what Spark can hold")
@@ -213,14 +218,14 @@ class _Group:
 
 
 def _repeated(values: Sequence[int], counts: Ints) -> pa.Array:
-    """An int column: the value of each batch for all of its records."""
+    """Make an int column that repeats each batch's value for all records of the batch."""
     return pa.array(np.repeat(np.array(values, np.int32), counts))
 
 
 def _in_one(pieces: Sequence[Buffer]) -> tuple[Buffer, Ints, Ints]:
-    """A buffer that holds all pieces, and where each one begins and ends in it.
+    """Return one buffer that holds all pieces, and where each begins and ends in it.
 
-    The one that they are cut from if they are, else a new one.
+    If all pieces are slices of one buffer, that buffer is returned, else a copy.
     """
     views = [memoryview(piece) for piece in pieces]
     sizes = np.array([len(view) for view in views], np.int64)
@@ -252,7 +257,8 @@ def _check(bad: Flags, why: str) -> None:
 class _Headers:
     """Headers of all rows, one after another.
 
-    counts: by row; name and value: where each begins; value_length: -1 is null.
+    counts: headers of each row. name, value: positions at which each begins. value_length: -1 is
+    null.
     """
 
     counts: Ints
@@ -262,11 +268,14 @@ class _Headers:
     value_length: Ints
 
     def column(self, body: Buffer) -> pa.Array:
-        """Null, not an empty list, where there are none, as in Spark's source."""
+        """Build the column of headers.
+
+        A row without headers is null, not an empty list, as in Spark's source.
+        """
         names = _slices(body, self.name, self.name_length)
         try:
             keys = names.cast(pa.string())
-        except pa.ArrowInvalid:  # not UTF-8: as Java reads it
+        except pa.ArrowInvalid:  # not UTF-8: decode it as Java does
             keys = pa.array([java_text(name) for name in names.to_pylist()], pa.string())
         values = _slices(body, self.value, self.value_length)
         structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
@@ -281,7 +290,7 @@ class _Headers:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where the fields of all records are in `body`; a length of -1 or less is null."""
+    """Positions of the fields of all records in `body`; a length of -1 or less is null."""
 
     body: Buffer
     timestamp_delta: Ints
@@ -294,7 +303,7 @@ class _Rows:
 
 
 def _read(body: Buffer, batch_starts: Ints, batch_ends: Ints, counts: Ints) -> _Rows:
-    """All fields of the records in `body`.
+    """Find all fields of the records in `body`.
 
     batch_starts, batch_ends, counts: of each batch. Raises _BadRow.
     """
@@ -310,7 +319,7 @@ def _read(body: Buffer, batch_starts: Ints, batch_ends: Ints, counts: Ints) -> _
     behind = np.append(at[1:], 0)
     behind[last[counts > 0]] = batch_ends[counts > 0]
     _check((size < 0) | (end != behind), "a record's length is wrong")
-    # the byte at `start` is the record's attributes, of which none are defined
+    # the byte at `start` holds the record's attributes; Kafka defines none
     timestamp_delta, at = _varints(a, start + 1)
     offset_delta, at = _varints(a, at)
     key_length, key = _varints(a, at)
@@ -327,9 +336,9 @@ def _read(body: Buffer, batch_starts: Ints, batch_ends: Ints, counts: Ints) -> _
 
 
 def _read_headers(a: Bytes, counts: Ints, at: Ints, end: Ints) -> tuple[_Headers, Ints]:
-    """The headers that begin at `at`, and the positions behind them.
+    """Read the headers that begin at `at`; return them and the positions behind them.
 
-    Takes a step for each header of the row that has most.
+    Takes as many steps as the row with most headers has.
     """
     total = int(counts.sum())
     columns = [np.empty(total, np.int64) for _ in range(4)]
@@ -357,9 +366,9 @@ def _read_headers(a: Bytes, counts: Ints, at: Ints, end: Ints) -> tuple[_Headers
 
 
 def _varints(a: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Zigzag varints at the positions `at`: (values, positions behind them).
+    """Read a zigzag varint at each position in `at`; return (values, positions behind them).
 
-    Raises _BadRow as `read_varint` raises.
+    Raises _BadRow where `read_varint` would raise.
     """
     try:
         byte = a[at]
@@ -383,12 +392,12 @@ def _varints(a: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _slices(body: Buffer, start: Ints, length: Ints) -> pa.Array:
-    """A binary column of the bytes from each start on; null where the length is negative.
+    """Build a binary column of the bytes from each start on; null where the length is negative.
 
-    Starts rise, and no slice meets the next.
+    Starts must rise, and slices must not overlap.
 
-    The body is one array, cut wherever a slice begins or ends; Arrow's `take` copies the pieces
-    wanted.
+    The body is wrapped as one array, cut wherever a slice begins or ends. Arrow's `take` then
+    copies only the wanted pieces.
     """
     count = len(start)
     nulls = length < 0

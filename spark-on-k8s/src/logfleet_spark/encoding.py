@@ -1,8 +1,6 @@
-"""Arrow columns as record batches.
+"""Encode Arrow columns as records: each field is encoded for all rows at once, then joined. PURE.
 
-The fields of all records are made a column at a time, and Arrow joins them.
-
-The bytes are those of `logfleet.records.record.build_batch`. PURE. Source of the format: KIP-98,
+The bytes equal those of `logfleet.records.record.build_batch`. Source of the format: KIP-98,
 DefaultRecord of Apache Kafka.
 """
 
@@ -16,20 +14,20 @@ import pyarrow.compute as pc
 Ints = npt.NDArray[np.int64]
 
 RECORD_OVERHEAD_BYTES = 24
-"""Lengths, deltas and attributes of a record at most, but for those of its headers."""
+"""Largest size of a record's lengths, deltas and attributes, without those of its headers."""
 _SEED, _FACTOR = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
 
 
 def partitions_of_keys(keys: pa.Array, partitions: int) -> Ints:
-    """Where Kafka's default partitioner puts each key.
+    """Return the partition that Kafka's default partitioner chooses for each key.
 
-    What null is given means nothing (BuiltInPartitioner.partitionForKey).
+    The result for a null key has no meaning. Source: BuiltInPartitioner.partitionForKey.
     """
     return (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
 
 
 def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
-    """Hash of each key of a binary column, a word of all keys at a time.
+    """Hash each key of a binary column; each step takes the next four bytes of all keys.
 
     Source: org.apache.kafka.common.utils.Utils.murmur2.
     """
@@ -54,7 +52,7 @@ def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
 
 
 def _bytes_at(data: npt.NDArray[np.uint8], at: Ints, count: int) -> npt.NDArray[np.uint32]:
-    """Numbers of `count` bytes, the lowest first."""
+    """Read little-endian numbers of `count` bytes."""
     value = data[at].astype(np.uint32)
     for shift in range(1, count):
         value |= data[at + shift].astype(np.uint32) << np.uint32(8 * shift)
@@ -62,7 +60,7 @@ def _bytes_at(data: npt.NDArray[np.uint8], at: Ints, count: int) -> npt.NDArray[
 
 
 def buffers_of(column: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
-    """Offsets (one more than rows) and bytes of a large_binary column."""
+    """Return the offsets (one more than rows) and the bytes of a large_binary column."""
     assert column.type == pa.large_binary(), column.type
     _, offsets, data = column.buffers()
     if len(column) == 0:
@@ -72,9 +70,9 @@ def buffers_of(column: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
 
 
 def header_bytes(headers: pa.Array) -> pa.Array:
-    """How each row's headers stand in its record, as large_binary.
+    """Encode the headers of each row as its record holds them, as large_binary.
 
-    headers: list<struct<key, value>>; no nulls but lists and values.
+    headers: list<struct<key, value>>; lists and values may be null, keys may not.
     """
     offsets = np.frombuffer(
         headers.offsets.cast(pa.int64()).buffers()[1], np.int64, len(headers) + 1
@@ -83,7 +81,7 @@ def header_bytes(headers: pa.Array) -> pa.Array:
     name = structs.field("key").cast(pa.large_binary())
     value = structs.field("value").cast(pa.large_binary())
     one_by_one = _joined(_varints([_lengths(name)]), name, _varints([_lengths(value)]), value)
-    # a null list has nothing, though there may be bytes where it is said to be
+    # a null list has no headers, even if Arrow's offsets give it some
     counts = np.where(np.asarray(headers.is_valid()), np.diff(offsets), 0)
     before = np.cumsum(counts) - counts
     wanted = np.repeat(offsets[:-1] - before, counts) + np.arange(counts.sum())
@@ -96,7 +94,7 @@ def header_bytes(headers: pa.Array) -> pa.Array:
 
 
 def record_sizes(key: pa.Array, value: pa.Array, headers: pa.Array | None) -> Ints:
-    """Bytes of each record at most. headers: by `header_bytes`."""
+    """Return an upper bound for the bytes of each record. headers: as encoded by `header_bytes`."""
     size = np.maximum(_lengths(key), 0) + np.maximum(_lengths(value), 0) + RECORD_OVERHEAD_BYTES
     return size if headers is None else size + _lengths(headers)
 
@@ -104,9 +102,10 @@ def record_sizes(key: pa.Array, value: pa.Array, headers: pa.Array | None) -> In
 def encoded(
     key: pa.Array, value: pa.Array, headers: pa.Array | None, offset_deltas: Ints
 ) -> pa.Array:
-    """Each record as its batch holds it, as large_binary without gaps.
+    """Encode each row as a record of its batch, as large_binary without gaps.
 
-    Each record's time is that of the batch.
+    headers: as encoded by `header_bytes`. offset_deltas: of each record in its batch. Every record
+    has the time of its batch.
     """
     key_length, value_length = _lengths(key), _lengths(value)
     before_value = _varints([value_length])
@@ -128,7 +127,10 @@ def encoded(
 
 
 def batch_starts(sizes: Ints, bytes_max: int) -> list[int]:
-    """Row at which each batch begins whose records take at most `bytes_max`, or are one."""
+    """Return the row at which each batch begins.
+
+    A batch holds as many rows as fit into `bytes_max`, and at least one.
+    """
     ends = np.cumsum(sizes)
     starts, row, before = [], 0, 0
     while row < len(sizes):
@@ -139,13 +141,13 @@ def batch_starts(sizes: Ints, bytes_max: int) -> list[int]:
 
 
 def _lengths(column: pa.Array) -> Ints:
-    """Bytes of each cell, -1 for null."""
+    """Return the bytes of each cell, -1 for null."""
     found = pc.binary_length(column)
     return np.asarray(found.fill_null(-1) if found.null_count else found, np.int64)
 
 
 def _joined(*columns: pa.Array) -> pa.Array:
-    """Row by row one after another; null is nothing."""
+    """Join the cells of each row one after another; a null cell adds nothing."""
     return pc.binary_join_element_wise(
         *columns,
         pa.scalar(b"", pa.large_binary()),
@@ -159,7 +161,7 @@ def _zigzag(values: Ints) -> Ints:
 
 
 def _widths(values: Ints) -> Ints:
-    """Bytes of each number as a zigzag varint; of those below 2**34."""
+    """Return the bytes that each number takes as a zigzag varint. Numbers must be below 2**34."""
     rest = _zigzag(values)
     width = np.ones(len(values), np.int64)
     for bits in (7, 14, 21, 28):
@@ -168,9 +170,9 @@ def _widths(values: Ints) -> Ints:
 
 
 def _varints(columns: Sequence[Ints]) -> pa.Array:
-    """The numbers of each row as zigzag varints one after another, as large_binary.
+    """Encode the numbers of each row as zigzag varints one after another, as large_binary.
 
-    None is 2**34 or above.
+    Numbers must be below 2**34.
     """
     count = len(columns[0])
     widths = [_widths(values) for values in columns]

@@ -1,8 +1,9 @@
-"""One connection to a cluster that a Python worker keeps between its tasks.
+"""A connection to a cluster that a Python worker keeps between its tasks.
 
-Spark hands task after task to the same Python worker. To connect, to ask for versions and for
-metadata takes a small task two thirds of its processor time. A worker without tasks is ended by
-Spark after a minute (PythonWorkerFactory.IDLE_WORKER_TIMEOUT_NS), which closes what it kept.
+Spark hands one task after another to the same Python worker. For a small task, connecting and
+asking for API versions and metadata would take two thirds of its processor time. Spark ends a
+worker that has had no task for a minute (PythonWorkerFactory.IDLE_WORKER_TIMEOUT_NS), which also
+closes the connection.
 """
 
 import os
@@ -16,17 +17,18 @@ from logfleet_spark.client_options import ClientOptions
 from logfleet_spark.cluster import Cluster
 
 LEASE_S = 30.0
-"""A connection that was not used for so long is replaced.
+"""A connection that was idle for longer is replaced.
 
-Brokers may have come and gone, and what is known of them is old.
+Brokers may have come and gone since, so its metadata is old.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What no task uses now.
+    """A connection that no task uses now.
 
-    owner: process and thread that its event loop is of; used_s: monotonic seconds.
+    owner: process and thread to which its event loop belongs. used_s: when a task last used it, in
+    monotonic seconds.
     """
 
     cluster: Cluster
@@ -43,10 +45,11 @@ def _here() -> tuple[int, int]:
     return os.getpid(), threading.get_ident()
 
 
-def _taken(bootstrap: str, options: ClientOptions) -> Cluster | None:
-    """The one that is kept, if it is of this process and thread, for the same cluster and recent.
+def _take_kept(bootstrap: str, options: ClientOptions) -> Cluster | None:
+    """Return the kept connection if it belongs to this process and thread, fits, and is recent.
 
-    Another one of ours is closed.
+    It fits if it has the same servers and options. A connection of this thread that does not fit is
+    closed.
     """
     global _kept
     kept, _kept = _kept, None
@@ -61,17 +64,17 @@ def _taken(bootstrap: str, options: ClientOptions) -> Cluster | None:
 
 @contextmanager
 def kept_cluster(bootstrap: str, options: ClientOptions) -> Iterator[Cluster]:
-    """A cluster for one task.
+    """A connection to a cluster for one task.
 
-    It is kept for the next one if the task ends well, and closed if it fails or is given up.
+    It is kept for the next task if this one ends well, and closed if this one fails or is given up.
     """
     global _kept
-    cluster = _taken(bootstrap, options) or Cluster(bootstrap, options)
+    cluster = _take_kept(bootstrap, options) or Cluster(bootstrap, options)
     try:
         yield cluster
     except BaseException:
         cluster.close()
         raise
-    if _kept is not None and _kept.owner == _here():  # of a task within this one
+    if _kept is not None and _kept.owner == _here():  # a task that ran within this one kept it
         _kept.cluster.close()
     _kept = _Kept(cluster, bootstrap, options, _here(), time.monotonic())

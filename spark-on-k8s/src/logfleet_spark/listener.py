@@ -1,11 +1,11 @@
-"""Commits the offsets of queries to a consumer group, so that its lag can be watched.
+"""Commits the offsets of queries to a consumer group, so that monitoring can show their lag.
 
-It takes queries of our source and of Spark's own.
+It works for queries of our source and of Spark's Kafka source.
 
 spark.streams.addListener(logfleet_spark.GroupCommits("host:9092", "my-group", query="my-query"))
 
-The option `kafka.group.id` of our source does the same without it, but for the last batch of a run:
-the engine commits a batch when it plans the next one.
+With our source the option `kafka.group.id` does the same without a listener, but misses the last
+batch of a run: Spark's engine commits a batch only when it plans the next one.
 """
 
 import json
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 class GroupCommits(StreamingQueryListener):
-    """query: the name of the only query to commit for; None: all that read topics.
+    """query: name of the only query to commit for; None: all queries that read topics.
 
-    A commit that fails is a warning.
+    A commit that fails is only logged as a warning.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class GroupCommits(StreamingQueryListener):
         key = str(progress.id)
         if ends and self._last.get(key) != ends:
             self._last[key] = ends
-            # a cluster of its own for each: Spark calls from a thread that it chooses
+            # a new connection for each commit, as Spark may call from any thread
             with Cluster(self._bootstrap, self._options) as cluster:
                 cluster.commit(self._group, ends, self._missing.setdefault(key, set()))
 
@@ -68,7 +68,7 @@ class GroupCommits(StreamingQueryListener):
 
 
 def offsets_in(text: str) -> Offsets:
-    """The offsets in a source's end; none if it has another form."""
+    """Return the offsets in a source's end; empty if the text has another format."""
     try:
         shaped = json.loads(text)
         return from_json(shaped)

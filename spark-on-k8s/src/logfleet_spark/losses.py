@@ -1,4 +1,4 @@
-"""Records that are gone before they were read: an error, or a warning and a count."""
+"""Records that were deleted before they were read: an error, or a warning and a count."""
 
 import logging
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ log = logging.getLogger(__name__)
 
 
 class Losses:
-    """accepted: failOnDataLoss=false.
+    """accepted: whether the option failOnDataLoss is false.
 
-    count: offsets that were passed over; what a partition that is gone held is not known.
+    count: offsets that were skipped, without those of partitions that no longer exist.
     """
 
     def __init__(self, *, accepted: bool) -> None:
@@ -20,7 +20,7 @@ class Losses:
         self._standing: list[Loss] = []
 
     def take(self, lost: Sequence[Loss]) -> None:
-        """Raises DataLossError unless loss is accepted."""
+        """Count and log the losses. Raises DataLossError unless losses are accepted."""
         if not lost:
             return
         if not self.accepted:
@@ -33,7 +33,7 @@ class Losses:
         )
 
     def take_standing(self, lost: Sequence[Loss]) -> None:
-        """As `take`, for a loss that each request finds again: one warning until it changes."""
+        """As `take`, for losses that every request finds again: each change is reported once."""
         if list(lost) != self._standing or not self.accepted:
             self._standing = list(lost)
             self.take(lost)

@@ -1,8 +1,8 @@
-"""Offsets of a query: their JSON shape, limits per micro-batch, and the ranges that tasks read.
+"""Offsets of a query: their JSON form, limits per micro-batch, and the ranges that tasks read.
 
-The shape is that of Spark's own Kafka source, {"topic": {"0": 23}}, where an offset is the next one
-to read. Beside each topic stands its id as an entry without partitions,
-{"topic@AAECAwQFBgcICQoLDA0ODw": {}}, which Spark's source passes over. No topic's name holds an `@`
+The form is that of Spark's Kafka source, {"topic": {"0": 23}}, where an offset is the next one to
+read. The id of each topic is a further entry without partitions, {"topic@AAECAwQFBgcICQoLDA0ODw":
+{}}, which Spark's source ignores. No topic's name contains an `@`
 (org.apache.kafka.common.internals.Topic); an id is written as Kafka's tools write it (KIP-516).
 """
 
@@ -17,7 +17,7 @@ from logfleet.client.offsets import OffsetSpec, TopicPartition
 
 Offsets = dict[TopicPartition, int]
 TopicIds = Mapping[str, bytes]
-"""16 bytes by a topic's name; topics of brokers without ids are left out."""
+"""16 bytes by a topic's name; topics of brokers without ids are missing."""
 ID_MARK = "@"
 
 
@@ -35,20 +35,23 @@ class OffsetRange:
 
 
 class Loss(NamedTuple):
-    """What was to be read and is gone. offsets: how many, 0 where nobody knows."""
+    """Records that were to be read and no longer exist. offsets: their number, 0 if unknown."""
 
     text: str
     offsets: int = 0
 
 
 class DataLossError(Exception):
-    """Offsets that were to be read are gone; the text names them."""
+    """Records that were to be read no longer exist; the text names their offsets."""
 
 
 def to_json(
     offsets: Mapping[TopicPartition, int], ids: TopicIds | None = None
 ) -> dict[str, dict[str, int]]:
-    """The checkpoint's form, in a stable order. ids: those of other topics are left out."""
+    """Return the checkpoint's form, in a stable order.
+
+    ids: written for the topics of the offsets, ignored for others.
+    """
     shaped: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         shaped.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -66,23 +69,26 @@ def from_json(shaped: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def ids_from_json(shaped: Mapping[str, Mapping[str, int]]) -> dict[str, bytes]:
-    """The ids of topics in the checkpoint's form: of none that another source has written."""
+    """Return the ids of topics in the checkpoint's form; empty if another source wrote it."""
     marked = (name.partition(ID_MARK) for name in shaped)
     return {topic: urlsafe_b64decode(text + "==") for topic, mark, text in marked if mark}
 
 
 def id_text(topic_id: bytes) -> str:
-    """As Kafka's tools write it (org.apache.kafka.common.Uuid)."""
+    """Return the id as Kafka's tools write it (org.apache.kafka.common.Uuid)."""
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def recreated(before: TopicIds, now: TopicIds) -> list[str]:
-    """Topics of which the name stands for another topic now (KIP-516)."""
+    """Return the names of topics that were deleted and created again.
+
+    Their ids differ (KIP-516).
+    """
     return sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
 
 
 def recreated_losses(before: TopicIds, now: TopicIds) -> list[Loss]:
-    """A loss for each of these topics, for an error or a warning."""
+    """Return a loss for each topic that was deleted and created again."""
     return [
         Loss(
             f"topic {name} (deleted and created again: its id was {id_text(before[name])} "
@@ -93,29 +99,29 @@ def recreated_losses(before: TopicIds, now: TopicIds) -> list[Loss]:
 
 
 def of_other_topics(offsets: Mapping[TopicPartition, int], names: Iterable[str]) -> Offsets:
-    """The offsets without those of the topics of these names."""
+    """Return the offsets without those of the topics of these names."""
     left_out = set(names)
     return {tp: offset for tp, offset in offsets.items() if tp.topic not in left_out}
 
 
 def without_latest(start: Offsets, end: Offsets) -> Offsets:
-    """The start of a micro-batch, where LATEST stands for the batch's own end."""
+    """Return the start of a micro-batch: LATEST is replaced with the end of the batch."""
     return {tp: end.get(tp, at) if at == OffsetSpec.LATEST else at for tp, at in start.items()}
 
 
 def clamped(start: Offsets, end: Offsets) -> Offsets:
-    """As `without_latest`, for an end that was taken before the start.
+    """As `without_latest`, if the end was determined before the start.
 
-    Nothing starts after that end, and partitions that it lacks are left out.
+    No partition starts after its end, and partitions that have no end are left out.
     """
     return {tp: min(at, end[tp]) for tp, at in without_latest(start, end).items() if tp in end}
 
 
 def limited(start: Offsets, end: Offsets, limit: int) -> Offsets:
-    """The end of a micro-batch of about `limit` offsets, shared out by how much each partition has.
+    """Return the end of a micro-batch of about `limit` offsets.
 
-    Every partition with data moves by at least one, so none starves (as Spark's
-    KafkaMicroBatchStream does).
+    Each partition gets a share in proportion to its backlog. Every partition with data advances by
+    at least one offset, so none starves (as in Spark's KafkaMicroBatchStream).
     """
     sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
     total = sum(sizes.values())
@@ -133,7 +139,7 @@ def split(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Non-empty ranges of at most `max_records` offsets: about `min_partitions` of equal size.
+    """Cut the ranges into about `min_partitions` non-empty ones of at most `max_records` offsets.
 
     Source: KafkaOffsetRangeCalculator of Spark's Kafka source.
     """
@@ -156,10 +162,10 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def shared(ranges: Sequence[OffsetRange], records_max: int) -> list[tuple[OffsetRange, ...]]:
-    """The ranges of each task; small ones share a task of at most `records_max` offsets.
+    """Return the ranges of each task; small ranges share a task of at most `records_max` offsets.
 
-    A task costs Spark about 40 ms of processor time, whatever it reads, and each a fetch of its
-    own.
+    A task costs Spark about 40 ms of processor time however little it reads, and makes at least one
+    fetch.
     """
     tasks: list[tuple[OffsetRange, ...]] = []
     size = 0
@@ -174,7 +180,10 @@ def shared(ranges: Sequence[OffsetRange], records_max: int) -> list[tuple[Offset
 
 
 def gone_or_lower(begin: Offsets, until: Offsets) -> list[Loss]:
-    """What of `begin` can no longer be read on from, given where partitions end now."""
+    """Return a loss for each partition that no longer exists or ends below its offset in `begin`.
+
+    until: where partitions end now.
+    """
     lost = []
     for tp, at in sorted(begin.items()):
         if tp not in until:
@@ -187,13 +196,14 @@ def gone_or_lower(begin: Offsets, until: Offsets) -> list[Loss]:
 def planned(
     begin: Offsets, until: Offsets, earliest: Offsets
 ) -> tuple[list[OffsetRange], list[Loss]]:
-    """The ranges that a micro-batch reads, and what of them is gone.
+    """Return the ranges that a micro-batch reads, and the losses among them.
 
-    It reads from `begin`, or from the first offset that is kept if that is higher, up to `until`.
+    A range begins at its offset in `begin`, or at the first offset that the partition still holds
+    if that is higher, and ends at `until`.
 
-    A partition that `begin` lacks has appeared since, so it is read from offset 0. earliest: of the
-    partitions that are there. Source: KafkaOffsetReader.getOffsetRangesFromResolvedOffsets of
-    Spark's Kafka source.
+    A partition that is missing in `begin` is new, so it is read from offset 0. earliest: first
+    offsets of the partitions that exist. Source:
+    KafkaOffsetReader.getOffsetRangesFromResolvedOffsets of Spark's Kafka source.
     """
     lost = gone_or_lower(begin, until)
     ranges = []

@@ -1,8 +1,8 @@
-"""Options of the `logfleet` source and sink, by the names and meanings of Spark's Kafka source.
+"""Options of the `logfleet` source and sink, with the names and meanings of Spark's Kafka source.
 
-Source: Spark's Structured Streaming + Kafka Integration Guide. Spark ignores options that it does
-not know, and some that it knows; here each has its effect, or a warning says why it has none, or
-an error says what to write instead.
+Source: Spark's Structured Streaming + Kafka Integration Guide. Spark silently ignores unknown
+options, and some that it documents. Here every option takes effect, or a warning gives the reason
+why it does not, or an error says what to write instead.
 """
 
 import json
@@ -39,16 +39,16 @@ COLUMNS = {
     "timestampType": "INT",
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }
-"""Columns of a read and their types, in the order of Spark's Kafka source."""
+"""Columns that a read offers and their types, in the order of Spark's Kafka source."""
 HEADERS = "headers"
 DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What to read: exactly one of the three is set.
+    """The topics that a read names: exactly one of the three fields is set.
 
-    pattern: anywhere in a name, as in Spark's source (SubscribePatternStrategy).
+    pattern: may match anywhere in a topic's name, as in Spark's source (SubscribePatternStrategy).
     """
 
     names: tuple[str, ...] = ()
@@ -58,10 +58,11 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to start or end: one offset for all, offsets per partition, or timestamps in ms.
+    """Where a read starts or ends: one offset for all partitions, one for each, or times.
 
-    offsets may hold EARLIEST and LATEST. timestamp_ms is for all partitions, timestamps_ms per
-    partition.
+    special: EARLIEST or LATEST for all partitions. offsets: of each partition, may hold EARLIEST
+    and LATEST. timestamp_ms: for all partitions. timestamps_ms: of each partition. unmatched: what
+    to do where no record is that new.
     """
 
     special: int | None = None
@@ -73,12 +74,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Parsed options of a read; limits are in offsets, None means no limit.
+    """Parsed options of a read. Limits count offsets, and None means no limit.
 
-    max_offsets_per_trigger, min_offsets_per_trigger: of a micro-batch; for the lesser it waits at
-    most `max_trigger_delay_ms`. min_partitions, max_records_per_partition: of tasks. columns: those
-    of a row, in Spark's order. filter_pushdown: of batches. unused: a sentence for each option
-    without an effect.
+    max_offsets_per_trigger, min_offsets_per_trigger: of a micro-batch; a stream waits at most
+    `max_trigger_delay_ms` for the minimum. min_partitions, max_records_per_partition: of Spark's
+    tasks. columns: of a row, in Spark's order. filter_pushdown: for batch reads only. unused: one
+    sentence for each option that has no effect.
     """
 
     bootstrap: str
@@ -99,9 +100,9 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Parsed options of a write; topic None means that each row names its own.
+    """Parsed options of a write. topic: None means that each row names its topic.
 
-    unused: as of a read.
+    unused: one sentence for each option that has no effect.
     """
 
     bootstrap: str
@@ -133,15 +134,14 @@ UNUSED = {
     ),
     "fetchoffset.retryintervalms": (
         "fetchOffset.retryIntervalMs",
-        "offsets are asked for at our client's pace",
+        "our client has its own fixed timing for retries",
     ),
     "kafkaconsumer.polltimeoutms": (
         "kafkaConsumer.pollTimeoutMs",
         "a task waits for records until kafka.default.api.timeout.ms is over",
     ),
 }
-"""Options of a read that Spark's connector has a use for and this source none: key -> (name, why).
-"""
+"""Options of a read that Spark's connector uses and this source does not: key -> (name, reason)."""
 BATCH_ONLY = {
     name.lower(): name
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "filterPushdown")
@@ -215,7 +215,7 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
 
 
 def check_read(raw: Mapping[str, str]) -> None:
-    """Raises OptionError where neither a batch nor a stream could be read with these options."""
+    """Raise OptionError if the options suit neither a batch read nor a stream."""
     try:
         source_options(raw, streaming=True)
     except OptionError as of_stream:
@@ -249,9 +249,9 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
 
 
 def read_columns(raw: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of a read, in Spark's order; asked for before all options are known to be good.
+    """Return the columns of a read, in Spark's order. Raises OptionError.
 
-    Raises OptionError.
+    The other options need not be valid yet.
     """
     options = {key.lower(): value for key, value in raw.items()}
     headers = _boolean(options, "includeHeaders", default=False)
@@ -280,7 +280,9 @@ def _refuse_unknown(options: Mapping[str, str], known: Mapping[str, str]) -> Non
             raise OptionError(f"{key}: not supported, {INSTEAD[key]}")
         if key not in known and not key.startswith(PREFIX):
             listed = ", ".join(sorted(known.values()))
-            raise OptionError(f"{key}: no such option; it takes {listed} and those of `kafka.`")
+            raise OptionError(
+                f"{key}: no such option; choose from: {listed}, or an option that begins with `kafka.`"
+            )
 
 
 def _bootstrap(options: Mapping[str, str]) -> str:
@@ -328,7 +330,11 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 
 
 def _bound(options: Mapping[str, str], side: str, default: int) -> Bound:
-    """Precedence as in Spark: one timestamp for all, timestamps per partition, then offsets."""
+    """Parse where a read starts or ends.
+
+    One timestamp for all partitions comes first, then timestamps per partition, then offsets, as in
+    Spark.
+    """
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in {"error", "latest"}:
         raise OptionError("startingOffsetsByTimestampStrategy: write error or latest")
@@ -402,11 +408,11 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def _milliseconds(options: Mapping[str, str], name: str, *, default: str) -> int:
-    """A length of time as Spark's options have it: `15m`, `500ms`, or milliseconds."""
+    """Parse a duration as Spark's options have it: `15m`, `500ms`, or a number of milliseconds."""
     text = options.get(name.lower(), "").strip().lower() or default
     found = re.fullmatch(r"(\d+)([a-z]*)", text)
     if not found or (found[2] or "ms") not in UNITS_MS:
         raise OptionError(
-            f"{name}: {text!r} is no length of time; write a number and {', '.join(UNITS_MS)}"
+            f"{name}: {text!r} is not a duration; write a number and {', '.join(UNITS_MS)}"
         )
     return int(int(found[1]) * UNITS_MS[found[2] or "ms"])

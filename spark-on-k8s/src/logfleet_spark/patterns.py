@@ -1,13 +1,13 @@
-"""Regular expressions of Java for topics' names, read by Python's `re` where both say the same.
+"""Translates Java's regular expressions for topic names to Python's `re`. PURE.
 
-PURE. Spark's connector hands `subscribePattern` to java.util.regex.Pattern; names of topics are
-made of ASCII letters, digits and `.`, `_`, `-` (org.apache.kafka.common.internals.Topic), so what
-only tells other characters apart is of no matter.
+Spark's connector hands `subscribePattern` to java.util.regex.Pattern. Topic names consist of ASCII
+letters, digits and `.`, `_`, `-` (org.apache.kafka.common.internals.Topic), so differences in the
+treatment of other characters do not matter.
 """
 
 import re
 
-# POSIX classes of java.util.regex.Pattern, as the inside of a class in brackets
+# POSIX classes of java.util.regex.Pattern, as one writes them within brackets in Python
 _CLASSES = {
     "Lower": "a-z",
     "Upper": "A-Z",
@@ -21,7 +21,7 @@ _CLASSES = {
     "Blank": r" \t",
     "XDigit": "0-9a-fA-F",
     "Space": r"\s",
-    # general categories of Unicode, of which names of topics have no more than this
+    # general categories of Unicode, reduced to the characters that a topic's name may contain
     "L": "a-zA-Z",
     "Lu": "A-Z",
     "Ll": "a-z",
@@ -30,7 +30,7 @@ _CLASSES = {
 }
 _CLASSES |= {f"Is{name}": inside for name, inside in _CLASSES.items()}
 _SAME = set("\\.[]{}()*+-?^$|/_<>=!,:;&%#@~\"'` ") | set("dDwWsSbBtnrfv") | set("123456789")
-"""What may follow a backslash and means the same in both."""
+"""Characters that mean the same after a backslash in both languages."""
 _TAKEN = re.compile(
     r"\\Q(?P<quoted>.*?)(?:\\E|$)"
     r"|\\(?P<sign>[pP])(?:\{(?P<long>\w+)\}|(?P<short>[A-Z]))"
@@ -44,14 +44,14 @@ _TAKEN = re.compile(
 
 
 class PatternError(ValueError):
-    """An expression of Java that is wrong, or that Python's `re` cannot say.
+    """An expression that is wrong in Java or has no counterpart in Python.
 
-    The text says which part.
+    The text names the part.
     """
 
 
 def java_pattern(text: str) -> re.Pattern[str]:
-    """The same expression for Python. Raises PatternError."""
+    """Compile Java's expression as one of Python. Raises PatternError."""
     parts, in_class = [], False
     for found in _TAKEN.finditer(text):
         bracket = found["bracket"]
@@ -100,4 +100,4 @@ def _escaped(what: str, *, in_class: bool) -> str:
         case _ if what in _SAME or (what[0] in "xu" and len(what) > 1):
             return "\\" + what
         case _:
-            raise PatternError(f"\\{what} means nothing that Python's `re` can say")
+            raise PatternError(f"\\{what} has no counterpart in Python's `re`")

@@ -1,4 +1,4 @@
-"""The plan of a read: its topics, where it starts and ends, and what each task reads."""
+"""Plans a read: its topics, where it starts and ends, and the offsets that each task reads."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,15 +19,15 @@ from logfleet_spark.options import EARLIEST, LATEST, Bound, SourceOptions, Topic
 log = logging.getLogger(__name__)
 
 FAR_MAX = 20
-"""Partitions that a warning names."""
+"""Largest number of partitions that a warning names."""
 TASK_RECORDS = 10_000
-"""Offsets of small ranges that share a task: less work than starting another one."""
+"""Small ranges share a task up to this many offsets; reading them costs less than another task."""
 
 
 class Piece(InputPartition):
     """The offsets that one task reads.
 
-    topic_ids: of the topics that they were planned for, as far as they are known.
+    topic_ids: ids of the topics at the time of planning; topics without an id are missing.
     """
 
     def __init__(self, ranges: tuple[OffsetRange, ...], topic_ids: TopicIds) -> None:
@@ -36,13 +36,13 @@ class Piece(InputPartition):
         self.topic_ids = topic_ids
 
 
-def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The records of one task's offsets.
+def read_task(options: SourceOptions, piece: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Yield the records of one task's offsets.
 
-    It runs in a Python worker, which keeps its connections for its next task.
+    It runs in a Python worker, which keeps its connection for the next task.
     """
     if not isinstance(piece, Piece):
-        return  # Spark makes one empty partition of its own where there are none
+        return  # where a plan has no partitions, Spark makes an empty one
     with kept_cluster(options.bootstrap, options.client) as cluster:
         yield from cluster.read(
             piece.ranges,
@@ -53,15 +53,15 @@ def read_piece(options: SourceOptions, piece: InputPartition) -> Iterator[pa.Rec
 
 
 def ids_of(topics: Iterable[Topic]) -> dict[str, bytes]:
-    """Their ids; brokers before KIP-516 have none."""
+    """Return the ids of topics by name; brokers before KIP-516 have none."""
     return {topic.name: topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID}
 
 
 def log_locality(cluster: Cluster, options: SourceOptions, topics: Sequence[Topic]) -> None:
-    """Log how many partitions have a replica in `kafka.client.rack`; warn of those without.
+    """Log how many partitions have a replica in `kafka.client.rack`, and warn about the others.
 
-    Spark 4.2 lets no Python source add to what `explain` shows (PythonScan.description), so it is
-    in the driver's log.
+    It is in the driver's log because Spark 4.2 does not let a Python source add to the output of
+    `explain` (PythonScan.description).
     """
     rack = options.client.fetcher.get("rack")
     if rack is None:
@@ -80,7 +80,7 @@ def log_locality(cluster: Cluster, options: SourceOptions, topics: Sequence[Topi
 def pieces(
     ranges: Sequence[OffsetRange], options: SourceOptions, ids: TopicIds
 ) -> list[InputPartition]:
-    """What each task reads: small ranges share one, unless so many tasks are asked for."""
+    """Divide the ranges into tasks. Small ranges share a task, unless `minPartitions` is set."""
     cut = split(ranges, options.min_partitions, options.max_records_per_partition)
     together = 0 if options.min_partitions else TASK_RECORDS
     if options.max_records_per_partition:
@@ -92,9 +92,9 @@ def pieces(
 
 
 def subscribed(cluster: Cluster, wanted: Topics) -> list[Topic]:
-    """The topics that the options mean now.
+    """Return the topics that the options select now.
 
-    Raises OptionError for one, or a partition of one, that is not there.
+    Raises OptionError for a topic that does not exist.
     """
     if wanted.pattern is not None:
         return [topic for topic in cluster.topics() if wanted.pattern.search(topic.name)]
@@ -107,7 +107,10 @@ def subscribed(cluster: Cluster, wanted: Topics) -> list[Topic]:
 
 
 def matching(topics: Iterable[Topic], wanted: Topics) -> list[TopicPartition]:
-    """The partitions of these topics that are to be read."""
+    """Return the partitions of these topics that the options select.
+
+    Raises OptionError for a partition that does not exist.
+    """
     there = partitions_of(topics)
     missing = sorted(set(wanted.assigned) - set(there))
     if missing:
@@ -116,9 +119,9 @@ def matching(topics: Iterable[Topic], wanted: Topics) -> list[TopicPartition]:
 
 
 def starts(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> Offsets:
-    """Offsets that a bound means for each partition, LATEST for its end.
+    """Return the offset that a bound selects in each partition; LATEST stands for the end.
 
-    Raises OptionError where Spark's source refuses too.
+    Raises OptionError where Spark's source also refuses.
     """
     if bound.special == LATEST:
         return dict.fromkeys(partitions, LATEST)
@@ -140,7 +143,7 @@ def starts(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> 
 
 
 def resolved(cluster: Cluster, partitions: list[TopicPartition], bound: Bound) -> Offsets:
-    """As `starts`, with the ends as they are now."""
+    """As `starts`, with the current end offset in the place of LATEST."""
     found = starts(cluster, partitions, bound)
     latest = {tp: o for tp, o in found.items() if o == LATEST}
     return {tp: o for tp, o in found.items() if o != LATEST} | cluster.offsets(latest)

@@ -1,11 +1,13 @@
-"""Filters of a batch read cut the ranges of offsets before anything is read.
+"""Filters of a batch read narrow the ranges of offsets before anything is read.
 
-Topic and partition are the same for all records of a range and offsets rise within it, so filters
-on them hold for exactly the records that are read, and Spark need not apply them again. Times need
-not rise: below the first offset with a time of at least t all times are lower, so a lower bound
-cuts the beginning; behind the first time above an upper bound there may be lower ones again, so
-that cuts nothing. Spark applies filters on times again. Of a filter on another column nothing is
-known here.
+- Topic and partition: they are the same for all records of a range, so a filter on them selects or
+  drops whole ranges, and Spark need not apply it again.
+- Offset: offsets rise within a range, so a filter on them cuts both ends, and Spark need not apply
+  it again either.
+- Timestamp: times need not rise. A lower bound t cuts all offsets below the first one whose time is
+  at least t, as all times before it are lower. An upper bound cuts nothing, as lower times may
+  follow a higher one. Spark applies filters on times again.
+- Other columns: their filters are left to Spark.
 """
 
 import math
@@ -48,16 +50,16 @@ COMPARISONS: Mapping[type[Filter], Callable[[Any, Any], bool]] = {
     StringContains: operator.contains,
 }
 NOTHING = (0.0, 0.0)
-"""Bounds that nothing lies within."""
+"""Bounds for a filter that no value meets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is left of the ranges of a read.
+    """The part of a read's ranges that its filters leave.
 
-    of_partitions: filters on topic and partition. low, end: of offsets. from_ms: records are wanted
-    from the first one on whose time, in milliseconds since 1970, is not lower; None: whatever their
-    times.
+    of_partitions: filters on topic and partition. low, end: bounds of the offsets, `end` exclusive.
+    from_ms: the range begins at the first record whose time (ms since 1970) is at least this; None:
+    no such bound.
     """
 
     of_partitions: tuple[Filter, ...] = ()
@@ -66,15 +68,16 @@ class Cut:
     from_ms: int | None = None
 
     def partitions(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """The ranges of partitions that are wanted."""
+        """Return the ranges whose topic and partition meet the filters."""
         return [r for r in ranges if all(_is_met(f, r.where) for f in self.of_partitions)]
 
     def offsets(
         self, ranges: Sequence[OffsetRange], first_at: Mapping[TopicPartition, int | None]
     ) -> list[OffsetRange]:
-        """The wanted offsets of ranges.
+        """Cut the ranges by the bounds of offsets and times.
 
-        first_at: by partition that of `from_ms`, None where no record has such a time.
+        first_at: of each partition, the first offset at or after `from_ms`; None where no record is
+        that new.
         """
         cut = []
         for r in ranges:
@@ -86,8 +89,11 @@ class Cut:
         return cut
 
 
-def understood(filters: Sequence[Filter]) -> tuple[Cut, list[Filter]]:
-    """What all filters together leave, and those that Spark has to apply to the records."""
+def translate_filters(filters: Sequence[Filter]) -> tuple[Cut, list[Filter]]:
+    """Translate the filters to a cut.
+
+    Return it and the filters that Spark has to apply to the records.
+    """
     cut = Cut()
     left: list[Filter] = []
     for each in filters:
@@ -107,9 +113,9 @@ def understood(filters: Sequence[Filter]) -> tuple[Cut, list[Filter]]:
 
 
 def _from_time(cut: Cut, low_us: float) -> Cut:
-    """The cut with a lower bound of time; one below 1970 cuts nothing.
+    """Add a lower bound of time to the cut.
 
-    Negative times have a meaning of their own in ListOffsets.
+    A bound before 1970 is ignored, because ListOffsets gives negative times special meanings.
     """
     low_ms = math.ceil(low_us / 1000) if 0 <= low_us < math.inf else 0
     return cut if low_ms <= 0 else replace(cut, from_ms=max(cut.from_ms or 0, low_ms))
@@ -122,9 +128,9 @@ def _column(of: Filter) -> tuple[str, ...]:
 
 
 def _bounds(of: Filter) -> tuple[float, float] | None:
-    """The least number that meets the filter, and the successor of the greatest.
+    """Return the least number that meets the filter, and the greatest one plus one.
 
-    Times are in microseconds since 1970. None if the filter bounds nothing.
+    Times are in microseconds since 1970. None if the filter sets no bounds.
     """
     match of:
         case IsNotNull():
@@ -158,8 +164,7 @@ def _bounds(of: Filter) -> tuple[float, float] | None:
 
 def _number(value: object) -> int | None:
     if isinstance(value, datetime):
-        # Spark's timestamps are moments; one without a zone is of another type, which the column is
-        # not
+        # the column is a TIMESTAMP, a point in time; a value without a zone is a TIMESTAMP_NTZ
         return None if value.tzinfo is None else (value - EPOCH) // MICROSECOND
     return value if type(value) is int else None
 
@@ -170,7 +175,7 @@ def _is_met(of: Filter, where: TopicPartition) -> bool:
 
 
 def _is_known(of: Filter) -> bool:
-    """Whether `holds` knows this kind of filter."""
+    """Return whether `holds` supports this kind of filter."""
     try:
         holds(of, "" if _column(of) == ("topic",) else 0)
     except TypeError:
@@ -179,9 +184,9 @@ def _is_known(of: Filter) -> bool:
 
 
 def holds(of: Filter, value: str | int) -> bool | None:
-    """Whether a value that is not null meets a filter; None where SQL says NULL.
+    """Return whether a value that is not null meets a filter; None where SQL says NULL.
 
-    Raises TypeError for a filter of no known kind.
+    Raises TypeError for a filter of a kind that is not supported.
     """
     match of:
         case Not(child=child):
@@ -195,6 +200,6 @@ def holds(of: Filter, value: str | int) -> bool | None:
             return True if value in others else (None if None in others else False)
     compare = COMPARISONS.get(type(of))
     if compare is None:
-        raise TypeError(f"{of} is a filter of no known kind")
+        raise TypeError(f"{of}: filters of this kind are not supported")
     other = getattr(of, "value", None)
     return None if other is None else compare(value, other)

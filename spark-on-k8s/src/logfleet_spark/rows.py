@@ -1,4 +1,4 @@
-"""What the rows of a write mean, and which are refused. PURE."""
+"""Checks the rows of a write and cuts them into columns by topic. PURE."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from logfleet_spark.encoding import header_bytes
 
 KEY, VALUE, TOPIC, PARTITION, HEADERS = "key", "value", "topic", "partition", "headers"
-# Columns of a write with the types that Spark's Kafka sink takes; only `value` must be there
+# Columns of a write with the types that Spark's Kafka sink accepts; only `value` is required
 COLUMN_TYPES = {
     KEY: ("string", "binary"),
     VALUE: ("string", "binary"),
@@ -22,13 +22,13 @@ COLUMN_TYPES = {
 
 
 class RowError(ValueError):
-    """A row that cannot become a record; the text names the column and what to do."""
+    """A row cannot become a record; the text names the column and what to do."""
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
-    """Refuse a schema before any row is written.
+    """Refuse a schema before any row is written. Raises RowError.
 
-    types: column -> Spark's name of its type; others than a record's are left alone.
+    types: column -> Spark's name of its type. Columns that a record does not have are ignored.
     """
     if VALUE not in types:
         raise RowError("column value: missing; rename or build the column that is to be the record")
@@ -41,9 +41,10 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What rows of one topic write.
+    """Columns of the rows that go to one topic.
 
-    key, value: large_binary; partition: int or None; headers: as they stand in a record, or None.
+    key, value: large_binary. partition: int, or None if the rows name none. headers: encoded as in
+    a record, or None.
     """
 
     key: pa.Array
@@ -65,11 +66,10 @@ class Columns:
 
 
 def columns_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Columns]]:
-    """The rows by topic, in their order; the option `topic` wins over the column.
+    """Yield (topic, its rows in their order). The option `topic` wins over the column.
 
-    Keys and values are the bytes of their columns, UTF-8 or not.
-
-    Raises RowError.
+    Keys and values are the bytes of their columns, whether or not they are valid UTF-8. Raises
+    RowError.
     """
     if not batch.num_rows:
         return
@@ -78,7 +78,7 @@ def columns_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, 
         return
     names = batch.column(TOPIC).dictionary_encode()
     if names.null_count or "" in names.dictionary.to_pylist():
-        raise RowError("column topic: null; every row needs a topic without the option topic")
+        raise RowError("column topic: null; name a topic in every row, or set the option topic")
     if len(names.dictionary) == 1:
         yield names.dictionary[0].as_py(), _columns(batch)
         return
@@ -101,7 +101,7 @@ def _columns(batch: pa.RecordBatch) -> Columns:
 def _header_bytes(headers: pa.Array) -> pa.Array:
     each = headers.flatten()
     if each.null_count:
-        raise RowError("column headers: null in the array; leave it out of it")
+        raise RowError("column headers: an element of the array is null; leave it out")
     if each.field("key").null_count:
         raise RowError("column headers: a header whose key is null; name it or leave it out")
     return header_bytes(headers)

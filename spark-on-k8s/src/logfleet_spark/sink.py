@@ -1,11 +1,9 @@
 """The write side of `logfleet`: rows become records, at least once.
 
-A task that Spark repeats writes again.
-
-A task answers only when every record of it is acknowledged by all in-sync replicas, so a committed
-micro-batch is on the brokers. Within one try nothing is doubled: the producer is idempotent. A
-stream in update mode is written with `foreachBatch`: Spark 4.2 gives that mode to no sink written
-in Python.
+A task ends only when all in-sync replicas have acknowledged each of its records, so the brokers
+hold every micro-batch that Spark has committed. One attempt writes no record twice, as the producer
+is idempotent, but a task that Spark repeats writes its records again. To write a stream in update
+mode, use `foreachBatch`: Spark 4.2 does not offer that mode to sinks in Python.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +23,7 @@ from logfleet_spark.rows import check_columns
 
 @dataclass
 class Written(WriterCommitMessage):
-    """How many records a task wrote."""
+    """The number of records that a task wrote."""
 
     records: int
 
@@ -56,4 +54,4 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Nothing to do: records are readable as soon as they are acknowledged."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to undo: a log only grows, and the repeated batch writes again."""
+        """Nothing to undo: a log is append-only, and the repeated batch writes its rows again."""

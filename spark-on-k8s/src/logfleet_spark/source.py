@@ -1,8 +1,8 @@
 """The Python data source `logfleet`: topics as DataFrames without any jar, for batch and streaming.
 
-Columns and options are those of Spark's Kafka source (see options.py). Offsets live in the
-checkpoint; with `kafka.group.id` set they are also committed to that group, so that its lag can be
-watched like any consumer's.
+Columns and options are those of Spark's Kafka source (see options.py). The checkpoint holds the
+offsets. If `kafka.group.id` is set, they are also committed to that group, so that monitoring can
+show the query's lag like any consumer's.
 """
 
 import logging
@@ -38,9 +38,9 @@ class LogfleetSource(DataSource):
         return "logfleet"
 
     def schema(self) -> str:
-        """Spark calls it at `load()`, so this is where a wrong option is refused.
+        """Return the columns. Raises OptionError, as Spark calls this at `load()`.
 
-        Whether the read is a stream is not known yet.
+        At that time it is not known whether the read is a stream.
         """
         check_read(self._given)
         return _columns(self._given)
@@ -93,9 +93,9 @@ def _columns(given: Mapping[str, str]) -> str:
 
 
 def _check_schema(schema: StructType, given: Mapping[str, str]) -> None:
-    """Raises OptionError for a schema of the user's that is another one.
+    """Raise OptionError if the user gave a schema that differs from the topic's.
 
-    Spark asks for ours only where there is none.
+    Spark passes on the user's schema unchecked, and asks for ours only where the user gave none.
     """
     found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     wanted = _columns(given)

@@ -1,4 +1,4 @@
-"""Streams: where a query starts, what each micro-batch holds, and what the checkpoint keeps."""
+"""Streams: where a query starts, what a micro-batch holds, and what the checkpoint keeps."""
 
 import math
 import time
@@ -39,23 +39,23 @@ from logfleet_spark.planning import (
     log_locality,
     matching,
     pieces,
-    read_piece,
+    read_task,
     starts,
     subscribed,
 )
 
-# An idle stream asks for the newest offsets every 10 ms (spark.sql.streaming.pollingDelay); the
-# cluster is asked less often. It waits rather than gets an old answer: an end that is not the
-# newest would let `processAllAvailable` return too early.
+# An idle stream asks for the newest offsets every 10 ms (spark.sql.streaming.pollingDelay), which is
+# more often than brokers should be asked. The stream then waits; a cached answer would let
+# `processAllAvailable` return too early.
 IDLE_ASK_SECONDS = 0.1
 NO_LIMIT = 2**63 - 1
-"""Offsets of a micro-batch: as many as there are."""
+"""Offsets of a micro-batch if none are configured."""
 
 
 class RefusedStream(DataSourceStreamReader):
-    """Raises what is wrong with a stream's options when Spark first asks for offsets.
+    """A stream whose options are wrong: raises the error when Spark first asks for offsets.
 
-    Spark hides an error of `streamReader` itself behind one of its own.
+    Raised in `streamReader`, Spark would hide it behind an error of its own.
     """
 
     def __init__(self, problem: OptionError) -> None:
@@ -79,7 +79,7 @@ class RefusedStream(DataSourceStreamReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in one process on the driver for the whole query; only `read` runs in the tasks."""
+    """Lives in one process on the driver for the whole query; tasks call only `read`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -97,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._not_committed: set[TopicPartition] = set()
 
     def __getstate__(self) -> dict[str, object]:
-        # tasks get the options only; connections belong to this process
+        # tasks get only the options; connections belong to this process
         return {"options": self.options}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -112,33 +112,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Nothing: `latestOffset` replies with the start, as the end of batch 0, which has no rows.
+        """Return no offsets: batch 0 has no rows, and its end is the start of the query.
 
-        So the start is in the checkpoint from then on, whatever becomes of batch 1: what is deleted
-        before that is read is a loss, and partitions that appear are new. Spark's Kafka source has
-        a file of its own in the checkpoint for it, of which a Python source knows nothing. Source:
+        `latestOffset` returns that end, so the checkpoint holds the start from batch 0 on, even if
+        batch 1 fails. Records that are deleted before batch 1 reads them then count as lost, and
+        partitions that appear later count as new. Spark's Kafka source stores the start in a file
+        of its own in the checkpoint, which a Python source cannot reach. Source:
         KafkaMicroBatchStream.getOrCreateInitialPartitionOffsets.
         """
         self._to_be_started = True
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        # never ReadAllAvailable: a trigger that runs once asks for that, and only that
+        # never ReadAllAvailable: `latestOffset` recognises a trigger that runs once by it
         return ReadMaxRows(self.options.max_offsets_per_trigger or NO_LIMIT)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        # the end is taken when the query first asks: this is called before `initialOffset`, which
-        # may lie later
+        # the end is determined when the query first asks for it: Spark calls this method before
+        # `initialOffset`, and the start must not lie behind the end
         self._available_now = True
 
     def latestOffset(
         self, start: dict[str, dict[str, int]], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
-        """The end of the next micro-batch.
+        """Return the end of the next micro-batch; `start` itself if it is too early for a batch.
 
-        A partition that is not visible keeps its offset: absence is not deletion, and what comes
-        back is not read twice. A topic of another id than in `start` is another topic, which is
-        read from its first record if the loss of the former one is accepted.
+        A partition that is not visible keeps its offset: it may only be unavailable, and must not
+        be read twice when it is back. A topic with another id than in `start` was deleted and
+        created again: if losses are accepted, it is read from its first record.
         """
         begin, first = self._begin(start)
         if self._target is None and begin in (self._reached, self._held_back):
@@ -148,10 +149,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = without_latest(self._starts(found), found)
         before = ids_from_json(start)
         if self._target is None and _lost(begin, before, found, ids):
-            found, ids = self._latest()  # a broker may have lagged behind for a moment
+            found, ids = self._latest()  # the broker that answered may have lagged behind
         if self._available_now:
             self._target = found, ids
-        # before this end stands in the checkpoint
+        # check for losses before Spark writes this end to the checkpoint
         self._losses.take_standing(_lost(begin, before, found, ids))
         begin = of_other_topics(begin, recreated(before, ids))
         end = begin | found
@@ -171,9 +172,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(end, ids)
 
     def _is_enough(self, begin: Offsets, end: Offsets) -> bool:
-        """Whether minOffsetsPerTrigger are there, or maxTriggerDelay is over.
+        """Return whether minOffsetsPerTrigger offsets are available, or maxTriggerDelay is over.
 
-        A run to the end (availableNow) waits for nothing. Source: KafkaMicroBatchStream.delayBatch
+        A query with the trigger availableNow never waits. Source: KafkaMicroBatchStream.delayBatch
         of Spark's Kafka source.
         """
         if self.options.min_offsets_per_trigger is None or self._available_now:
@@ -187,16 +188,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def _begin(self, start: dict[str, dict[str, int]]) -> tuple[Offsets, bool]:
-        """Where a batch begins, and whether it is batch 0.
+        """Return the offsets at which a batch begins, and whether it is batch 0.
 
-        Spark calls `initialOffset` whenever the checkpoint has no offsets. No partition at all may
-        be in the checkpoint too: those that appear then are new.
+        Spark calls `initialOffset` whenever the checkpoint has no offsets, so only then may an
+        empty start mean batch 0. A later batch also has an empty start if no partition existed; all
+        partitions are new then.
         """
         first, self._to_be_started = self._to_be_started and not start, False
         return from_json(start), first
 
     def _starts(self, read: Offsets) -> Offsets:
-        """Where the query starts in these partitions."""
+        """Return the offsets at which the query starts in the partitions of `read`."""
         return starts(self.cluster, sorted(read), self.options.starting)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]]:
@@ -208,8 +210,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = from_json(end)
         begin, first = self._begin(start)
         if first:
-            # its end is its start, of whatever time; but for a trigger that runs once, which has
-            # all in it
+            # batch 0 ends where it starts, so these ranges are empty; with a trigger that runs once
+            # it holds everything up to the end
             begin = clamped(self._starts(until), until)
         topics = self.cluster.find(tp.topic for tp in until)
         ids, now = ids_from_json(end), ids_of(topics)
@@ -223,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return pieces(ranges, self.options, {**now, **ids})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_piece(self.options, partition)
+        return read_task(self.options, partition)
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
         group = self.options.client.group
@@ -236,7 +238,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = None
 
     def _latest(self) -> tuple[Offsets, TopicIds]:
-        """Where the visible partitions end now, and the ids of their topics."""
+        """Return the current ends of the visible partitions, and the ids of their topics."""
         self._asked = time.monotonic()
         topics = subscribed(self.cluster, self.options.topics)
         if not self._is_locality_logged:
@@ -248,6 +250,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _lost(begin: Offsets, before: TopicIds, found: Offsets, ids: TopicIds) -> list[Loss]:
-    """The topics that are others now, and the partitions that are not visible or end lower."""
+    """Return the losses between two sets of offsets.
+
+    They are the recreated topics, and the partitions that are not visible or end lower than
+    `begin`.
+    """
     others = recreated(before, ids)
     return recreated_losses(before, ids) + gone_or_lower(of_other_topics(begin, others), found)

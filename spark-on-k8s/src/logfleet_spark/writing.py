@@ -1,4 +1,4 @@
-"""Arrow batches to a producer: each row's partition, then record batches, column by column."""
+"""Writes Arrow batches: chooses each row's partition and encodes rows column by column."""
 
 import asyncio
 import random
@@ -27,13 +27,13 @@ from logfleet_spark.encoding import (
 from logfleet_spark.rows import Columns, columns_of
 
 NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
-"""Of a topic that a broker makes while it answers, and of one that it does not make."""
+"""Errors for a topic that a broker is creating, and for one that does not exist."""
 BY_KEY = -1
-"""Stands for a partition that the row does not name."""
+"""Stands for the partition of a row that does not name one."""
 
 
 class ColumnBatch(Batch):
-    """Rows of one partition that are sent together. payload: their records as they are sent."""
+    """Rows of one partition that are sent together. payload: their encoded records."""
 
     __slots__ = ("columns", "now_ms", "payload", "rows")
 
@@ -81,7 +81,7 @@ class ColumnBatch(Batch):
 def batches(
     topic: str, partition: int, columns: Columns, starts: list[int], now_ms: int
 ) -> list[ColumnBatch]:
-    """Rows of one partition as batches that begin at these rows."""
+    """Make batches of the rows of one partition. starts: row at which each batch begins."""
     count = len(columns.value)
     ends = [*starts[1:], count]
     deltas = np.arange(count, dtype=np.int64) - np.repeat(
@@ -102,32 +102,35 @@ def batches(
 
 
 async def write(producer: Producer, given: Iterable[pa.RecordBatch], topic: str | None) -> int:
-    """Write all rows; returns how many, of which the last may still be on their way.
+    """Write all rows; return their number. The last ones may not be acknowledged yet.
 
-    Raises the first failure, and takes no more rows then.
+    Raises the first failure, and takes no more rows after it.
 
-    Rows are waited for in a thread: a query may take minutes over them, and the loop must keep
-    connections and time limits. Kafka's producer sends from a thread of its own for the same
+    A thread waits for the rows: a query may take minutes to produce them, and meanwhile the event
+    loop has to serve connections and time limits. Kafka's producer has a sender thread for the same
     reason. Source: org.apache.kafka.clients.producer.internals.Sender.
     """
     count = 0
     left = iter(given)
     while (batch := await asyncio.to_thread(next, left, None)) is not None:
         for name, columns in columns_of(batch, topic):
-            for filled in _filled(producer, await _known(producer, name, columns), columns):
+            for filled in _batches_of(
+                producer, await _topic_with_partitions(producer, name, columns), columns
+            ):
                 await producer.put(filled)
         count += batch.num_rows
-        producer.raise_failure()  # Spark repeats the whole task: what this one still wrote would be doubled
+        # Spark repeats the whole task after a failure: rows written from now on would be duplicates
+        producer.raise_failure()
     return count
 
 
-async def _known(producer: Producer, name: str, columns: Columns) -> Topic:
-    """The topic, which the broker may make now.
+async def _topic_with_partitions(producer: Producer, name: str, columns: Columns) -> Topic:
+    """Return the topic, which the broker may create for this request.
 
-    Raises KafkaError if it lacks a partition that a row names.
+    Raises KafkaError if the topic lacks a partition that a row names.
     """
     if producer.client.metadata.last_known(name) is None:
-        await _made(producer, name)
+        await _request_creation(producer, name)
     named = columns.partition
     if named is None or named.null_count == len(named):
         return await producer.topic(name)
@@ -136,13 +139,11 @@ async def _known(producer: Producer, name: str, columns: Columns) -> Topic:
     return await producer.topic(name, ends["max"].as_py())
 
 
-async def _made(producer: Producer, name: str) -> None:
-    """Ask for a topic as Kafka's producer does.
+async def _request_creation(producer: Producer, name: str) -> None:
+    """Ask for the metadata of a topic as Kafka's producer does, so that a broker may create it.
 
-    A broker that has auto.create.topics.enable makes it, and answers before it is there.
-
-    Where it does not, the producer waits as for any topic that nobody makes, and not as long as for
-    brokers.
+    A broker with auto.create.topics.enable replies before the topic exists. If the broker does not
+    create it, the producer later waits and fails as for any topic that does not exist.
     """
 
     async def ask() -> None:
@@ -155,8 +156,8 @@ async def _made(producer: Producer, name: str) -> None:
     await producer.client.retrying(ask, timeout_ms=int(producer.delivery_timeout_seconds * 1000))
 
 
-def _filled(producer: Producer, topic: Topic, columns: Columns) -> Iterator[ColumnBatch]:
-    """The rows as batches, each partition's in their order."""
+def _batches_of(producer: Producer, topic: Topic, columns: Columns) -> Iterator[ColumnBatch]:
+    """Yield the rows as batches; the rows of a partition keep their order."""
     now_ms = time.time_ns() // 1_000_000
     sizes = record_sizes(columns.key, columns.value, columns.headers)
     where = _partitions(producer, topic, columns, sizes)
@@ -171,9 +172,10 @@ def _filled(producer: Producer, topic: Topic, columns: Columns) -> Iterator[Colu
 
 
 def _partitions(producer: Producer, topic: Topic, columns: Columns, sizes: Ints) -> Ints:
-    """By what the row names, else by its key, else one for as many rows as fill a batch.
+    """Choose the partition of each row.
 
-    Source: KIP-480, KIP-794.
+    It is the one that the row names, else the one of its key. Rows with neither go to a random
+    partition, a new one for each batch. Source: KIP-480, KIP-794.
     """
     count = len(columns.value)
     where = np.full(count, BY_KEY, np.int64)

@@ -1,6 +1,6 @@
-"""Lets Spark find the format `logfleet` by itself.
+"""Lets Spark find the format `logfleet` without registration.
 
-It looks into each module on its path whose name begins with `pyspark_`.
+Spark imports each module on its path whose name begins with `pyspark_`.
 
 Source: pyspark.sql.worker.lookup_data_sources (SPARK-45917).
 """

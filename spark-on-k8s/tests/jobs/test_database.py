@@ -71,7 +71,7 @@ def run(spark, broker, server, tmp_path):
             *("--sink", "database", "--output", "counts", "--database-url", server.url, *more),
         ]
         job = Job(spark.newSession(), Metrics(), Stop())
-        window_counts.run(job, window_counts.settings(arguments))
+        window_counts.run(job, window_counts.parse_settings(arguments))
 
     return run
 
@@ -254,7 +254,7 @@ def test_a_database_that_restarts_amid_a_batch_gets_it_when_it_is_back(pairs, se
         )
         wait_until(lambda: server.execute(f"SELECT EXISTS ({waiting})") == [["t"]])
         server.kill()
-        wait_until(lambda: "is tried again" in caplog.text)
+        wait_until(lambda: "trying again" in caplog.text)
         server.start()
         done.result()
     other.close()
@@ -265,7 +265,7 @@ def test_a_database_that_stays_away_ends_the_batch(pairs, server, monkeypatch):
     monkeypatch.setattr(database, "AWAY_S_MAX", 1.0)
     server.kill()
     try:
-        with pytest.raises(DatabaseAway, match=r"took no batch for 1 s.*Connection refused"):
+        with pytest.raises(DatabaseAway, match=r"accepted no batch for 1 s.*Connection refused"):
             Database(server.url, "pair").upsert(pairs(("x", 1)), ["a"])
     finally:
         server.start()

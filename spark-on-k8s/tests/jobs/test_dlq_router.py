@@ -41,7 +41,7 @@ def run(job, topics, tmp_path):
         arguments += ["--fields", FIELDS, "--checkpoint", str(tmp_path / name)]
         if "--replay" not in more:
             arguments += ["--topic", source.name, "--output-topic", good.name]
-        job.run(dlq_router.start(job, dlq_router.settings([*arguments, *more])))
+        job.run(dlq_router.start(job, dlq_router.parse_settings([*arguments, *more])))
 
     return run
 
@@ -165,5 +165,5 @@ def test_sql_that_spark_cannot_use_is_named_before_the_first_batch(run, tmp_path
 def test_a_wrong_argument_is_named(capsys, arguments, said):
     basic = ["--bootstrap-servers", "b:1", "--fields", FIELDS, "--dlq-topic", "d"]
     with pytest.raises(SystemExit):
-        dlq_router.settings([*basic, "--checkpoint", "/c", *arguments])
+        dlq_router.parse_settings([*basic, "--checkpoint", "/c", *arguments])
     assert said in capsys.readouterr().err

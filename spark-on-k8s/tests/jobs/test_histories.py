@@ -61,7 +61,7 @@ def table(fresh, topic, tmp_path):
         arguments += ["--output", str(tmp_path / "t"), "--fields", fields]
         if "--backfill" not in more:
             arguments += ["--checkpoint", str(tmp_path / checkpoint)]
-        found = topic_to_table.settings([*arguments, *more])
+        found = topic_to_table.parse_settings([*arguments, *more])
         fresh(lambda job: topic_to_table.run(job, found))
 
     return run
@@ -76,7 +76,7 @@ def counts(fresh, topic, tmp_path):
         arguments += ["--fields", FIELDS, "--event-time", "at", "--sink", "delta"]
         arguments += ["--output", str(tmp_path / output)]
         arguments += ["--checkpoint", str(tmp_path / checkpoint)]
-        found = window_counts.settings([*arguments, *more])
+        found = window_counts.parse_settings([*arguments, *more])
         fresh(lambda job: window_counts.run(job, found))
 
     return run
@@ -102,7 +102,9 @@ def test_counts_refuse_a_checkpoint_that_was_taken_back(topic, counts, tmp_path,
     thrice(counts, topic)
     taken_back(tmp_path / "c", by)
     send(topic, range(30, 40))
-    with pytest.raises(SettingError, match=r"was taken back.*new --checkpoint and a new --output"):
+    with pytest.raises(
+        SettingError, match=r"an older checkpoint was restored.*new --checkpoint and a new --output"
+    ):
         counts()
     assert read(tmp_path / "t")["count"].sum() == 30
     counts(checkpoint="new", output="u")
@@ -116,7 +118,9 @@ def test_a_table_refuses_a_checkpoint_that_was_taken_back_and_takes_a_new_one(
     thrice(table, topic)
     taken_back(tmp_path / "c", by)
     send(topic, range(30, 40))
-    with pytest.raises(SettingError, match=r"was taken back.*new --checkpoint.*only what"):
+    with pytest.raises(
+        SettingError, match=r"an older checkpoint was restored.*new --checkpoint.*only what"
+    ):
         table()
     table(checkpoint="new")
     assert sorted(read(tmp_path / "t")["n"]) == list(range(40))

@@ -330,7 +330,7 @@ def test_a_table_has_each_record_that_is_an_event_and_says_of_the_others_why(
     topic, places = sent
     out = str(tmp_path / "t")
     arguments = [*basic, "--topic", topic.name, "--format", "parquet", "--output", out]
-    topic_to_table.run(job, topic_to_table.settings([*arguments, "--day-of", "f_timestamp"]))
+    topic_to_table.run(job, topic_to_table.parse_settings([*arguments, "--day-of", "f_timestamp"]))
     errors, wrong = rejected(f"{out}-rejected")
     # pandas makes a float of a number beside nulls
     rows = pq.read_table(out).to_pylist()
@@ -358,7 +358,7 @@ def test_a_table_has_each_record_that_is_an_event_and_says_of_the_others_why(
     sent_on = NumberedTopic(topic.bootstrap)
     arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", sent_on.name]
     table_to_topic.run(
-        job, table_to_topic.settings([*arguments, "--input", out, "--format", "parquet"])
+        job, table_to_topic.parse_settings([*arguments, "--input", out, "--format", "parquet"])
     )
     assert sent_on.batch(job.spark).count() == len(rows)
 
@@ -392,7 +392,10 @@ def test_counts_add_up_to_all_records_but_the_rejected_ones(job, sent, basic, tm
         "36500 days",
     ]
     window_counts.run(
-        job, window_counts.settings([*arguments, "--group-by", groups, "--watermark", "73000 days"])
+        job,
+        window_counts.parse_settings(
+            [*arguments, "--group-by", groups, "--watermark", "73000 days"]
+        ),
     )
     _, wrong = rejected(f"{out}-rejected")
     rows = read_table(Path(out))
@@ -404,7 +407,7 @@ def test_each_record_is_routed_to_one_of_two_topics_and_replayed_to_one(job, sen
     good, dead, mended = (NumberedTopic(topic.bootstrap) for _ in range(3))
 
     def run(*more):
-        found = dlq_router.settings(
+        found = dlq_router.parse_settings(
             [*basic[:-1], basic[-1] + more[0], "--dlq-topic", dead.name, *more[1:]]
         )
         job.run(dlq_router.start(job, found))

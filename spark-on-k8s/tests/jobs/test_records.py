@@ -128,7 +128,7 @@ def test_times_that_other_programs_cannot_express_are_rejected_and_the_rest_can_
 ):
     events = read_values(records(spark, STRANGE), TIMES)
     found = [row[ERROR] for row in events.orderBy("offset").select(ERROR).collect()]
-    wrong = "a time in {} is not of the years 1 to 9999"
+    wrong = "a time in {} is outside the years 1 to 9999"
     assert found == [name and wrong.format(name) for name in STRANGE.values()]
     good = events.where("_error IS NULL").drop(ERROR, "_record").orderBy("offset").coalesce(1)
     out = str(tmp_path / "out")
@@ -152,7 +152,7 @@ def test_a_record_whose_own_time_other_programs_cannot_express_is_rejected_witho
     for fields in ("", FIELDS):
         read = rejected(read_values(strange, fields))
         (row,) = read.collect()
-        said = "the time of the record is not of the years 1 to 9999"
+        said = "the time of the record is outside the years 1 to 9999"
         assert (row["timestamp"], row["day"], row["error"]) == (None, None, said)
 
 

@@ -33,7 +33,9 @@ def test_a_file_says_what_options_say_and_the_command_line_wins(file):
         "window: 10 minutes\nmax-offsets-per-trigger: 500\n"
         "option: {minPartitions: 4, kafka.group.id: g}\n"
     )
-    found = window_counts.settings([*given, "--window", "1 day", "--option", "minPartitions=5"])
+    found = window_counts.parse_settings(
+        [*given, "--window", "1 day", "--option", "minPartitions=5"]
+    )
     assert (found.bootstrap_servers, found.topic, found.checkpoint) == (
         *("b:9092", "flights", "s3a://b/c"),
     )
@@ -44,7 +46,7 @@ def test_a_file_says_what_options_say_and_the_command_line_wins(file):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("topics: t", "there is no option 'topics'; there is: aggregate, bootstrap-servers,"),
+        ("topics: t", "there is no option 'topics'; choose from: aggregate, bootstrap-servers,"),
         ("- topic", "write a mapping of option names to values"),
         ("topic: [a, b]", "topic: write one value"),
         ("topic: [a", "not YAML: while parsing"),
@@ -55,14 +57,14 @@ def test_a_file_says_what_options_say_and_the_command_line_wins(file):
 )
 def test_what_is_wrong_in_a_file_is_named(file, capsys, text, said):
     with pytest.raises(SystemExit) as ended:
-        window_counts.settings([*file(text), *BASIC])
+        window_counts.parse_settings([*file(text), *BASIC])
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_named(capsys):
     with pytest.raises(SystemExit):
-        window_counts.settings(["--settings", "/nowhere.yaml", *BASIC])
+        window_counts.parse_settings(["--settings", "/nowhere.yaml", *BASIC])
     assert "--settings /nowhere.yaml: No such file" in capsys.readouterr().err
 
 
@@ -103,7 +105,7 @@ def test_a_file_that_is_not_there_is_named(capsys):
         (["--watermark", "1 day ago"], "--watermark: '1 day ago' is not an interval"),
         (["--trigger", "soon"], "--trigger: 'soon' is not an interval"),
         (["--metrics-port", "66000"], "--metrics-port: '66000' is not a port"),
-        (["--option", "minPartition=3"], "minpartition: no such option; it takes assign,"),
+        (["--option", "minPartition=3"], "minpartition: no such option; choose from: assign,"),
         (["--option", "endingOffsets=latest"], "endingOffsets: only for batch reads"),
         (["--starting-offsets", "soon"], "startingOffsets: write earliest, latest or {"),
         (["--sink-option", "kafka.acks=5x", "--sink-option", "topics=a"], "topics: no such option"),
@@ -115,7 +117,7 @@ def test_a_file_that_is_not_there_is_named(capsys):
 )
 def test_a_wrong_argument_is_named_before_spark_starts(capsys, wrong, said):
     with pytest.raises(SystemExit) as ended:
-        window_counts.settings([*BASIC, *wrong])
+        window_counts.parse_settings([*BASIC, *wrong])
     assert ended.value.code == 2
     shown = capsys.readouterr().err
     assert said in shown
@@ -140,7 +142,7 @@ def test_a_wrong_setting_ends_a_job_before_a_jvm_is_started(job, tmp_path):
 
 @pytest.mark.parametrize("job", JOBS)
 def test_help_shows_the_default_of_each_option_that_has_one(job, capsys):
-    parser = job.parser()
+    parser = job.make_parser()
     with pytest.raises(SystemExit):
         parser.parse_args(["--help"])
     shown = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
@@ -158,7 +160,7 @@ def test_help_shows_the_default_of_each_option_that_has_one(job, capsys):
 def test_a_password_in_a_url_that_is_wrong_is_not_repeated(capsys):
     url = "postgresql://u:hid den@h/d"
     with pytest.raises(SystemExit):
-        window_counts.settings(
+        window_counts.parse_settings(
             [*BASIC, "--sink", "database", "--output", "t", "--database-url", url]
         )
     said = capsys.readouterr().err
@@ -169,7 +171,7 @@ def test_a_password_in_a_url_that_is_wrong_is_not_repeated(capsys):
 @pytest.mark.parametrize("table", ["t", "s.t", 'S."a.b"', '"a""b"', "größe"])
 def test_a_table_is_named_as_in_sql(table):
     url = ["--database-url", "postgres://u@h/d"]
-    found = window_counts.settings([*BASIC, "--sink", "database", "--output", table, *url])
+    found = window_counts.parse_settings([*BASIC, "--sink", "database", "--output", table, *url])
     assert found.output == table
 
 
@@ -187,7 +189,7 @@ def test_a_table_is_named_as_in_sql(table):
     ],
 )
 def test_rejected_records_are_kept_beside_a_folder_unless_told_otherwise(more, rejected):
-    assert window_counts.settings([*BASIC, *more]).rejected == rejected
+    assert window_counts.parse_settings([*BASIC, *more]).rejected == rejected
 
 
 def test_a_folder_beside_another_is_no_folder_in_it():

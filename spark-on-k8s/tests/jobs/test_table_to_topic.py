@@ -30,7 +30,7 @@ def run(job, topic, table):
     def run(*more):
         arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name]
         arguments += ["--input", str(table)]
-        table_to_topic.run(job, table_to_topic.settings([*arguments, *more]))
+        table_to_topic.run(job, table_to_topic.parse_settings([*arguments, *more]))
 
     return run
 
@@ -82,5 +82,5 @@ def test_keys_values_and_ids_are_expressions(spark, run, topic):
 def test_a_sink_that_the_job_cannot_look_into_is_refused(capsys):
     basic = ["--bootstrap-servers", "b:1", "--topic", "a", "--input", "/t"]
     with pytest.raises(SystemExit):
-        table_to_topic.settings([*basic, "--sink-bootstrap-servers", "c:1"])
+        table_to_topic.parse_settings([*basic, "--sink-bootstrap-servers", "c:1"])
     assert "--sink-bootstrap-servers: this job looks into" in capsys.readouterr().err

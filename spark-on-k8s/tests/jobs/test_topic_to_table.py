@@ -42,7 +42,7 @@ def run(job, topic, tmp_path):
         arguments += ["--output", str(tmp_path / "t"), "--fields", FIELDS]
         if "--backfill" not in more:
             arguments += ["--checkpoint", str(tmp_path / checkpoint)]
-        topic_to_table.run(job, topic_to_table.settings([*arguments, *more]))
+        topic_to_table.run(job, topic_to_table.parse_settings([*arguments, *more]))
 
     return run
 
@@ -109,7 +109,7 @@ def test_a_record_of_a_strange_time_is_kept_aside_once_also_without_fields(
         arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name]
         arguments += ["--output", str(tmp_path / "t"), *more]
         arguments += [] if more else ["--checkpoint", str(tmp_path / f"c{number}")]
-        topic_to_table.run(job, topic_to_table.settings(arguments))
+        topic_to_table.run(job, topic_to_table.parse_settings(arguments))
     assert list(read(tmp_path / "t")["value"]) == [b"good"]
     assert list(read(tmp_path / "t-rejected")["value"]) == [b"strange"]
 
@@ -125,7 +125,7 @@ def one(job, broker, tmp_path):
         assert producer.flush(20) == 0
         arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--backfill"]
         arguments += ["--output", str(tmp_path / "t"), "--fields", fields, *more]
-        topic_to_table.run(job, topic_to_table.settings(arguments))
+        topic_to_table.run(job, topic_to_table.parse_settings(arguments))
         (row,) = read(tmp_path / "t").to_dict("records")
         assert row["topic"] == topic.name
         return {name: row[name] for name in row if name not in {"topic", "timestamp"}} | {
@@ -177,7 +177,7 @@ def test_values_need_not_be_json(job, topic, tmp_path):
     arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--backfill"]
     bound = json.dumps({topic.name: {"0": 1, "1": 1}})
     arguments += ["--output", str(tmp_path / "raw"), "--to-offsets", bound]
-    topic_to_table.run(job, topic_to_table.settings(arguments))
+    topic_to_table.run(job, topic_to_table.parse_settings(arguments))
     rows = read(tmp_path / "raw").sort_values("partition")
     assert list(rows["value"]) == [b"{", b'{"n": 1, "at": "2013-01-01T00:00:00"}']
     assert set(rows["day"].astype(str)) == {"2013-01-01"}
@@ -201,5 +201,5 @@ def test_values_need_not_be_json(job, topic, tmp_path):
 def test_a_wrong_argument_is_named(capsys, arguments, said):
     basic = ["--bootstrap-servers", "b:1", "--topic", "a", "--output", "/t"]
     with pytest.raises(SystemExit):
-        topic_to_table.settings([*basic, *arguments])
+        topic_to_table.parse_settings([*basic, *arguments])
     assert said in capsys.readouterr().err

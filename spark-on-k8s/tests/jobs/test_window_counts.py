@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from logfleet_spark.jobs.expressions import SettingError
 from logfleet_spark.jobs.records import ERROR, read_values
-from logfleet_spark.jobs.window_counts import WindowCounts, as_records, counted, dated
+from logfleet_spark.jobs.window_counts import WindowCounts, as_records, counted, with_event_time
 from logfleet_spark.jobs.windows import Windows
 from pyspark.sql.functions import lit
 
@@ -31,7 +31,7 @@ def records(spark, rows):
 
 
 def events(spark, rows, job=JOB, fields=FIELDS):
-    return dated(read_values(records(spark, rows), fields), job)
+    return with_event_time(read_values(records(spark, rows), fields), job)
 
 
 def made(spark, rows, fields=FIELDS, **changes):
@@ -128,7 +128,7 @@ def test_values_need_not_be_json(spark):
         for i, value in enumerate((b"no JSON", None))
     ]
     job = WindowCounts(event_time="timestamp", watermark="1 hour", group_by="key")
-    rows = dated(read_values(spark.createDataFrame(data, RECORD_SCHEMA), ""), job)
+    rows = with_event_time(read_values(spark.createDataFrame(data, RECORD_SCHEMA), ""), job)
     assert [(row["key"], row["count"]) for row in counted(rows, job).rows.collect()] == [("k", 2)]
 
 
@@ -276,7 +276,7 @@ def test_late_rows_are_dropped_exactly_as_the_model_says(spark, tmp_path):
         path.write_text("\n".join(lines))
         os.utime(path, (number, number))  # the file source reads in the order of these times
     read = spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).json(str(source))
-    events = dated(read.withColumn(ERROR, lit(None).cast("string")), JOB)
+    events = with_event_time(read.withColumn(ERROR, lit(None).cast("string")), JOB)
     query = (
         counted(events, JOB)
         .rows.writeStream.format("parquet")

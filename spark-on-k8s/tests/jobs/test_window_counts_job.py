@@ -47,7 +47,7 @@ def run(job, events, tmp_path):
         basic = ["--bootstrap-servers", events.bootstrap, "--topic", events.name]
         basic += ["--fields", FIELDS, "--watermark", "1 hour"]
         basic += ["--checkpoint", str(tmp_path / "checkpoint")]
-        window_counts.run(job, window_counts.settings([*basic, *more]))
+        window_counts.run(job, window_counts.parse_settings([*basic, *more]))
 
     return run
 
@@ -91,7 +91,7 @@ def test_a_run_tells_its_rows_its_late_rows_and_that_nothing_is_left(job, broker
         *("--watermark", "1 hour", "--max-offsets-per-trigger", "1"),
         *("--checkpoint", str(tmp_path / "checkpoint")),
     ]
-    window_counts.run(job, window_counts.settings(arguments))
+    window_counts.run(job, window_counts.parse_settings(arguments))
     told = lambda: {name: job.metrics.value(name) - before[name] for name in names}  # noqa: E731
     wait_until(lambda: told()["batches"] >= 4)
     wait_until(lambda: told() | {"batches": 4} == {"rows": 4, "batches": 4, "late_rows": 1})
@@ -117,7 +117,7 @@ def test_records_are_kept_from_the_first_rejected_one_on_by_a_second_query_that_
         arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name]
         arguments += ["--fields", FIELDS, "--event-time", "event_time", "--source", source]
         arguments += ["--sink", "delta", "--output", str(out), "--checkpoint", str(checkpoint)]
-        window_counts.run(job, window_counts.settings([*arguments, "--rejected", rejected]))
+        window_counts.run(job, window_counts.parse_settings([*arguments, "--rejected", rejected]))
 
     good = json.dumps({"event_time": "2013-01-01T00:10:00"})
     run(good, good)
@@ -128,7 +128,7 @@ def test_records_are_kept_from_the_first_rejected_one_on_by_a_second_query_that_
     assert read_table(out)["count"].sum() == 5
     kept = read_table(tmp_path / "out-rejected").sort_values("offset")
     assert dict(zip(kept["offset"], kept["error"], strict=True)) == {
-        3: "a time in event_time is not of the years 1 to 9999",
+        3: "a time in event_time is outside the years 1 to 9999",
         6: "the value is not JSON",
         7: "the value goes on after its JSON object",
     }
@@ -148,7 +148,7 @@ def test_one_clock_that_is_wrong_closes_no_windows(job, broker, tmp_path):
     arguments = ["--bootstrap-servers", topic.bootstrap, "--topic", topic.name, "--fields", FIELDS]
     arguments += ["--event-time", "event_time", "--sink", "delta", "--output", str(out)]
     arguments += ["--checkpoint", str(tmp_path / "c"), "--max-offsets-per-trigger", "1"]
-    window_counts.run(job, window_counts.settings(arguments))
+    window_counts.run(job, window_counts.parse_settings(arguments))
     assert list(read_table(out)["count"]) == [2]
     assert list(read_table(tmp_path / "out-rejected")["offset"]) == [1]
 
@@ -170,7 +170,7 @@ def test_a_job_that_goes_on_keeps_a_rejected_record_while_it_runs(job, broker, t
     ]
     arguments += ["--checkpoint", str(tmp_path / "c"), "--trigger", "0 seconds"]
     running = threading.Thread(
-        target=window_counts.run, args=(job, window_counts.settings(arguments))
+        target=window_counts.run, args=(job, window_counts.parse_settings(arguments))
     )
     running.start()
     try:
@@ -225,7 +225,7 @@ def test_sums_by_several_groups_and_sessions_reach_a_folder(run, tmp_path):
 def test_a_wrong_argument_is_named_before_spark_starts(capsys, arguments, said):
     basic = ["--bootstrap-servers", "b:1", "--topic", "t", "--event-time", "timestamp"]
     with pytest.raises(SystemExit):
-        window_counts.settings([*basic, "--checkpoint", "/c", *arguments])
+        window_counts.parse_settings([*basic, "--checkpoint", "/c", *arguments])
     assert said in capsys.readouterr().err
 
 
@@ -273,7 +273,7 @@ def test_more_counts_than_the_console_shows_are_counted(job, broker, tmp_path, c
     arguments += ["--event-time", "timestamp", "--checkpoint", str(tmp_path / "c")]
     for _ in range(2):
         topic.produce(range(100), spread=1)
-        window_counts.run(job, window_counts.settings(arguments))
+        window_counts.run(job, window_counts.parse_settings(arguments))
     assert "|2    |" in capsys.readouterr().out
 
 
@@ -287,13 +287,13 @@ def test_a_job_starts_again_where_its_topic_has_grown_and_lost_what_was_counted(
     arguments += ["--event-time", "timestamp", "--checkpoint", str(tmp_path / "c")]
     arguments += ["--sink", "delta", "--output", str(tmp_path / "t")]
     topic.produce(range(5), spread=1)
-    window_counts.run(job, window_counts.settings(arguments))
+    window_counts.run(job, window_counts.parse_settings(arguments))
     admin = AdminClient({"bootstrap.servers": topic.bootstrap})
     for gone in admin.delete_records([TopicPartition(topic.name, 0, 5)]).values():
         gone.result(20)
     topic.grow(2)
     topic.produce(range(5, 8), spread=1)
-    window_counts.run(job, window_counts.settings(arguments))
+    window_counts.run(job, window_counts.parse_settings(arguments))
     assert read_table(tmp_path / "t")["count"].sum() == 8
 
 

@@ -119,7 +119,7 @@ def _config(
 
 
 def _node_id(directory: Path) -> str:
-    """The node id that Kafka wrote there. Raises ClickException, OSError."""
+    """Return the node id in the directory's meta.properties. Raises ClickException, OSError."""
     try:
         found = parse_properties(read_file(PosixFiles(), f"{directory}/{META_PROPERTIES}") or b"")
         return found["node.id"]

@@ -24,8 +24,8 @@ from logfleet.node.broker import Broker, StartError
 log = structlog.get_logger(__name__)
 
 EXIT_FAILED: Final = 1
-# A young collection starts after so many more container allocations than frees; requests free their
-# own.
+# A young collection starts after this many more container allocations than frees; requests free
+# their own.
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -199,7 +199,7 @@ def _change(
         admin = Admin(client)
         entries = await admin.config(KINDS[kind], name)
         for key in gone:
-            # of the cluster only keys with a value are described
+            # brokers describe only those of the cluster's keys that have a value
             if key not in entries and kind != "cluster":
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no key {key}")
         present = {

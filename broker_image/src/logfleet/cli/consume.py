@@ -44,7 +44,7 @@ LAST_COMMIT_SECONDS: Final = 5.0
 
 
 class Request(NamedTuple):
-    """What to read, and when to stop. partitions: empty for all."""
+    """Where to read, and when to stop. partitions: empty for all."""
 
     topics: Sequence[str]
     partitions: Sequence[int]

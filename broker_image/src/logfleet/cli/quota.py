@@ -87,7 +87,7 @@ def _one_entity(options: Mapping[str, Any]) -> Entity:
 
 
 def entity_text(entity: Entity) -> str:
-    """For people: `client-id=etl,user=<default>`."""
+    """The entity as text, such as `client-id=etl,user=<default>`."""
     return ",".join(
         f"{kind}={DEFAULT if name is None else name}" for kind, name in sorted(entity.items())
     )

@@ -1,4 +1,4 @@
-"""What commands that talk to a running fleet share: options, one connection, one line per error."""
+"""Options, connection and error lines that all commands for a running fleet share."""
 
 import asyncio
 import functools

@@ -10,7 +10,7 @@ PLAINTEXT: Final = "PLAINTEXT"
 NOT_BUILT: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 """Kafka's other security protocols (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 RESOLVE_S_MAX: Final = 30.0
-"""A name without an address for so long is a wrong one: pods and services get theirs within
+"""A name without an address for this long is wrong: pods and services get theirs within
 seconds. Kafka's clients wait for 2 minutes (KIP-909).
 """
 WARN_AFTER_S: Final = 5.0

@@ -56,7 +56,7 @@ class Client:
         self._connections: dict[tuple[int, str], Connection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Lock] = {}
         self._coordinators: dict[str, int] = {}
-        self._unreachable: dict[int, Node] = {}  # by broker id, the address that failed
+        self._unreachable: dict[int, Node] = {}  # broker id -> the address that failed
         self._outage = Outage(bootstrap, on_outage)
 
     async def __aenter__(self) -> Self:

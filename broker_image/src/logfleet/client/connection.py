@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         except OSError as error:
             kind = UnknownHost if isinstance(error, socket.gaierror) else ConnectionLost
             raise kind(f"cannot connect to {host}:{port}: {_reason(error)}") from error
-        except UnicodeError as error:  # from IDNA, which getaddrinfo writes names in
+        except UnicodeError as error:  # getaddrinfo could not encode the name by IDNA
             raise UnknownHost(f"cannot connect to {host}:{port}: not a host name") from error
         return connection
 
@@ -304,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
         for awaited in self._awaited:
             if not awaited.future.done():
                 awaited.future.set_exception(reason)
-                awaited.future.exception()  # nobody may be waiting any more: that is no bug
+                awaited.future.exception()  # marks it as handled, if no caller waits
         self._awaited.clear()
         if self._transport is not None:
             self._transport.abort()

@@ -123,7 +123,7 @@ class GroupConsumer:
         positions = self.fetcher.positions()
         wanted = positions if offsets is None else offsets
         assert wanted.keys() <= positions.keys(), "only a partition's reader commits"
-        generation, member_id = self.generation, self.member_id  # those of the positions
+        generation, member_id = self.generation, self.member_id  # as of the positions
         async with self._committing:
             changed = {key: at for key, at in wanted.items() if self._committed.get(key) != at}
             if changed and generation != NO_GENERATION:
@@ -143,7 +143,7 @@ class GroupConsumer:
 
         Gives up after LEAVE_SECONDS if the coordinator does not respond.
         """
-        # also while joining: the others would wait for this member
+        # also while joining, as the group would otherwise wait for this member
         if self.member_id and self.instance_id is None:
             member = LeaveGroupRequest.MemberIdentity(member_id=self.member_id)
             try:
@@ -282,7 +282,7 @@ class GroupConsumer:
                 self.client.forget_coordinator(self.group)
         now = asyncio.get_running_loop().time()
         if now >= self._heartbeat_at:
-            # even if the last one has no response yet: `poll` waits until then
+            # due even while the last heartbeat has no response: `poll` waits only until this time
             self._heartbeat_at = now + self.heartbeat_seconds
             if self._heartbeat is None:
                 await self._send_heartbeat()

@@ -27,7 +27,10 @@ async def set_cordons(admin: Admin, broker_ids: Collection[int], *, cordoned: bo
 
 
 async def cordoned_brokers(admin: Admin, broker_ids: Collection[int]) -> set[int]:
-    """Those of these brokers that are cordoned as a whole. They must run. Raises ClientError."""
+    """Return those of these brokers that are cordoned as a whole.
+
+    All must run. Raises ClientError.
+    """
     found = set()
     for broker_id in broker_ids:
         entry = (await admin.config(ResourceType.BROKER, str(broker_id))).get(CORDONED)

@@ -12,7 +12,10 @@ NO_LEADER = -1
 AGE_MS_MAX = 300_000
 """Kafka's metadata.max.age.ms."""
 DOUBTED_AGE_MS_MAX = 80
-"""The shortest pause before a next attempt. Kafka: retry.backoff.ms between two refreshes."""
+"""Age at which metadata that an error has put in doubt is fetched again.
+
+It is the shortest pause between two attempts, as Kafka's retry.backoff.ms between two refreshes.
+"""
 
 
 class Node(msgspec.Struct, frozen=True):

@@ -76,7 +76,7 @@ class Producer:
         self.auto_create = auto_create
         self._partitions: dict[tuple[str, int], BatchQueue] = {}
         self._sticky: dict[str, int] = {}
-        self._turns: dict[str, CallOrder] = {}  # by topic
+        self._turns: dict[str, CallOrder] = {}  # topic -> order of its calls
         self._buffered = 0
         self._flush_until = -1.0  # batches made up to then are sent without lingering
         self._failure: ClientError | None = None
@@ -201,7 +201,8 @@ class Producer:
         """The topic. Raises KafkaError if there is no such topic or partition."""
         found = await self._topic(name)
         if partition >= len(found.partitions):
-            self.client.metadata.forget([name])  # it may be older than a CreatePartitions
+            # the metadata may be from before a CreatePartitions
+            self.client.metadata.forget([name])
             found = await self._fetch(name)
         if found.partition(partition) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"{name}-{partition}")
@@ -211,7 +212,7 @@ class Producer:
         """Partitions with a leader and no failed batch; else those with a leader; else all."""
         led = [each.index for each in topic.partitions if each.leader != NO_LEADER]
         # cached metadata may still name a leader that is gone
-        working = [index for index in led if not self._fails(topic.name, index)]
+        working = [index for index in led if not self._is_failing(topic.name, index)]
         return working or led or list(range(len(topic.partitions)))
 
     async def _topic(self, name: str) -> Topic:
@@ -246,7 +247,7 @@ class Producer:
         chosen = self._sticky.get(topic.name)
         if (
             chosen is not None
-            and not self._fails(topic.name, chosen)
+            and not self._is_failing(topic.name, chosen)
             and self._open_batch(topic.name, chosen, size) is not None
         ):
             return chosen
@@ -254,7 +255,7 @@ class Producer:
         self._sticky[topic.name] = chosen
         return chosen
 
-    def _fails(self, topic: str, partition: int) -> bool:
+    def _is_failing(self, topic: str, partition: int) -> bool:
         state = self._partitions.get((topic, partition))
         return state is not None and state.fails
 
@@ -460,7 +461,7 @@ class Producer:
         if error.retriable and batch.retry_at < batch.created + self.delivery_timeout_seconds:
             return
         if batch.encoded and self.idempotent:
-            # its sequence may or may not be used: nothing may follow it under the same id
+            # the broker may have used its sequence number or not, so the producer id is given up
             self._identity = None
         self._finish(self._partitions[batch.topic, batch.partition], batch, error)
 

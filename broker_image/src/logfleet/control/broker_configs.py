@@ -155,7 +155,7 @@ def check_together(values: Mapping[str, str]) -> None:
 
 
 def _check_meaning(values: Mapping[str, str]) -> None:
-    """The part of `check_together` that looks at one value alone."""
+    """The part of `check_together` that concerns single values."""
     # the finest of three units that is set (Kafka: validateLogConfig, logRetentionTimeMillis); a
     # topic itself may set 0
     source, retention_ms = source_and_default("retention.ms", BrokerLayers(values))

@@ -114,7 +114,7 @@ def _inherited(key: ConfigKey, layers: BrokerLayers) -> str | None:
         if text is not None:
             broker_key = BROKER_KEYS[source]
             if broker_key.type is ConfigType.LIST and key.type is not ConfigType.LIST:
-                text = text.split(",")[0]  # of several assignors the first is the default
+                text = text.split(",")[0]  # the first of several assignors is the default
             return key.canonical(text)
     return key.default
 

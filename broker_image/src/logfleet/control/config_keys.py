@@ -144,7 +144,7 @@ class Valid(msgspec.Struct, frozen=True):
     def _check_range(self, key: str, value: float) -> None:
         low, high = self.low, self.high
         below, above = low is not None and value < low, high is not None and value > high
-        if not below and not above:  # so NaN passes, as in Kafka
+        if not below and not above:  # in this form NaN is accepted, as in Kafka
             return
         if self.also is not None:
             rule = f"Value must be between {low} and {high} or equal to {self.also}"
@@ -181,7 +181,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
 
     @property
     def is_sensitive(self) -> bool:
-        """Its value is never shown."""
+        """Whether the key's value is never shown."""
         return self.type in {ConfigType.PASSWORD, ConfigType.UNKNOWN}
 
     @property

@@ -21,7 +21,7 @@ from logfleet.replication.election import (
     Preferences,
     next_state,
     preferred_state,
-    to_be_asked,
+    replicas_to_query,
 )
 from logfleet.replication.longest_log import NOBODY_ASKED, LogEnds
 from logfleet.wire import uuids
@@ -30,9 +30,9 @@ from logfleet.wire.errors import ErrorCode
 PartitionId = tuple[bytes, int]
 """Topic id and index."""
 ReplicasToAsk = Mapping[PartitionId, Sequence[Broker]]
-"""By partition, the replicas that must report how far their logs reach."""
+"""Partition -> the replicas that must report their log ends."""
 LogEndsByPartition = Mapping[PartitionId, LogEnds]
-"""By partition, how far they reach."""
+"""Partition -> the log ends that its replicas reported."""
 NO_LOG_ENDS: Final[LogEndsByPartition] = {}
 
 _MIN_ISR: Final = "min.insync.replicas"
@@ -89,11 +89,12 @@ def election_steps(
     preferred: Preferences = NO_PREFERENCES,
     answered: LogEndsByPartition = NO_LOG_ENDS,
 ) -> Iterator[Step]:
-    """Writes for the partitions of a topic whose leader or ISR must change.
+    """Yield the writes for partitions of a topic whose leader or ISR must change.
 
-    indexes: the partitions to check, None for all. preferred: from `preferences`. answered: the log
-    ends that `replicas_to_ask` asks for. may_be_unclean: False while there are newcomers: one of
-    them may be the missing leader, or have the longest log.
+    indexes: the partitions to check, None for all. preferred: returned by `preferences`. answered:
+    the log ends of the replicas in `replicas_to_ask`. may_be_unclean: False while brokers have
+    registered that are not let in yet, as one of them may be the missing leader or have the longest
+    log.
     """
     wanted = min_isr(topic.configs.get(_MIN_ISR), layers)
     unclean = _is_unclean_allowed(topic, layers)
@@ -121,7 +122,7 @@ def replicas_to_ask(
     for index, partition in enumerate(topic.partitions):
         if not partition.has_leader:
             offline = _offline(image, topic, index)
-            asked = to_be_asked(partition, image.brokers, unclean=unclean, offline=offline)
+            asked = replicas_to_query(partition, image.brokers, unclean=unclean, offline=offline)
             if asked:
                 found[topic.id, index] = asked
     return found

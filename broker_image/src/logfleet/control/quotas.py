@@ -42,7 +42,7 @@ _IP_KEYS: Final = {CONNECTION_CREATION_RATE: ("an INT", 2.0**31 - 1)}
 _FRACTION_MAX: Final = 1e-6
 
 EXACT, DEFAULT, ANY = 0, 1, 2
-"""How a component of a filter matches.
+"""Ways in which a component of a filter matches.
 
 Kafka: DescribeClientQuotasRequest.MATCH_TYPE_*; ANY is "specified".
 """

@@ -59,7 +59,7 @@ def reassign(
 
 
 def reassigning(topic: Topic) -> Iterator[tuple[int, Partition]]:
-    """Its partitions with a reassignment under way, by index."""
+    """The topic's partitions with a reassignment under way, by index."""
     for index, partition in enumerate(topic.partitions):
         if is_reassigning(partition):
             yield index, partition

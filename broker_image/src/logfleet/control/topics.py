@@ -69,7 +69,7 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 class TopicCreation(msgspec.Struct, frozen=True):
-    """The topic as it is after `txns`, which are to be committed in order."""
+    """A new topic. txns: the store transactions that create it, to be committed in order."""
 
     id: bytes
     partitions: int
@@ -125,10 +125,10 @@ class NewPartitions(msgspec.Struct, frozen=True):
 def create_partitions(
     image: ClusterImage, epoch: int, new: NewPartitions, layers: BrokerLayers
 ) -> tuple[Txn, ...] | Refusal:
-    """Transactions after which the topic has `count` partitions.
+    """Return the store transactions that raise the topic's partitions to `count`, or a refusal.
 
-    Unlike Kafka (KIP-895), internal topics are refused: their content is found by hashing over
-    their partitions.
+    Unlike Kafka (KIP-895), it refuses internal topics: their records are assigned to partitions by
+    a hash.
     """
     topic = image.topic(new.name)
     if topic is None:

@@ -23,7 +23,7 @@ from logfleet.wire.consumer_protocol import PROTOCOL_TYPE, read_subscription
 from logfleet.wire.errors import ErrorCode, MalformedMessage
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-"""Of consumers with a client-side assignor; Kafka Connect workers use "connect"."""
+"""Protocol type of consumers with a client-side assignor; Kafka Connect workers use "connect"."""
 
 Protocol = tuple[str, bytes]
 """(Name of an assignment strategy, the member's metadata for the leader that assigns by it)."""
@@ -300,7 +300,7 @@ class ClassicGroup:
             )
 
     def select_protocol(self) -> str:
-        """Of the protocols that all members support, the one with most votes.
+        """Choose the protocol with most votes among those that all members support.
 
         On a tie the first voted for.
         """

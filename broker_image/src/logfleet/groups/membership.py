@@ -149,7 +149,7 @@ class Membership:
         member = group.members[member_id]
         reason = self._reason_to_rebalance(group, member, join)
         if reason is None:
-            # it may have missed only the response: send it the present generation
+            # the member may have missed only the response, so send it again
             turn.reply(join.waiter, generation_answer(group, member_id))
             return
         update_member(turn, group, member, join)

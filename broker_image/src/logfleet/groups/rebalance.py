@@ -160,7 +160,7 @@ class Rebalancer:
         group.next_generation(turn.wall_ms)
         if group.state is GroupState.EMPTY:
             turn.log("group_empty", group=group.group_id, generation=group.generation)
-            turn.write([self.metadata_record(group, {})], partial(self._empty_stored, group))
+            turn.write([self.metadata_record(group, {})], partial(self._log_if_not_stored, group))
         else:
             self._answer_joins(group, turn)
 
@@ -327,7 +327,7 @@ class Rebalancer:
         group.pending_sync.clear()
         self._timers.cancel(group.sync_deadline)
 
-    def _empty_stored(self, group: ClassicGroup, turn: GroupTurn, error: ErrorCode) -> None:
+    def _log_if_not_stored(self, group: ClassicGroup, turn: GroupTurn, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             # harmless: after a failover the last stored generation is loaded, and its members time
             # out

@@ -50,7 +50,7 @@ class Replay:
     def apply_transactional(self, record: GroupRecord, producer_id: int, log_offset: int) -> None:
         """Apply a record of a transaction.
 
-        A commit waits for the end, other records apply at once.
+        An offset commit takes effect when the transaction ends, other records at once.
         """
         if isinstance(record, OffsetRecord) and record.value is not None:
             commits = self._pending.setdefault(producer_id, {})

@@ -39,16 +39,19 @@ class TopicRemoval:
         return self._round is not None
 
     def add(self, turn: GroupTurn, deleted: Iterable[tuple[str, bytes]]) -> None:
-        """These topics, by name and id, were deleted.
+        """Record that these topics (name, id) were deleted.
 
-        ZERO_UUID: offsets committed without a topic id.
+        ZERO_UUID: also remove offsets that were committed without a topic id.
         """
         for name, topic_id in deleted:
             self._deleted.setdefault(name, {})[topic_id] = turn.wall_ms
-        self._round = None  # from the beginning
+        self._round = None  # the next step begins a new round
 
     def step(self, turn: GroupTurn) -> None:
-        """Write tombstones for some of their offsets. The first step begins a round."""
+        """Write tombstones for some committed offsets of deleted topics.
+
+        The first step begins a round over all groups.
+        """
         if not self._deleted:
             return
         if self._round is None:

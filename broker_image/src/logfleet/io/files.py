@@ -164,7 +164,7 @@ class PosixFile:
     def pread(self, length: int, position: int) -> bytes:
         try:
             data = os.pread(self._fd, length, position)
-            while len(data) < length:  # interrupted, or the end
+            while len(data) < length:  # the read was interrupted, or reached the end of the file
                 more = os.pread(self._fd, length - len(data), position + len(data))
                 if not more:
                     break

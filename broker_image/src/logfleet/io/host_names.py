@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 PATIENCE_S: Final = 0.5
-"""How long to wait for a response if there is a former address; a Kubernetes name server needs
+"""Time to wait for a response if there is a former address; a Kubernetes name server needs
 some milliseconds."""
 SECOND_LOOKUP_S: Final = 1.0
 """A lookup that takes longer has probably lost its query: a second one asks from another port."""

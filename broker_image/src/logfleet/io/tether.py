@@ -29,7 +29,7 @@ def main(starter: int, command: list[str]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
-    if os.getppid() != starter:  # it died before the prctl call
+    if os.getppid() != starter:  # the starter died before the prctl call
         sys.exit(1)
     try:
         os.execvp(command[0], command)  # noqa: S606 - what this program is for

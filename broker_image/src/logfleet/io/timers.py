@@ -107,6 +107,6 @@ class TimerWheel:
         for tick in ticks:
             slot = self._slots.get(tick)
             while slot:
-                slot.pop().callback()  # it may cancel others of the slot
+                slot.pop().callback()  # a callback may cancel other timers of the slot
             self._slots.pop(tick, None)
         self._ticking = self._loop.call_later(TICK_S, self._tick) if self._slots else None

@@ -116,7 +116,7 @@ def _select(payload: bytes, header: BatchHeader, rules: CleaningRules) -> _Selec
     tombstones, max_delta = False, -(2**63)
     for start, end, timestamp_delta, offset_delta, key, has_value in record_spans(payload):
         count += 1
-        stays = offset_delta >= mapped  # not mapped in this round
+        stays = offset_delta >= mapped  # its key was not mapped in this round
         if not stays:
             if key is None:
                 keyless += 1

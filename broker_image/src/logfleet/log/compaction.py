@@ -33,7 +33,7 @@ class CleanableSegment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cleanable(msgspec.Struct, frozen=True):
-    """What of a log could be cleaned now.
+    """The part of a log that could be cleaned now.
 
     These are the dirty offsets [first_dirty, first_uncleanable), the latter a segment's base.
     overdue_ms: how long ago its oldest dirty record should have been compacted, 0 if that time has

@@ -35,7 +35,7 @@ class DiskRoom(msgspec.Struct, frozen=True):
 
 
 class DiskStep(enum.Enum):
-    """What to do. STOP: take no records, remove the reserve.
+    """The next step. STOP: take no records, remove the reserve.
 
     RESUME: make the reserve again, then take records.
     """
@@ -46,7 +46,7 @@ class DiskStep(enum.Enum):
 
 
 def wanted_reserve(configured_bytes: int, total_bytes: int) -> int:
-    """How large the reserve should be; less than configured on a small disk."""
+    """The size that the reserve should have; less than configured on a small disk."""
     return min(configured_bytes, total_bytes // RESERVE_SHARE_MAX)
 
 

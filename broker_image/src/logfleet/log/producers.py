@@ -41,7 +41,7 @@ class CorruptSnapshot(Exception):
 
 
 class SeenBatch(msgspec.Struct, frozen=True, gc=False):
-    """What identifies a batch if its producer sends it again.
+    """The fields that identify a batch if its producer sends it again.
 
     timestamp: the batch's largest, in ms.
     """
@@ -54,7 +54,7 @@ class SeenBatch(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, header: BatchHeader, base_offset: int) -> "SeenBatch":
-        """What identifies a batch that was appended at `base_offset`."""
+        """The identifying fields of a batch that was appended at `base_offset`."""
         return cls(
             header.base_sequence,
             header.last_sequence,

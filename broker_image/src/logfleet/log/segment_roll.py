@@ -1,4 +1,4 @@
-"""When a new segment begins (`LogSegment.shouldRoll`)."""
+"""Decides when a new segment begins (`LogSegment.shouldRoll`)."""
 
 import msgspec
 

@@ -42,7 +42,7 @@ def completion(base_offset: int) -> list[Rename]:
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """What a crash left of a swap.
+    """The files of a swap that a crash interrupted.
 
     remove: file names to remove, in this order; swaps: files to get their final names. segments:
     base offsets of the new segments whose sources may still be there, ascending.

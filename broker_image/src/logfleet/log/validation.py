@@ -54,7 +54,7 @@ RECORD_ERRORS_MAX = 100
 """Limit of bad records reported per batch."""
 
 RECORD_ERRORS_SHOWN = 3
-"""How many record errors the error message of the whole batch quotes."""
+"""Number of record errors that the error message of the whole batch quotes."""
 
 # Larger batches are read in a thread. A batch of this size takes the loop at most three
 # milliseconds, measured with 2,300 records and with one record of 8,000 headers.

@@ -77,7 +77,7 @@ class Broker(msgspec.Struct, frozen=True):
         return self.value.rack
 
     def listener(self, name: str) -> Endpoint | None:
-        """Its address on the listener of that (upper case) name."""
+        """The broker's address on the listener of that (upper case) name."""
         for listener in self.value.listeners:
             if listener.name == name:
                 return listener

@@ -308,7 +308,7 @@ def check_txn(txn: Txn) -> None:
 
 
 def entry_bytes(entry: Compare | Operation) -> int:
-    """Its size, counted towards TXN_BYTES_MAX."""
+    """The size of an entry, counted towards TXN_BYTES_MAX."""
     match entry:
         case Compare(key):
             return len(key) + 16

@@ -94,11 +94,11 @@ class Service(Protocol):
 
 
 class Owner(Protocol):
-    """What a connection needs of the listener that accepted it.
+    """The listener that accepted a connection.
 
     now: the loop's time, up to a second old, which is enough for idleness. request_bytes_max:
     Kafka's socket.request.max.bytes; a larger or negative length closes the connection. send_time:
-    of responses with file slices.
+    measures the time to send responses with file slices.
     """
 
     name: str
@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         # A peer may close its sending side and still read: it gets the response in progress.
         if not self._in_progress:
-            return False  # the transport closes itself
+            return False  # asyncio then closes the transport
         self.finish(BY_PEER)
         return True
 
@@ -328,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head = bytes(rest)
         self._in_progress = True
         self._gave_way_at = boot_s()
-        self._pause_reading()  # also so that a close by the peer is not seen before its requests
+        self._pause_reading()  # also to handle the peer's requests before its close
         self._owner.turns.wait(self._have_turn)
 
     def _have_turn(self) -> None:

@@ -259,7 +259,7 @@ class Listener:
                 if self.now - connection.last_active <= self.idle_s_max:
                     continue
                 if connection.finishing:
-                    connection.abort()  # closed before, but the peer does not take the unsent rest
+                    connection.abort()  # already closing, but the peer does not read the rest
                 else:
                     connection.finish(IDLE)
             await asyncio.sleep(0)

@@ -42,7 +42,7 @@ class Turns:
         have_turn = self._waiting[0]
         self.requests = REQUESTS_PER_STEP_MAX
         try:
-            have_turn()  # it may wait again: behind the others, itself still among them
+            have_turn()  # if it waits again, it is queued behind the others
         finally:
             self._waiting.popleft()
             if self._waiting:

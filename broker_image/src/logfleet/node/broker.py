@@ -137,7 +137,7 @@ class Broker:
         self.parked = ParkedCounts()
         self.fetch_sessions = SessionCache(
             config.max_incremental_fetch_session_cache_slots,
-            # not to be guessed: a client that sends a session's id may use the session
+            # random, as any client that sends a session's id may use the session
             partial(random.SystemRandom().randrange, 1, 2**31),
         )
         self.follower_fetches = FollowerFetches()

@@ -50,9 +50,10 @@ API_KEY_BYTES = 2
 
 
 class RequestContext(msgspec.Struct, frozen=True, gc=False):
-    """What a handler gets of a request besides its body. client_id is None if the client sent none.
+    """The parts of a request that a handler gets besides its body.
 
-    usage: what is measured of the request while any client has a quota, else None.
+    client_id: None if the client sent none. usage: the measured use of resources while any client
+    has a quota, else None.
     """
 
     peer: Peer
@@ -73,7 +74,7 @@ Handlers = Mapping[type[msgspec.Struct], Handler[B]]
 
 
 class Tenure(Protocol):
-    """How long a registration may answer as a leader (`logfleet.node.cluster.failsafe`)."""
+    """The time in which a registration may answer as a leader (`node.cluster.failsafe`)."""
 
     @property
     def deadline_s(self) -> float:
@@ -213,7 +214,7 @@ class ParkedRequest:
         self._parked = boot_s()
 
     def count_memory(self, memory: int) -> None:
-        """Count so many bytes for the request while it waits."""
+        """Count these bytes for the request while it waits."""
         self._memory = memory
         self._dispatcher.waiting_memory += memory
 

@@ -31,7 +31,7 @@ REPLICAS: Final = tuple(sorted(OF_MOVES))
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """What the moves have to reach.
+    """The goal of the moves.
 
     leaving, excluded: as in `fleet_load`; if brokers leave, nothing else is moved. per_broker,
     in_all: moves at a time. throttle: bytes per second and broker that moves may take; None for no
@@ -46,7 +46,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far the moves towards a goal are.
+    """The progress of the moves towards a goal.
 
     under_way: partitions that move; if brokers leave, only those that leave them. bytes_left: what
     these have to copy. planned, planned_bytes: moves that have not begun. unmet: goals that the

@@ -11,7 +11,7 @@ from typing import Final
 LEAST: Final = 1 / 8
 """Share of the configured rate that always remains, so that a move never stops."""
 LESS: Final = 2 / 3
-"""Factor of a slow second."""
+"""The rate is multiplied by this after a slow second."""
 MORE: Final = 1 / 10
 """Share of the configured rate that a good second adds."""
 SLOW: Final = 2.0
@@ -19,7 +19,7 @@ SLOW: Final = 2.0
 SLOW_S: Final = 0.01
 """... and at least this many seconds above it: less is noise."""
 REQUESTS_MIN: Final = 20
-"""Produce requests per second that a 99th percentile needs."""
+"""Produce requests in a second below which their 99th percentile means nothing."""
 CALM_WEIGHT: Final = 0.2
 """Weight of the newest second in the moving average of the calm latency."""
 

@@ -86,8 +86,8 @@ def next_state(
 
     min_isr: min.insync.replicas in force. unclean: unclean.leader.election.enable.
     offline: brokers whose replica lies in a failed log directory. preferences: ranks for rule 2.
-    log_ends: of the replicas that `to_be_asked` returns; None: unknown, so rules that need them
-    elect no leader.
+    log_ends: of the replicas that `replicas_to_query` returns; None: unknown, so rules that need
+    them elect no leader.
     """
     if _is_settled(state, brokers, min_isr, offline):
         return None
@@ -104,7 +104,7 @@ def next_state(
     return None if after == state.changed() else after
 
 
-def to_be_asked(
+def replicas_to_query(
     state: PartitionValue, brokers: Brokers, *, unclean: bool, offline: Collection[int] = ()
 ) -> list[Broker]:
     """The replicas whose log ends `next_state` needs to elect a leader; empty if it needs none.

@@ -205,7 +205,7 @@ class LeaderReplicas:
         end_offset = self._log_end_offset
         for follower, broker_epoch in self._counted:
             if follower.broker_epoch != broker_epoch:
-                return False  # that registration is gone, and its progress with it
+                return False  # the follower registered again, so its progress is unknown
             end_offset = min(end_offset, follower.log_end_offset)
         if end_offset <= self.high_watermark:
             return False

@@ -24,7 +24,7 @@ def nearest_replica(
         return None
     best: tuple[int, int, int] | None = None
     for broker_id, broker_epoch in replicas.state.isr:
-        follower = replicas.followers.get(broker_id)  # not the leader
+        follower = replicas.followers.get(broker_id)  # None for the leader
         if follower is None or follower.broker_epoch != broker_epoch:
             continue
         has_it = 0 <= follower.log_start_offset <= offset <= follower.log_end_offset

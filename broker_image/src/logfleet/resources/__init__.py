@@ -1,1 +1,1 @@
-"""What the Cluster, Topic and Rebalance resources mean, for operator and command line."""
+"""The meaning of the Cluster, Topic and Rebalance resources, for operator and command line."""

@@ -163,7 +163,7 @@ class Scaling(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a user asks for.
+    """The desired state in a user's resource.
 
     zones: values of the node label topology.kubernetes.io/zone; empty means no zones. config:
     Kafka's broker keys. version: of Logfleet, a tag of the operator's default image. image: used

@@ -56,9 +56,10 @@ class SpecRefusal(msgspec.Struct, frozen=True):
 
 
 class Shortages(msgspec.Struct, frozen=True):
-    """How many partitions lack something, named as in Kafka's metrics; one may count in all three.
+    """Numbers of partitions that lack something, named as in Kafka's metrics.
 
-    lost: offline ones that no broker has any more, though all their brokers run.
+    A partition may count in all three. lost: offline partitions of which no broker has a replica
+    any more, though all their brokers run.
     """
 
     offline: int = 0

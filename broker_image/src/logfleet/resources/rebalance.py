@@ -28,7 +28,7 @@ class Excluded(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 class RebalanceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a user asks for.
+    """The desired state in a user's resource.
 
     approval: Manual waits, with the proposal in the status, until approved is true. stop: cancel
     what is under way, and end. throttle: bytes per second and broker that moves may take, a

@@ -36,7 +36,7 @@ class ClusterRef(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
 
 class TopicSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a user asks for.
+    """The desired state in a user's resource.
 
     topic_name: None means the resource's own name (Kafka allows characters that Kubernetes does
     not). replicas: None means the brokers' default.replication.factor. config: every topic key that

@@ -33,10 +33,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class WatchedLog(Protocol):
-    """Notifies a session's partition of changes.
-
-    `logfleet.node.partitions.leader_partition.LeaderPartition` is one.
-    """
+    """Notifies the sessions that read a partition. It is node.partitions.LeaderPartition."""
 
     @property
     def log_end_offset(self) -> int: ...

@@ -1,4 +1,4 @@
-"""What each follower fetches from this broker: evidence that followers still follow a leader.
+"""Records which partitions each follower fetches: evidence that it follows this leader.
 
 A fetch of a session names only changes (KIP-227), so a follower's newest fetch covers each
 partition of its session. A follower that follows another leader, or leads itself, removes the

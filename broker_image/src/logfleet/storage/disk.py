@@ -220,7 +220,7 @@ class Disk:
                     if end == len(batch) or perf_counter() - began > REPORT_S:
                         self._mark_written(end - done)
                         done = end
-        except OSError:  # it was passed to `on_failure`
+        except OSError:  # already reported to `on_failure`
             with self._changed:
                 self._has_failed = True
                 self._changed.notify_all()
@@ -353,7 +353,7 @@ class DiskFile:
         waiting = self._disk.waiting(self.path)
         found = bytearray(self._file.pread(length, position))
         for start, data in waiting:
-            _lay_over(found, length, start - position, data)
+            _copy_queued(found, length, start - position, data)
         return bytes(found)
 
     def pwrite(self, data: Writable, position: int) -> None:
@@ -383,7 +383,7 @@ class DiskFile:
         self._file.fsync()
 
 
-def _lay_over(found: bytearray, length: int, at: int, data: bytes) -> None:
+def _copy_queued(found: bytearray, length: int, at: int, data: bytes) -> None:
     """Copy queued `data` into `found`, a read of `length` bytes, at `at`.
 
     Parts outside are dropped.

@@ -19,7 +19,7 @@ from logfleet.storage.partition_log import PartitionLog
 log = structlog.get_logger(__name__)
 
 PERIOD_S: Final = 0.5
-"""How often the disks are checked: producers are refused within a second."""
+"""Interval between checks of the disks: producers are refused within a second."""
 RESERVE: Final = ".logfleet-reserve"
 WARN_PERCENT: Final = (80, 95)
 

@@ -1,4 +1,4 @@
-"""What makes a log durable up to an offset: decided on the loop, run in a thread."""
+"""Makes a log durable up to an offset: decided on the event loop, run in a thread."""
 
 import errno
 from collections.abc import Sequence

@@ -34,7 +34,8 @@ class Flusher:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._pool = _threads()
-        self._pools: dict[str, ThreadPoolExecutor] = defaultdict(_threads)  # by log directory
+        # log directory -> its threads
+        self._pools: dict[str, ThreadPoolExecutor] = defaultdict(_threads)
         self._running: dict[int, asyncio.Future[None]] = {}
 
     async def flush(self, log: PartitionLog) -> None:

@@ -1,4 +1,4 @@
-"""How the broker's last run on a log directory ended: closed, killed or unknown.
+"""Finds out how the broker's last run on a log directory ended: closed, killed or unknown.
 
 The clean-shutdown file (Kafka: CleanShutdownFileHandler) is written when the directory is closed. A
 running file is written while the broker runs: if the next start finds it, and the file system has
@@ -28,7 +28,7 @@ broker."""
 
 
 class LastRun(msgspec.Struct, frozen=True):
-    """How the last run ended. was_clean: the directory was closed.
+    """The end of the last run. was_clean: the directory was closed.
 
     was_killed: the process ended, but the file system stayed mounted. broker_epoch: of the last
     registration that was active, None if the directory has no trustworthy one.
@@ -40,7 +40,7 @@ class LastRun(msgspec.Struct, frozen=True):
 
 
 def read_last_run(files: Files, path: str) -> LastRun:
-    """How the last run on the log directory `path` ended. It has meta.properties.
+    """Find out how the last run on the log directory `path` ended. It has meta.properties.
 
     Raises OSError.
     """

@@ -33,10 +33,11 @@ PREFERRED_MAX: Final = 10_000
 
 
 class OnDisk(msgspec.Struct, frozen=True):
-    """What log directories hold before they are opened. cluster_id: None if none names a cluster.
+    """The contents of log directories before they are opened.
 
-    unreadable: errors by path. directory_ids: of the directories that have one. nameless:
-    partitions, by the path of a directory that has logs and no identity.
+    cluster_id: None if none of them names a cluster. unreadable: errors by path. directory_ids: of
+    the directories that have one. nameless: partitions, by the path of a directory that has logs
+    and no identity.
     """
 
     cluster_id: str | None
@@ -174,7 +175,7 @@ class LogDirs:
         directory (num.recovery.threads.per.data.dir).
         """
         if len({log_dir.broker_epoch for log_dir in self.dirs}) > 1:
-            self.distrust()  # they were not all in use in the same run
+            self.distrust()  # some directories were not in use in the last run
         async with asyncio.TaskGroup() as tasks:
             for log_dir in self:
                 tasks.create_task(self._load(log_dir, config_of, now_ms, threads))

@@ -40,7 +40,7 @@ from logfleet.storage.unflushed import NOT_CLOSED, Stored, Unflushed, topic_id_f
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
-    """What the log directory knows about a partition's log before it is opened.
+    """The state of a partition's log that its directory has recorded before it is opened.
 
     clean: its log directory was closed properly. recovery_point: everything below it is durable.
     log_start_offset: records below it are deleted, whatever the segments still hold.

@@ -51,7 +51,7 @@ class OpenFiles:
         try:  # on every append and read, so without the costly lock: both steps are atomic
             self._by_path.move_to_end(path)
             return self._by_path[path]
-        except KeyError:  # not open, or another thread has just dropped it
+        except KeyError:  # not open, or another thread has just closed it
             pass
         opened = self.files.open(path, create=create)
         file = DiskFile(opened, self.disk(path.rsplit("/", 2)[0]))

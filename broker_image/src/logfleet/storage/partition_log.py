@@ -313,7 +313,7 @@ class PartitionLog:
         assert self._swap is None
         assert not self._is_truncating
         self._is_truncating = True
-        self._room = NO_ROOM  # so that an append fails an assertion
+        self._room = NO_ROOM  # an append meanwhile fails an assertion
         return Truncation(
             self.open_files,
             self.directory,

@@ -12,7 +12,7 @@ from logfleet.types import FILE_START, Position
 from logfleet.wire.errors import ErrorCode
 
 RECALL_BYTES = 1024 * 1024
-"""How far back in the log to search for batches of a producer that a snapshot does not hold:
+"""Bytes of the log's end in which to search for batches of a producer that no snapshot holds:
 more than five full batches of a client's default size, little enough for the loop."""
 
 PRODUCERS_AT_ROLL_MAX = 20_000

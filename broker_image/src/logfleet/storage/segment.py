@@ -466,7 +466,7 @@ class Segment:
         return self._max_timestamp_offset
 
     def largest_timestamp(self) -> int:
-        """For retention: the largest timestamp; without any, when the file was last written."""
+        """The largest timestamp, for retention; without any, the time of the file's last write."""
         if self.max_timestamp > NO_TIMESTAMP:
             return self.max_timestamp
         return self._files.files.status(self.log_path).modified_ms

@@ -42,10 +42,11 @@ class _Flush(msgspec.Struct, frozen=True):
 
 
 class Unflushed:
-    """Of one log. stored: what is certainly on the disk; its end is the recovery point.
+    """The unflushed parts of one log.
 
-    segments: changed below the recovery point: rebuilt, rolled, or not flushed for want of room.
-    They may have left the log since. closed_end: the log end when indexes and producers were last
+    stored: the state that is certainly on the disk; its end is the recovery point. segments: those
+    that changed below the recovery point: rebuilt, rolled, or not flushed for want of room. They
+    may have left the log since. closed_end: the log end when indexes and producers were last
     complete on the disk, NOT_CLOSED if the log was cut since.
     """
 
@@ -108,7 +109,10 @@ class Unflushed:
         self.renamed()
 
     def closed(self, active: Segment, end_offset: int) -> None:
-        """Record that indexes and producers were completed, for the last flush."""
+        """Record that the log is being closed: its indexes and producer snapshot are written.
+
+        The last flush makes them durable.
+        """
         self.rolled(active)
         self._closed_end = end_offset
 

@@ -1,1 +1,1 @@
-"""What a broker measures: histograms, the table of metrics, Prometheus' text format. Pure."""
+"""Measurements of a broker: histograms, the table of metrics, Prometheus' text format. Pure."""

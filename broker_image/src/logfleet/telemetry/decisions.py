@@ -28,7 +28,7 @@ UNWRITTEN_BYTES_MAX: Final = 1024 * 1024
 
 
 class Kind(StrEnum):
-    """What was decided, or what happened to the broker that decides."""
+    """The kind of a decision, or of an event of the broker that decides."""
 
     CONTROLLER_ELECTED = "controller_elected"
     CONTROLLER_RESIGNED = "controller_resigned"
@@ -87,7 +87,7 @@ class RecordedDecision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which decisions to select; None or empty selects any. since: wall clock in milliseconds."""
+    """A selection of decisions; None or empty selects any. since: wall clock in milliseconds."""
 
     since: int = 0
     topic: str | None = None
@@ -125,7 +125,10 @@ def parse(data: bytes) -> list[tuple[RecordedDecision, bytes]]:
 
 
 class _Rate:
-    """How many of a kind were recorded in this second. cause: of the last one that was left out."""
+    """The number of decisions of a kind that were recorded in this second.
+
+    cause: of the last decision that was left out.
+    """
 
     __slots__ = ("cause", "count", "second")
 

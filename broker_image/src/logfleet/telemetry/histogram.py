@@ -25,7 +25,7 @@ LATENCY_BOUNDS_S: Final = (
     5.0,
     10.0,
 )
-"""From a request answered from memory to one that waits for other brokers."""
+"""Bounds from a request answered from memory to one that waits for other brokers."""
 
 
 class Histogram:

@@ -1,4 +1,4 @@
-"""Which broker answers at an admin port.
+"""Identifies the broker that answers at an admin port.
 
 On loopback, a client on another machine finds another broker.
 """

@@ -115,7 +115,7 @@ TOPIC_BYTES_IN = counter(
 )
 TOPIC_BYTES_OUT = counter(
     "logfleet_topic_bytes_out_total",
-    "Bytes of its record batches in responses to consumers",
+    "Bytes of the topic's record batches in responses to consumers",
     f"{_TOPIC}BytesOutPerSec,topic=TOPIC",
     labels="topic",
 )
@@ -132,12 +132,12 @@ PARTITIONS = gauge(
 )
 PARTITIONS_LED = gauge(
     "logfleet_partitions_led",
-    "Of them, those that this broker leads",
+    "Partitions that this broker leads",
     f"{_REPLICAS}LeaderCount",
 )
 PRODUCER_IDS = gauge(
     "logfleet_producer_ids",
-    "Idempotent producers that its partitions remember, counted once per partition",
+    "Idempotent producers that this broker's partitions remember, counted once per partition",
     f"{_REPLICAS}ProducerIdCount",
 )
 PARTITION_LOG_START = gauge(
@@ -197,12 +197,12 @@ AT_MIN_ISR = gauge(
 )
 ISR_SHRINKS = counter(
     "logfleet_isr_shrinks_total",
-    "Times that this broker as leader took replicas which had fallen behind out of an ISR",
+    "Times that this broker as leader removed replicas that had fallen behind from an ISR",
     f"{_REPLICAS}IsrShrinksPerSec",
 )
 ISR_EXPANDS = counter(
     "logfleet_isr_expands_total",
-    "Times that it took replicas which had caught up into an ISR",
+    "Times that this broker as leader added replicas that had caught up to an ISR",
     f"{_REPLICAS}IsrExpandsPerSec",
 )
 ISR_UPDATES_FAILED = counter(
@@ -255,7 +255,9 @@ GROUPS = gauge(
     f"{_GROUP}NumGroupsSTATE",
     labels="state",
 )
-GROUP_MEMBERS = gauge("logfleet_group_members", "Members of all of them")
+GROUP_MEMBERS = gauge(
+    "logfleet_group_members", "Members of all groups that this broker coordinates"
+)
 GROUP_COMMITTED_OFFSET = gauge(
     "logfleet_group_committed_offset",
     "Offset that a group committed",
@@ -269,7 +271,7 @@ GROUP_PARTITION_LAG = gauge(
 )
 GROUP_LAG = gauge(
     "logfleet_group_lag",
-    "Sum of these over a topic's partitions",
+    "Lag of the group, summed over the topic's partitions that this broker leads too",
     labels="group topic",
 )
 GROUP_OFFSETS = gauge("logfleet_group_offsets", "Committed offsets", f"{_GROUP}NumOffsets")
@@ -326,7 +328,7 @@ FETCH_SESSION_PARTITIONS = gauge(
 )
 FETCH_SESSION_EVICTIONS = counter(
     "logfleet_incremental_fetch_session_evictions_total",
-    "Fetch sessions that had to make room for others",
+    "Fetch sessions evicted to make room for others",
     f"{_SESSIONS}IncrementalFetchSessionEvictionsPerSec",
 )
 QUOTA_THROTTLES = counter(
@@ -338,7 +340,9 @@ QUOTA_THROTTLE_SECONDS = counter(
     "kafka.server:type=QUOTA,user=U,client-id=C: throttle-time",
     labels="quota",
 )
-QUOTA_CLIENTS = gauge("logfleet_quota_clients", "Clients that are measured", labels="quota")
+QUOTA_CLIENTS = gauge(
+    "logfleet_quota_clients", "Clients whose use of the quota is measured", labels="quota"
+)
 
 # The cluster
 
@@ -351,7 +355,7 @@ STORE_WRITES_REFUSED = counter(
 )
 STORE_SILENT_SECONDS = gauge(
     "logfleet_metadata_store_silent_seconds",
-    "For how long the metadata store has not answered this broker's keepalives, 0 while it "
+    "Time for which the metadata store has not answered this broker's keepalives, 0 while it "
     "does: meanwhile nobody is elected, no ISR changes, "
     "and this broker leads what its followers or most brokers vouch for",
 )
@@ -378,7 +382,7 @@ ELECTIONS = counter(
 )
 UNCLEAN_ELECTIONS = counter(
     "logfleet_unclean_leader_elections_total",
-    "Of them, those that were elected though they may lack acknowledged records",
+    "Leaders that this broker as controller elected though they may lack acknowledged records",
     "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
 )
 ACTIVE_BROKERS = gauge(
@@ -412,12 +416,16 @@ OFFLINE_PARTITIONS = gauge(
 
 DISK_BYTES = gauge("logfleet_disk_bytes", "Size of the disk", labels="path")
 DISK_FREE = gauge(
-    "logfleet_disk_free_bytes", "Bytes that may still be written to it", labels="path"
+    "logfleet_disk_free_bytes", "Bytes that may still be written to the disk", labels="path"
 )
-DISK_FULL = gauge("logfleet_disk_full", "1 while its directory takes no records", labels="path")
+DISK_FULL = gauge(
+    "logfleet_disk_full",
+    "1 while the log directory takes no records because its disk is full",
+    labels="path",
+)
 DISK_USED_OVER = gauge(
     "logfleet_disk_used_over",
-    "1 while at least this percentage of it is used",
+    "1 while at least this percentage of the disk is used",
     labels="path percent",
 )
 OFFLINE_LOG_DIRS = gauge(
@@ -433,51 +441,52 @@ CLEANINGS = counter(
 )
 CLEANER_FAILURES = counter(
     "logfleet_log_cleaner_failures_total",
-    "Rounds that ended early, without those of logs that were deleted",
+    "Rounds of compaction that ended early, not counting logs that were deleted",
 )
 CLEANER_READ_BYTES = counter(
-    "logfleet_log_cleaner_read_bytes_total", "Bytes of log that were compacted"
+    "logfleet_log_cleaner_read_bytes_total", "Bytes of log that compaction read"
 )
 CLEANER_KEPT_BYTES = counter(
     "logfleet_log_cleaner_kept_bytes_total",
-    "Bytes that were left of them",
+    "Bytes that compaction kept",
     f"{_CLEANER}cleaner-recopy-percent",
 )
 CLEANER_READ_RECORDS = counter(
-    "logfleet_log_cleaner_read_records_total", "Records that were compacted"
+    "logfleet_log_cleaner_read_records_total", "Records that compaction read"
 )
 CLEANER_KEPT_RECORDS = counter(
-    "logfleet_log_cleaner_kept_records_total", "Records that were left of them"
+    "logfleet_log_cleaner_kept_records_total", "Records that compaction kept"
 )
 CLEANER_KEYLESS_RECORDS = counter(
-    "logfleet_log_cleaner_keyless_records_total", "Records dropped because they had no key"
+    "logfleet_log_cleaner_keyless_records_total",
+    "Records that compaction dropped because they had no key",
 )
 CLEANER_CPU = counter(
-    "logfleet_log_cleaner_cpu_seconds_total", "Processor time of the child processes"
+    "logfleet_log_cleaner_cpu_seconds_total", "Processor time of the child processes for compaction"
 )
 CLEANER_DIRTY_RATIO = gauge(
     "logfleet_log_cleaner_max_dirty_ratio",
-    "Largest share of bytes not compacted among the logs that may be",
+    "Largest share of bytes that are not compacted, among logs that may be compacted",
     f"{_CLEANER_MANAGER}max-dirty-percent",
 )
 CLEANER_DELAY = gauge(
     "logfleet_log_cleaner_max_compaction_delay_seconds",
-    "How long the oldest record has waited beyond max.compaction.lag.ms",
+    "Time that the oldest record has waited for compaction beyond max.compaction.lag.ms",
     f"{_CLEANER}max-compaction-delay-secs",
 )
 CLEANER_ROUND = gauge(
     "logfleet_log_cleaner_last_round_seconds",
-    "Duration of the last round",
+    "Duration of the last round of compaction",
     f"{_CLEANER}max-clean-time-secs",
 )
 CLEANER_MAP = gauge(
     "logfleet_log_cleaner_last_map_utilization_ratio",
-    "How full the map of keys was in the last round",
+    "Share of the map of keys that the last round of compaction used",
     f"{_CLEANER}max-buffer-utilization-percent",
 )
 CLEANER_LOOKED = gauge(
     "logfleet_log_cleaner_seconds_since_last_look",
-    "Time since logs were last checked",
+    "Time since logs were last checked for compaction",
     f"{_CLEANER_MANAGER}time-since-last-run-ms",
 )
 CLEANER_UNCLEANABLE = gauge(
@@ -488,7 +497,7 @@ CLEANER_UNCLEANABLE = gauge(
 )
 CLEANER_UNCLEANABLE_BYTES = gauge(
     "logfleet_log_cleaner_uncleanable_bytes",
-    "Size of these logs",
+    "Size of the logs that cannot be compacted",
     f"{_CLEANER_MANAGER}uncleanable-bytes,logDirectory=PATH",
     labels="directory",
 )
@@ -497,10 +506,13 @@ CLEANER_UNCLEANABLE_BYTES = gauge(
 
 LOOP_LAG = histogram(
     "logfleet_event_loop_lag_seconds",
-    "How late the event loop serves a timer, measured ten times a second",
+    "Delay of timers on the event loop, measured ten times a second",
     "instead of kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
 )
-LOOP_LAG_MAX = gauge("logfleet_event_loop_lag_max_seconds", "The longest such lag since the start")
+LOOP_LAG_MAX = gauge(
+    "logfleet_event_loop_lag_max_seconds",
+    "Longest delay of a timer on the event loop since the start",
+)
 DECISIONS_DROPPED = counter(
     "logfleet_decisions_dropped_total",
     "Decisions of `logfleet events` that are lost at a restart: their disk is full, slow or "
@@ -509,9 +521,13 @@ DECISIONS_DROPPED = counter(
 PROCESS_CPU = counter("process_cpu_seconds_total", "Processor time of the process, user and system")
 PROCESS_RSS = gauge("process_resident_memory_bytes", "Memory of the process that is resident")
 PROCESS_VIRTUAL = gauge("process_virtual_memory_bytes", "Address space of the process")
-PROCESS_STARTED = gauge("process_start_time_seconds", "When it was started, in seconds since 1970")
+PROCESS_STARTED = gauge(
+    "process_start_time_seconds", "Start time of the process, in seconds since 1970"
+)
 PROCESS_OPEN_FDS = gauge("process_open_fds", "File descriptors in use")
-PROCESS_MAX_FDS = gauge("process_max_fds", "How many it may have")
+PROCESS_MAX_FDS = gauge(
+    "process_max_fds", "Largest number of file descriptors that the process may open"
+)
 
 
 class Section(NamedTuple):

@@ -68,7 +68,10 @@ def encoder(cls: type[M], version: int) -> Callable[[M], list[Buffer | Sized]]:
 def _guarded(
     generate: Callable[..., Callable[..., Any]], cls: type[msgspec.Struct], version: int
 ) -> Callable[..., Any]:
-    """A decoder that only raises MalformedMessage. generate: one of `wire.decoding`'s."""
+    """Wrap a decoder so that it raises only MalformedMessage.
+
+    generate: one of the generators in `wire.decoding`.
+    """
     schema = _schema(cls, version)
     generated = generate(cls, schema, version)
     name = f"{cls.__name__} version {version}"

@@ -55,7 +55,7 @@ class FunctionSource:
     def compile(self, function: str) -> Callable[..., Any]:
         text = "\n".join(self.lines) + "\n"
         filename = f"<logfleet.wire {self.title}>"
-        # so that tracebacks and debuggers show the generated lines
+        # lets tracebacks and debuggers show the generated lines
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         code = compile(text, filename, "exec")
         exec(code, self.globals)  # noqa: S102  the text comes from our own table only

@@ -99,7 +99,7 @@ def too_many(what: str) -> MalformedMessage:
 
 @cache
 def array_unpackers(code: str) -> list[Any]:
-    """For arrays of one struct code: n -> function that unpacks n of them, n < SMALL_ARRAY_MAX."""
+    """Functions that unpack n values of one struct code, by n (below SMALL_ARRAY_MAX)."""
     return [Struct(f">{n}{code}").unpack_from for n in range(SMALL_ARRAY_MAX)]
 
 

@@ -61,7 +61,7 @@ def _struct_memory(
     total = _STRUCT_BYTES + 8 * len(fields)
     for field in fields:
         if field.is_array:
-            total += _LIST_BYTES  # even if the version lacks it: it is empty then
+            total += _LIST_BYTES  # an empty list even if the version lacks the field
         elif field.is_struct:
             total += _struct_memory(structs[field.element_type], structs, version)
         elif field.exists(version):

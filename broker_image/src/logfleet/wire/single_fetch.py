@@ -15,7 +15,7 @@ from logfleet.wire.primitives import Buffer, read_uvarint, uvarint
 VERSION: Final = 18
 _API_KEY: Final = 1
 _REQUEST_HEAD: Final = struct.Struct(">ihhi")  # size, API key, version, correlation id
-_HEAD_BYTES: Final = _REQUEST_HEAD.size - 4  # without the size
+_HEAD_BYTES: Final = _REQUEST_HEAD.size - 4  # without the leading size field
 _REQUEST: Final = struct.Struct(">iiibiib16sbiiqiqi7siqb")
 _RESPONSE_HEAD: Final = struct.Struct(">i")
 _RESPONSE: Final = struct.Struct(">ibihib16sbihqqqbi")  # behind the size

@@ -1,7 +1,7 @@
 import pytest
 from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import DRAINING, NO_LEADER, PartitionValue
-from logfleet.replication.election import next_state, to_be_asked
+from logfleet.replication.election import next_state, replicas_to_query
 from logfleet.replication.longest_log import SILENT, LogEnds
 from logfleet.types import BrokerEpoch, LeaderEpoch
 
@@ -57,7 +57,7 @@ def test_where_nobody_is_eligible_the_longest_log_leads(logs, leader) -> None:
 
 def test_who_has_to_be_asked_is_every_active_replica_once_the_last_leader_is_back() -> None:
     def asked(state: PartitionValue, *there: Broker, unclean: bool = False, **options) -> list[int]:
-        found = to_be_asked(state, brokers(*there), unclean=unclean, **options)
+        found = replicas_to_query(state, brokers(*there), unclean=unclean, **options)
         return [each.id for each in found]
 
     assert asked(LOST, *ALL.values()) == [1, 2, 3]

@@ -28,10 +28,10 @@ APPLICATIONS = {
     for path in sorted((SPARK / "submit" / "applications").glob("*.yaml"))
 }
 JOBS = {
-    "window_counts": window_counts.settings,
-    "dlq_router": dlq_router.settings,
-    "topic_to_table": topic_to_table.settings,
-    "table_to_topic": table_to_topic.settings,
+    "window_counts": window_counts.parse_settings,
+    "dlq_router": dlq_router.parse_settings,
+    "topic_to_table": topic_to_table.parse_settings,
+    "table_to_topic": table_to_topic.parse_settings,
 }
 """The jobs' own parsers."""
 OPERATOR_SCHEMA = json.loads((Path(__file__).parent / "spark_operator.json").read_text())

@@ -189,7 +189,7 @@ def test_a_job_that_is_not_waited_for_has_not_failed(submit):
         (
             ["windows", "--"],
             MASTER,
-            "there is no job 'windows'; there is: dlq_router table_to_topic topic_to_table window_counts",
+            "there is no job 'windows'; choose from: dlq_router table_to_topic topic_to_table window_counts",
         ),
         (["window_counts", "--"], {}, "SPARK_MASTER is ''; set it to k8s://URL of the API server"),
         (
@@ -236,7 +236,7 @@ def test_the_example_in_the_help_is_taken_by_the_job(submit):
     text = submit("--help").stdout
     words = shlex.split(text.partition("submit.sh window_counts -- ")[2].partition("\n\n")[0])
     words = [word for word in words if word.strip()]  # a backslash before the end of a line
-    options = window_counts.settings(words)
+    options = window_counts.parse_settings(words)
     assert (options.topic, options.sink, options.output) == ("flights", "delta", "/data/counts")
 
 

@@ -39,7 +39,7 @@ class BrokerIdRange(msgspec.Struct, frozen=True, order=True):
 
     @property
     def staying(self) -> int:
-        """How many brokers are wanted."""
+        """The wanted number of brokers."""
         return self.replicas - self.leaving
 
 

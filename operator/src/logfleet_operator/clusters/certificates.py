@@ -51,7 +51,10 @@ def is_renewed(not_after: datetime, authority_not_after: datetime, now: datetime
 
 
 def not_after(secret: Mapping[str, Any]) -> datetime | None:
-    """When the certificate in a Secret of type kubernetes.io/tls ends; None if it is unreadable."""
+    """Return the end of the certificate in a Secret of type kubernetes.io/tls.
+
+    None if it is unreadable.
+    """
     text = (secret.get("data") or {}).get("tls.crt", "")
     try:
         return x509.load_pem_x509_certificate(base64.b64decode(text)).not_valid_after_utc

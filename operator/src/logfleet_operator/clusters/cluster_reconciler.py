@@ -26,7 +26,7 @@ from logfleet_operator.clusters.observed import (
     rewriting,
 )
 from logfleet_operator.clusters.plan import plan_cluster
-from logfleet_operator.clusters.refusals import joined
+from logfleet_operator.clusters.refusals import as_one_refusal
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod
 from logfleet_operator.clusters.shrinking import State, state_of
 from logfleet_operator.clusters.steps import (
@@ -482,7 +482,7 @@ def _refusals(
     if not_done:
         yield _refusal_of(not_done), Stage.REFUSED
     if plan.unmet:
-        sizes = joined(plan.unmet)
+        sizes = as_one_refusal(plan.unmet)
         yield sizes, Stage.GROWING if sizes.reason is Reason.PROGRESSING else Stage.REFUSED
 
 

@@ -102,7 +102,7 @@ def quota_bytes(storage: Storage) -> int:
 
 
 def peer_url(cluster: ClusterResource, pod: str) -> str:
-    """Where other members reach the one in this pod."""
+    """The URL at which other members reach the one in this pod."""
     name, namespace = names.etcd_name(cluster.metadata.name), cluster.metadata.namespace
     return f"https://{pod}.{name}.{namespace}.svc:{names.ETCD_PEER_PORT}"
 

@@ -66,7 +66,7 @@ class Etcds(Protocol):
 
 
 def etcd_access(cluster: ClusterResource, observed: ObservedCluster) -> Access:
-    """How to reach the Cluster's etcd.
+    """Return the access to the Cluster's etcd.
 
     Raises EtcdUnavailable if the Secret is missing or incomplete.
     """

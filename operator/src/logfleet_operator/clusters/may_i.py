@@ -89,7 +89,7 @@ class AdminPorts:
                             if response.status == 200:
                                 return msgspec.json.decode(await response.read(), type=MayIAnswer)
                 except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError):
-                    continue  # not ready, or gone: the next one may know
+                    continue  # this broker is not ready or gone; ask the next one
         return None
 
     async def serving(self, bootstrap: str) -> frozenset[int] | None:
@@ -175,7 +175,7 @@ def _broker_id(observed: ObservedCluster, pod: Pod) -> int:
 
 
 def objection_of(answer: MayIAnswer, *, alone: bool) -> str:
-    """What counts against the stop; "" if nothing does.
+    """The objection to the stop; "" if nothing does.
 
     A topic with one replica is offline whenever its broker is: it forbids that several brokers go
     together, not that one does (Strimzi's and Kafka's own rolls ignore it as well).

@@ -32,7 +32,7 @@ from logfleet_operator.waiting import waiting_for_fleet
 
 REQUEST_TIMEOUT_MS: Final = 10_000
 NAMED_MAX: Final = 3
-"""How many of the partitions that cannot be moved are named."""
+"""Number of partitions that cannot be moved and are named."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -57,7 +57,7 @@ class Movers(Protocol):
         ...
 
     async def propose(self, bootstrap: str, goal: Goal) -> Plan:
-        """What would be moved. Changes nothing."""
+        """Plan the moves. Changes nothing."""
         ...
 
     async def call_back(self, bootstrap: str, goal: Goal) -> Sequence[str]:
@@ -212,7 +212,7 @@ class Relocation:
         await self._movers.take_back(manifests.bootstrap_address(cluster), broker_ids)
 
     async def unregister(self, cluster: ClusterResource, broker_id: int) -> None:
-        """Raises MovesUnavailable."""
+        """Unregister the broker. Raises MovesUnavailable."""
         await self._movers.unregister(manifests.bootstrap_address(cluster), broker_id)
 
     async def unregister_leftovers(

@@ -54,7 +54,7 @@ READ_AGAIN: Final = (f"metadata.labels.{GROUP}/", "data.", "spec.replicas")
 FIELDS_LISTED_MAX: Final = 3
 
 FRESH: Final = timedelta(seconds=30)
-"""How long a pod that became ready may still be unreachable at its new address for some.
+"""Time for which a pod that became ready may be unreachable at its new address for some clients.
 
 kube-proxy gathers changes for a second, name servers cache answers for up to thirty (CoreDNS,
 plugin cache). Brokers hand leadership to one that has run for as long
@@ -87,7 +87,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class StopPermission:
-    """Which pods of the next wave may go now, as the brokers answer.
+    """The brokers' answer: the pods of the next wave that may stop now.
 
     objection: why no more may go, or none.
     """
@@ -107,7 +107,7 @@ class EtcdMember:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What brokers report about replicas.
+    """The brokers' report about replicas.
 
     replica_counts: by broker id. progress: the progress of moves, in a sentence.
     """
@@ -358,7 +358,7 @@ def _identity(entry: Manifest, keys: Sequence[str]) -> tuple[Any, ...]:
 
 
 def rewriting(wanted: Manifest, stored: Manifest, now: datetime) -> Rewriting | None:
-    """How `wanted` was stored differently; None if it was not.
+    """The difference between `wanted` and the stored object; None if it was not.
 
     Raises ObjectConflict if the operator cannot work with the stored object.
     """

@@ -117,7 +117,7 @@ def refusal_of(
         *refusals.volumes_refusals(cluster, observed, ranges, before),
         *metadata_store.zones_refusals(cluster, observed),
     ]
-    return refusals.joined(found) if found else None
+    return refusals.as_one_refusal(found) if found else None
 
 
 def ranges_of(
@@ -250,7 +250,7 @@ def _min_available(
     """
     live = observed.get("PodDisruptionBudget", names.brokers_budget(cluster.metadata.name))
     before = (live or {"spec": {}})["spec"].get("minAvailable")
-    if not isinstance(before, int):  # none, or a percentage that somebody else wrote
+    if not isinstance(before, int):  # no budget, or a percentage that another program wrote
         return total - 1
     return min(total - 1, max(before, ready - 1))
 

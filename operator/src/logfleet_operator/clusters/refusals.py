@@ -18,7 +18,7 @@ from logfleet_operator.names import Manifest
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
-def joined(refusals: Sequence[SpecRefusal]) -> SpecRefusal:
+def as_one_refusal(refusals: Sequence[SpecRefusal]) -> SpecRefusal:
     """All refusals as one, with the reason of the first."""
     return SpecRefusal(refusals[0].reason, "; ".join(each.message for each in refusals))
 

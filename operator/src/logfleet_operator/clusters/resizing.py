@@ -143,7 +143,7 @@ def _condition(claim: Manifest, kind: str) -> Manifest | None:
 
 
 def _asked_at(claim: Manifest) -> datetime | None:
-    """When the operator last wrote the claim's requested size; None if that is unknown."""
+    """The time when the operator last wrote the claim's requested size; None if that is unknown."""
     times = [
         each["time"]
         for each in claim["metadata"].get("managedFields", ())

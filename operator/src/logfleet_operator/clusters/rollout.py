@@ -46,7 +46,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What is done or waited for, while some pods are missing, unready or out of date.
+    """The action or the wait while some pods are missing, unready or out of date.
 
     replaces: some pods are out of date. needs_person: only a person can go on.
     """
@@ -174,7 +174,7 @@ def _waits_for_its_node(observed: ObservedCluster, pod: Pod) -> bool:
 
 
 def _stuck(pods: _Pods) -> list[Pod]:
-    """Pods that are out of date and cannot run: nobody misses them."""
+    """Return the outdated pods that cannot run, so replacing them interrupts nothing."""
     return [pod for pod in pods.outdated if pod.stuck and not pod.ready]
 
 
@@ -275,7 +275,7 @@ def _awaited(component: str, pods: _Pods) -> list[str]:
 
 
 def _removal(pod: Pod, pods: Sequence[Pod]) -> EvictPod | DeletePod:
-    """How to remove a running pod.
+    """Choose the way to remove a running pod.
 
     A pod that is not ready may be evicted only beside enough ready ones, and never where the budget
     asks for none (unhealthyPodEvictionPolicy IfHealthyBudget; Kubernetes, pod/storage/eviction.go).
@@ -287,7 +287,7 @@ def _removal(pod: Pod, pods: Sequence[Pod]) -> EvictPod | DeletePod:
 
 
 def troubles(pods: Sequence[Pod]) -> str:
-    """What Kubernetes reports about pods that cannot run, as a suffix of a sentence."""
+    """Kubernetes' reasons for pods that cannot run, as a suffix of a sentence."""
     found = _troubles(pods)
     return f" ({'; '.join(found[:5])})" if found else ""
 

@@ -14,7 +14,7 @@ from logfleet_operator.names import Manifest
 DIRECTORY: Final = "/backup"
 DEADLINE_S: Final = 600
 LATE: Final = timedelta(seconds=2 * DEADLINE_S)
-"""A snapshot that had no success for so long has failed."""
+"""A snapshot without a success for this long has failed."""
 
 
 def cron_job(cluster: ClusterResource, image: str, config: str) -> Manifest | None:

@@ -102,7 +102,7 @@ class UnregisterBroker:
 
 
 class Stage(StrEnum):
-    """What is under way; the reason of the condition Progressing."""
+    """The work under way; the reason of the condition Progressing."""
 
     MAKING = "MakingObjects"
     REMOVING = "RemovingObjects"

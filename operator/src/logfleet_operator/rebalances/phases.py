@@ -18,7 +18,7 @@ from logfleet_operator.conditions import PROGRESSING, READY, condition_of
 from logfleet_operator.names import Manifest
 
 PROPOSAL_S: Final = 600
-"""A proposal that nobody approved for so long, in seconds, is made again: partitions grow."""
+"""A proposal that nobody approved for this long, in seconds, is made again: partitions grow."""
 
 
 class Phase(StrEnum):
@@ -34,7 +34,7 @@ class Phase(StrEnum):
 
 
 class Act(StrEnum):
-    """What to do in one step.
+    """The action of one step.
 
     PROPOSE: plan and report. STEP: start the moves that may start now. CALL_BACK: cancel moves
     under way. DELETE: delete the resource, as its spec asks.

@@ -42,7 +42,7 @@ from logfleet_operator.writes import timestamp, write_status
 
 STEP_S: Final = 2.0
 WAIT_S: Final = 5.0
-"""What a Rebalance waits for causes no event of it, so it is checked this often."""
+"""Interval between checks: the conditions that a Rebalance waits for cause no event of it."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 

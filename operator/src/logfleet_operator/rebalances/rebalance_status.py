@@ -1,4 +1,4 @@
-"""What a Rebalance's status reports: the plan, and how far it is."""
+"""The status of a Rebalance: the plan, and the progress."""
 
 import math
 from collections.abc import Mapping

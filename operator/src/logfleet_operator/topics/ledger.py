@@ -170,7 +170,7 @@ def line_for(topic: TopicResource, crd: str, cluster: str, topic_id: str) -> Led
 
 @dataclass(frozen=True, slots=True)
 class DeletionPreconditions:
-    """What else must hold before a topic is deleted.
+    """Further conditions for the deletion of a topic.
 
     crd, cluster: the present uids. calm: nothing around is being deleted, and the namespace is in
     scope. confirmation: the Cluster's confirming annotation, "" without.
@@ -212,7 +212,7 @@ class DeletionDecision:
 def decide_deletions(
     lines: Ledger, alive: frozenset[str], around: DeletionPreconditions, evidence: DeletionEvidence
 ) -> DeletionDecision:
-    """What to do with topics whose resource is not in `alive` (uids of this Cluster's Topics)."""
+    """Decide about topics whose resource is not in `alive` (uids of this Cluster's Topics)."""
     decided = tuple(sorted(topic for topic, line in lines.items() if line.deleting))
     missing = {
         topic: line
@@ -232,7 +232,7 @@ def decide_deletions(
     seen = [topic for topic, line in own.items() if line.uid in evidence.gone]
 
     def missed(seconds: float) -> list[str]:
-        """Topics whose resource has been missing for so long without a delete event."""
+        """Topics whose resource has been missing for the whole period without a delete event."""
         return [
             topic
             for topic, line in own.items()

@@ -7,7 +7,7 @@ change at once, even among thousands.
 from typing import Final
 
 FEW: Final = 32
-"""Up to so many changed Topics are reconciled by themselves."""
+"""Up to this many changed Topics are reconciled one by one; more need a pass over all."""
 
 
 class Pending:

@@ -50,7 +50,7 @@ class TopicHolders:
 def claims_of(
     topics: Iterable[TopicResource], lines: Ledger, alive: frozenset[str]
 ) -> TopicHolders:
-    """Which resource holds each topic. lines: as read; they name the present holders.
+    """Find the resource that holds each topic. lines: as read; they name the present holders.
 
     A resource that exists (its uid is in `alive`) but is invalid keeps what it holds: a mistake in
     it must not hand its records over to another resource, which may be deleted.
@@ -152,7 +152,7 @@ def plan_topics(
     observed: Mapping[str, ObservedTopic],
     preconditions: DeletionPreconditions,
 ) -> TopicsPlan:
-    """What to write and do now. lines: as `judge` returned them."""
+    """Plan the next writes and actions. lines: as `judge` returned them."""
     after = {name: line for name, line in lines.items() if name not in decision.forget}
     deletions = []
     for name in decision.delete:

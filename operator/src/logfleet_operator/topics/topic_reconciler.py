@@ -70,7 +70,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class TopicsPass:
-    """What one pass works on.
+    """The input of one pass.
 
     found: the live Cluster. live: uid -> live Topic. topics: the valid ones. deleted_policies: uid
     -> policy in the delete events seen before this pass. lines: the ledger, written or not.
@@ -127,7 +127,7 @@ class PassResult:
 
     @property
     def notice(self) -> str:
-        """What blocks the deletion of topics, for the Cluster's status; "" if nothing does."""
+        """The reason why topics cannot be deleted, for the status; "" if there is none."""
         undeletable = [
             f"topic {deletion.name}: {self.refused[deletion.name].message}"
             for deletion in self.plan.deletions

@@ -12,7 +12,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class FeatureLevels:
-    """For Clusters whose brokers are all ready and as the spec wants them."""
+    """Feature levels of Clusters whose brokers are all ready and as the spec wants them."""
 
     def __init__(self, movers: Movers) -> None:
         self._movers = movers

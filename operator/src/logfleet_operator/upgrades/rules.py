@@ -32,7 +32,7 @@ def is_due(wanted: int | None, found: FeatureLevel) -> bool:
 
 
 def unmet(wanted: int | None, found: FeatureLevel | None, known: int) -> str:
-    """What keeps the level from being as the spec wants it; "" if nothing does.
+    """The reason why the level is not as the spec wants it; "" if nothing does.
 
     found: None if no broker answers. known: the last level that was read, 0 for none; used then.
     """

@@ -1,7 +1,4 @@
-"""The jobs that ship, and what they share.
+"""The jobs that ship with the image, and the modules they share.
 
-Settings, folders, metrics, running to the end of a batch.
-
-`jobs/NAME.py` beside this package is what spark-submit is given; it calls `main` of the module of
-its name here.
+spark-submit is given `jobs/NAME.py`, which calls `main` of the module NAME in this package.
 """

@@ -1,13 +1,13 @@
-"""Upserts of micro-batches into a table of PostgreSQL: a batch that Spark repeats changes nothing.
+"""Upserts of micro-batches into a table of PostgreSQL: repeating a batch changes nothing.
 
-A batch is one transaction on one connection of the driver: its rows are copied into a temporary
-table with the columns of the target, and go from there into the target by INSERT ... ON CONFLICT.
-The table and a unique constraint on the keys must be there. Spark makes the lines of COPY; they
-pass through the driver one partition at a time.
+A batch is one transaction on one connection of the driver. Its rows are copied into a temporary
+table with the columns of the target, and from there into the target by INSERT ... ON CONFLICT. The
+target and a unique constraint on the keys must exist. Spark formats the lines of COPY; they pass
+through the driver one partition at a time.
 
-What the database refuses is a SettingError of one sentence. A database that cannot be reached is
-tried again for AWAY_S_MAX seconds, then DatabaseAway ends the query: the checkpoint stays before
-that batch.
+If the database refuses a batch, SettingError says why in one sentence. If it cannot be reached, the
+batch is retried for AWAY_S_MAX seconds; then DatabaseAway ends the query, and the checkpoint stays
+before that batch.
 """
 
 from __future__ import annotations  # psycopg is imported by jobs that use it only
@@ -35,12 +35,12 @@ log = logging.getLogger(__name__)
 
 PASSWORD = "LOGFLEET_DATABASE_PASSWORD"  # noqa: S105  (the name of a variable)
 AWAY_S_MAX = 60.0
-"""PostgreSQL restarts, or another server takes over, within less."""
+"""Long enough for PostgreSQL to restart or for another server to take over."""
 PAUSE_S_MAX = 5.0
 CONNECTION: Mapping[str, str | int] = {
     "application_name": "logfleet",
     "connect_timeout": 10,
-    # a server whose machine is lost answers nothing: without these the driver would wait for hours
+    # if the server's machine is lost nothing answers: without these the driver would wait for hours
     "keepalives_idle": 20,
     "tcp_user_timeout": 60_000,
 }
@@ -62,20 +62,20 @@ TYPES: Mapping[str, str] = {
     "binary": "bytea",
     **dict.fromkeys(("array", "map", "struct"), "json"),
 }
-"""PostgreSQL's types by Spark's."""
+"""PostgreSQL's type for each type of Spark."""
 
 
 class DatabaseAway(Exception):
-    """The database took no batch for AWAY_S_MAX seconds."""
+    """The database accepted no batch for AWAY_S_MAX seconds."""
 
 
 @dataclass(frozen=True)
 class Database:
     """A table of PostgreSQL.
 
-    url: as libpq takes it, `postgresql://USER@HOST/DATABASE`; never logged: it may hold a password.
-    table: a name of SQL, perhaps with its schema. password: None for libpq's own ways (PGPASSWORD,
-    ~/.pgpass).
+    url: in the form of libpq, `postgresql://USER@HOST/DATABASE`; never logged, as it may hold a
+    password. table: a name in SQL, with or without its schema. password: None leaves it to libpq
+    (PGPASSWORD, ~/.pgpass).
     """
 
     url: str
@@ -83,10 +83,10 @@ class Database:
     password: str | None = None
 
     def upsert(self, rows: DataFrame, keys: Sequence[str]) -> None:
-        """The rows are in the table, in the place of those with the same keys.
+        """Write the rows; they replace those with the same keys.
 
-        Nothing is changed where it raises SettingError (the table cannot hold the rows) or
-        DatabaseAway.
+        Raises SettingError if the table cannot hold the rows, and DatabaseAway; the table is
+        unchanged then.
         """
         lines = copy_lines(rows).persist()
         try:
@@ -94,38 +94,39 @@ class Database:
             give_up_s = time.monotonic() + AWAY_S_MAX
             pause_s = 0.1
             while (
-                problem := self._tried(lines if has_rows else None, rows.schema, keys)
+                problem := self._try_write(lines if has_rows else None, rows.schema, keys)
             ) is not None:
                 if time.monotonic() + pause_s > give_up_s:
                     raise DatabaseAway(
-                        f"--database-url: the database took no batch for {AWAY_S_MAX:.0f} s, so this one is "
+                        f"--database-url: the database accepted no batch for {AWAY_S_MAX:.0f} s, so this one is "
                         f"left for the next start ({problem})"
                     )
-                log.warning(
-                    "the database did not take the batch, which is tried again: %s", problem
-                )
+                log.warning("the database did not accept the batch; trying again: %s", problem)
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)
         finally:
             lines.unpersist()
 
-    def _tried(
+    def _try_write(
         self, lines: DataFrame | None, schema: StructType, keys: Sequence[str]
     ) -> str | None:
-        """None if the batch is written, else why it may be tried again. Raises SettingError."""
+        """Try to write the batch.
+
+        Return None, or why it failed if a retry may help. Raises SettingError.
+        """
         import psycopg
 
         try:
             with psycopg.connect(self.url, **self._options()) as connection:
                 self._write(connection.cursor(), lines, schema, keys)
         except psycopg.Error as problem:
-            if _may_pass(problem):
-                return _words(problem)
-            raise SettingError(self._sentence(problem, schema, keys)) from None
+            if _may_succeed_later(problem):
+                return _message_of(problem)
+            raise SettingError(self._advice_for(problem, schema, keys)) from None
         return None
 
     def _options(self) -> dict[str, Any]:
-        """Parameters of the connection that the URL does not name."""
+        """Return the connection parameters that the URL does not set."""
         from psycopg.conninfo import conninfo_to_dict
 
         given = conninfo_to_dict(self.url)
@@ -159,15 +160,15 @@ class Database:
             )
 
     def _check_nulls(self, cursor: Cursor, keys: Sequence[str]) -> None:
-        """Raise SettingError if a key is null and the constraint of the table lets nulls differ.
+        """Raise SettingError if a key is null and the table's constraint treats nulls as different.
 
-        Each batch would add such rows again.
+        Each batch would then add such rows again.
         """
         names = ", ".join(identifier(key) for key in keys)
         cursor.execute(
             f"SELECT EXISTS (SELECT FROM {STAGED} WHERE num_nulls({names}) > 0) AND NOT EXISTS ("  # noqa: S608
             "SELECT FROM pg_index i WHERE indrelid = %s::regclass AND indisunique "
-            # older servers than PostgreSQL 15 have no such column
+            # servers before PostgreSQL 15 have no column indnullsnotdistinct
             "AND (to_jsonb(i) ->> 'indnullsnotdistinct')::boolean AND ARRAY(SELECT attname::text FROM "
             "pg_attribute WHERE attrelid = indrelid AND attnum = ANY (indkey) ORDER BY 1) "
             "= ARRAY(SELECT unnest(%s::text[]) ORDER BY 1))",
@@ -185,8 +186,8 @@ class Database:
         names = ", ".join(identifier(key) for key in keys)
         return f"ALTER TABLE {self.table} ADD UNIQUE NULLS NOT DISTINCT ({names})"
 
-    def _sentence(self, problem: Error, schema: StructType, keys: Sequence[str]) -> str:
-        """What to do about an error that comes again however often the batch is tried."""
+    def _advice_for(self, problem: Error, schema: StructType, keys: Sequence[str]) -> str:
+        """Say what to do about an error that no retry can mend."""
         import psycopg
 
         match problem:
@@ -205,25 +206,25 @@ class Database:
             case psycopg.errors.CardinalityViolation():
                 return (
                     f"--output {self.table}: two groups of a batch are the same in the database, "
-                    "because its columns hold less than the groups do: widen their types"
+                    "because its columns are narrower than the groups: widen their types"
                 )
             case psycopg.errors.ProgramLimitExceeded():
                 return (
                     f"--output {self.table}: a group is too long for an index of the database "
-                    f"({_words(problem)}); count by `left(..., 500)`"
+                    f"({_message_of(problem)}); count by `left(..., 500)`"
                 )
             case psycopg.OperationalError():
                 return (
-                    f"--database-url: the database refuses the connection ({_words(problem)}); check "
+                    f"--database-url: the database refuses the connection ({_message_of(problem)}); check "
                     f"user and password ({PASSWORD})"
                 )
-        return f"--output {self.table}: the database refuses the batch: {_words(problem)}"
+        return f"--output {self.table}: the database refuses the batch: {_message_of(problem)}"
 
 
 def copy_lines(rows: DataFrame) -> DataFrame:
-    """Each row as a line of PostgreSQL's COPY, in one column of text.
+    """Format each row as a line of PostgreSQL's COPY, in one text column.
 
-    Raises SettingError for a type that PostgreSQL has not.
+    Raises SettingError for a type that PostgreSQL does not have.
     """
     safe = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))  # dots in names
     columns = [
@@ -234,14 +235,17 @@ def copy_lines(rows: DataFrame) -> DataFrame:
 
 
 def _text(field: StructField, column: Column) -> Column:
-    """A value as text that PostgreSQL reads as the same value; lists, maps and structs as JSON."""
+    """Write a value as text that PostgreSQL reads as the same value.
+
+    Lists, maps and structs as JSON.
+    """
     match TYPES.get(field.dataType.typeName()):
         case "text":
-            # PostgreSQL's text holds no U+0000 and nothing but UTF-8
+            # PostgreSQL's text must be UTF-8 without U+0000; other values are written as hex
             is_text = F.is_valid_utf8(column) & ~F.contains(column, F.lit("\0"))
             return F.when(is_text, column).when(column.isNotNull(), _bytes(column))
         case "timestamptz":
-            # six digits of a year, as Spark would write a plus sign before five
+            # six digits for the year: with a year of five digits Spark would write a plus sign
             return F.date_format(column, "yyyyyy-MM-dd HH:mm:ss.SSSSSSxxxxx G")
         case "bytea":
             return _bytes(column)
@@ -256,12 +260,16 @@ def _text(field: StructField, column: Column) -> Column:
 
 
 def _bytes(column: Column) -> Column:
-    """As PostgreSQL's bytea is written."""
+    """Write the bytes as hex, in the form of PostgreSQL's bytea."""
     return F.concat(F.lit(r"\x"), F.lower(F.hex(column)))
 
 
 def _escaped(text: Column) -> Column:
-    r"""Source: PostgreSQL, COPY, text format. The backslash first, as the others bring some."""
+    r"""Escape the characters that COPY treats as special.
+
+    The backslash comes first, as the other replacements add backslashes. Source: PostgreSQL, COPY,
+    text format.
+    """
     for character, written in {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}.items():
         text = F.replace(text, F.lit(character), F.lit(written))
     return text
@@ -276,9 +284,10 @@ def identifier(name: str) -> str:
 
 
 def upsert_statement(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
-    """In the order of the keys: two jobs that replace the same rows do not lock one another out.
+    """Build the statement that moves the staged rows into the table, in the order of their keys.
 
-    Source: PostgreSQL, INSERT, ON CONFLICT Clause.
+    The order keeps two jobs that replace the same rows from a deadlock. Source: PostgreSQL, INSERT,
+    ON CONFLICT Clause.
     """
     names = ", ".join(identifier(column) for column in columns)
     others = [identifier(column) for column in columns if column not in keys]
@@ -291,31 +300,32 @@ def upsert_statement(table: str, columns: Sequence[str], keys: Sequence[str]) ->
     )
 
 
-def _may_pass(problem: Error) -> bool:
-    """Whether trying again may help: no answer, a lost connection, a server that stops, a deadlock.
+def _may_succeed_later(problem: Error) -> bool:
+    """Return whether a retry may help.
 
-    A server that has asked for a password has refused the user.
+    It may after no response, a lost connection, a server that stops, or a deadlock. If the server
+    asked for a password, it refused the user, and a retry does not help.
     """
     import psycopg
 
-    failed = problem.pgconn  # of an attempt to connect
+    failed = problem.pgconn  # set if the attempt to connect failed
     was_asked = failed is not None and (failed.used_password or failed.needs_password)
-    # a value too large for an index stays so
+    # a value that is too large for an index fails again
     never = isinstance(problem, psycopg.errors.ProgramLimitExceeded)
     return isinstance(problem, psycopg.OperationalError) and not was_asked and not never
 
 
-def _words(problem: Error) -> str:
-    """The words of the server in one line, or of libpq, which name host and user."""
+def _message_of(problem: Error) -> str:
+    """Return the message of the server, or of libpq, in one line; libpq's names host and user."""
     parts = [problem.diag.message_primary or str(problem), problem.diag.message_detail]
     parts.append(problem.diag.context)
     return " ".join("; ".join(part for part in parts if part).split())
 
 
 def check_database(parser: Parser, settings: argparse.Namespace) -> None:
-    """End with a sentence if a setting of the database sink is wrong.
+    """End the process with a sentence if a setting of the database sink is wrong.
 
-    The name of the table goes into SQL as it is.
+    The name of the table is checked because it goes into SQL unquoted.
     """
     if settings.sink != "database":
         return
@@ -345,5 +355,5 @@ def add_database(parser: Parser) -> None:
 
 
 def database_of(settings: argparse.Namespace) -> Database:
-    """The table that a job's settings name."""
+    """Return the table that a job's settings name."""
     return Database(settings.database_url, settings.output, os.environ.get(PASSWORD))

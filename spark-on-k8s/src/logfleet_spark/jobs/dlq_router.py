@@ -1,11 +1,11 @@
-"""The job `dlq_router`: records that can be read go on, the others to a dead-letter topic.
+"""The job `dlq_router`: passes on readable records, and sends the others to a dead-letter topic.
 
-And a replay that sends mended ones back.
+With --replay it sends mended dead letters back.
 
-A dead letter is the record as it came (key, value, headers), with headers that say where it came
-from and what is wrong. Their names are those of Kafka's own dead-letter queues (KIP-1191), ours the
-last two. Written at least once: a batch that was cut short is written again, and two with the same
-headers are of one record.
+A dead letter is the original record (key, value, headers) with additional headers for its origin
+and the error. They have the names of Kafka's own dead-letter queues (KIP-1191), except the last two
+(time and attempts), which are ours. Records are written at least once: a batch that was interrupted
+is written again, so two dead letters with the same headers are of one record.
 """
 
 import argparse
@@ -36,15 +36,18 @@ PARTITION = "__dlq.errors.partition"
 OFFSET = "__dlq.errors.offset"
 MESSAGE = "__dlq.errors.message"
 TIME = "__dlq.errors.time"
-"""When the record was found to be wrong, in ISO 8601."""
+"""When the error was settings, in ISO 8601."""
 ATTEMPTS = "__dlq.errors.attempts"
-"""How often it was found to be wrong."""
+"""How many times the record was settings to be wrong."""
 OURS = (TOPIC, PARTITION, OFFSET, MESSAGE, TIME, ATTEMPTS)
 HEADER = "struct<key: string, value: binary>"
 
 
 def header(headers: Column, name: str) -> Column:
-    """The last header of a name as text, as Kafka's Headers.lastHeader; null if there is none."""
+    """Return the last header of this name as text, null if there is none.
+
+    Source: Headers.lastHeader of Kafka.
+    """
     named = F.filter(F.coalesce(headers, _no_headers()), lambda each: each["key"] == name)
     return F.try_element_at(named, F.lit(-1))["value"].cast("string")
 
@@ -53,26 +56,27 @@ def _no_headers() -> Column:
     return F.array().cast(f"array<{HEADER}>")
 
 
-def _made(name: str, value: Column) -> Column:
+def _header_struct(name: str, value: Column) -> Column:
     return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
-def _others(headers: Column) -> Column:
-    """Headers that are not ours; null if none are left."""
+def _without_own_headers(headers: Column) -> Column:
+    """Return the headers without those of this job; null if none are left."""
     left = F.filter(F.coalesce(headers, _no_headers()), lambda each: ~each["key"].isin(*OURS))
     return F.when(F.size(left) > 0, left)
 
 
 def good_records(events: DataFrame) -> DataFrame:
-    """The records of rows with which nothing is wrong, as they came."""
+    """Return the original records of the rows without an error."""
     sound = events.where(F.col(ERROR).isNull())
     return sound.select(f"{RECORD}.key", f"{RECORD}.value", f"{RECORD}.headers")
 
 
 def dead_letters(events: DataFrame, now: Column) -> DataFrame:
-    """Records to write to a dead-letter topic, of rows with which something is wrong.
+    """Return a dead letter for each row with an error.
 
-    One that was a dead letter before keeps where it came from first, and its attempts are one more.
+    If the record was a dead letter before, it keeps the origin in its headers, and its attempts
+    increase by one.
     """
     wrong = events.where(F.col(ERROR).isNotNull()).select(f"{RECORD}.*", F.col(ERROR))
     first = {TOPIC: "topic", PARTITION: "partition", OFFSET: "offset"}
@@ -80,22 +84,24 @@ def dead_letters(events: DataFrame, now: Column) -> DataFrame:
     before = F.coalesce(header(headers, ATTEMPTS).try_cast("int"), F.lit(0))
     added = [
         *(
-            _made(name, F.coalesce(header(headers, name), F.col(own).cast("string")))
+            _header_struct(name, F.coalesce(header(headers, name), F.col(own).cast("string")))
             for name, own in first.items()
         ),
-        _made(MESSAGE, F.col(ERROR)),
-        _made(TIME, F.date_format(now, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")),
-        _made(ATTEMPTS, before + 1),
+        _header_struct(MESSAGE, F.col(ERROR)),
+        _header_struct(TIME, F.date_format(now, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")),
+        _header_struct(ATTEMPTS, before + 1),
     ]
-    kept = F.coalesce(_others(headers), _no_headers())
+    kept = F.coalesce(_without_own_headers(headers), _no_headers())
     return wrong.select("key", "value", F.concat(kept, F.array(*added)).alias("headers"))
 
 
 def mended(records: DataFrame, mend: str | None) -> DataFrame:
-    """Dead letters with a value that may be read now. Raises SettingError if `mend` cannot be used.
+    """Return dead letters with values that may be readable now.
 
-    mend: a SQL expression over key, value (both text) and error; where it is NULL the value stays,
-    as without a value the record would be a deletion. None leaves all as they are.
+    Raises SettingError for a wrong `mend`.
+
+    mend: a SQL expression over key, value (both text) and error. Where it is NULL the value stays,
+    as a record without a value would be a deletion. None changes nothing.
     """
     if mend is None:
         return records
@@ -114,7 +120,7 @@ def mended(records: DataFrame, mend: str | None) -> DataFrame:
     return changed.drop("key", "error").withColumnRenamed("_key", "key").select(*columns)
 
 
-def parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(
         NAME,
         "Send records that cannot be read to a dead-letter topic, the others on; or, with --replay, mended dead letters back.",
@@ -124,7 +130,7 @@ def parser() -> Parser:
     add("--topic", type=names, help="topic to read, or several: NAME,NAME (not with --replay)")
     add("--fields", required=True, help="JSON fields that a value must fit, as DDL")
     add("--require", help='SQL condition that rows must meet too, such as "origin IS NOT NULL"')
-    add("--output-topic", help="where good records go; left out they stay where they are")
+    add("--output-topic", help="topic for good records; if left out they are not copied")
     add("--dlq-topic", required=True, help="where dead letters go")
     add("--replay", action="store_true", help="read the dead-letter topic instead")
     add("--mend", help="with --replay: SQL expression over key, value, error (text): the new value")
@@ -136,106 +142,110 @@ def parser() -> Parser:
         "--attempts-max",
         type=positive,
         default=5,
-        help="with --replay: a dead letter that failed so often is left where it is",
+        help="with --replay: dead letters with this many attempts are not replayed",
     )
     add_sink(parser)
     add_stream(parser)
     return parser
 
 
-def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    asking = parser()
-    found = asking.settings(argv)
-    if found.replay and (found.topic or found.output_topic):
-        asking.error("--replay reads --dlq-topic: leave out --topic and --output-topic")
-    if not found.replay and not found.topic:
-        asking.error("write --topic, or --replay")
-    if not found.replay and (found.mend or found.replay_topic):
-        asking.error("--mend and --replay-topic are for --replay")
-    refuse_same(asking, found, ("--output-topic", "--dlq-topic", "--replay-topic"))
-    for name in found.topic or ():
-        if name in {found.dlq_topic, found.output_topic}:
-            asking.error(
+def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = make_parser()
+    settings = parser.settings(argv)
+    if settings.replay and (settings.topic or settings.output_topic):
+        parser.error("--replay reads --dlq-topic: leave out --topic and --output-topic")
+    if not settings.replay and not settings.topic:
+        parser.error("write --topic, or --replay")
+    if not settings.replay and (settings.mend or settings.replay_topic):
+        parser.error("--mend and --replay-topic are for --replay")
+    refuse_same(parser, settings, ("--output-topic", "--dlq-topic", "--replay-topic"))
+    for name in settings.topic or ():
+        if name in {settings.dlq_topic, settings.output_topic}:
+            parser.error(
                 f"--topic {name} is written to as well; the job would read its own records"
             )
-    return found
+    return settings
 
 
-def routed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
-    return read_values(records, found.fields, found.require)
+def routed(records: DataFrame, settings: argparse.Namespace) -> DataFrame:
+    return read_values(records, settings.fields, settings.require)
 
 
-def replayed(records: DataFrame, found: argparse.Namespace) -> DataFrame:
-    """Dead letters that did not fail too often, as rows.
+def replayed(records: DataFrame, settings: argparse.Namespace) -> DataFrame:
+    """Return dead letters below the limit of attempts, as rows.
 
-    With an ERROR those that cannot go back.
+    Those that cannot go back have an ERROR.
     """
     attempts = F.coalesce(header(F.col("headers"), ATTEMPTS).try_cast("int"), F.lit(0))
-    again = records.where(attempts < found.attempts_max)
-    events = read_values(mended(again, found.mend), found.fields, found.require)
-    lost = F.when(target(found).isNull(), F.lit(f"there is no header {TOPIC}; give --replay-topic"))
+    again = records.where(attempts < settings.attempts_max)
+    events = read_values(mended(again, settings.mend), settings.fields, settings.require)
+    lost = F.when(
+        target(settings).isNull(), F.lit(f"there is no header {TOPIC}; give --replay-topic")
+    )
     return events.withColumn(ERROR, F.coalesce(ERROR, lost))
 
 
-def target(found: argparse.Namespace) -> Column:
-    """The topic that a dead letter goes back to.
+def target(settings: argparse.Namespace) -> Column:
+    """Return the topic to which a dead letter goes back; null if it is not known.
 
-    Null if neither the settings nor its headers name one.
+    It is the setting --replay-topic, else the topic in the dead letter's headers.
     """
-    return F.coalesce(F.lit(found.replay_topic), header(F.col(f"{RECORD}.headers"), TOPIC))
+    return F.coalesce(F.lit(settings.replay_topic), header(F.col(f"{RECORD}.headers"), TOPIC))
 
 
-def route(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
-    """Write one micro-batch to its two topics."""
-    events = routed(records, found).persist()
+def route(job: Job, settings: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
+    """Write one micro-batch: good records to the output topic, others to the dead-letter topic."""
+    events = routed(records, settings).persist()
     try:
         dead = dead_letters(events, F.current_timestamp())
-        send(dead, found, found.dlq_topic)
-        if found.output_topic:
-            send(good_records(events), found, found.output_topic)
+        send(dead, settings, settings.dlq_topic)
+        if settings.output_topic:
+            send(good_records(events), settings, settings.output_topic)
         job.metrics.count("dead_letters", events.where(F.col(ERROR).isNotNull()).count())
     finally:
         events.unpersist()
 
 
-def replay(job: Job, found: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
-    """Send records that can be read now back, the others to the end of the dead-letter topic.
+def replay(job: Job, settings: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
+    """Send records that can be read now back, and the others to the end of the dead-letter topic.
 
-    Records that failed too often stay where they are.
+    Records that reached the limit of attempts stay where they are.
     """
-    events = replayed(records, found).persist()
+    events = replayed(records, settings).persist()
     try:
-        send(dead_letters(events, F.current_timestamp()), found, found.dlq_topic)
+        send(dead_letters(events, F.current_timestamp()), settings, settings.dlq_topic)
         back = events.where(F.col(ERROR).isNull()).select(
-            target(found).alias("topic"),
+            target(settings).alias("topic"),
             f"{RECORD}.key",
             f"{RECORD}.value",
-            _others(F.col(f"{RECORD}.headers")).alias("headers"),
+            _without_own_headers(F.col(f"{RECORD}.headers")).alias("headers"),
         )
-        send(back, found, None)
+        send(back, settings, None)
         job.metrics.count("replayed", back.count())
         job.metrics.count("dead_letters", events.where(F.col(ERROR).isNotNull()).count())
     finally:
         events.unpersist()
 
 
-def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
-    found.option = [*found.option, ("includeHeaders", "true")]
-    mode: Literal["replay", "route"] = "replay" if found.replay else "route"
-    topics = found.dlq_topic if found.replay else ",".join(found.topic)
-    records = stream(job.spark, found, topics)
-    (replayed if found.replay else routed)(records, found)  # a wrong setting ends the job here
+def start(job: Job, settings: argparse.Namespace) -> list[StreamingQuery]:
+    settings.option = [*settings.option, ("includeHeaders", "true")]
+    mode: Literal["replay", "route"] = "replay" if settings.replay else "route"
+    topics = settings.dlq_topic if settings.replay else ",".join(settings.topic)
+    records = stream(job.spark, settings, topics)
+    (replayed if settings.replay else routed)(
+        records, settings
+    )  # a wrong setting ends the job here
     job.watch(mode)
     query = job.start(
         records.writeStream,
-        partial(replay if found.replay else route, job, found),
+        partial(replay if settings.replay else route, job, settings),
         name=mode,
-        checkpoint=found.checkpoint,
-        trigger=found.trigger,
+        checkpoint=settings.checkpoint,
+        trigger=settings.trigger,
     )
     return [query]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    found = settings(argv)
-    program(NAME, vars(found), lambda job: job.run(start(job, found)))
+    settings = parse_settings(argv)
+    program(NAME, vars(settings), lambda job: job.run(start(job, settings)))

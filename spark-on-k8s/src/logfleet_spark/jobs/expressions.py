@@ -1,8 +1,8 @@
-"""SQL in settings. Spark checks it before a batch begins, so a mistake is one sentence.
+"""SQL in settings, which Spark checks before the first batch, so that a mistake gives one sentence.
 
-With ANSI mode on, one record whose expression fails (a cast, a division by zero) ends the job for
-good: Spark makes the same batch again and again. SESSION turns it off: what cannot be computed is
-NULL.
+With ANSI mode on, one record whose expression fails (a cast, a division by zero) would end the job
+for good, as Spark runs the same batch again at each start. SESSION turns ANSI mode off: a value
+that cannot be computed is NULL.
 """
 
 import re
@@ -17,27 +17,27 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 SESSION: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "false",
-    # INT96, the default, holds nanoseconds: pandas reads no year after 2262 from it
+    # the default, INT96, holds nanoseconds: pandas cannot read years after 2262 from it
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-"""Configuration of the session that every job needs, whatever the user's is."""
-# literals and quoted names are found first, so that a `sum(` inside them stays
+"""Spark configuration that every job sets, whatever the user has set."""
+# literals and quoted names match first, so that a `sum(` inside them is not replaced
 _SUM = re.compile(
     r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|\bsum(?=\s*\()", re.IGNORECASE | re.DOTALL
 )
 
 
 class SettingError(Exception):
-    """A setting that Spark finds to be wrong; the text names it and says what to do."""
+    """A setting that Spark refuses; the text names it and says what to do."""
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL, whatever is in it."""
+    """Quote a column's name for SQL; it may contain any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def reason(problem: PySparkException) -> str:
-    """What Spark found, without its error class and the trace below."""
+    """Return Spark's message without its error class and the trace below it."""
     lines = [line.strip() for line in str(problem).splitlines()]
     first = next((line for line in lines if line), type(problem).__name__)
     return re.sub(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE:.*", "", first).rstrip(".")
@@ -45,9 +45,9 @@ def reason(problem: PySparkException) -> str:
 
 @contextmanager
 def naming(setting: str) -> Iterator[None]:
-    """What Spark finds wrong in here is wrong with that setting: a SettingError says so."""
+    """Turn errors that Spark finds in this block into a SettingError that names the setting."""
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(logger).setLevel("CRITICAL")  # the sentence is enough
+        PySparkLogger.getLogger(logger).setLevel("CRITICAL")  # the SettingError says it all
     try:
         yield
     except PySparkException as problem:
@@ -55,10 +55,11 @@ def naming(setting: str) -> Iterator[None]:
 
 
 def expression(rows: DataFrame, option: str, text: str) -> tuple[Column, StructField]:
-    """One expression over the columns of `rows`, and what it results in.
+    """Compile one expression over the columns of `rows`.
 
-    A column's name is taken as it stands, with its dots. Raises SettingError, which names the
-    option.
+    Return it and the field that it results in.
+
+    A column's name is used as it is, dots included. Raises SettingError, which names the option.
     """
     with naming(f"{option} {text!r}"):
         made = F.expr(_names_quoted(text, rows.columns))
@@ -66,7 +67,10 @@ def expression(rows: DataFrame, option: str, text: str) -> tuple[Column, StructF
 
 
 def condition(rows: DataFrame, option: str, text: str) -> Column:
-    """A condition over the columns of `rows`. Raises SettingError, which names the option."""
+    """Compile a condition over the columns of `rows`.
+
+    Raises SettingError, which names the option.
+    """
     made, field = expression(rows, option, text)
     if not isinstance(field.dataType, BooleanType):
         kind = field.dataType.simpleString().upper()
@@ -77,19 +81,19 @@ def condition(rows: DataFrame, option: str, text: str) -> Column:
 def expressions(
     rows: DataFrame, option: str, text: str, *, aggregates: bool = False
 ) -> tuple[Column, StructType]:
-    """A list of expressions over the columns of `rows`, as one struct, and its named fields.
+    """Compile a list of expressions over the columns of `rows`; return one struct and its fields.
 
-    text: as after SELECT. aggregates: of all rows, as after SELECT in a query with GROUP BY. Raises
-    SettingError, which names the option.
+    text: in the form of a SELECT list. aggregates: whether they aggregate all rows, as after SELECT
+    in a query with GROUP BY. Raises SettingError, which names the option.
     """
-    sql = _SUM.sub(_tried, _names_quoted(text, rows.columns))
+    sql = _SUM.sub(_as_try_sum, _names_quoted(text, rows.columns))
     with naming(f"{option} {text!r}"):
         made = F.expr(f"struct({sql}\n)") if sql.strip() else F.struct()
         frame = rows.groupBy().agg(made) if aggregates else rows.select("*", made)
         fields = frame.schema[-1].dataType
     assert isinstance(fields, StructType)
     for number, field in enumerate(fields, 1):
-        if field.name == f"col{number}":  # so Spark names what has no name
+        if field.name == f"col{number}":  # the name that Spark gives an expression without one
             raise SettingError(
                 f"{option} {text!r}: number {number} has no name; write `EXPRESSION AS name`"
             )
@@ -97,7 +101,10 @@ def expressions(
 
 
 def refuse_names(option: str, names: Collection[str], taken: Collection[str]) -> None:
-    """Raise SettingError if one of these names, which have no case in SQL, is taken or there twice."""
+    """Raise SettingError if one of these names is taken or occurs twice.
+
+    Case does not count, as in SQL.
+    """
     seen = {name.lower() for name in taken}
     for name in names:
         if name.lower() in seen:
@@ -105,16 +112,17 @@ def refuse_names(option: str, names: Collection[str], taken: Collection[str]) ->
         seen.add(name.lower())
 
 
-def _tried(found: re.Match[str]) -> str:
-    """Without ANSI mode `sum` of whole numbers that overflows is a wrong number.
+def _as_try_sum(found: re.Match[str]) -> str:
+    """Replace `sum` with `try_sum`.
 
-    Of `try_sum` it is NULL.
+    Without ANSI mode `sum` of whole numbers overflows to a wrong number, where `try_sum` gives
+    NULL.
     """
     return "try_sum" if found.group().lower() == "sum" else found.group()
 
 
 def _names_quoted(text: str, columns: Collection[str]) -> str:
-    """The SQL with quotes around column names that need them, such as service.name.
+    """Quote the column names in the SQL that need it, such as service.name.
 
     Only a name that stands alone between commas is quoted.
     """

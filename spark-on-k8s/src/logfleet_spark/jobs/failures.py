@@ -1,8 +1,8 @@
-"""One sentence for a failure, out of the traces that Spark wraps around it.
+"""Extracts one sentence for a failure from the traces that Spark wraps around it.
 
-An exception in a Python worker or a foreachBatch arrives as the text of a JVM exception: what was
-raised stands behind the last frame of the innermost Python trace. Without one, it is the first
-line, less what Spark puts before it.
+An exception in a Python worker or a foreachBatch arrives as the text of a JVM exception. The
+original message comes after the last frame of the innermost Python trace. Without a Python trace it
+is the first line, without the text that Spark puts before it.
 Sources: py4j.clientserver, pyspark.errors.exceptions.captured,
 org.apache.spark.sql.errors.QueryExecutionErrors of Spark 4.2.
 """
@@ -11,7 +11,7 @@ import re
 import traceback
 
 CHARACTERS_MAX = 1000
-"""Of a sentence; some messages of Spark hold whole plans."""
+"""Longest sentence; some of Spark's messages contain whole plans."""
 _FRAME = re.compile(r'^ +File ".*", line \d+.*\n(?:[ \t]+.*\n)*', re.MULTILINE)
 _END = re.compile(
     r"\n\s+at |^\s*SQLSTATE: |SQLSTATE: \w+;$|^== SQL ==|^=== |^Driver stacktrace:", re.MULTILINE
@@ -31,7 +31,7 @@ _SQLSTATE = re.compile(r" SQLSTATE: \w+;?")
 
 
 def cause_of(problem: BaseException) -> str:
-    """What failed, in one line."""
+    """Return the cause of a failure in one line."""
     text = "".join(traceback.format_exception_only(problem))
     frames = list(_FRAME.finditer(text))
     if frames:

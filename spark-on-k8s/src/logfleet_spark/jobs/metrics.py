@@ -1,7 +1,8 @@
 """Metrics of a job for Prometheus, on a port of their own.
 
-All but the lag are there, at 0, from the start. What only grows ends in _total, as Prometheus has
-it. Source of the figures: org.apache.spark.sql.streaming.StreamingQueryProgress of Spark 4.2.
+All except the lag exist from the start, at 0. Names of counters end in _total, as Prometheus
+recommends. Source of the figures: org.apache.spark.sql.streaming.StreamingQueryProgress of Spark
+4.2.
 """
 
 import json
@@ -22,14 +23,14 @@ from pyspark.sql.streaming.listener import (
 COUNTERS: Mapping[str, str] = {
     "rows": "records that micro-batches have read",
     "batches": "micro-batches that have ended",
-    "late_rows": "rows that came after their window was closed, as Spark counts them: after it has added up the rows of a window in a task",
-    "dead_letters": "records that could not be read as the fields of the job, or did not meet its condition",
+    "late_rows": "rows that came after their window was closed; Spark counts them after each task has aggregated its rows by window",
+    "dead_letters": "records whose value does not fit the job's fields, or that do not meet its condition",
     "replayed": "dead letters that were sent back",
 }
 GAUGES: Mapping[str, str] = {
     "batch_ms": "how long the last micro-batch took",
-    "trigger_ms": "how often micro-batches are to start; 0 if the next one starts when the last has ended",
-    "last_progress_seconds": "when a micro-batch ended or there was nothing to do, in seconds since 1970",
+    "trigger_ms": "interval at which micro-batches start; 0 if the next one starts when the last has ended",
+    "last_progress_seconds": "when a micro-batch last ended, or there was nothing to read, in seconds since 1970",
 }
 PREFIX = "logfleet_spark_"
 LAG = "lag"
@@ -39,7 +40,7 @@ Progress = Mapping[str, Any]
 
 
 class Metrics:
-    """Counters and gauges of one application. For one thread at a time."""
+    """Counters and gauges of one application. Not thread-safe."""
 
     def __init__(self) -> None:
         self.registry = kept = CollectorRegistry()
@@ -54,7 +55,7 @@ class Metrics:
         self._lagging: set[tuple[str, str]] = set()
 
     def serve(self, port: int) -> None:
-        """Let Prometheus scrape them at /metrics, on the address that the pages of Spark have too.
+        """Let Prometheus scrape the metrics at /metrics, on the address of Spark's web pages.
 
         Raises OSError if the port is taken.
         """
@@ -67,9 +68,9 @@ class Metrics:
         self._gauges[name].set(value)
 
     def set_lags(self, lags: Mapping[tuple[str, int], int]) -> None:
-        """lags: of all partitions, by topic and partition.
+        """Set the lag of all partitions, by topic and partition.
 
-        Those that are no longer there have none.
+        Series of other partitions are removed.
         """
         now = {(topic, str(partition)): lag for (topic, partition), lag in lags.items()}
         for gone in self._lagging - now.keys():
@@ -79,18 +80,16 @@ class Metrics:
         self._lagging = set(now)
 
     def value(self, name: str) -> int:
-        """What a counter or a gauge without labels stands at."""
+        """Return the value of a counter or of a gauge without labels."""
         series = PREFIX + name + ("_total" if name in COUNTERS else "")
         return int(self.registry.get_sample_value(series) or 0)
 
 
 def lags(source: Progress) -> dict[tuple[str, int], int]:
-    """Records not read yet by (topic, partition), from a source of a progress.
+    """Return the number of unread records by (topic, partition), from one source of a progress.
 
-    Empty if it has no offsets by partition.
-
-    Offsets are JSON, as text or as what was read of it. A partition that is not read yet counts as
-    read to 0.
+    Empty if the source has no offsets by partition. Offsets may be JSON text or its parsed form. A
+    partition that was never read counts as read up to offset 0.
     """
     read, newest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
     return {place: max(0, end - read.get(place, 0)) for place, end in newest.items()}
@@ -114,9 +113,9 @@ def _offsets(given: Any) -> dict[tuple[str, int], int]:
 
 
 class ProgressListener(StreamingQueryListener):
-    """Keeps metrics of one query of the application.
+    """Updates the metrics from the progress of one query of the application.
 
-    query: its name. seen: is called with each of its progresses, once they are counted.
+    query: its name. seen: called with each progress after the metrics are updated.
     """
 
     def __init__(
@@ -155,7 +154,7 @@ class ProgressListener(StreamingQueryListener):
             self._alive()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """The application ends with its query."""
+        """Nothing to do: the application ends with its query."""
 
     def _alive(self) -> None:
         self._metrics.set("last_progress_seconds", int(time.time()))

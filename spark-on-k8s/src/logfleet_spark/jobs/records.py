@@ -1,8 +1,8 @@
-"""Records as rows: their JSON values as columns, or the reason why a record is no event.
+"""Reads records as rows: their JSON values as columns, or the reason why a value cannot be read.
 
-A record's value is one JSON object; `fields` names what to read from it, as DDL ("origin STRING,
-event_time TIMESTAMP"). A record without a value (a tombstone) is a row whose fields are null, and
-nothing is wrong with it.
+A record's value is one JSON object. `fields` names the fields to read from it, as DDL ("origin
+STRING, event_time TIMESTAMP"). A record without a value (a tombstone) is a row whose fields are
+null and which has no error.
 """
 
 import argparse
@@ -31,46 +31,49 @@ from logfleet_spark.jobs.expressions import SettingError, condition, reason
 
 RECORD_COLUMNS = ("key", "topic", "partition", "offset", "timestamp")
 ERROR = "_error"
-"""Why a row is no event; null if nothing is wrong with it."""
+"""Column with the reason why a record is rejected; null if it is not."""
 RECORD = "_record"
-"""The record as it came: a struct of the source's columns."""
+"""Column with the original record: a struct of the source's columns."""
 EVENT_TIME = "_event_time"
 RESERVED = (ERROR, RECORD, EVENT_TIME)
-"""Columns of ours beside the fields, which no field may be named."""
+"""Names of the job's own columns, which no field may have."""
 DAY = "day"
-"""Column by which tables are partitioned: a date in the time zone of the session."""
+"""Column by which tables are partitioned: a date in the session's time zone."""
 _CORRUPT = "_corrupt"
 _MARK = uuid4().hex
-"""A name that no value has by chance or on purpose; see _parsed."""
+"""A random name, which no value contains by chance or on purpose; see _parsed."""
 _FIRST_TIME, _END_OF_TIMES = "0001-01-02", "9999-12-31"
-"""Python and the readers of Parquet know the years 1 to 9999.
+"""Python and the readers of Parquet support the years 1 to 9999.
 
 A day less at both ends leaves room for time zones.
 """
 
 
 def options_of(settings: argparse.Namespace) -> dict[str, str]:
-    """Options of the source that every read of a job has."""
+    """Return the options of the source that every read of a job needs."""
     return {"kafka.bootstrap.servers": settings.bootstrap_servers, **dict(settings.option)}
 
 
 def sink_options_of(settings: argparse.Namespace) -> dict[str, str]:
-    """Options of the sink that every write of a job to a topic has."""
+    """Return the options of the sink that every write of a job to a topic needs."""
     servers = settings.sink_bootstrap_servers or settings.bootstrap_servers
     return {"kafka.bootstrap.servers": servers, **dict(settings.sink_option)}
 
 
 def send(records: DataFrame, settings: argparse.Namespace, topic: str | None) -> None:
-    """Write records (key, value, perhaps headers), to one topic or to that of the column `topic`.
+    """Write records (key, value, perhaps headers) to `topic`, or to the one in the column `topic`.
 
-    At least once.
+    Records are written at least once.
     """
     options = sink_options_of(settings) | ({"topic": topic} if topic else {})
     records.write.format(settings.source).options(**options).mode("append").save()
 
 
 def stream_options(settings: argparse.Namespace, topics: str) -> dict[str, str]:
-    """Options of the source for a stream. topics: as its option `subscribe`."""
+    """Return the options of the source for a stream.
+
+    topics: the value of its option `subscribe`.
+    """
     options = {
         "subscribe": topics,
         "startingOffsets": settings.starting_offsets,
@@ -82,7 +85,10 @@ def stream_options(settings: argparse.Namespace, topics: str) -> dict[str, str]:
 
 
 def stream(spark: SparkSession, settings: argparse.Namespace, topics: str) -> DataFrame:
-    """Topics from where the settings say. topics: as the source's option `subscribe`."""
+    """Read topics as a stream, from the offsets in the settings.
+
+    topics: as for `stream_options`.
+    """
     options = stream_options(settings, topics)
     return spark.readStream.format(settings.source).options(**options).load()
 
@@ -90,22 +96,22 @@ def stream(spark: SparkSession, settings: argparse.Namespace, topics: str) -> Da
 def batch_options(
     settings: argparse.Namespace, topics: str, bounds: Mapping[str, str]
 ) -> dict[str, str]:
-    """Options of the source for a batch. bounds: such as endingTimestamp."""
+    """Return the options of the source for a batch. bounds: options such as endingTimestamp."""
     return {"subscribe": topics, **bounds, **options_of(settings)}
 
 
 def batch(
     spark: SparkSession, settings: argparse.Namespace, topics: str, bounds: Mapping[str, str]
 ) -> DataFrame:
-    """Topics between bounds, options of the source such as endingTimestamp."""
+    """Read topics as a batch. bounds: options of the source, such as endingTimestamp."""
     options = batch_options(settings, topics, bounds)
     return spark.read.format(settings.source).options(**options).load()
 
 
 def fields_of(ddl: str) -> StructType:
-    """The columns that a DDL string means, none for "".
+    """Return the columns that a DDL string declares, none for "".
 
-    Raises SettingError if it is no DDL, or names what cannot be a field.
+    Raises SettingError if the DDL is wrong or declares a field that is not allowed.
     """
     try:
         fields = cast("StructType", StructType.fromDDL(ddl) if ddl else StructType())
@@ -124,12 +130,14 @@ def fields_of(ddl: str) -> StructType:
 
 
 def read_values(records: DataFrame, fields: str, require: str | None = None) -> DataFrame:
-    """Columns that SQL in settings may use, ERROR, and RECORD.
+    """Return rows with the columns that SQL in settings may use, and with ERROR and RECORD.
 
-    They are the fields and, where no field has that name, RECORD_COLUMNS, the key as text. fields
-    "" reads no values, and nothing is wrong with any. require: a SQL condition over the columns
-    that a row must meet to be an event; null counts as not met. Tombstones need not meet it. Raises
-    SettingError if `fields` or `require` cannot be used.
+    The columns are the fields, then those of RECORD_COLUMNS whose name no field has, with the key
+    as text.
+
+    fields: DDL; with "" no value is read, and none counts as wrong. require: a SQL condition over
+    the columns; a row that does not meet it, or for which it is null, has an ERROR, except for
+    tombstones. Raises SettingError if Spark cannot use `fields` or `require`.
     """
     wanted = fields_of(fields)
     rows = records.select(F.struct(*records.columns).alias(RECORD))
@@ -138,7 +146,9 @@ def read_values(records: DataFrame, fields: str, require: str | None = None) -> 
     if "key" not in taken:
         columns.insert(0, F.col(f"{RECORD}.key").cast("string").alias("key"))
     if not fields:
-        return _required(rows.select(*columns, _strange_record().alias(ERROR), RECORD), require)
+        return _checked_against(
+            rows.select(*columns, _strange_record().alias(ERROR), RECORD), require
+        )
     text = F.col(f"{RECORD}.value").cast("string")
     try:
         parsed = rows.select(RECORD, text.alias("_text"), _parsed(text, wanted).alias("_parsed"))
@@ -146,15 +156,16 @@ def read_values(records: DataFrame, fields: str, require: str | None = None) -> 
     except PySparkException as problem:
         raise SettingError(f"--fields {fields!r} cannot be read: {reason(problem)}") from None
     columns += [_field(field).alias(field.name) for field in wanted]
-    return _required(read.select(*columns, _wrong(fields, wanted).alias(ERROR), RECORD), require)
+    return _checked_against(
+        read.select(*columns, _rejection(fields, wanted).alias(ERROR), RECORD), require
+    )
 
 
 def rejected(events: DataFrame) -> DataFrame:
-    """The records of rows that are no events, as they came, with the columns `error` and DAY.
+    """Return the original records of rows with an ERROR, with the columns `error` and DAY.
 
-    Of the record's timestamp.
-
-    A timestamp that other programs cannot express is null.
+    DAY is the day of the record's timestamp. A timestamp that other programs cannot express is
+    null.
     """
     wrong = events.where(F.col(ERROR).isNotNull())
     rows = wrong.select(f"{RECORD}.*", F.col(ERROR).alias("error"))
@@ -167,12 +178,13 @@ def _field(field: StructField) -> Column:
 
 
 def _parsed(text: Column, kind: DataType) -> Column:
-    """The input of _event: the text inside other JSON, as a struct of a map and _CORRUPT.
+    """Parse the text inside other JSON; return a struct of a map and _CORRUPT, the input of _event.
 
-    _CORRUPT is null if all of it could be read.
-    from_json reads the first JSON value of a text and is content, whatever follows. Here the text
-    stands in a list in a map, and what closes or goes on with either has to get past _MARK: of one
-    value, the map has the list of it, and _MARK, and nothing else.
+    _CORRUPT is null if all of the JSON could be parsed. from_json reads the first JSON value of a
+    text and ignores whatever follows. Therefore the text is put in a list within a map, followed by
+    an entry named _MARK. If the text is exactly one value, the map has two entries: a list of that
+    value, and _MARK. Text that closes the list or the map early, or goes on after the value, cannot
+    produce both, as it does not know _MARK.
     """
     whole = F.concat(F.lit('{"map":{"":['), text, F.lit(f'],"{_MARK}":[]}}}}'))
     inner = MapType(StringType(), ArrayType(kind))
@@ -181,7 +193,7 @@ def _parsed(text: Column, kind: DataType) -> Column:
 
 
 def _event(parsed: Column) -> Column:
-    """The value that a text is, null if it is not exactly one that fits."""
+    """Return the parsed value; null if the text is not exactly one value of the right type."""
     lists = parsed["map"]
     of_text = F.try_element_at(lists, F.lit(""))
     is_whole = parsed[_CORRUPT].isNull() & (F.size(lists) == 2) & (F.size(of_text) == 1)
@@ -189,8 +201,8 @@ def _event(parsed: Column) -> Column:
     return F.when(is_whole, F.try_element_at(of_text, F.lit(1)))
 
 
-def _wrong(fields: str, wanted: StructType) -> Column:
-    """What is wrong with a value, null if nothing is."""
+def _rejection(fields: str, wanted: StructType) -> Column:
+    """Return the reason why a value cannot be read; null if it can."""
     text, any_object = F.col("_text"), MapType(StringType(), StringType())
     begins_well = F.from_json(text, "map<string, string>").isNotNull()
     goes_on = begins_well & _event(_parsed(text, any_object)).isNull()
@@ -203,17 +215,17 @@ def _wrong(fields: str, wanted: StructType) -> Column:
 
 
 def _strange_record() -> Column:
-    """A producer may send any number as the time of a record."""
-    error = F.lit("the time of the record is not of the years 1 to 9999")
+    """Return an error if the record's own time is out of range: producers may send any number."""
+    error = F.lit("the time of the record is outside the years 1 to 9999")
     return F.when(_is_strange(F.col(f"{RECORD}.timestamp"), TimestampType()), error)
 
 
 def _strange_times(wanted: StructType) -> list[Column]:
-    """For each field with times: the reason, if a year is one that other programs cannot express.
+    """Return an error for each field with times; null if other programs can express all its times.
 
     from_json takes a number as seconds since 1970 and multiplies it by a million without a check
-    for overflow, so that one of 13 digits or more (as seconds, a year after 30,000) may come out as
-    any time. Where that may be so, times are read as text too.
+    for overflow, so a number of 13 digits or more (as seconds, a year after 30,000) may result in
+    any time. Where that is possible, the times are also read as text.
     """
     have_times = [
         each for each in wanted if _any_time(F.lit(None), each.dataType, _is_strange) is not None
@@ -229,19 +241,19 @@ def _strange_times(wanted: StructType) -> list[Column]:
         assert strange is not None
         assert doubtful is not None
         assert huge is not None
-        error = F.lit(f"a time in {name} is not of the years 1 to 9999")
+        error = F.lit(f"a time in {name} is outside the years 1 to 9999")
         found.append(F.when(strange | F.when(doubtful, huge).otherwise(F.lit(False)), error))
     return found
 
 
 def _may_have_overflowed(value: Column, kind: DataType) -> Column:
-    """Whether a TIMESTAMP may be what is left of n * 10**6 - k * 2**64.
+    """Return whether a TIMESTAMP may be the result of an overflow: n * 10**6 - k * 2**64.
 
-    Both are multiples of 64, and 2**64 is no whole second. (Some k, all multiples of 15625, are
-    passed over: they take n of 2.8e17 or more.)
+    Such a result is a multiple of 64, as both terms are, but not a whole second, as 2**64 is none.
+    (Some k, all multiples of 15625, are missed; they need n of 2.8e17 or more.)
     """
     if not isinstance(kind, TimestampType):
-        return F.lit(False)  # read from text only
+        return F.lit(False)  # from_json reads other types from text only, not from numbers
     micros = F.unix_micros(value)
     return (micros % 64 == 0) & (micros % 1_000_000 != 0)
 
@@ -252,7 +264,7 @@ def _is_strange(value: Column, kind: DataType) -> Column:
 
 
 def expressible(value: Column, kind: DataType) -> Column:
-    """The value, but NULL for a time of a year that other programs cannot express."""
+    """Return the value, or NULL if it is a time that other programs cannot express."""
     is_time = isinstance(kind, TimestampType | TimestampNTZType | DateType)
     return F.when(~_is_strange(value, kind), value) if is_time else value
 
@@ -260,9 +272,9 @@ def expressible(value: Column, kind: DataType) -> Column:
 def _any_time(
     value: Column, kind: DataType, test: Callable[[Column, DataType], Column]
 ) -> Column | None:
-    """Whether the test holds for a time within a value of that type.
+    """Return whether the test holds for any time within a value of that type.
 
-    None if the type has no times.
+    None if the type contains no times.
     """
     match kind:
         case TimestampType() | TimestampNTZType() | DateType():
@@ -281,7 +293,7 @@ def _any_time(
 
 
 def _as_text(kind: DataType) -> DataType:
-    """The type with text in the place of times: their JSON as it is written."""
+    """Return the type with text in the place of times, to read times as the JSON has them."""
     match kind:
         case TimestampType() | TimestampNTZType() | DateType():
             return StringType()
@@ -294,7 +306,7 @@ def _as_text(kind: DataType) -> DataType:
     return kind
 
 
-def _required(rows: DataFrame, require: str | None) -> DataFrame:
+def _checked_against(rows: DataFrame, require: str | None) -> DataFrame:
     if require is None:
         return rows
     unmet = F.lit(f"the condition is not met: {require}")

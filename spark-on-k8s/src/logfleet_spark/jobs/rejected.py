@@ -1,11 +1,10 @@
-"""A second query keeps the records that a job could not count.
+"""Keeps the records that a job could not count, with a second query.
 
-It is started when the first of them is seen.
-
-The first query adds rows up, so it cannot write single records. The second one reads the topic
-again, beginning with the batch that held the first such record. The offsets at which that batch
-begins are stored (`FROM`, in the checkpoint of the second query) before the next batch is written.
-So a job may be killed at any time: its next start finds them, or checks its last batch again.
+The first query aggregates rows, so it cannot write single records. Once it has found a rejected
+record, a second query is started that reads the topic again, beginning with the batch of that
+record. The offsets at which that batch begins are stored (`FROM`, in the checkpoint of the second
+query) before the next batch is written. So the job may be killed at any time: at its next start it
+finds these offsets, or checks its last batch again.
 """
 
 import json
@@ -21,15 +20,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from logfleet_spark.jobs.running import WriteBatch
 
 FROM = "from"
-"""Folder with the offsets from which the second query starts, as JSON."""
+"""Folder with the offsets at which the second query starts, as JSON."""
 Offsets = dict[str, dict[str, int]]
 
 
 def text_of(spark: SparkSession, place: str) -> list[tuple[str, str]]:
-    """(name, text) of the files at a place, a path or URL; none if nothing is there."""
+    """Return (name, text) of each file at a path or URL; empty if nothing is there."""
     try:
-        # given one path, Spark searches for a log of its file sink, and where nothing is it logs a
-        # stack trace
+        # the path is given twice: for a single path, Spark also searches for the log of a file sink,
+        # and logs a stack trace if the path does not exist
         files = spark.read.text([place, place], wholetext=True)
     except AnalysisException as problem:
         if problem.getCondition() == "PATH_NOT_FOUND":
@@ -42,10 +41,11 @@ def text_of(spark: SparkSession, place: str) -> list[tuple[str, str]]:
 class Rejected:
     """Starts the query that keeps rejected records.
 
-    checkpoint: of the query that counts. place: checkpoint of the query that keeps. count: number
-    of rejected records between two offsets.
-    start: starts the query that keeps, at these offsets (JSON), which count only while it has no
-    checkpoint. is_last: start it after the first query has ended.
+    checkpoint: of the query that counts. place: checkpoint of the query that keeps. count: returns
+    the number of rejected records between two sets of offsets.
+
+    start: starts the query that keeps, at these offsets (JSON); they have an effect only while it
+    has no checkpoint. is_last: whether to start it only after the first query has ended.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Rejected:
         self._counting: StreamingQuery | None = None
         self._is_known = threading.Event()
         self._is_started = False
-        self._from = self._written_down()
+        self._from = self._stored_start()
         self._is_wanted = self._from is not None or bool(text_of(spark, f"{self._place}/metadata"))
         if not self._is_wanted:
             self._check_last_batch()
 
     def before(self, write: WriteBatch) -> WriteBatch:
-        """`write`, after the progress of the previous batch is checked."""
+        """Wrap `write` so that the progress of the previous batch is checked before each batch."""
 
         def check_and_write(rows: DataFrame, batch_id: int) -> None:
             self._is_known.wait()
@@ -84,12 +84,18 @@ class Rejected:
         return check_and_write
 
     def follow(self, counting: StreamingQuery) -> None:
-        """counting: the query whose batches are written by what `before` gave."""
+        """Set the query that counts.
+
+        Its batches must be written by the function that `before` returned.
+        """
         self._counting = counting
         self._is_known.set()
 
     def started(self) -> list[StreamingQuery]:
-        """The query that keeps, if it is started now. For the thread that runs the job."""
+        """Start the query that keeps if it is time, and return it.
+
+        For the thread that runs the job.
+        """
         self._check()
         assert self._counting is not None
         waits = self._is_last and self._counting.isActive
@@ -99,7 +105,7 @@ class Rejected:
         return [self._start(self._from)]
 
     def _check(self) -> None:
-        """Store where the second query starts, if the batch that ended last had a rejected record."""
+        """Store where the second query starts if the last batch had a rejected record."""
         with self._lock:
             if self._is_wanted or self._counting is None or self._counting.lastProgress is None:
                 return
@@ -109,12 +115,12 @@ class Rejected:
                 return
             source = progress["sources"][0]
             begin = _offsets(source["startOffset"]) or self._initial()
-            self._want(begin, _offsets(source["endOffset"]))
+            self._store_start(begin, _offsets(source["endOffset"]))
 
     def _check_last_batch(self) -> None:
-        """The same for the batch that ended last before the job was started.
+        """Check the batch that ended last before this start of the job.
 
-        Its progress may not have been checked.
+        The job may have been killed before it checked that batch's progress.
         """
         done = [
             int(name)
@@ -131,20 +137,21 @@ class Rejected:
         begin = ends.get(max(done) - 1) if max(done) else self._initial()
         end = ends.get(max(done))
         if begin and end and self._count(begin, end):
-            self._want(begin, end)
+            self._store_start(begin, end)
 
     def _initial(self) -> Offsets:
-        """Where the first batch of the query that counts began.
+        """Return the offsets at which the first batch of the query that counts began.
 
-        Spark's connector writes it down, our source's first batch is empty.
+        Spark's connector stores them in the checkpoint. With our source they are empty here, as its
+        first batch has no rows.
         """
         files = dict(text_of(self._spark, f"{self._checkpoint}/sources/0/0"))
         return _offsets("{" + files["0"].partition("{")[2]) if files else {}
 
-    def _want(self, begin: Offsets, end: Offsets) -> None:
-        """Have the second query start where a batch began.
+    def _store_start(self, begin: Offsets, end: Offsets) -> None:
+        """Store the offsets of a batch's beginning as the start of the second query.
 
-        A partition that was new in it is read from its first record.
+        A partition that was new in that batch is read from its first record.
         """
         offsets = {
             topic: dict.fromkeys(parts, 0) | begin.get(topic, {}) for topic, parts in end.items()
@@ -154,15 +161,15 @@ class Rejected:
         rows.write.mode("overwrite").text(f"{self._place}/{FROM}")
         self._is_wanted = True
 
-    def _written_down(self) -> str | None:
+    def _stored_start(self) -> str | None:
         found = [text for _, text in text_of(self._spark, f"{self._place}/{FROM}") if text.strip()]
         return found[0].strip() if found else None
 
 
 def _offsets(given: Any) -> Offsets:
-    """Offsets of partitions, from the JSON of a progress or a checkpoint.
+    """Parse offsets of partitions out of the JSON of a progress or a checkpoint.
 
-    Entries without partitions hold the ids of topics, and are left out.
+    Entries without partitions hold topic ids and are left out.
     """
     read = json.loads(given) if isinstance(given, str) else given
     return {

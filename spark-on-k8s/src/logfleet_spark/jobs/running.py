@@ -1,9 +1,9 @@
-"""How a job runs: its session, its queries to their end, and a stop that ends the batch it is in.
+"""Runs a job: its session, its queries until they end, and a stop at the end of a batch.
 
-SIGTERM asks for the stop. A batch that has begun to write is ended, one that has not is left for
-the next start, so nothing is written in half. The image's entrypoint hands the signal on to the
-process whose id a job leaves in the file that LOGFLEET_JOB_PID names: Kubernetes sends it to the
-container's first process only.
+SIGTERM asks for a stop. A batch that has begun to write is finished; one that has not is left for
+the next start, so no batch is half written. Kubernetes sends the signal only to the container's
+first process. The image's entrypoint passes it on to the process whose id the job writes to the
+file that LOGFLEET_JOB_PID names.
 """
 
 import logging
@@ -33,31 +33,32 @@ from logfleet_spark.jobs.settings import AVAILABLE_NOW, interval_ms
 log = logging.getLogger(__name__)
 
 DEFAULTS: Mapping[str, str] = {
-    # Spark's 200 made batches of 60 records take 12 to 16 s; a stream's state keeps the number
+    # with Spark's default of 200, batches of 60 records took 12 to 16 s; a stream's state keeps the
+    # number of its first start
     "spark.sql.shuffle.partitions": "8",
     # windows and days must not move with the time zone of the machine
     "spark.sql.session.timeZone": "UTC",
 }
-"""Settings of Spark that a job has where the user sets none."""
+"""Spark settings of a job, unless the user sets them."""
 POLL_S = 0.2
 WriteBatch = Callable[[DataFrame, int], None]
 NO_WORKER = "Python worker failed to connect back"
-"""What Spark says when a new Python process has not answered within 10 s, which cannot be set."""
+"""Spark's message if a new Python process has not connected within 10 s, a limit that is fixed."""
 
 
 class NotBegun(Exception):
-    """A batch was not begun because the job is to stop."""
+    """A batch was not begun because the job has to stop."""
 
 
 class Stop:
-    """Whether the job is to stop, and what became of its batches."""
+    """Whether the job has to stop, and the batches that it left or could not write."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._after_failure = threading.Event()
         self.left_a_batch = False
         self.failed: tuple[int, Exception] | None = None
-        """The batch that could not be written, and why."""
+        """The number of the batch that could not be written, and the error."""
 
     @property
     def is_asked(self) -> bool:
@@ -71,19 +72,19 @@ class Stop:
         self._after_failure.set()
 
     def forget_failure(self) -> None:
-        """The job is run again; a stop that was asked for by others stays."""
+        """Clear the failure because the job runs again; a stop that others asked for stays."""
         self._after_failure.clear()
         self.left_a_batch = False
         self.failed = None
 
     def on_sigterm(self) -> None:
-        """Stop when this process gets SIGTERM. Only for the main thread."""
+        """Ask for a stop when this process gets SIGTERM. For the main thread only."""
         signal.signal(signal.SIGTERM, lambda *_: self.ask())
         if path := os.environ.get("LOGFLEET_JOB_PID"):
             Path(path).write_text(f"{os.getpid()}\n", encoding="ascii")
 
     def gate(self, write: WriteBatch) -> WriteBatch:
-        """`write`, for batches that come before the stop was asked for."""
+        """Wrap `write` so that no batch begins after a stop was asked for."""
 
         def begin(frame: DataFrame, batch_id: int) -> None:
             if self.is_asked:
@@ -92,7 +93,7 @@ class Stop:
             try:
                 write(frame, batch_id)
             except Exception as problem:
-                # the JVM hands on its text only
+                # Spark's exception has only the text of this one
                 self.failed = batch_id, problem
                 raise
 
@@ -101,7 +102,7 @@ class Stop:
 
 @dataclass
 class Job:
-    """A running application of ours: session, metrics, and the wish to stop."""
+    """A running job: its session, its metrics and its stop."""
 
     spark: SparkSession
     metrics: Metrics
@@ -109,7 +110,7 @@ class Job:
     _listener: ProgressListener | None = None
 
     def __post_init__(self) -> None:
-        # a job may start two queries at once
+        # see register(): a job may start two queries at once
         register(self.spark)
 
     def start(
@@ -121,7 +122,10 @@ class Job:
         checkpoint: str,
         trigger: str,
     ) -> StreamingQuery:
-        """Start a query that writes each batch by `write`. trigger: as the setting of that name."""
+        """Start a query that writes each batch with `write`.
+
+        trigger: the job's setting of that name.
+        """
         writer = (
             writer.queryName(name)
             .foreachBatch(self.stop.gate(write))
@@ -133,16 +137,16 @@ class Job:
         return writer.trigger(processingTime=trigger).start()
 
     def watch(self, query: str, seen: Callable[[Progress], None] | None = None) -> None:
-        """Keep the metrics of the query of that name; before it is started.
+        """Update the metrics from the query of that name. Call it before the query is started.
 
-        seen: is called with each progress.
+        seen: called with each progress.
         """
         self._forget()
         self._listener = ProgressListener(self.metrics, query, seen)
         self.spark.streams.addListener(self._listener)
 
     def close(self) -> None:
-        """Nothing of the job is left in the session, which others may use."""
+        """Stop the job's queries and listener; the session stays for others."""
         for query in self.spark.streams.active:
             query.stop()
         self._forget()
@@ -159,9 +163,9 @@ class Job:
     ) -> None:
         """Run until all queries have ended, or until a stop was asked for and batches have ended.
 
-        more: queries started since the last call; it is called again and again, and once more when
-        all have ended. When one fails, the others are stopped as by a stop, and its
-        StreamingQueryException is raised.
+        more: returns the queries started since its last call. It is called repeatedly, and once
+        more when all queries have ended. If a query fails, the others are stopped as by a stop, and
+        its StreamingQueryException is raised.
         """
         queries = list(started)
         try:
@@ -183,7 +187,7 @@ class Job:
             raise failed[0]
 
     def _end(self, queries: Sequence[StreamingQuery]) -> None:
-        """No query runs afterwards; a batch that had begun has ended."""
+        """Stop all queries; a batch that has begun is finished first."""
         for query in queries:
             while query.isActive and query.status["isTriggerActive"]:
                 time.sleep(POLL_S)
@@ -192,11 +196,11 @@ class Job:
 
 
 def session(name: str, settings: Mapping[str, object], more: Mapping[str, str]) -> SparkSession:
-    """The session of a job.
+    """Create the session of a job.
 
-    more: configuration that the job needs where Spark's settings do not say.
+    more: configuration that the job needs, unless the user sets it.
     """
-    # a SparkConf holds what the user gave only once the JVM has been asked for something
+    # a SparkConf holds the user's settings only after a first call to the JVM
     SparkContext.getSystemProperty("spark.master")
     given = SparkConf()
     wanted = {**DEFAULTS, **more}
@@ -215,14 +219,14 @@ def program(
     run: Callable[[Job], None],
     more: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a job as a program of its own.
+    """Run a job as a program.
 
-    Its output ends with one sentence: what was done, or what failed. A wrong setting ends it with
-    2, any other failure with 1.
+    Its output ends with one sentence, which says what was done or what failed. The exit code is 2
+    after a wrong setting, and 1 after any other failure.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("logfleet_spark").setLevel(logging.INFO)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it writes the trace of a failed batch
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the trace of each failed batch
     stop, metrics = Stop(), Metrics()
     stop.on_sigterm()
     failure: tuple[str, int] | None = None
@@ -261,7 +265,7 @@ def _serve(metrics: Metrics, port: int) -> None:
 def _run(job: Job, run: Callable[[Job], None]) -> None:
     """Run the job to its end.
 
-    Once more, from its checkpoint, where a Python worker of Spark did not start in time.
+    It runs once more, from its checkpoint, if one of Spark's Python workers did not start in time.
     """
     try:
         run(job)
@@ -275,7 +279,10 @@ def _run(job: Job, run: Callable[[Job], None]) -> None:
 
 
 def _failure(name: str, stop: Stop, problem: Exception, trace_file: str) -> tuple[str, int]:
-    """(sentence, exit code); the trace goes to the file, - for standard error."""
+    """Return (sentence, exit code), and write the stack trace.
+
+    trace_file: `-` for standard error, "" for a file in the folder of temporary files.
+    """
     trace = "".join(traceback.format_exception(problem))
     where = ""
     if stop.failed:

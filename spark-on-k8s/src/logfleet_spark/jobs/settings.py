@@ -1,12 +1,12 @@
-"""Settings of a job: options of a command line, or one YAML file of the same names, or both.
+"""Settings of a job: options of a command line, or a YAML file with the same names, or both.
 
 The command line wins.
 
 submit.sh window_counts -- --settings /etc/job/settings.yaml --trigger "1 minute"
 
 A file is a mapping of option names without dashes; `option: {minPartitions: 4}` stands for
-`--option minPartitions=4`. All that can be checked without Spark is checked before Spark starts: a
-mistake costs a second, not half a minute.
+`--option minPartitions=4`. Everything that can be checked without Spark is checked before Spark
+starts, so that a mistake costs a second instead of half a minute.
 """
 
 import argparse
@@ -27,7 +27,7 @@ Source = Literal["logfleet", "kafka"]
 Use = Literal["stream", "batch", "write"]
 AVAILABLE_NOW = "available-now"
 METRICS_PORT: Final = 8090
-"""Where Prometheus finds the metrics of a driver; the chart scrapes this port."""
+"""The port of a driver's metrics; the chart lets Prometheus scrape this port."""
 UNITS_MS: Mapping[str, float] = {
     "microsecond": 0.001,
     "millisecond": 1,
@@ -43,12 +43,13 @@ _PART: Final = re.compile(rf"(\d+)\s*({'|'.join(UNITS_MS)})s?\b\s*")
 class Parser(argparse.ArgumentParser):
     """A job's parser.
 
-    A wrong setting, on the command line or in the file, ends with one sentence and exit code 2.
+    A wrong setting, on the command line or in the file, ends the process with one sentence and exit
+    code 2.
     """
 
     def __init__(self, job: str, description: str) -> None:
         self.options: dict[str, argparse.Action] = {}
-        """By name, without dashes: what a file of settings may hold."""
+        """Options by name, without dashes: the keys that a settings file may have."""
         self._repeated: set[str] = set()
         super().__init__(
             prog=job,
@@ -59,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         super().add_argument("--settings", metavar="FILE", help="YAML file of these options")
 
     def add_argument(self, *flags: str, **given: Any) -> argparse.Action:
-        """An option of the job. Its help ends with its default, if it has one."""
+        """Add an option of the job. Its default, if it has one, is appended to its help."""
         default = given.get("default")
         if default and default is not argparse.SUPPRESS:
             given["help"] = f"{given.get('help', '')} (default: %(default)s)".strip()
@@ -72,9 +73,9 @@ class Parser(argparse.ArgumentParser):
         return action
 
     def settings(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """The file's settings, with those of the command line in their place.
+        """Return the settings of the file and of the command line, which wins.
 
-        argv None: this process's.
+        argv: None means the arguments of this process.
         """
         words = list(sys.argv[1:] if argv is None else argv)
         first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -89,10 +90,10 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def _of_file(self, path: str) -> Iterator[str]:
-        """The file's settings as words of a command line."""
+        """Yield the file's settings as arguments of a command line."""
         try:
-            # every scalar stays text: YAML would make a date of `since: 2013-01-01`, and True of
-            # `yes`
+            # every scalar stays text: YAML would turn `since: 2013-01-01` into a date, and `yes` into
+            # True
             read = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506  (BaseLoader makes text only)
         except OSError as problem:
             self.error(f"--settings {path}: {problem.strerror}")
@@ -107,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         action = self.options.get(name)
         if action is None:
             listed = ", ".join(sorted(self.options))
-            self.error(f"--settings {path}: there is no option {name!r}; there is: {listed}")
+            self.error(f"--settings {path}: there is no option {name!r}; choose from: {listed}")
         if action.nargs == 0:
             if value not in {"true", "false"}:
                 self.error(f"--settings {path}: {name}: write true or false")
@@ -128,7 +129,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _check_options(found: argparse.Namespace) -> None:
-    """Raises OptionError where our source or sink would refuse an option when Spark plans."""
+    """Raise OptionError if our source or sink would refuse an option when Spark plans the query."""
     streaming = bool(getattr(found, "checkpoint", None))
     options = stream_options(found, "t") if streaming else batch_options(found, "t", {})
     source_options(options, streaming=streaming)
@@ -156,10 +157,10 @@ def port(text: str) -> int:
 
 
 def interval_ms(text: str) -> float:
-    """Milliseconds of an interval of Spark such as "1 hour 30 minutes". Raises ArgumentTypeError.
+    """Parse a Spark interval such as "1 hour 30 minutes"; return milliseconds.
 
-    Months and years are refused: Spark takes none for windows and triggers, as they differ in
-    length.
+    Raises ArgumentTypeError. Months and years are refused, as in Spark's windows and triggers,
+    because their length varies.
     Source: org.apache.spark.sql.catalyst.util.IntervalUtils.stringToInterval.
     """
     words = text.strip().lower().removeprefix("interval ").strip()
@@ -173,7 +174,7 @@ def interval_ms(text: str) -> float:
 
 
 def interval(text: str) -> str:
-    """An interval that has a length."""
+    """Check an interval that must be longer than zero."""
     if interval_ms(text) == 0:
         raise argparse.ArgumentTypeError(
             f"{text!r} is an interval of no length; write a longer one"
@@ -182,7 +183,7 @@ def interval(text: str) -> str:
 
 
 def delay(text: str) -> str:
-    """An interval, "0 seconds" among them."""
+    """Check an interval that may be "0 seconds"."""
     interval_ms(text)
     return text
 
@@ -192,7 +193,7 @@ def trigger(text: str) -> str:
 
 
 def moment(text: str) -> datetime:
-    """A time in ISO 8601; one without a zone is UTC."""
+    """Parse a time in ISO 8601; without a zone it is UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -210,7 +211,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def add_cluster(parser: Parser) -> None:
-    """Where the brokers are, and through what they are asked."""
+    """Add the options for the brokers and for the source that reads from them."""
     add = parser.add_argument
     add("--bootstrap-servers", required=True, help="host:port[,host:port] of the cluster")
     add(
@@ -231,7 +232,7 @@ def add_cluster(parser: Parser) -> None:
 
 
 def add_sink(parser: Parser) -> None:
-    """What a job that writes to topics takes besides."""
+    """Add the options of a job that writes to topics."""
     add = parser.add_argument
     add("--sink-bootstrap-servers", help="cluster to write to; default: the one that is read")
     add(
@@ -265,7 +266,7 @@ def add_spark(parser: Parser) -> None:
 
 
 def add_stream(parser: Parser, *, needs_checkpoint: bool = True) -> None:
-    """How far a stream goes at once, and where it keeps what it has done."""
+    """Add the options for the size of a stream's batches and for its checkpoint."""
     add = parser.add_argument
     add("--starting-offsets", default="earliest", help="where a job without checkpoint starts")
     add("--max-offsets-per-trigger", type=positive, help="records per micro-batch at most")
@@ -283,7 +284,7 @@ def add_stream(parser: Parser, *, needs_checkpoint: bool = True) -> None:
 
 
 def refuse_same(parser: Parser, settings: argparse.Namespace, flags: Iterable[str]) -> None:
-    """End with a sentence if two of these options name the same folder or topic."""
+    """End the process with a sentence if two of these options name the same folder or topic."""
     seen: dict[str, str] = {}
     for flag in flags:
         value = getattr(settings, flag.removeprefix("--").replace("-", "_"))

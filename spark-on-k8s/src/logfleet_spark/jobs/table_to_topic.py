@@ -1,9 +1,9 @@
-"""The job `table_to_topic`: the rows of a table as records of a topic, each once.
+"""The job `table_to_topic`: sends the rows of a table to a topic as records, each row once.
 
-Each record carries the id of its row in a header, and rows whose id the topic has already are not
-sent: that is looked up in the topic itself, so a run that was killed is simply run again. A row's
-id is the given expression, else a hash of all its columns and, of rows that are the same, a number.
-Not for two runs over one table at once.
+Each record has the id of its row in a header. The job reads the ids in the topic and sends only the
+rows whose id is missing there, so a run that was killed can simply be repeated. A row's id is the
+given expression, or else a hash of all its columns, with a number that tells identical rows apart.
+Do not run two jobs over one table at the same time.
 """
 
 import argparse
@@ -24,18 +24,16 @@ log = logging.getLogger(__name__)
 
 NAME = "table_to_topic"
 ID = "__table.row"
-"""Header with the id of the row that a record was made of."""
+"""Header with the id of the row from which a record was made."""
 
 
 def as_records(
     rows: DataFrame, key: str | None, value: str | None, id_of: str | None = None
 ) -> DataFrame:
-    """Records of rows, with the row's id in the column `_id` and in a header.
+    """Make records of rows, with the row's id in the column `_id` and in a header.
 
-    The arguments are SQL expressions.
-
-    None means for a key none, for a value the whole row as JSON, for the id a hash of the columns
-    and, of rows that are the same, a number.
+    The arguments are SQL expressions. None means: no key; as the value the whole row as JSON; as
+    the id a hash of the columns, with a number that tells identical rows apart.
     """
     whole = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
     made = rows.select(
@@ -51,9 +49,9 @@ def as_records(
 
 
 def _expression(flag: str, rows: DataFrame, given: str | None, otherwise: Column) -> Column:
-    """The expression as text.
+    """Compile the expression as text; None means `otherwise`.
 
-    Raises SettingError with the option's name if it does not suit the rows.
+    Raises SettingError, which names the option, if the rows do not allow the expression.
     """
     if given is None:
         return otherwise.cast("string")
@@ -65,73 +63,77 @@ def _expression(flag: str, rows: DataFrame, given: str | None, otherwise: Column
 
 
 def ids_in(records: DataFrame) -> DataFrame:
-    """The ids of the rows that records were made of, in the column `_id`."""
+    """Return the row ids in the headers of records, each once, in the column `_id`."""
     of_rows = F.filter("headers", lambda each: each["key"] == ID)
     ids = records.select(F.try_element_at(of_rows, F.lit(1))["value"].cast("string").alias("_id"))
     return ids.where("_id IS NOT NULL").distinct()
 
 
-def read_table(job: Job, found: argparse.Namespace) -> DataFrame:
-    if found.format == "delta":
-        tables.check_delta(job.spark, found.input)
+def read_table(job: Job, settings: argparse.Namespace) -> DataFrame:
+    if settings.format == "delta":
+        tables.check_delta(job.spark, settings.input)
     try:
-        rows = job.spark.read.format(found.format).load(found.input)
+        rows = job.spark.read.format(settings.format).load(settings.input)
     except AnalysisException as problem:
         raise SettingError(
-            f"--input {found.input}: no {found.format} table is there ({reason(problem)}); "
+            f"--input {settings.input}: no {settings.format} table is there ({reason(problem)}); "
             "write its path, and --format parquet if it is plain Parquet"
         ) from None
-    if not found.where:
+    if not settings.where:
         return rows
-    return rows.where(_expression("--where", rows, found.where, F.lit(True)).cast("boolean"))
+    return rows.where(_expression("--where", rows, settings.where, F.lit(True)).cast("boolean"))
 
 
-def run(job: Job, found: argparse.Namespace) -> None:
-    """Send the rows that the topic has not."""
-    found.option = [*found.option, ("includeHeaders", "true")]
+def run(job: Job, settings: argparse.Namespace) -> None:
+    """Send the rows whose id is missing in the topic."""
+    settings.option = [*settings.option, ("includeHeaders", "true")]
     bounds = {"startingOffsets": "earliest", "endingOffsets": "latest"}
-    if found.sent_since:
-        bounds["startingTimestamp"] = str(int(found.sent_since.timestamp() * 1000))
+    if settings.sent_since:
+        bounds["startingTimestamp"] = str(int(settings.sent_since.timestamp() * 1000))
         bounds["startingOffsetsByTimestampStrategy"] = "latest"
-    there = ids_in(batch(job.spark, found, found.topic, bounds))
-    records = as_records(read_table(job, found), found.key, found.value, found.id)
+    there = ids_in(batch(job.spark, settings, settings.topic, bounds))
+    records = as_records(read_table(job, settings), settings.key, settings.value, settings.id)
     missing = records.join(there, "_id", "left_anti").persist()
     try:
         count = missing.count()
-        send(missing.drop("_id"), found, found.topic)
+        send(missing.drop("_id"), settings, settings.topic)
         job.metrics.count("rows", count)
-        log.info("%d records sent to %s", count, found.topic)
+        log.info("%d records sent to %s", count, settings.topic)
     finally:
         missing.unpersist()
 
 
-def parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(NAME, "Send the rows of a table to a topic, each once.")
     add = parser.add_argument
     add_cluster(parser)
     add("--input", required=True, help="folder of the table (path or URL)")
-    add("--format", choices=tables.FORMATS, default="delta", help="default: delta")
+    add("--format", choices=tables.FORMATS, default="delta", help="format of the table")
     add("--where", help="SQL condition that rows must meet")
     add("--topic", required=True, help="topic to write")
-    add("--key", help="SQL expression of the record's key; left out: none")
+    add("--key", help="SQL expression of the record's key; if left out, records have no key")
     add("--value", help="SQL expression of its value; default: the row as JSON")
-    add("--id", help="SQL expression that is another for every row; default: a hash of its columns")
-    add("--sent-since", type=moment, help="look for rows that were sent from this time on only")
+    add("--id", help="SQL expression that differs in every row; default: a hash of its columns")
+    add(
+        "--sent-since",
+        type=moment,
+        help="search the topic for rows already sent only from this time on",
+    )
     add_sink(parser)
     return parser
 
 
-def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    asking = parser()
-    found = asking.settings(argv)
-    if found.sink_bootstrap_servers not in {None, found.bootstrap_servers}:
-        asking.error(
-            "--sink-bootstrap-servers: this job looks into the topic that it writes; leave it out"
+def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = make_parser()
+    settings = parser.settings(argv)
+    if settings.sink_bootstrap_servers not in {None, settings.bootstrap_servers}:
+        parser.error(
+            "--sink-bootstrap-servers: this job also reads the topic that it writes; leave it out"
         )
-    return found
+    return settings
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    found = settings(argv)
-    more = tables.session_settings(found.format)
-    program(NAME, vars(found), lambda job: run(job, found), more)
+    settings = parse_settings(argv)
+    more = tables.session_settings(settings.format)
+    program(NAME, vars(settings), lambda job: run(job, settings), more)

@@ -1,12 +1,12 @@
-"""Tables that a query's micro-batches go to, each batch once.
+"""Tables to which a query writes its micro-batches, each batch once.
 
-Delta Lake, and plain Parquet as an append-only export.
+They are Delta tables, or plain Parquet files that are only appended to.
 
-A batch is a query's id, its number and the offsets up to which the query reads with it. The table
-keeps them: Delta in the commit (its txnAppId and txnVersion exclude a second commit of one number,
-its userMetadata holds the offsets), Parquet in the folder `_manifest`. So a batch that is repeated
-is recognised, and one of the same number with other offsets, of a checkpoint that was taken back,
-is refused.
+A batch is identified by the query's id, the batch's number, and the offsets up to which it reads.
+The table stores these: Delta in the commit (its txnAppId and txnVersion prevent a second commit of
+the same number, its userMetadata holds the offsets), Parquet in the folder `_manifest`. So a
+repeated batch is recognised. A batch of the same number with other offsets is refused: somebody has
+restored an older checkpoint.
 
 Source: Delta Lake's documentation, "Idempotent table writes in foreachBatch"; its PROTOCOL.md,
 "Transaction Identifiers".
@@ -33,29 +33,27 @@ log = logging.getLogger(__name__)
 
 FORMATS = ("delta", "parquet")
 PLACE = ("topic", "partition", "offset", "timestamp")
-"""Columns that tell one record's row from another's.
+"""Columns that identify a record's row.
 
-The timestamp tells those of a topic that was created again.
+The timestamp tells records apart whose topic was deleted and created again.
 """
 BATCH = "batch"
-"""Column of a Parquet export: the batch's number, so that a repeated batch takes the place of its
-own files.
-"""
+"""Column of a Parquet export with the batch's number. A repeated batch replaces its own files."""
 OWNER = "logfleet.query"
 ENTRY = "batch STRING, columns STRING"
-"""A batch in the manifest of a Parquet export, and the schema of its rows; both JSON."""
+"""An entry of a Parquet export's manifest: a batch, and the schema of its rows, both as JSON."""
 MANIFEST_SLOTS = 256
 """Batches that a manifest keeps.
 
-A checkpoint keeps 100 (spark.sql.streaming.minBatchesToRetain) and cannot go back by more.
+A checkpoint keeps 100 (spark.sql.streaming.minBatchesToRetain), so it cannot go back further.
 """
 COMMITS_MAX = 1_000
-"""Newest commits among which a query's last one is searched.
+"""Number of newest commits that are searched for a query's last one.
 
-If it is not there, the rows are compared, which costs a scan.
+If it is not among them, rows are compared, which costs a scan.
 """
 MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UPGRADE PROTOCOL"}
-"""Operations of Delta that add no rows."""
+"""Delta operations that add no rows."""
 FILES: Mapping[str, str] = {
     "spark.sql.parquet.compression.codec": "zstd",
 }
@@ -63,7 +61,7 @@ DELTA: Mapping[str, str] = {
     **FILES,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # tasks that read a table's log; 50, its default, are for logs of millions of files
+    # tasks that read a table's log; the default of 50 is for logs of millions of files
     "spark.databricks.delta.snapshotPartitions": "4",
 }
 NO_DELTA = (
@@ -78,8 +76,8 @@ OUTPUT_AGAIN = "start with a new --checkpoint and a new --output"
 class Batch:
     """A micro-batch.
 
-    offsets: by source, as in the checkpoint; those up to which the query reads with it. is_passing:
-    see DeltaTable.
+    offsets: by source, in the checkpoint's form; the query reads up to them with this batch.
+    is_passing: see DeltaTable.
     """
 
     query: str
@@ -89,16 +87,19 @@ class Batch:
 
     @classmethod
     def of(cls, rows: DataFrame, checkpoint: str, number: int) -> "Batch":
-        """The batch that a query with this checkpoint writes, called in the query's thread."""
+        """Return the batch that a query with this checkpoint writes.
+
+        Call it in the query's thread.
+        """
         query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         assert query, "a micro-batch is written in the thread of its query"
         lines = rows.sparkSession.read.text(f"{checkpoint.rstrip('/')}/offsets/{number}").collect()
-        # a version and the batch's own settings come first; "-" is a source without an offset
+        # two lines come first: a version, and the batch's settings; "-" is a source without an offset
         return cls(query, number, [json.loads(row[0]) for row in lines[2:] if row[0] != "-"])
 
     @classmethod
     def read(cls, text: str | None) -> "Batch | None":
-        """The batch of which json() made a text; None if the text is something else."""
+        """Parse the text that json() made; None if the text is something else."""
         try:
             return cls(**json.loads(text or "null"))
         except (ValueError, TypeError):
@@ -108,7 +109,7 @@ class Batch:
         return json.dumps(asdict(self))
 
     def is_beyond(self, ends: Mapping[tuple[str, int], int]) -> bool:
-        """Whether the query has read up to these ends, in the topics that it reads."""
+        """Return whether the query has read up to these ends, in the topics that it reads."""
         return not any(
             source[topic].get(str(partition), 0) < end
             for (topic, partition), end in ends.items()
@@ -118,9 +119,9 @@ class Batch:
 
 
 def is_repeated(root: str, known: Iterable[Batch], this: Batch, way_out: str) -> bool:
-    """Whether the table has this batch.
+    """Return whether the table has this batch.
 
-    known: batches of its history. Raises SettingError if another one has its number.
+    known: batches in the table's history. Raises SettingError if another batch has the same number.
     """
     numbers = {batch.number: batch for batch in known if batch.query == this.query}
     newest = max(numbers, default=-1)
@@ -130,12 +131,15 @@ def is_repeated(root: str, known: Iterable[Batch], this: Batch, way_out: str) ->
         return True
     raise SettingError(
         f"{root} holds batch {newest} of this query, and its batch {this.number} has other offsets than "
-        f"the checkpoint's: the checkpoint was taken back; {way_out}"
+        f"the checkpoint's: an older checkpoint was restored; {way_out}"
     )
 
 
 def check_types(root: str, there: StructType, fresh: StructType) -> None:
-    """Log the columns that the table gets. Raises SettingError if one has another type there."""
+    """Log the columns that are new in the table.
+
+    Raises SettingError if a column has another type there.
+    """
     types = {column.name.lower(): column.dataType.simpleString() for column in there}
     for column in fresh:
         have, wanted = types.get(column.name.lower()), column.dataType.simpleString()
@@ -158,11 +162,11 @@ def not_ours(root: str, owner: str | None, query: str, what: str) -> SettingErro
 
 
 def check_delta(spark: SparkSession, root: str) -> None:
-    """Raises SettingError if this Spark has no Delta."""
+    """Raise SettingError if this Spark has no Delta."""
     try:
         spark.read.format("delta").load(root)
     except AnalysisException:
-        return  # it knows the format, and there is no table yet
+        return  # Spark has Delta; the table does not exist yet
     except Py4JJavaError as problem:
         if "DATA_SOURCE_NOT_FOUND" not in str(problem):
             raise
@@ -170,19 +174,19 @@ def check_delta(spark: SparkSession, root: str) -> None:
 
 
 def absolute(folder: str) -> str:
-    """A folder as SQL takes it: Spark finds no relative path there. URLs stay as they are."""
+    """Return a folder in the form that SQL needs: an absolute path. URLs stay as they are."""
     return folder if "://" in folder else str(Path(folder).absolute())
 
 
 def named(root: str) -> str:
-    """A Delta table by its path, as SQL names it."""
+    """Name a Delta table by its path, in the form of SQL."""
     return f"delta.{quoted(root)}"
 
 
 def commits(spark: SparkSession, root: str) -> list[tuple[str, Batch | None]]:
-    """(operation, the query's batch) of the newest commits, newest first.
+    """Return (operation, batch or None) of the newest commits, newest first.
 
-    None if no table is there.
+    Empty if there is no table. The batch is None if another program made the commit.
     """
     try:
         history = spark.sql(f"DESCRIBE HISTORY {named(root)} LIMIT {COMMITS_MAX}").collect()
@@ -194,9 +198,10 @@ def commits(spark: SparkSession, root: str) -> list[tuple[str, Batch | None]]:
 
 
 def opened(rows: DataFrame, root: str, *, is_there: bool, owner: str | None = None) -> DataFrame:
-    """The table, which takes these rows.
+    """Return the table after checking that its columns fit these rows.
 
-    Made if it was not there, with `owner` as the one query that may write to it.
+    It is created if it does not exist. owner: the only query that may write to a new table; None
+    allows all.
     """
     if not is_there:
         writer = rows.limit(0).writeTo(named(root)).using("delta").partitionedBy(F.col(DAY))
@@ -205,7 +210,7 @@ def opened(rows: DataFrame, root: str, *, is_there: bool, owner: str | None = No
         except AnalysisException as problem:
             why = reason(problem)
             if problem.getCondition() == "TABLE_OR_VIEW_ALREADY_EXISTS":
-                why = "files of something else are there"
+                why = "the folder holds files of something else"
             raise SettingError(
                 f"no table can be made at {root}: {why}; give another --output"
             ) from None
@@ -216,9 +221,9 @@ def opened(rows: DataFrame, root: str, *, is_there: bool, owner: str | None = No
 
 @contextmanager
 def committing_as(spark: SparkSession, batch: Batch) -> Iterator[None]:
-    """What the session commits to a Delta table meanwhile is this batch.
+    """Mark the commits that the session makes in this block as this batch.
 
-    Delta passes over one that it has committed before.
+    Delta skips a batch that it has committed before.
     """
     settings = {
         "spark.databricks.delta.write.txnAppId": batch.query,
@@ -240,9 +245,9 @@ class DeltaTable:
 
     Other queries and backfills may append to the same table, one at a time.
 
-    Where others have added rows since this query's last batch, this query adds only rows that are
-    not there until it is past them (is_passing). That costs a scan of the columns PLACE at each
-    start and for each such batch.
+    If others have added rows since this query's last batch, this query adds only rows that the
+    table lacks, until it has read past those rows; `is_passing` marks the batches until then. Each
+    of them, and each start, costs a scan of the columns PLACE.
     """
 
     root: str
@@ -255,9 +260,9 @@ class DeltaTable:
         self.root = absolute(self.root)
 
     def write(self, rows: DataFrame, batch_id: int) -> None:
-        """The rows of this batch, with the column DAY, are there once.
+        """Write the rows of this batch, with the column DAY, unless the table has the batch.
 
-        Raises SettingError if the table has another history.
+        Raises SettingError if the table's history does not fit the checkpoint.
         """
         spark, this = rows.sparkSession, Batch.of(rows, self.checkpoint, batch_id)
         if self._known is None:
@@ -268,19 +273,19 @@ class DeltaTable:
             self._skip(rows)
             return
         self._put(rows, this)
-        # Delta goes by the number of a query's last commit, also where that commit has left the
-        # history
+        # Delta silently skips a batch whose number is not above that of the query's last commit, even
+        # if that commit has been removed from the history
         if not self._known and this not in [batch for _, batch in commits(spark, self.root)]:
             raise SettingError(
                 f"{self.root} holds batch {batch_id} or a later one of this query, from before its "
-                f"history begins: the checkpoint was taken back; {self.way_out}"
+                f"history begins: an older checkpoint was restored; {self.way_out}"
             )
         self._known = self._known or [this]
 
     def _open(
         self, rows: DataFrame, this: Batch, history: Sequence[tuple[str, Batch | None]]
     ) -> None:
-        """Before the first batch of a run."""
+        """Prepare the table before the first batch of a run."""
         there = opened(rows, self.root, is_there=bool(history))
         last = next((batch for what, batch in history if batch or what not in MAINTENANCE), None)
         if history and (last is None or last.is_passing or last.query != this.query):
@@ -288,7 +293,7 @@ class DeltaTable:
             self._ends = {(topic, partition): end for topic, partition, end in ends}
 
     def _skip(self, rows: DataFrame) -> None:
-        """The table has this batch."""
+        """Do what a batch needs that the table already has."""
 
     def _put(self, rows: DataFrame, this: Batch) -> None:
         fresh = lacking(rows, self.root) if self._ends else rows
@@ -299,7 +304,7 @@ class DeltaTable:
 
 
 def lacking(rows: DataFrame, root: str) -> DataFrame:
-    """Those of the rows that are not in the table."""
+    """Return the rows that are not in the table."""
     there = rows.sparkSession.read.format("delta").load(root).select(*PLACE).alias("there")
     # the timestamp of a rejected record may be null
     same = [F.col(f"fresh.{name}").eqNullSafe(F.col(f"there.{name}")) for name in PLACE]
@@ -307,15 +312,15 @@ def lacking(rows: DataFrame, root: str) -> DataFrame:
 
 
 def append(rows: DataFrame, root: str) -> None:
-    # one task per day, but days of many rows are split and those of few share one
+    # one task per day, except that large days are split and small ones share a task
     files = rows.hint("rebalance", F.col(DAY)).write.format("delta").mode("append")
     files.option("mergeSchema", "true").save(root)
 
 
 def backfill(rows: DataFrame, root: str) -> int:
-    """Rows of records that the table lacks are in it afterwards; how many these were.
+    """Add the rows that the table lacks; return their number.
 
-    Not for two writers at once.
+    Not for two writers at the same time.
     """
     root = absolute(root)
     opened(rows, root, is_there=bool(commits(rows.sparkSession, root)))
@@ -329,13 +334,12 @@ def backfill(rows: DataFrame, root: str) -> int:
 
 
 class LatestTable(DeltaTable):
-    """The newest row of each key in a Delta table.
+    """The newest row of each key in a Delta table: a batch's rows replace those with the same key.
 
-    A batch's rows take the place of those with the same key.
-
-    keys: columns, in which null is a key as well; DAY must follow from them. The table belongs to
-    the query that made it: another one counts from zero. Of two drivers of the query at once, Delta
-    lets one commit a batch, and the other one fails with its ConcurrentModificationException.
+    keys: columns; null is a key like any other. DAY must be a function of the keys. The table
+    belongs to the query that created it, because another query would count from zero. If two
+    drivers run the query at the same time, Delta lets one of them commit a batch, and the other one
+    fails with ConcurrentModificationException.
     """
 
     def __init__(self, root: str, keys: Sequence[str], checkpoint: str) -> None:
@@ -352,13 +356,13 @@ class LatestTable(DeltaTable):
             raise not_ours(self.root, owner, this.query, "give the job an --output of its own")
 
     def _skip(self, rows: DataFrame) -> None:
-        # the counts of a batch become state only as the batch is computed
+        # the query's state takes in the batch only if the batch is computed, so compute it
         rows.write.format("noop").mode("overwrite").save()
 
     def _put(self, rows: DataFrame, this: Batch) -> None:
         spark, fresh = rows.sparkSession, rows.persist()
         try:
-            # text, as Python's dates end with the year 9999
+            # as text, because Python's dates end with the year 9999
             days = [row[0] for row in fresh.select(F.col(DAY).cast("string")).distinct().collect()]
             same = [f"there.{quoted(key)} <=> fresh.{quoted(key)}" for key in self._keys]
             if days:  # only these partitions are read
@@ -376,11 +380,11 @@ class LatestTable(DeltaTable):
 
 @dataclass
 class ParquetExport:
-    """Plain Parquet files by day and batch, appended by one query from its first batch on.
+    """Plain Parquet files by day and batch, which one query appends from its first batch on.
 
-    A batch is entered in the manifest before its files are written; a repeated one takes the place
-    of its own files. Not for two drivers at once. Readers may see part of a batch while it is
-    written.
+    A batch is entered in the manifest before its files are written; a repeated batch replaces its
+    own files. Not for two drivers at the same time. While a batch is written, readers may see part
+    of it.
     """
 
     root: str
@@ -396,7 +400,7 @@ class ParquetExport:
         entry = (this.json(), rows.schema.json())
         entries = rows.sparkSession.createDataFrame([entry], ENTRY).coalesce(1)
         entries.write.mode("overwrite").json(self._manifest(str(batch_id % MANIFEST_SLOTS)))
-        if not self._known:  # readers find the columns also while no day has rows
+        if not self._known:  # an empty file lets readers find the columns before any day has rows
             empty = f"{self.root.rstrip('/')}/{DAY}=1970-01-01/{BATCH}=0"
             rows.limit(0).drop(DAY).write.mode("overwrite").parquet(empty)
             self._known = [this]
@@ -408,7 +412,10 @@ class ParquetExport:
         return f"{self.root.rstrip('/')}/_manifest/slot={slot}"
 
     def _open(self, rows: DataFrame, this: Batch) -> list[Batch]:
-        """The batches of the manifest."""
+        """Return the batches of the manifest.
+
+        Raises SettingError if another query wrote the files, or if a column has another type.
+        """
         entries = _read_if_there(rows.sparkSession, "json", self._manifest("*"), ENTRY)
         found = [(Batch.read(row[0]), row[1]) for row in entries.collect()] if entries else []
         known = [batch for batch, _ in found if batch is not None]
@@ -434,15 +441,15 @@ def _read_if_there(
 
 
 def table(form: str, root: str, checkpoint: str) -> DeltaTable | ParquetExport:
-    """Where a query with this checkpoint appends rows of records. form: one of FORMATS."""
+    """Return the table to which a query with this checkpoint appends. form: one of FORMATS."""
     return DeltaTable(root, checkpoint) if form == "delta" else ParquetExport(root, checkpoint)
 
 
 def session_settings(form: str | None) -> Mapping[str, str]:
-    """What a session needs for tables of a format."""
+    """Return the Spark configuration that tables of this format need."""
     return DELTA if form == "delta" else FILES
 
 
 def beside(folder: str, word: str) -> str:
-    """A folder next to another one: its name with a word behind it."""
+    """Return a folder next to another one: its name, a hyphen, and the word."""
     return f"{folder.rstrip('/')}-{word}"

@@ -1,11 +1,11 @@
-"""The job `topic_to_table`: a topic as a table partitioned by day.
+"""The job `topic_to_table`: copies a topic into a table partitioned by day.
 
-As a stream, up to now, or a backfill between two bounds.
+It runs as a stream, up to now, or as a backfill between two bounds.
 
-Each record is one row, with its topic, partition, offset and timestamp: these tell rows apart. A
-stream writes each micro-batch once, whatever was killed when (see tables.py). A backfill adds only
-rows that the table lacks. Two writers at once would not see each other's rows: stop the stream
-while a backfill runs.
+Each record becomes one row. Topic, partition, offset and timestamp identify the row. A stream
+writes each micro-batch exactly once, even if the job is killed (see tables.py). A backfill adds
+only rows that the table lacks. Two writers at the same time would not see each other's rows: stop
+the stream during a backfill.
 """
 
 import argparse
@@ -46,9 +46,9 @@ NAME = "topic_to_table"
 
 
 def columns_of(fields: str, form: str) -> dict[str, str]:
-    """Name of each field -> its column, which is `value_NAME` where NAME is a column of ours.
+    """Return the column of each field: its name, or `value_NAME` if the table needs NAME itself.
 
-    Raises SettingError if that is a field, too.
+    Raises SettingError if `value_NAME` is also a field.
     """
     named = [column.name for column in fields_of(fields)] if fields else []
     own = {*PLACE, "key", DAY, *([tables.BATCH] if form == "parquet" else [])}
@@ -64,10 +64,10 @@ def columns_of(fields: str, form: str) -> dict[str, str]:
 
 
 def table_rows(events: DataFrame, columns: dict[str, str], day_of: str | None) -> DataFrame:
-    """Rows of the table: topic, partition, offset, timestamp, key, the fields or the value, DAY.
+    """Return the table's rows: topic, partition, offset, timestamp, key, fields or value, DAY.
 
-    columns: as of columns_of. day_of: a field, or a SQL expression, whose day it is; where that is
-    null or beyond the years 1 to 9999, and if None, the day of the record's own timestamp.
+    columns: as returned by columns_of. day_of: a field or a SQL expression whose day the row has.
+    If it is None, null, or beyond the years 1 to 9999, it is the day of the record's timestamp.
     """
     own = [F.col(f"{RECORD}.{name}").alias(name) for name in PLACE]
     key = F.col(f"{RECORD}.key").cast("string").alias("key")
@@ -89,17 +89,19 @@ def _day(columns: dict[str, str], day_of: str | None) -> Column:
     return F.coalesce(F.when(day.between("0001-01-01", "9999-12-31"), day), records_own)
 
 
-def write_batch(job: Job, found: argparse.Namespace) -> WriteBatch:
+def write_batch(job: Job, settings: argparse.Namespace) -> WriteBatch:
     """Writes micro-batches: rows to the table, rejected records to a table beside it."""
-    table = tables.table(found.format, found.output, found.checkpoint)
-    aside = found.rejected and tables.table(found.format, found.rejected, found.checkpoint)
-    columns = columns_of(found.fields, found.format)
+    table = tables.table(settings.format, settings.output, settings.checkpoint)
+    aside = settings.rejected and tables.table(
+        settings.format, settings.rejected, settings.checkpoint
+    )
+    columns = columns_of(settings.fields, settings.format)
 
     def write(records: DataFrame, batch_id: int) -> None:
-        events = read_values(records, found.fields).persist()
+        events = read_values(records, settings.fields).persist()
         try:
-            table.write(table_rows(events, columns, found.day_of), batch_id)
-            # a record without fields is none, too, if its time is one that no table holds
+            table.write(table_rows(events, columns, settings.day_of), batch_id)
+            # even without --fields a record is rejected if no table can hold its time
             wrong = events.where(F.col(ERROR).isNotNull()).count()
             job.metrics.count("dead_letters", wrong)
             if wrong and aside:
@@ -110,32 +112,32 @@ def write_batch(job: Job, found: argparse.Namespace) -> WriteBatch:
     return write
 
 
-def bounds_of(found: argparse.Namespace) -> dict[str, str]:
-    """Options of the source that a backfill's bounds mean."""
+def bounds_of(settings: argparse.Namespace) -> dict[str, str]:
+    """Return the options of the source for a backfill's bounds."""
     bounds = {"startingOffsets": "earliest", "endingOffsets": "latest"}
-    if found.since:
-        bounds["startingTimestamp"] = str(int(found.since.timestamp() * 1000))
+    if settings.since:
+        bounds["startingTimestamp"] = str(int(settings.since.timestamp() * 1000))
         bounds["startingOffsetsByTimestampStrategy"] = "latest"
-    if found.until:
-        bounds["endingTimestamp"] = str(int(found.until.timestamp() * 1000))
-    if found.from_offsets:
-        bounds["startingOffsets"] = found.from_offsets
-    if found.to_offsets:
-        bounds["endingOffsets"] = found.to_offsets
+    if settings.until:
+        bounds["endingTimestamp"] = str(int(settings.until.timestamp() * 1000))
+    if settings.from_offsets:
+        bounds["startingOffsets"] = settings.from_offsets
+    if settings.to_offsets:
+        bounds["endingOffsets"] = settings.to_offsets
     return bounds
 
 
-def backfill(job: Job, found: argparse.Namespace) -> None:
+def backfill(job: Job, settings: argparse.Namespace) -> None:
     """Add the records between the bounds that the table lacks."""
-    records = batch(job.spark, found, ",".join(found.topic), bounds_of(found))
-    events = read_values(records, found.fields).persist()
+    records = batch(job.spark, settings, ",".join(settings.topic), bounds_of(settings))
+    events = read_values(records, settings.fields).persist()
     try:
         rows = events.count()
         wrong = events.where(F.col(ERROR).isNotNull()).count()
-        columns = columns_of(found.fields, found.format)
-        added = tables.backfill(table_rows(events, columns, found.day_of), found.output)
-        if wrong and found.rejected:
-            tables.backfill(rejected(events), found.rejected)
+        columns = columns_of(settings.fields, settings.format)
+        added = tables.backfill(table_rows(events, columns, settings.day_of), settings.output)
+        if wrong and settings.rejected:
+            tables.backfill(rejected(events), settings.rejected)
         job.metrics.count("rows", rows)
         job.metrics.count("dead_letters", wrong)
         log.info("%d records read, %d rows added, %d could not be read", rows, added, wrong)
@@ -143,7 +145,7 @@ def backfill(job: Job, found: argparse.Namespace) -> None:
         events.unpersist()
 
 
-def parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(NAME, "Copy topics into a table partitioned by day.")
     add = parser.add_argument
     add_cluster(parser)
@@ -162,7 +164,7 @@ def parser() -> Parser:
         "--format",
         choices=tables.FORMATS,
         default="delta",
-        help="delta (the default), or parquet: plain files, only appended by one query",
+        help="delta, or parquet: plain files that one query appends",
     )
     add(
         "--rejected",
@@ -185,50 +187,50 @@ def parser() -> Parser:
     return parser
 
 
-def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    asking = parser()
-    found = asking.settings(argv)
-    bounds = (found.since, found.until, found.from_offsets, found.to_offsets)
-    if not found.backfill and any(bounds):
-        asking.error("--since, --until, --from-offsets and --to-offsets are for --backfill")
-    if (found.since and found.from_offsets) or (found.until and found.to_offsets):
-        asking.error("a bound is a time or offsets: leave one out")
-    if found.since and found.until and found.since >= found.until:
-        asking.error("--since lies at or after --until; correct one")
-    if found.backfill and found.format != "delta":
-        asking.error("--backfill adds rows to Delta tables only: leave out --format parquet")
-    if not found.backfill and not found.checkpoint:
-        asking.error("write --checkpoint, or --backfill")
-    if found.rejected is None:
-        found.rejected = beside(found.output, "rejected")
-    if found.rejected == "none":
-        found.rejected = None
-    refuse_same(asking, found, ("--output", "--rejected", "--checkpoint"))
-    return found
+def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = make_parser()
+    settings = parser.settings(argv)
+    bounds = (settings.since, settings.until, settings.from_offsets, settings.to_offsets)
+    if not settings.backfill and any(bounds):
+        parser.error("--since, --until, --from-offsets and --to-offsets are for --backfill")
+    if (settings.since and settings.from_offsets) or (settings.until and settings.to_offsets):
+        parser.error("a bound is a time or offsets: leave one out")
+    if settings.since and settings.until and settings.since >= settings.until:
+        parser.error("--since lies at or after --until; correct one")
+    if settings.backfill and settings.format != "delta":
+        parser.error("--backfill adds rows to Delta tables only: leave out --format parquet")
+    if not settings.backfill and not settings.checkpoint:
+        parser.error("write --checkpoint, or --backfill")
+    if settings.rejected is None:
+        settings.rejected = beside(settings.output, "rejected")
+    if settings.rejected == "none":
+        settings.rejected = None
+    refuse_same(parser, settings, ("--output", "--rejected", "--checkpoint"))
+    return settings
 
 
-def start(job: Job, found: argparse.Namespace) -> list[StreamingQuery]:
+def start(job: Job, settings: argparse.Namespace) -> list[StreamingQuery]:
     job.watch(NAME)
     query = job.start(
-        stream(job.spark, found, ",".join(found.topic)).writeStream,
-        write_batch(job, found),
+        stream(job.spark, settings, ",".join(settings.topic)).writeStream,
+        write_batch(job, settings),
         name=NAME,
-        checkpoint=found.checkpoint,
-        trigger=found.trigger,
+        checkpoint=settings.checkpoint,
+        trigger=settings.trigger,
     )
     return [query]
 
 
-def run(job: Job, found: argparse.Namespace) -> None:
-    if found.format == "delta":
-        tables.check_delta(job.spark, found.output)
-    if found.backfill:
-        backfill(job, found)
+def run(job: Job, settings: argparse.Namespace) -> None:
+    if settings.format == "delta":
+        tables.check_delta(job.spark, settings.output)
+    if settings.backfill:
+        backfill(job, settings)
     else:
-        job.run(start(job, found))
+        job.run(start(job, settings))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    found = settings(argv)
-    more = tables.session_settings(found.format)
-    program(NAME, vars(found), lambda job: run(job, found), more)
+    settings = parse_settings(argv)
+    more = tables.session_settings(settings.format)
+    program(NAME, vars(settings), lambda job: run(job, settings), more)

@@ -1,9 +1,10 @@
-"""The job `window_counts`: aggregates of a topic's events per window and group.
+"""The job `window_counts`: aggregates the events of a topic per window and group.
 
-They go to the console, a table, a topic or a database.
+The results go to the console, a table, a topic or a database.
+
 Events are rows of the JSON fields and the record's own columns (see records.py). Rows without an
-event time are not counted: Spark would put them all into one window named NULL. Records that are no
-events are counted as dead letters, and kept where `--rejected` says.
+event time are not counted, as Spark would put them all into one window named NULL. Records that
+cannot be read are counted as dead letters, and kept where `--rejected` says.
 """
 
 import argparse
@@ -65,12 +66,12 @@ QUERY = "window_counts"
 NOWHERE = "none"
 COUNT = "count(*) AS count"
 MEANING = "meaning"
-"""Folder in the checkpoint with what its state is of, as JSON."""
+"""Folder in the checkpoint with the settings that its state depends on, as JSON."""
 FIRST_TIME = "1970-01-01"
-"""Events before it are rejected: the watermark of Spark begins there, so that they would be dropped
-as late.
+"""Events before this time are rejected: Spark's watermark begins here, so they would be dropped as
+late.
 """
-HOURS = Windows()
+HOURLY = Windows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +79,28 @@ class WindowCounts:
     """What to count.
 
     event_time: SQL expression of a TIMESTAMP. group_by, aggregate: lists of SQL expressions, each
-    with a name; group_by "" means one row per window. watermark: how late an event may come;
-    future: how far ahead of the clock it may be; both Spark intervals.
-    where: a SQL condition, None for all rows.
+    with a name; group_by "" means one row per window. watermark: how late an event may come.
+    future: how far ahead of the clock it may be. Both are Spark intervals. where: a SQL condition,
+    None for all rows.
     """
 
     event_time: str
     watermark: str
-    windows: Windows = HOURS
+    windows: Windows = HOURLY
     group_by: str = ""
     aggregate: str = COUNT
     where: str | None = None
     future: str = "1 day"
 
 
-def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
-    """Rows that meet `where`, with EVENT_TIME, null where it cannot be computed.
+def with_event_time(rows: DataFrame, job: WindowCounts) -> DataFrame:
+    """Return the rows that meet `where`, with EVENT_TIME, null where it cannot be computed.
 
-    Those with an impossible one have an ERROR.
-
-    Raises SettingError if `event_time` or `where` cannot be used.
+    Rows whose time is out of range have an ERROR. Raises SettingError if Spark cannot use
+    `event_time` or `where`.
     """
     if job.where:
-        # whether a record that is no event meets the condition is not known: it is kept
+        # a rejected record has no fields to evaluate the condition on, so it is kept
         rows = rows.where(F.col(ERROR).isNotNull() | condition(rows, "--where", job.where))
     made, field = expression(rows, "--event-time", job.event_time)
     if not isinstance(field.dataType, TimestampType | TimestampNTZType | DateType):
@@ -109,8 +109,8 @@ def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
             f"--event-time {job.event_time!r} is {kind}; write a TIMESTAMP, such as timestamp_millis(at) "
             "of milliseconds since 1970"
         )
-    # try_add gives NULL for whatever fails within it, such as timestamp_millis of a number that is
-    # too large
+    # try_add gives NULL for any failure within it, such as timestamp_millis of a number that is too
+    # large
     time = F.try_add(made.cast("timestamp"), F.expr("INTERVAL '0' SECOND"))
     ahead = F.make_dt_interval(secs=F.lit(interval_ms(job.future) / 1000))
     latest = F.current_timestamp() + ahead
@@ -126,9 +126,9 @@ def dated(rows: DataFrame, job: WindowCounts) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """rows: one per window and group: START, END, the groups, the aggregates.
+    """rows: one per window and group, with the columns START, END, the groups, the aggregates.
 
-    groups: names of columns.
+    groups: names of the columns.
     """
 
     rows: DataFrame
@@ -136,14 +136,15 @@ class Counts:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Columns that together are different in each row."""
+        """Columns that together identify a row."""
         return (START, END, *self.groups)
 
 
 def counted(events: DataFrame, job: WindowCounts) -> Counts:
-    """What events add up to; those with an ERROR or without an event time are passed over.
+    """Aggregate the events; those with an ERROR or without an event time are skipped.
 
-    events: as `dated` gives them. Raises SettingError if `group_by` or `aggregate` cannot be used.
+    events: as returned by `with_event_time`. Raises SettingError if Spark cannot use `group_by` or
+    `aggregate`.
     """
     groups, group_fields = expressions(events, "--group-by", job.group_by)
     aggregates, fields = expressions(events, "--aggregate", job.aggregate, aggregates=True)
@@ -155,7 +156,7 @@ def counted(events: DataFrame, job: WindowCounts) -> Counts:
         )
     rows = events.where(F.col(ERROR).isNull() & F.col(EVENT_TIME).isNotNull())
     timed = job.windows.timed(rows, EVENT_TIME, job.watermark)
-    # these names are of columns of the result only; the users' own may be `window` too
+    # internal names for the groups, as a user's name may be `window`, which Spark uses
     named = {f"_group{number}": field for number, field in enumerate(group_fields)}
     keys = [expressible(groups[each.name], each.dataType).alias(own) for own, each in named.items()]
     with naming("--group-by, --aggregate"):
@@ -168,12 +169,13 @@ def counted(events: DataFrame, job: WindowCounts) -> Counts:
 
 
 def as_records(counts: DataFrame, groups: Sequence[str], windows: Windows) -> DataFrame:
-    """Counts as records for a topic: key = window start and group, value = the row as JSON.
+    """Make records of counts for a topic: key = window start and group, value = the row as JSON.
 
-    The key of several groups ends with a JSON list of them, so that no two rows have the same.
+    If there are several groups, the key ends with a JSON list of them, so that no two rows have the
+    same key.
     """
     form = "yyyy-MM-dd'T'HH:mm:ss" + ("" if windows.are_whole_seconds else ".SSSSSS")
-    # where clocks go back an hour, two windows start at the same time of day
+    # with the offset to UTC, as two windows start at the same local time when clocks go back
     form += "" if windows.zone == "UTC" else "XXX"
     texts = [F.col(quoted(name)).cast("string") for name in groups]
     parts = [
@@ -187,19 +189,19 @@ def as_records(counts: DataFrame, groups: Sequence[str], windows: Windows) -> Da
 
 
 def write_records(
-    found: argparse.Namespace, made: Counts, windows: Windows, counts: DataFrame, _batch_id: int
+    settings: argparse.Namespace, made: Counts, windows: Windows, counts: DataFrame, _batch_id: int
 ) -> None:
     """Write one micro-batch to a topic; a batch that Spark repeats is written again.
 
-    Batch by batch: Spark gives update mode to no streaming sink that is written in Python.
+    It is used with foreachBatch, as Spark gives update mode to no streaming sink in Python.
     """
-    send(as_records(counts, made.groups, windows), found, found.output)
+    send(as_records(counts, made.groups, windows), settings, settings.output)
 
 
 def write_table(
     table: LatestTable | tables.ParquetExport, counts: DataFrame, batch_id: int
 ) -> None:
-    """Write one micro-batch to a table by day."""
+    """Write one micro-batch to a table partitioned by day."""
     table.write(counts.withColumn(DAY, F.to_date(START)), batch_id)
 
 
@@ -207,8 +209,8 @@ def show(counts: DataFrame, batch_id: int) -> None:
     """Write one micro-batch to the console."""
     counts = counts.persist()
     try:
-        # all of it is computed, as state is committed by the tasks; show() alone ends at the first
-        # rows
+        # count() computes all rows, because each task commits its part of the state; show() computes
+        # only the first rows
         counts.count()
         sys.stdout.write(f"batch {batch_id}\n")
         counts.show(truncate=False)
@@ -222,7 +224,7 @@ def write_upsert(
     database.upsert(counts, keys)
 
 
-def parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(NAME, "Add up the events of a topic per window and group.")
     add = parser.add_argument
     add_cluster(parser)
@@ -253,7 +255,7 @@ def parser() -> Parser:
     add(
         "--session",
         type=interval,
-        help="windows that end when a group has had no event for so long, instead of --window",
+        help="windows that end when a group has had no event for this long, instead of --window",
     )
     add("--watermark", type=delay, default="24 hours", help="how late a row may come")
     add(
@@ -265,13 +267,13 @@ def parser() -> Parser:
     add(
         "--output-mode",
         choices=["append", "update"],
-        help="windows once they are closed, or each change; default: update, with --session append",
+        help="append: each window once it is closed; update: each change; default: update, with --session append",
     )
     add("--sink", choices=["console", *tables.FORMATS, "topic", "database"], default="console")
     add("--output", help="folder of the table (path or URL), topic or database table")
     add(
         "--rejected",
-        help="folder of a table of the records that are no events, or `none`; default: with the sinks "
+        help="folder of a table for rejected records, or `none`; default: with the sinks "
         "delta and parquet OUTPUT-rejected, else none. They are counted either way",
     )
     add_sink(parser)
@@ -280,128 +282,130 @@ def parser() -> Parser:
     return parser
 
 
-def settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The settings of an invocation, `rejected` a folder or None.
+def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the settings of an invocation; `rejected` is a folder or None.
 
-    Ends the process with a sentence if one is wrong.
+    Ends the process with a sentence if a setting is wrong.
     """
-    asking = parser()
-    found = asking.settings(argv)
-    if found.session and (found.window or found.slide):
-        asking.error("--session takes the place of --window and --slide: leave these out")
-    if found.session and not found.group_by:
-        asking.error("--session needs --group-by: Spark has no sessions of all events at once")
-    if found.session and found.output_mode == "update":
-        asking.error(
+    parser = make_parser()
+    settings = parser.settings(argv)
+    if settings.session and (settings.window or settings.slide):
+        parser.error("--session takes the place of --window and --slide: leave these out")
+    if settings.session and not settings.group_by:
+        parser.error("--session needs --group-by: Spark has no sessions of all events at once")
+    if settings.session and settings.output_mode == "update":
+        parser.error(
             "--session: Spark writes sessions once they are closed: leave out --output-mode update"
         )
-    if not found.aggregate.strip():
-        asking.error(f'--aggregate names nothing; write "{COUNT}" or leave it out')
-    found.window = found.window or "1 hour"
-    if found.slide and interval_ms(found.slide) > interval_ms(found.window):
-        asking.error("--slide is longer than --window: rows between two windows would be lost")
-    found.output_mode = found.output_mode or ("append" if found.session else "update")
-    if found.sink != "console" and not found.output:
-        asking.error(f"--sink {found.sink} needs --output")
-    if found.sink == "parquet" and found.output_mode == "update":
-        asking.error(
+    if not settings.aggregate.strip():
+        parser.error(f'--aggregate names nothing; write "{COUNT}" or leave it out')
+    settings.window = settings.window or "1 hour"
+    if settings.slide and interval_ms(settings.slide) > interval_ms(settings.window):
+        parser.error("--slide is longer than --window: rows between two windows would be lost")
+    settings.output_mode = settings.output_mode or ("append" if settings.session else "update")
+    if settings.sink != "console" and not settings.output:
+        parser.error(f"--sink {settings.sink} needs --output")
+    if settings.sink == "parquet" and settings.output_mode == "update":
+        parser.error(
             "--sink parquet is append-only: write --sink delta, or --output-mode append for closed "
             "windows"
         )
-    check_database(asking, found)
-    if found.rejected is None and found.sink in tables.FORMATS:
-        found.rejected = beside(found.output, "rejected")
-    if found.rejected == NOWHERE:
-        found.rejected = None
-    refuse_same(asking, found, ("--output", "--rejected", "--checkpoint"))
-    return found
+    check_database(parser, settings)
+    if settings.rejected is None and settings.sink in tables.FORMATS:
+        settings.rejected = beside(settings.output, "rejected")
+    if settings.rejected == NOWHERE:
+        settings.rejected = None
+    refuse_same(parser, settings, ("--output", "--rejected", "--checkpoint"))
+    return settings
 
 
-def sink_of(found: argparse.Namespace, made: Counts, windows: Windows) -> WriteBatch:
-    match found.sink:
+def sink_of(settings: argparse.Namespace, made: Counts, windows: Windows) -> WriteBatch:
+    match settings.sink:
         case "console":
             return show
         case "topic":
-            return partial(write_records, found, made, windows)
+            return partial(write_records, settings, made, windows)
         case "database":
-            return partial(write_upsert, database_of(found), made.keys)
+            return partial(write_upsert, database_of(settings), made.keys)
         case "parquet":
-            return partial(write_table, tables.ParquetExport(found.output, found.checkpoint))
+            return partial(write_table, tables.ParquetExport(settings.output, settings.checkpoint))
         case _:
-            return partial(write_table, LatestTable(found.output, made.keys, found.checkpoint))
+            return partial(
+                write_table, LatestTable(settings.output, made.keys, settings.checkpoint)
+            )
 
 
-def format_of(found: argparse.Namespace) -> str | None:
-    """Format of the tables that the job writes; None if it writes none."""
-    if found.sink in tables.FORMATS:
-        return str(found.sink)
-    return "delta" if found.rejected else None
+def format_of(settings: argparse.Namespace) -> str | None:
+    """Return the format of the tables that the job writes; None if it writes none."""
+    if settings.sink in tables.FORMATS:
+        return str(settings.sink)
+    return "delta" if settings.rejected else None
 
 
-def what(found: argparse.Namespace, zone: str) -> WindowCounts:
-    """What the settings mean. zone: the time zone of the session."""
+def window_counts_of(settings: argparse.Namespace, zone: str) -> WindowCounts:
+    """Return the settings of the aggregation. zone: the time zone of the session."""
     return WindowCounts(
-        event_time=found.event_time,
-        watermark=found.watermark,
-        windows=Windows(found.window, found.slide, found.session, zone),
-        group_by=found.group_by,
-        aggregate=found.aggregate,
-        where=found.where,
-        future=found.future,
+        event_time=settings.event_time,
+        watermark=settings.watermark,
+        windows=Windows(settings.window, settings.slide, settings.session, zone),
+        group_by=settings.group_by,
+        aggregate=settings.aggregate,
+        where=settings.where,
+        future=settings.future,
     )
 
 
-def kept(job: Job, found: argparse.Namespace, wanted: WindowCounts) -> Rejected:
-    """What keeps the records that are no events, once there are some."""
+def keeper_of_rejected(job: Job, settings: argparse.Namespace, wanted: WindowCounts) -> Rejected:
+    """Return the object that starts the query for rejected records once there are some."""
 
     def count(begin: Offsets, end: Offsets) -> int:
-        # of the batch's partitions only, as others may have appeared since; what is gone cannot be
-        # kept
+        # read only the batch's partitions, as others may have appeared since; records that were
+        # deleted since cannot be kept
         start = {
             topic: {part: min(begin.get(topic, {}).get(part, 0), at) for part, at in parts.items()}
             for topic, parts in end.items()
         }
         options = {
-            **options_of(found),
+            **options_of(settings),
             "failOnDataLoss": "false",
             "assign": json.dumps({topic: sorted(map(int, parts)) for topic, parts in end.items()}),
             "startingOffsets": json.dumps(start),
             "endingOffsets": json.dumps(end),
         }
-        records = job.spark.read.format(found.source).options(**options).load()
+        records = job.spark.read.format(settings.source).options(**options).load()
         return (
-            dated(read_values(records, found.fields), wanted)
+            with_event_time(read_values(records, settings.fields), wanted)
             .where(F.col(ERROR).isNotNull())
             .count()
         )
 
     def begin(offsets: str | None) -> StreamingQuery:
-        given = argparse.Namespace(**vars(found))
-        given.starting_offsets = offsets or found.starting_offsets
-        records = stream(job.spark, given, found.topic)
+        given = argparse.Namespace(**vars(settings))
+        given.starting_offsets = offsets or settings.starting_offsets
+        records = stream(job.spark, given, settings.topic)
         return job.start(
-            rejected(dated(read_values(records, found.fields), wanted)).writeStream,
-            tables.table(format_of(found) or "", found.rejected, place).write,
+            rejected(with_event_time(read_values(records, settings.fields), wanted)).writeStream,
+            tables.table(format_of(settings) or "", settings.rejected, place).write,
             name="rejected",
             checkpoint=place,
-            trigger=found.trigger,
+            trigger=settings.trigger,
         )
 
-    place = beside(found.checkpoint, "rejected")
+    place = beside(settings.checkpoint, "rejected")
     return Rejected(
         job.spark,
-        found.checkpoint,
+        settings.checkpoint,
         place,
         count=count,
         start=begin,
-        is_last=found.trigger == AVAILABLE_NOW,
+        is_last=settings.trigger == AVAILABLE_NOW,
     )
 
 
 def refuse_change(spark: SparkSession, checkpoint: str, wanted: WindowCounts) -> None:
-    """Raise SettingError if a checkpoint's state is of other windows, groups or aggregates.
+    """Raise SettingError if the checkpoint's state is of other windows, groups or aggregates.
 
-    Spark would add to it all the same.
+    Spark would add to that state without a check.
     """
     place = f"{checkpoint.rstrip('/')}/{MEANING}"
     texts = {"--group-by": wanted.group_by, "--aggregate": wanted.aggregate}
@@ -409,7 +413,7 @@ def refuse_change(spark: SparkSession, checkpoint: str, wanted: WindowCounts) ->
     known = [json.loads(text) for _, text in text_of(spark, place) if text.strip()]
     if known == [now]:
         return
-    # as long as no batch has ended there is no state, and a setting may be mended
+    # until a batch has ended there is no state, so a setting may still be corrected
     if known and text_of(spark, f"{checkpoint.rstrip('/')}/commits"):
         names = ", ".join(name for name in now if known[0].get(name) != now[name])
         raise SettingError(
@@ -420,28 +424,30 @@ def refuse_change(spark: SparkSession, checkpoint: str, wanted: WindowCounts) ->
     rows.write.mode("overwrite").text(place)
 
 
-def run(job: Job, found: argparse.Namespace) -> None:
-    """Count, until the trigger's end or a stop.
+def run(job: Job, settings: argparse.Namespace) -> None:
+    """Count until the trigger ends or a stop is asked for.
 
     Raises SettingError before the first batch if Spark cannot use a setting.
     """
-    if format_of(found) == "delta":
-        tables.check_delta(job.spark, found.output or found.rejected)
-    wanted = what(found, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    events = dated(read_values(stream(job.spark, found, found.topic), found.fields), wanted)
+    if format_of(settings) == "delta":
+        tables.check_delta(job.spark, settings.output or settings.rejected)
+    wanted = window_counts_of(settings, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    events = with_event_time(
+        read_values(stream(job.spark, settings, settings.topic), settings.fields), wanted
+    )
     seen = events.observe("values", F.count(ERROR).alias("dead_letters"))
     made = counted(seen, wanted)
-    refuse_change(job.spark, found.checkpoint, wanted)
-    keeping = kept(job, found, wanted) if found.rejected else None
-    write = sink_of(found, made, wanted.windows)
+    refuse_change(job.spark, settings.checkpoint, wanted)
+    keeping = keeper_of_rejected(job, settings, wanted) if settings.rejected else None
+    write = sink_of(settings, made, wanted.windows)
     job.watch(QUERY, warn_of_late_rows)
     with naming("--group-by, --aggregate, --output-mode"):
         query = job.start(
-            made.rows.writeStream.outputMode(found.output_mode),
+            made.rows.writeStream.outputMode(settings.output_mode),
             keeping.before(write) if keeping else write,
             name=QUERY,
-            checkpoint=found.checkpoint,
-            trigger=found.trigger,
+            checkpoint=settings.checkpoint,
+            trigger=settings.trigger,
         )
     if keeping is None:
         job.run([query])
@@ -451,9 +457,9 @@ def run(job: Job, found: argparse.Namespace) -> None:
 
 
 def warn_of_late_rows(progress: Mapping[str, Any]) -> None:
-    """Log that a batch dropped more than it counted.
+    """Log a warning if a batch dropped more rows than it counted.
 
-    Perhaps one event of the future has moved the watermark.
+    A single event with a time in the future may have moved the watermark.
     """
     states = progress["stateOperators"]
     late = sum(state["numRowsDroppedByWatermark"] for state in states)
@@ -468,6 +474,6 @@ def warn_of_late_rows(progress: Mapping[str, Any]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    found = settings(argv)
-    more = tables.session_settings(format_of(found))
-    program(NAME, vars(found), lambda job: run(job, found), more)
+    settings = parse_settings(argv)
+    more = tables.session_settings(format_of(settings))
+    program(NAME, vars(settings), lambda job: run(job, settings), more)

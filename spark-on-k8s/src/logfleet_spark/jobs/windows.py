@@ -1,6 +1,6 @@
 """Windows of event times: of a fixed length, sliding, or sessions.
 
-And those of whole days by the days of a time zone.
+Windows of whole days may follow the days of a time zone.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,11 @@ START, END = "window_start", "window_end"
 class Windows:
     """length, slide, session: Spark intervals ("1 hour").
 
-    slide None: windows do not overlap. session: the pause that ends a window; the others do not
-    count then.
+    slide: None means that windows do not overlap. session: the pause that ends a window; length and
+    slide are ignored then.
 
-    zone: a time zone's name. Windows whose length and slide are whole days start at midnight there,
-    also where a day has 23 or 25 hours: they are windows of what a clock on the wall says. Shorter
-    ones and sessions are the same in every zone.
+    zone: name of a time zone. Windows whose length and slide are whole days start at local midnight
+    there, even on days of 23 or 25 hours. Shorter windows and sessions do not depend on it.
     """
 
     length: str = "1 hour"
@@ -43,22 +42,19 @@ class Windows:
         return not self.session and all(interval_ms(each) % 1000 == 0 for each in lengths)
 
     def timed(self, rows: DataFrame, time: str, watermark: str) -> DataFrame:
-        """Rows with a watermark.
-
-        time: the column of event times, which then is what the windows are of.
-        """
+        """Return the rows with a watermark on the column `time`, to which the windows refer."""
         if self.are_local:
             rows = rows.withColumn(time, F.from_utc_timestamp(time, self.zone))
         return rows.withWatermark(time, watermark)
 
     def of(self, time: str) -> Column:
-        """What to group by: the window of a row, as the struct `window`."""
+        """Return the column to group by: the window of a row, as the struct `window`."""
         if self.session:
             return F.session_window(time, self.session).alias("window")
         return F.window(time, self.length, self.slide).alias("window")
 
     def bounds(self) -> list[Column]:
-        """START and END of the struct `window`."""
+        """Return START and END of the struct `window` as columns."""
         bounds = {START: F.col("window.start"), END: F.col("window.end")}
         if self.are_local:
             bounds = {name: F.to_utc_timestamp(each, self.zone) for name, each in bounds.items()}

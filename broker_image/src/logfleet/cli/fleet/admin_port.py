@@ -27,7 +27,7 @@ class NoAnswer(Exception):
 
 
 class Answers(NamedTuple):
-    """By broker id: each response, and why others did not answer."""
+    """The responses by broker id, and for other brokers the reason why there is none."""
 
     texts: dict[int, str]
     failures: dict[int, str]

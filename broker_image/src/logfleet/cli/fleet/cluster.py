@@ -15,7 +15,7 @@ from logfleet.client.metadata import Node, Topic
 from logfleet.control.brokers.cordons import CORDONED, is_whole
 
 SHOWN_MAX: Final = 20
-"""How many partitions are named on a terminal; JSON names all."""
+"""Largest number of partitions named on a terminal; JSON names all."""
 MARKS: Final = ("cordoned", "controller")
 """Shown beside a broker's state."""
 ANSWER_S_MAX: Final = 5.0

@@ -117,7 +117,7 @@ def _row(each: dict[str, Any]) -> tuple[object, ...]:
 
 
 def about(each: dict[str, Any]) -> str:
-    """What an event is about: a partition, a topic or a broker."""
+    """The subject of an event: a partition, a topic or a broker."""
     if "topic" in each:
         return f"{each['topic']}-{each['partition']}" if "partition" in each else each["topic"]
     return f"broker {each['broker']}" if "broker" in each else ""

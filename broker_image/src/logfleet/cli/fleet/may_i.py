@@ -131,7 +131,7 @@ def drain(brokers: tuple[int, ...], *, throttle: float, server: Server) -> None:
 @THROTTLE
 @server_options
 def scale(count: int, *, throttle: float, server: Server) -> None:
-    """Whether so many brokers could hold all replicas, and what moving them takes.
+    """Whether this number of brokers could hold all replicas, and what moving them takes.
 
     The brokers to go have the highest ids in the zones with most brokers, as the operator chooses
     them.

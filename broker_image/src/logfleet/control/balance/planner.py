@@ -207,7 +207,7 @@ def _even_out_bytes(board: Board) -> None:
         if step is not None:
             board.replace(*step, "bytes on disk are to be even")
         elif was_vain:
-            vain.clear()  # what has moved since may have made room
+            vain.clear()  # moves since then may have made room
         else:
             return
 

@@ -28,7 +28,7 @@ FEATURE: Final = "logfleet.version"
 LEVEL_MIN: Final = 1
 """The level of a store that has none, and of a broker that does not report what it supports."""
 GIVING_UP: Final = 2
-"""From this level on lost partitions may be given up.
+"""The lowest level at which lost partitions may be given up.
 
 A version of level 1 drops `PartitionValue.given_up` when it writes the partition.
 """

@@ -18,7 +18,7 @@ def out_of_sync(topic: Topic, broker_id: int) -> int:
     for partition in topic.partitions:
         for member, _ in partition.isr:
             if member == broker_id:
-                break  # nearly always
+                break  # the usual case: the broker is in the ISR
         else:
             missing += (
                 broker_id in partition.replicas

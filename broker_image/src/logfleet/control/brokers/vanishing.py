@@ -28,7 +28,7 @@ WITHIN_MS: Final = 3_000
 Their leases end within a second, because each was renewed at another moment.
 """
 BROKERS_MIN: Final = 3
-"""Of fewer brokers, more than half are all."""
+"""The rule needs three brokers: of two, "more than half" would mean both."""
 
 
 class RecentBrokers:

@@ -56,7 +56,7 @@ def likely_key(name: str) -> str | None:
         return RENAMED[name]
     if name in TOPIC_KEYS and TOPIC_KEYS[name].sources:
         return TOPIC_KEYS[name].sources[0][0]
-    import difflib  # not every start needs it
+    import difflib  # imported here, as few starts need it
 
     (*found,) = difflib.get_close_matches(name, BROKER_KEYS, 1, LIKENESS)
     return found[0] if found else None

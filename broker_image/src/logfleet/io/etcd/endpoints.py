@@ -24,7 +24,7 @@ RPC_TIMEOUT_S = 1.0
 """A response takes milliseconds; etcd's own election, during which a member cannot respond,
 about a second."""
 PATIENCE_S = 5.0
-"""How long a repeatable call tries the members before it gives up: two elections of etcd."""
+"""Time after which a repeatable call gives up: long enough for two elections of etcd."""
 ROUND_PAUSE_S = 0.1
 MAKING_ROOM = (
     "nothing of the cluster can change until etcd has room: compact and defragment it or raise "

@@ -34,7 +34,7 @@ from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.metadata.store import StoreRefused
 
 TICK_S = 0.25
-"""How often the loop reports to the thread that it runs."""
+"""Interval at which the event loop reports to the thread that it runs."""
 TICK_AGE_S_MAX = 2.0
 """Without a tick for this long the loop counts as hung: its leases are left to expire."""
 GRACE_S = 0.5
@@ -245,7 +245,7 @@ class LeaseKeeper:
         deadline_s = min((lease.deadline_s for lease in self._leases.values()), default=0.0)
         now_s = boot_s()
         if now_s < deadline_s and not self._stopping:
-            # not before the next tick of a running loop
+            # wait at least until a running loop would have ticked
             self._timer.arm(max(deadline_s + GRACE_S, now_s + TICK_S + TICK_AGE_S_MAX))
         else:
             self._timer.disarm()

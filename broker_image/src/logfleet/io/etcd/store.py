@@ -28,10 +28,15 @@ from logfleet.metadata.store import (
 PAGE_KEYS_MAX = 1_000
 """Keys per page of a range: decoding one stays far below 5 ms on the loop."""
 REVOKE_PATIENCE_S = 1.0
-"""How long to retry a revocation. Short, as it only spares others the wait for the lease's end,
-a few seconds, and is often done while stopping."""
+"""Time for which a revocation is retried.
+
+Short, as it only spares others the wait for the lease's end, a few seconds, and is often done while
+stopping.
+"""
 LISTINGS_MAX = 3
-"""How often a listing is started again because its revision was compacted between two pages."""
+"""Number of times that a listing is started again because its revision was compacted between two
+pages.
+"""
 
 
 class EtcdStore:

@@ -21,7 +21,10 @@ from logfleet.io.etcd.shim import rpc
 from logfleet.metadata.store import Snapshot, StoreRefused, StoreUnavailable, WatchBatch
 
 IDLE_PROBE_S = 1.0
-"""How often the member of a silent stream is probed: a frozen one keeps its connections open."""
+"""Interval at which the member of a silent stream is probed.
+
+A frozen one keeps its connections open.
+"""
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.05, 2.0
 
 

@@ -36,21 +36,23 @@ log = structlog.get_logger()
 
 ENVELOPE: Final = API_BY_NAME["Envelope"]
 ANSWER_S: Final = 5.0
-"""How much longer than its own timeout a forwarded request may take.
+"""Time that a forwarded request may take beyond its own timeout.
 
 So it still gets the controller's own error.
 """
 AGAIN_S: Final = 0.05
 """Pause before the controller is looked up again: an election takes longer than that."""
 SEEN_S_MAX: Final = 2.0
-"""How long an answer waits until this broker's image shows the change and it is applied here."""
+"""Longest time that an answer waits until this broker's image shows the change and it is applied
+here.
+"""
 
 UntilApplied = Callable[[int, int], Awaitable[None]]
 """See `node.partitions.local_partitions.LocalPartitions.until_applied`."""
 
 
 class ControllerWork(msgspec.Struct, frozen=True):
-    """How one administrative request is done.
+    """The functions that carry out one administrative request.
 
     serve: on the controller; raises NotControllerError. refuse: an answer that refuses all of a
     request. timeout_ms: how long it may take, None for request.timeout.ms. seen: whether an image
@@ -149,7 +151,10 @@ class ControllerAccess:
         return answer
 
     async def _try(self, attempt: "_Attempt") -> msgspec.Struct | None:
-        """The answer; None if there is no controller, or the broker that was asked is none."""
+        """Return the answer.
+
+        None if there is no controller, or the asked broker is not the controller.
+        """
         if self.controller.is_controller:
             attempt.error_of_silence = ErrorCode.REQUEST_TIMED_OUT
             try:

@@ -47,7 +47,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 LEASE_TTL_S: Final = 3
-"""How long the key of a dead controller lives; brokers' registrations live as long."""
+"""Time for which the key of a dead controller lives; brokers' registrations live as long."""
 HISTORY_S: Final = 600.0
 """The controller compacts revisions that are older.
 
@@ -186,14 +186,14 @@ class ControllerLoop:
         longest_logs = LongestLogs(term, self._follower, self._static, self.query_log_ends)
         try:
             reason = await _first(
-                _ends(term.run(), "another controller was elected"),
-                _ends(lease.lost(), "the lease has ended"),
-                _ends(
+                _reason_once_done(term.run(), "another controller was elected"),
+                _reason_once_done(lease.lost(), "the lease has ended"),
+                _reason_once_done(
                     self._follower.until(lambda image: _replaced(image, epoch)), "it was replaced"
                 ),
-                _ends(self._compact_history(), "compaction ended"),
-                _ends(self._balance_leaders(term), "balancing ended"),
-                _ends(longest_logs.run(), "elections of the longest log ended"),
+                _reason_once_done(self._compact_history(), "compaction ended"),
+                _reason_once_done(self._balance_leaders(term), "balancing ended"),
+                _reason_once_done(longest_logs.run(), "elections of the longest log ended"),
             )
             self._term = None
             await term.finish()
@@ -285,7 +285,7 @@ def _replaced(image: ClusterImage, epoch: int) -> bool:
     return image.revision >= epoch and (image.controller is None or image.controller.epoch != epoch)
 
 
-async def _ends(what: Coroutine[Any, Any, object], reason: str) -> str:
+async def _reason_once_done(what: Coroutine[Any, Any, object], reason: str) -> str:
     with contextlib.suppress(NotControllerError):
         await what
     return reason

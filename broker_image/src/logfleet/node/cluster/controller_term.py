@@ -42,7 +42,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 ATTEMPTS_MAX: Final = 10
-"""How often an operation is decided again because the cluster changed meanwhile."""
+"""Number of times that an operation is decided again because the cluster changed meanwhile."""
 CATCH_UP_S_MAX: Final = 2.0
 """Longest wait for the image to show the change that a decision conflicted with."""
 ELECTION_PARTITIONS: Final = 100
@@ -65,7 +65,7 @@ class _ConflictError(Exception):
 
 
 class TermDecision(msgspec.Struct, Generic[T], frozen=True):
-    """What to commit, in this order or in any, and the answer once that is done.
+    """Writes to commit, in this order or in any, and the answer after that.
 
     cause: why leaders change by it, if that is not obvious.
     """
@@ -236,7 +236,7 @@ class Term:
         return decision
 
     async def _converge(self) -> None:
-        """By the newest image, bring the cluster into a state where nothing is left to do."""
+        """Commit writes until the newest image leaves nothing to do."""
         while True:
             image, changes = self._subscription.take()
             self._due.add(changes)
@@ -296,7 +296,10 @@ class Term:
             log.info("internal_topics_raised", partitions=len(steps), epoch=self.epoch)
 
     async def _let_leave(self, image: ClusterImage) -> None:
-        """Let brokers leave that may; others get their partitions as soon as the image shows it."""
+        """Begin to drain the brokers that asked to leave, unless a partition objects.
+
+        Once the image shows that a broker is draining, its partitions get other leaders.
+        """
         kept: dict[int, Objection] = {}
         for broker_id, answer in leaving.decide(image):
             if isinstance(answer, Objection):

@@ -28,7 +28,7 @@ from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.types import BrokerEpoch
 
 SETTLE_S_MAX: Final = 5.0
-"""How long a write waits for the store: no image is applied meanwhile."""
+"""Longest time that a write waits for the store: no image is applied meanwhile."""
 
 
 class DirectoryRecord:

@@ -40,15 +40,18 @@ from logfleet.telemetry.decisions import Decision, Decisions, Kind
 log = structlog.get_logger(__name__)
 
 CONFIRMED_MS: Final = 2_000
-"""How old a follower's fetch or a peer's answer may be.
+"""Largest age of a follower's fetch or a peer's answer that counts.
 
 Followers fetch at least every replica.fetch.wait.max.ms (0.5 s).
 """
 CHECK_S: Final = 0.25
 EXTENSION_S: Final = 1.0
-"""How long a check lets this broker answer past its lease's deadline: some checks may be late."""
+"""Time for which a check lets this broker answer past its lease's deadline.
+
+Some checks may be late.
+"""
 SETTLING_MS: Final = 1_750
-"""How long to wait after this process was stopped for a while.
+"""Time to wait after this process was stopped for a while.
 
 By then followers have connected and fetched again (they pause for up to 1 s), and peers have
 answered again.
@@ -61,10 +64,10 @@ Keepalives are sent after a third of it.
 
 
 class Tenure:
-    """How long one registration may answer as a leader: until its lease's deadline or `extended_s`.
+    """The time in which one registration may answer as a leader.
 
-    extended_s: by boot_s. Parked requests keep the tenure under which they arrived: a later
-    registration does not answer them.
+    It ends at the lease's deadline, or at `extended_s` (by boot_s) if that is later. Parked
+    requests keep the tenure under which they arrived: a later registration does not answer them.
     """
 
     __slots__ = ("extended_s", "is_over", "lease")
@@ -113,7 +116,7 @@ class Failsafe:
 
     @property
     def silent_s(self) -> float:
-        """How long the store has not answered keepalives, 0 while that is normal."""
+        """Time since the store last answered a keepalive, 0 while that is normal."""
         if self._tenure is None:
             return 0.0
         lease = self._tenure.lease

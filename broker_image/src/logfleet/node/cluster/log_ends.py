@@ -39,7 +39,7 @@ NEWEST_EPOCH: Final = 2**31 - 1
 """
 
 QueryLogEnds = Callable[[ClusterImage, ReplicasToAsk], Awaitable[LogEndsByPartition]]
-"""How far logs reach: by partition, of each replica that was asked; SILENT: no answer in time."""
+"""Asks replicas for their log ends: partition -> replica -> end; SILENT: no answer in time."""
 
 _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 _Partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition

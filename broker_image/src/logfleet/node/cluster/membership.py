@@ -66,7 +66,7 @@ class BrokerMembership:
         self._on_lost = on_lost
         self._on_active = on_active
         self._changed = asyncio.Event()
-        # of this process, after the last one that was active
+        # broker epochs of this process since the last one that was active
         self._epochs: set[BrokerEpoch] = set()
         self._own = OwnReplicas(config.node_id)
         self._broker_epoch = BrokerEpoch(0)

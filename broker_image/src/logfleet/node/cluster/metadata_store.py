@@ -10,7 +10,8 @@ from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.store import MetadataStore, StoreRefused
 
 EMBEDDED_FILE: Final = "logfleet-metadata.db"
-"""Its name, in the first log directory: data and its metadata move together."""
+"""File name of the embedded store, in the first log directory: data and its metadata move together.
+"""
 
 
 def embedded_file(config: BrokerConfig) -> Path | None:

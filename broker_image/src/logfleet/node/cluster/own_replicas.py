@@ -13,7 +13,7 @@ from logfleet.metadata.image_builder import Changes
 from logfleet.node.cluster.metadata_loader import Subscription
 
 GATHERING_S: Final = 0.1
-"""How long changes are gathered.
+"""Time for which changes are gathered.
 
 When thousands of partitions change, each revision that does it would count whole topics again.
 """

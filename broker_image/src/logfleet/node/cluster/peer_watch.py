@@ -228,7 +228,7 @@ async def _connect(address: Endpoint) -> tuple[asyncio.StreamReader, asyncio.Str
                 lambda host: asyncio.open_connection(host, address.port),
                 only_current=True,
             )
-    except UnicodeError as error:  # from IDNA, in which getaddrinfo writes names
+    except UnicodeError as error:  # getaddrinfo could not encode the name by IDNA
         raise TimeoutError(f"{address.host!r} is not a name of a host") from error
     except OSError as error:
         if error.errno in _OWN_TROUBLE:

@@ -16,7 +16,7 @@ from logfleet.node.cluster.claims import settle
 log = structlog.get_logger()
 
 TAKE_S_MAX: Final = 5.0
-"""How long a producer waits for a block; then it has to try again."""
+"""Longest time that a producer waits for a block; then it has to try again."""
 RESERVE_PAUSE_S: Final = 1.0
 """Pause before the store is asked again for a block in reserve."""
 

@@ -50,9 +50,9 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 LEASE_TTL_S: Final = 3
-"""How long a dead broker counts as alive. Kafka's broker.session.timeout.ms is 9 s."""
+"""Time for which a dead broker counts as alive. Kafka's broker.session.timeout.ms is 9 s."""
 TAKEN_S_MAX: Final = 60.0
-"""How long a start waits for an id that another process holds.
+"""Longest time that a start waits for an id that another process holds.
 
 Kafka: initial.broker.registration.timeout.ms.
 """
@@ -233,7 +233,10 @@ async def _claim(store: MetadataStore, key: str, value: BrokerValue, lease: Leas
 
 
 async def _features(store: MetadataStore, level: int) -> tuple[KeyValue | None, bytes]:
-    """The key, and the value that leaves the level as it is. Raises LevelTooHigh."""
+    """Return the stored feature level's key, and a value that leaves the level unchanged.
+
+    The key is None if nothing is stored. Raises LevelTooHigh if this broker cannot join.
+    """
     held = await retry_while_unavailable(lambda: store.get(keys.FEATURES))
     encoded = keys.encode(FeaturesValue()) if held is None else held.value
     reason = cannot_join(msgspec.json.decode(encoded, type=FeaturesValue), level)
@@ -273,7 +276,7 @@ class Registrar:
         self.refused = RefusedWrites()
         self._updated = asyncio.Event()
         self._registration: Registration | None = None
-        self._lease: Lease | None = None  # of the last registration, until it is revoked
+        self._lease: Lease | None = None  # the last registration's, until revoked
 
     def update(self, value: BrokerValue) -> None:
         """Register with this value from now on. A standing registration is rewritten, same epoch.

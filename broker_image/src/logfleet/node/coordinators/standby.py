@@ -90,7 +90,7 @@ class StandbyCoordinators(Generic[R, C]):
         self._slices = Slices(REST_S)
 
     def states(self) -> Iterator[CoordinatorLoader[R, C]]:
-        """The states of all followed partitions."""
+        """Iterate over the states of all followed partitions."""
         return (standby.state for standby in self._standby.values())
 
     def followed(self, partition: FollowerPartition) -> None:

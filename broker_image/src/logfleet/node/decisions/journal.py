@@ -21,7 +21,7 @@ FORMER_NAME: Final = "logfleet-decisions.1.jsonl"
 FILE_BYTES_MAX: Final = 1024 * 1024
 PERIOD_S: Final = 1.0
 STOP_S_MAX: Final = 2.0
-"""How long a stop waits for a disk that may hang."""
+"""Longest time that a stop waits for a disk that may hang."""
 END: Final = b""
 
 

@@ -26,10 +26,10 @@ class NamedPartition(msgspec.Struct, frozen=True, omit_defaults=True, order=True
 
 
 class MayIAnswer(msgspec.Struct, frozen=True):
-    """Whether the brokers may go down now. may: yes. brokers: those it is about.
+    """Whether the brokers may go down now. may: the answer. brokers: the brokers in question.
 
-    forbidden: the partitions that object, first those that waiting may cure (curable_count).
-    under_replicated: those that would lack replicas, whether they object or not.
+    forbidden: the partitions that object, first those for which waiting may help (curable_count).
+    under_replicated: the partitions that would lack replicas, whether or not they object.
     """
 
     may: bool
@@ -42,9 +42,9 @@ class MayIAnswer(msgspec.Struct, frozen=True):
 
 
 def answer(image: ClusterImage, stop: Sequence[str], zones: Sequence[str]) -> MayIAnswer:
-    """About the brokers that `stop` names and all in `zones` together. Raises WrongMayIRequest.
+    """Decide whether the brokers in `stop` and all brokers in `zones` may go down together.
 
-    Takes milliseconds per thousand partitions.
+    Takes milliseconds per thousand partitions. Raises WrongMayIRequest.
     """
     brokers = _brokers(image, stop, zones)
     forbidden = sorted(

@@ -42,7 +42,7 @@ def group_lags(shards: Iterable[GroupShard], partitions: PartitionTable) -> Iter
             end_offset = None
             if hosted is not None:
                 if bytes(value.topic_id) not in {ZERO_UUID, hosted.id}:
-                    continue  # of an earlier topic of this name
+                    continue  # an offset of a deleted topic with the same name
                 partition = hosted.partitions.get(number)
                 end_offset = None if partition is None else partition.high_watermark
             behind = lag(end_offset, value.offset)

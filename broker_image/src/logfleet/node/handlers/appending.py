@@ -26,7 +26,7 @@ _ATTRIBUTES_LOW_BYTE: Final = 22
 
 
 class Sender:
-    """What a request says of all its batches.
+    """The parts of a produce request that hold for all its batches.
 
     is_plain: none of that can be a reason to refuse a batch.
     """

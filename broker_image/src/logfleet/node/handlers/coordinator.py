@@ -96,7 +96,7 @@ def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -
     if leader is None or leader.host is None:
         return _not_available()
     if leader.broker_id == broker.node_id and broker.partitions.get(OFFSETS_TOPIC, index) is None:
-        # it will lead soon; until then it would refuse the client's next request
+        # this broker will lead soon, but would refuse the client's next request until then
         return _not_available()
     return _FoundCoordinator(leader.broker_id, leader.host, leader.port)
 

@@ -17,7 +17,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
 HIGH_WATERMARK_S: Final = 0.02
-"""How long a follower waits at most to learn of a new high watermark.
+"""Longest time until a follower learns of a new high watermark.
 
 Consumers that read from the follower wait for it too (KIP-392). Kafka: replica.fetch.wait.max.ms.
 """
@@ -47,7 +47,7 @@ class FetchCall(ParkedRequest):
         return self
 
     def _wait(self, missing_bytes: int, *, ends_soon: bool = False) -> None:
-        """Start to wait: for so many bytes, for as long as the request allows.
+        """Start to wait for these bytes, at most as long as the request allows.
 
         ends_soon: see `end_soon`.
         """
@@ -67,7 +67,7 @@ class FetchCall(ParkedRequest):
         if self._missing_bytes <= 0:
             self.end()
 
-    committed = appended  # it is registered for one of them only
+    committed = appended  # the partition calls only one of the two
 
     def log_start_moved(self) -> None:
         """Do nothing: this is no reason to answer."""

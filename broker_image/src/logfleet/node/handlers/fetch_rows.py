@@ -154,7 +154,7 @@ class FetchRead:
         return self.rows + self.unknown if self.unknown else self.rows
 
     def record_sent(self) -> None:
-        """These rows are the answer: count their bytes as traffic out."""
+        """Count the bytes of these rows, which are sent now, as traffic out."""
         if self._replica < 0:
             for partition, size in self._read:
                 partition.bytes_out += size

@@ -1,4 +1,4 @@
-"""What handlers need of the broker, by the rooms of the node.
+"""Protocols for the parts of the broker that handlers need, by the rooms of the node.
 
 A broker implements all of it; handlers import only these protocols.
 """
@@ -34,7 +34,10 @@ T = TypeVar("T")
 
 
 class Host(Protocol):
-    """What every handler needs. image: the newest; cluster_id: in Kafka's text form."""
+    """The parts of the broker that every handler needs.
+
+    image: the newest one. cluster_id: in Kafka's text form.
+    """
 
     @property
     def node_id(self) -> int: ...
@@ -49,7 +52,7 @@ class Host(Protocol):
 
 
 class PartitionHost(Host, Protocol):
-    """What the handlers of records and their logs need of the broker."""
+    """The parts of the broker that the handlers of records and logs need."""
 
     @property
     def partitions(self) -> PartitionTable: ...
@@ -87,7 +90,7 @@ class PartitionHost(Host, Protocol):
 
 
 class GroupHost(Host, Protocol):
-    """What the handlers of groups and their offsets need of the broker."""
+    """The parts of the broker that the handlers of groups and offsets need."""
 
     @property
     def partitions(self) -> PartitionTable: ...
@@ -96,7 +99,7 @@ class GroupHost(Host, Protocol):
 
 
 class AdminHost(Host, Protocol):
-    """What the handlers of administration and metadata need of the broker."""
+    """The parts of the broker that the handlers of administration and metadata need."""
 
     @property
     def controller_access(self) -> ControllerAccess: ...
@@ -109,7 +112,7 @@ class AdminHost(Host, Protocol):
 
 
 class WholeHost(PartitionHost, GroupHost, AdminHost, Protocol):
-    """What all handlers together need of the broker."""
+    """The parts of the broker that all handlers together need."""
 
 
 def shard_of(broker: GroupHost, group_id: str) -> GroupShard | ErrorCode:

@@ -155,7 +155,7 @@ async def _search(broker: PartitionHost, search: _Search) -> FoundOffset | Error
         else:
             record = await first_record_since(log, search.timestamp, broker.run_in_thread)
     except OSError as failure:
-        if not partition.is_leading:  # its files may have been deleted
+        if not partition.is_leading:  # the error may come from the deletion of the log
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         broker.storage_failed(partition, failure)
         return ErrorCode.KAFKA_STORAGE_ERROR

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 CREATING_MAX: Final = 100
 """Topics that this broker creates at the same time; for more, clients have to ask again."""
 AGAIN_S: Final = 1.0
-"""How long a refused topic is not tried again: clients ask for it every 100 ms."""
+"""Pause before the creation of a refused topic is tried again: clients ask for it every 100 ms."""
 DEFAULT: Final = -1
 
 

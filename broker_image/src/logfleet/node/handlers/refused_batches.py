@@ -37,7 +37,7 @@ Beyond it, all are dropped.
 NextBatch = tuple[int, int, int]
 """Producer id, producer epoch and first sequence of the batch that comes next."""
 RefusedBatches = MutableMapping[Hashable, tuple[NextBatch, ErrorCode]]
-"""Of one connection, by partition: the batch after the last refused one, and the error of that."""
+"""For one connection: partition -> the batch after the last refused one, and its error."""
 
 
 def record_refused(

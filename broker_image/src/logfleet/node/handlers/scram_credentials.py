@@ -20,7 +20,7 @@ def describe_scram_credentials(
     times = Counter(user.name for user in request.users or ())
     row = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
     return DescribeUserScramCredentialsResponse(
-        error_message="",  # not null, as in Kafka
+        error_message="",  # Kafka sends an empty text here, not null
         results=[
             row(
                 user=name,

@@ -67,7 +67,7 @@ class AdminHttp:
         try:
             await site.start()
         except OSError:
-            await self.stop()  # so that it can be started on another port
+            await self.stop()  # a later `start` may use another port
             raise
         bound: int = self._runner.addresses[0][1]
         return bound

@@ -1,4 +1,4 @@
-"""What a broker reports on its admin port: metrics, health, readiness."""
+"""Reports of a broker on its admin port: metrics, health, readiness."""
 
 import errno
 from collections.abc import Callable, Iterable

@@ -31,7 +31,7 @@ def disks(disk_space: DiskSpace, log_dirs: LogDirs) -> Iterator[Family]:
 
 
 def compaction(cleaner: Cleaner | None, log_dirs: LogDirs) -> Iterator[Family]:
-    """What Kafka's LogCleaner and LogCleanerManager export, and totals for rates."""
+    """The metrics of Kafka's LogCleaner and LogCleanerManager, and totals for rates."""
     if cleaner is None:
         return
     stats = cleaner.stats

@@ -1,1 +1,1 @@
-"""What a broker hosts: its partitions, their logs and roles, as the image assigns them."""
+"""The partitions that a broker hosts, their logs and roles, as the image assigns them."""

@@ -55,7 +55,7 @@ class AwaitedAck:
 
 
 class AckPartition(Protocol):
-    """What the queue needs of its partition."""
+    """The parts of a partition that its queue needs."""
 
     @property
     def is_leading(self) -> bool: ...
@@ -80,7 +80,8 @@ class AckQueue:
         # waits for this broker itself, and for the followers; both are sorted by end offset
         self._own: list[AckWait] = []
         self._following: list[AckWait] = []
-        self._ended: list[AckWait] = []  # their `ended` is called in the next step of the loop
+        # waits that are over; their method `ended` is called in the next step of the event loop
+        self._ended: list[AckWait] = []
         self._alarm = Alarm(self._time_out)
         self.count = 0
 

@@ -53,7 +53,7 @@ class Following:
                 if not follows or as_it_is != (state.leader, state.leader_epoch):
                     self.end(replica)
                 else:
-                    follows = False  # it follows already
+                    follows = False  # the replica follows this leader already
             is_new = replica is None and self._node_id in state.replicas
             if (follows or is_new) and (topic.id, index) not in self._table.offline:
                 starting.append(index)

@@ -38,9 +38,9 @@ LAG_MAX_MS = 30_000
 class Leadership:
     """The partitions that this broker leads.
 
-    rule: for all of them. lag_max_ms: replica.lag.time.max.ms. broker_epoch: of the present
-    registration, None while there is none. on_led and on_lost: called with each partition that this
-    broker starts and stops leading.
+    rule: decides when records of any of them are committed. lag_max_ms: replica.lag.time.max.ms.
+    broker_epoch: of the current registration, None while there is none. on_led, on_lost: called
+    with each partition that this broker starts or stops leading.
     """
 
     def __init__(

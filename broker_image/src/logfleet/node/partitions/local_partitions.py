@@ -79,7 +79,7 @@ class LocalPartitions:
         self._applied = asyncio.Event()
 
     def registered(self, broker_epoch: BrokerEpoch) -> None:
-        """This broker may lead what the image gives to this registration, and follow the rest."""
+        """Lead the partitions that the image gives to this registration, and follow the rest."""
         self._leadership.broker_epoch = self._following.broker_epoch = broker_epoch
         self._missing.registration_changed()
         if self._follower.image.revision:
@@ -128,7 +128,7 @@ class LocalPartitions:
         await self._pending.until_done(revision, after)
 
     def take_offline(self, logs: Iterable[PartitionLog]) -> None:
-        """These logs cannot be used any more: end their roles.
+        """End the roles of these logs, which cannot be used any more.
 
         None of them is made again elsewhere, where it would be empty.
         """
@@ -209,7 +209,7 @@ class LocalPartitions:
             for index in list(starting):
                 await self._slices.pause_if_due()
                 if (topic.id, index) in self._table.offline:
-                    continue  # its directory failed meanwhile
+                    continue  # the log's directory failed meanwhile
                 try:
                     self._logs.make_now(topic, index, config)
                 except OSError as error:
@@ -217,7 +217,7 @@ class LocalPartitions:
                     self._not_started((topic.id, index), topic.name, error)
 
     async def _want(self, image: ClusterImage, topic: Topic, indexes: set[int]) -> None:
-        """These partitions of the topic are to begin another role, or to lose their logs."""
+        """Record that these partitions must begin another role, or lose their logs."""
         self._pending.drop(topic.id, but=indexes)
         for index in indexes:
             await self._slices.pause_if_due()

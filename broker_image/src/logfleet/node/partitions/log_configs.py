@@ -76,9 +76,10 @@ class LogConfigs:
         return self._latest[1]
 
     def recovery_threads(self, image: ClusterImage) -> int:
-        """How many logs of a directory are opened in parallel (num.recovery.threads.per.data.dir).
+        """Return how many logs of a directory are opened in parallel.
 
-        At shutdown as many are closed in parallel, if that is more than by default.
+        It is num.recovery.threads.per.data.dir, up to a limit. At shutdown as many are closed in
+        parallel, if that is more than the default.
         """
         layers = in_force(layers_of(self._static, image, self._node_id))[0]
         threads = _RECOVERY_THREADS.parse(layers.effective(_RECOVERY_THREADS.name))

@@ -66,7 +66,8 @@ class Maintenance:
         self._slices = Slices()
         self._slots = asyncio.Semaphore(THREADS)
         self._moved: set[str] = set()  # directories whose checkpoints are behind
-        self._checkpointed_s: dict[str, float] = {}  # when they were last written, monotonic
+        # directory -> when its checkpoints were last written, monotonic
+        self._checkpointed_s: dict[str, float] = {}
 
     async def update(self, layers: BrokerLayers) -> None:
         """Use the configuration's new values from now on."""
@@ -79,7 +80,7 @@ class Maintenance:
 
     @property
     def checkpoint_period_s(self) -> float | None:
-        """How often to write the recovery points that flush.messages has moved.
+        """Interval for writing the recovery points that flush.messages has moved.
 
         None if `flush` writes them as often.
         """
@@ -135,7 +136,7 @@ class Maintenance:
                     if log_dir.logs.get(name) is partition_log:  # else another log has its name now
                         await self._flush(name, partition_log)
                 self._moved.add(log_dir.path)
-            # it may have moved since the flush, by followers
+            # followers may have advanced it since the flush
             high_watermark = self._table.high_watermark_of(name)
             if (
                 partition_log.recovery_point > partition_log.checkpointed_point
@@ -234,7 +235,7 @@ class Maintenance:
             if due:
                 try:
                     await self._flusher.run(remove, self._files, due)
-                except OSError as error:  # they stay; the next start finds them
+                except OSError as error:  # the files stay until the next start removes them
                     log.warning("removal_failed", path=log_dir.path, error=str(error))
                     if is_shortage(error):
                         log_dir.put_back(due)

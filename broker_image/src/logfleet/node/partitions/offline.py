@@ -29,7 +29,7 @@ class OfflinePartitions:
         self._set(self._all.union(partitions))
 
     def remove(self, partitions: Iterable[tuple[bytes, int]]) -> None:
-        """These partitions can be served again."""
+        """Record that these partitions can be served again."""
         self._set(self._all.difference(partitions))
 
     def remove_topic(self, topic_id: bytes) -> None:

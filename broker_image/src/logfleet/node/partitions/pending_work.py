@@ -16,7 +16,7 @@ WHOLE_TOPIC: Final = -1
 
 
 class DesiredState:
-    """What one image wants of a partition or topic."""
+    """The state of a partition or topic that one image asks for."""
 
     __slots__ = ("image",)
 
@@ -85,7 +85,7 @@ class PendingWork:
                 work.newest = None
 
     def newest(self, key: Key) -> DesiredState | None:
-        """What is wanted now; None if nothing is, or it is done."""
+        """The state that the newest image asks for; None if there is none, or it is reached."""
         topic_id, index = key
         work = self._by_topic.get(topic_id, {}).get(index)
         return None if work is None else work.newest

@@ -140,11 +140,11 @@ class FollowerPartition(Replica):
         return self.is_current
 
     def appended(self, size: int) -> None:
-        """The last `size` bytes of the log came from the leader just now."""
+        """Record that `size` bytes from the leader were just appended to the log."""
         self._uncommitted.add(self.log.log_end_offset, size)
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """The leader reports that everything below is committed."""
+        """Record that the leader has committed everything below `high_watermark`."""
         self.high_watermark = high_watermark
         size = self._uncommitted.take(high_watermark)
         if size:
@@ -160,7 +160,7 @@ class FollowerPartition(Replica):
         """Notify the waiter of commits and other events (`Waiter`), until `remove_waiter`."""
         self._waiters.add(waiter)
 
-    add_append_waiter = add_waiter  # nobody follows a follower
+    add_append_waiter = add_waiter  # no follower fetches from a follower
 
     def remove_waiter(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
@@ -170,7 +170,7 @@ class FollowerPartition(Replica):
             waiter.log_start_moved()
 
     def end(self) -> None:
-        """This leader is followed no more: notify the waiters."""
+        """Stop following this leader, and notify the waiters."""
         super().end()
         for waiter in tuple(self._waiters):
             waiter.leadership_lost()

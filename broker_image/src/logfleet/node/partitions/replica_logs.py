@@ -74,7 +74,7 @@ class ReplicaLogs:
             # A truncation that began in its last role is completed first: its end is uncertain
             # until then.
             await self._flusher.until_idle(replica.log)
-        return self._table.replica(topic.id, index)  # its role may have ended meanwhile
+        return self._table.replica(topic.id, index)  # the replica's role may have ended meanwhile
 
     async def log_for(
         self,
@@ -91,7 +91,7 @@ class ReplicaLogs:
                 return None
             await self._clear_name(image, name, found, topic_id)
         if found is not None:
-            found.config = config  # it may have changed while the log was not hosted
+            found.config = config  # the config may have changed meanwhile
             return found
         await self._forget_departed()
         async with self._making:  # one after another, so that it is in slices
@@ -124,7 +124,7 @@ class ReplicaLogs:
         if log_dir is None or log_dir.logs[name] is not other:
             return  # the directory has failed meanwhile, or the other topic's log was deleted
         if is_deleted(image, self._node_id, other.topic_id):
-            log_dir.delete(name, now_ms())  # it could not be deleted until now
+            log_dir.delete(name, now_ms())  # an earlier deletion failed
         else:
             reason = f"it belongs to topic id {other.topic_id}, not {topic_id}"
             set_aside(log_dir, name, reason)
@@ -159,7 +159,7 @@ class ReplicaLogs:
         name = partition_log.partition
         holder = self.log_dirs.dir_of(name)
         if holder is None or holder.logs[name] is not partition_log:
-            return  # its directory has failed meanwhile, or the name is another topic's log by now
+            return  # the directory has failed, or another topic's log has the name now
         try:
             holder.delete(name, now_ms())
         except OSError as error:

@@ -145,7 +145,7 @@ class MutationQuota(_Quota):
         self.meters = _Meters(TokenBucket, windows)
 
     def of_request(self, client_id: str | None, *, strict: bool) -> "MutationBudget | None":
-        """What a request may change; None for anything."""
+        """The number of changes that a request may make; None for any number."""
         limit = self.limit(client_id)
         if limit is None:
             return None
@@ -154,7 +154,7 @@ class MutationQuota(_Quota):
 
 
 class MutationBudget:
-    """What one request may change.
+    """The number of changes that one request may make.
 
     A strict one refuses once the tokens are used up, any other only makes the client wait. That
     depends on the version of the request: older clients do not understand the refusal.
@@ -178,7 +178,7 @@ class MutationBudget:
         return True
 
     def throttle_ms(self) -> int:
-        """For how long to throttle the client."""
+        """Time for which to throttle the client."""
         return self._bucket.throttle_ms(self._limit, self._clock()) if self._is_exceeded else 0
 
 

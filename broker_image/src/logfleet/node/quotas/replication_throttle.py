@@ -98,7 +98,7 @@ class ReplicationThrottle:
         return bool(self.wait_ms(side, topic, index))
 
     def wait_ms(self, side: Side, topic: str, index: int) -> int:
-        """For how long the replica has to wait; 0 if it need not."""
+        """Time that the replica has to wait, or 0."""
         quota = self._quota(side, topic, index)
         return 0 if quota is None else quota.throttle_ms(monotonic_ms())
 
@@ -120,5 +120,5 @@ class ReplicationThrottle:
         self.quotas[Side.LOG_DIRS].record(size, monotonic_ms())
 
     def move_wait_ms(self) -> int:
-        """For how long copies to other log directories have to wait; 0 if they need not."""
+        """Time that copies to other log directories have to wait, or 0."""
         return self.quotas[Side.LOG_DIRS].throttle_ms(monotonic_ms())

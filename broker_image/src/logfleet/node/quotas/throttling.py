@@ -35,7 +35,7 @@ _SIZE_BYTES: Final = 4
 
 
 class Usage:
-    """What one request uses; made when its frame has arrived.
+    """The resources that one request uses; created when its frame has arrived.
 
     throttle_ms: for how long the client is throttled, once that is decided.
     """
@@ -101,7 +101,7 @@ class Usage:
         answer (acks=0) time is not charged.
         """
         if isinstance(request, FetchRequest | EnvelopeRequest):
-            return  # its handler charges it, or the other broker
+            return  # charged by the handler, or by the broker that the envelope came from
         quotas = self._quotas
         request_ms = 0 if answer is None else self._charge_time()
         if isinstance(request, ProduceRequest):

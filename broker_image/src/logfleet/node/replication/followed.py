@@ -43,19 +43,19 @@ class Followed:
         return wanted
 
     def next(self) -> NextFetch:
-        """What a request would say of the log as it is now."""
+        """The fields of a request for the current state of the log."""
         partition_log = self.partition.log
         return next_fetch(
             partition_log.epochs, partition_log.log_end_offset, self.partition.leader_epoch
         )
 
     def take_pause(self, s_max: float) -> float:
-        """How long to pause now, in seconds. The next pause is twice as long, s_max at most."""
+        """Return the next pause, in seconds. The next pause is twice as long, s_max at most."""
         pause_s = self.pause_s
         self.pause_s = min(2 * pause_s, s_max)
         return pause_s
 
     def appended(self) -> None:
-        """It got records, so the cause of its pauses is over."""
+        """Record that records arrived, so the cause of pauses is over."""
         self.pause_s = PAUSE_S_MIN
         self.is_ahead = False

@@ -1,4 +1,4 @@
-"""What a fetcher needs of the broker that it runs in."""
+"""The parts of the broker that a fetcher needs."""
 
 from typing import Protocol
 

@@ -33,7 +33,7 @@ from logfleet.wire import uuids
 log = structlog.get_logger(__name__)
 
 GATHERING_S: Final = 0.05
-"""How long a change waits for others to share its write.
+"""Time that a change waits for others to share its write.
 
 A broker that comes back is in sync with many partitions at about the same time.
 """
@@ -208,7 +208,7 @@ def _leaving_reason(replicas: LeaderReplicas, member: Member, now_ms: int) -> st
 def _eligibility(
     image: ClusterImage, partition: LeaderPartition
 ) -> Callable[[int, BrokerEpoch], bool]:
-    """Which registrations may join the ISR: active ones whose disk works for this partition."""
+    """The registrations that may join the ISR: active ones whose disk works for this partition."""
 
     def is_eligible(broker_id: int, broker_epoch: BrokerEpoch) -> bool:
         broker = image.brokers.get(broker_id)

@@ -116,7 +116,7 @@ class ReplicaFetcher:
         """Return once the connection has ended, or could not be made."""
         self._connected_to = self._leader_at()
         if self._connected_to is None:
-            return  # it is not registered: try again after the pause
+            return  # the leader is not registered: try again after the pause
         _, host, port = self._connected_to
         name = f"broker-{self._host.node_id}-fetcher-0"
         try:
@@ -221,7 +221,7 @@ class ReplicaFetcher:
         asked, epochs = followed.asked, followed.partition.log.epochs
         decision = follower.decide(asked, followed.next(), row, epochs)
         if decision.action is Action.ASK_RANGE:
-            decision = await self._range(followed, connection)
+            decision = await self._handle_out_of_range(followed, connection)
             if self._followed.get(key) is not followed:
                 return
             if decision.action is Action.BACK_OFF and asked.is_ahead_of_leader:
@@ -331,12 +331,13 @@ class ReplicaFetcher:
         partition_log.when_written(written)
 
     def _throttle_ms(self, partition: FollowerPartition) -> int:
-        """For how many ms to pause the partition: if it lags and the throttled rate is used up.
+        """Ms to pause the partition, which is needed if it lags and the throttled rate is used up.
 
         At most THROTTLED_MS_MAX. Source: ReplicaFetcherThread.shouldFollowerThrottle.
         """
         throttle = self._host.throttle
-        # -1 is no answer yet: it may be in sync, and the new leader may wait for it
+        # -1 means that the leader has not answered yet: this follower may be in sync, and must not
+        # delay a new leader that waits for it
         if partition.lag <= 0:
             return 0
         wait_ms = throttle.wait_ms(Side.FOLLOWER, partition.topic, partition.index)
@@ -458,8 +459,10 @@ class ReplicaFetcher:
         place = partition.topic, partition.index, self._host.node_id
         self._host.decisions.record(Decision(Kind.TRUNCATION, cause, *place, facts))
 
-    async def _range(self, followed: Followed, connection: Connection) -> FollowerStep:
-        """What to do about a log whose end the leader does not have. Raises ClientError."""
+    async def _handle_out_of_range(
+        self, followed: Followed, connection: Connection
+    ) -> FollowerStep:
+        """Decide about a log whose end is outside the leader's log. Raises ClientError."""
         partition, timeout_ms = followed.partition, self._config.replica_socket_timeout_ms
         found = await leader_range(connection, partition, self._host.node_id, timeout_ms)
         if found is None:

@@ -16,7 +16,7 @@ from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch
 
 
 class FetchingHost(Protocol):
-    """What the fetchers need of the broker."""
+    """The parts of the broker that the fetchers need."""
 
     @property
     def config(self) -> BrokerConfig: ...

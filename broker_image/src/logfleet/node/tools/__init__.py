@@ -1,1 +1,1 @@
-"""What the command line runs on a machine beside a broker: doctor, adopt, local, snapshots."""
+"""Commands that run on a broker's machine: doctor, adopt, local, snapshots."""

@@ -1,4 +1,4 @@
-"""What `logfleet doctor` checks in one entry of log.dirs: its owner, its lock, its disk."""
+"""The checks of `logfleet doctor` on one entry of log.dirs: its owner, its lock, its disk."""
 
 import os
 import time
@@ -150,7 +150,7 @@ def cannot_be_entered(check: str, path: Path, error: OSError) -> Finding:
 
 
 def _fsync_ms(directory: Path) -> float:
-    """How long 4 KiB take to become durable there. Raises OSError."""
+    """Measure the time until 4 KiB are durable in a directory. Raises OSError."""
     name = directory / f".doctor-{uuid.uuid4().hex}"
     began_s = time.monotonic()
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

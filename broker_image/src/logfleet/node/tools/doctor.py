@@ -303,7 +303,7 @@ def is_this_broker(answer: ProbeAnswer, cluster_id: str | None) -> bool:
 
 
 async def probe(host: str, port: int, node_id: int) -> ProbeAnswer:
-    """Which broker answers there. Raises ClientError, OSError, TimeoutError.
+    """Return the broker that answers at an address. Raises ClientError, OSError, TimeoutError.
 
     node_id: the expected one.
     """

@@ -36,11 +36,11 @@ class FleetError(Exception):
 
 
 class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What the fleet is made of. data: directory for all its files; a later start finds it again.
+    """The settings of a local fleet.
 
-    zones: racks given to the brokers in turns; none for no racks. port: of broker 1, the next ones
-    follow. overrides: Kafka keys for every broker. broker_command: starts a broker; --override
-    options are appended.
+    data: directory for all its files, in which a later start finds it again. zones: racks given to
+    the brokers in turn; none for no racks. port: of broker 1, the next ones follow. overrides:
+    Kafka keys for every broker. broker_command: starts a broker; --override options are appended.
     """
 
     etcd: EtcdBinary
@@ -106,7 +106,7 @@ class LocalFleet:
                 await asyncio.wait([life, stopping])
                 await self._stop_all()
             if stop.is_set() and not life.cancelled():
-                life.exception()  # it ended at the same moment: the stop was requested all the same
+                life.exception()  # marks an error as handled: the stop was requested
 
     def kill(self) -> None:
         """End every process at once; `run` then returns soon."""

@@ -233,7 +233,7 @@ class Cleaner:
         try:
             found = find_cleanable(
                 partition.log, partition.last_stable_offset, now
-            )  # again, as the walk took time
+            )  # checked again, because the walk took time
         except OSError as error:
             self._on_disk_failure(name, error)
             return False

@@ -1,4 +1,4 @@
-"""Which part of a log can be compacted, and the job for the round that does it."""
+"""Finds the part of a log that can be compacted, and makes the job of a round."""
 
 from logfleet.control.cleaner_settings import CleanerSettings
 from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable
@@ -10,7 +10,7 @@ from logfleet.storage.segment import Segment
 
 
 def find_cleanable(partition_log: PartitionLog, committed_end: int, now: int) -> Cleanable:
-    """What can be compacted now.
+    """Find the part of a log that can be compacted now.
 
     committed_end: offset below which everything is committed and decided.
     """

@@ -61,7 +61,7 @@ class Swaps(msgspec.Struct, frozen=True):
         self.check_present()
         try:
             log.complete_swap(cleaned.size, now_ms)
-        except OSError as error:  # the new segment counts already: retry before anything is read
+        except OSError as error:  # the new file is in place: retry before anybody reads the log
             with self._way_out(error):
                 log.complete_swap(cleaned.size, now_ms)
         await self.flusher.run(log.files.fsync_directory, log.directory)

@@ -27,7 +27,7 @@ from logfleet.storage.trash import Discarded, Trash
 
 
 class IncomingLogs:
-    """Of one log directory. futures: copies in progress.
+    """The copies that are being made in one log directory. futures: copies in progress.
 
     found: partitions and paths of copies that were there at the start. origins: by partition, the
     id of the directory from which it is or was copied. If this directory has the partition's log,

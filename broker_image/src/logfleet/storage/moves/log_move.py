@@ -44,7 +44,7 @@ FLUSH_BYTES: Final = 64 * 1024 * 1024
 be flushed."""
 ANY_EPOCH: Final = LeaderEpoch(2**31 - 1)
 THROTTLED_MS_MAX: Final = 1_000
-"""How often a throttled copy checks whether it is still wanted, and the rate."""
+"""Longest pause after which a throttled copy checks the rate, and whether it is still wanted."""
 
 
 class NotMoved(Exception):
@@ -52,7 +52,7 @@ class NotMoved(Exception):
 
 
 class MoveTools(msgspec.Struct, frozen=True):
-    """What moves need of the broker.
+    """The parts of the broker that moves need.
 
     copied: called with the number of bytes copied; wait_ms: pause that the throttle asks for.
     is_full: whether the directory of that path takes no records now.
@@ -220,7 +220,7 @@ class LogMove:
         try:
             copy.append_as_follower(memoryview(data), ANY_EPOCH, now_ms())
         except DiskBusy:
-            return  # it is read again
+            return  # the next step reads this data again
         except RecordsError as error:
             raise NotMoved(f"it cannot be read: {error}") from error
         except OSError as error:

@@ -9,7 +9,7 @@ from logfleet.control.election_writes import election_steps
 from logfleet.metadata.image import Partition
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.packing import Step
-from logfleet.replication.election import to_be_asked
+from logfleet.replication.election import replicas_to_query
 from logfleet.replication.partition_state import effective_min_isr
 
 from broker_image.tests.unit.control.conftest import Cluster
@@ -128,7 +128,7 @@ def test_a_leader_that_came_cleanly_holds_every_acknowledged_record(min_isr, act
     if len(fleet.image.brokers) == len(BROKERS) and not any(
         broker.is_fenced for broker in fleet.image.brokers.values()
     ):
-        asked = list(to_be_asked(fleet.partition, fleet.image.brokers, unclean=False))
+        asked = list(replicas_to_query(fleet.partition, fleet.image.brokers, unclean=False))
         is_led = fleet.partition.has_leader
         assert is_led or len(asked) > 1, "somebody leads, or all are asked how far logs reach"
 

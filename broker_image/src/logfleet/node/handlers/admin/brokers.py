@@ -33,10 +33,10 @@ def _refuse(
     return UnregisterBrokerResponse(error_code=refusal.error, error_message=refusal.message)
 
 
-def _seen(
+def _is_shown(
     image: ClusterImage, request: UnregisterBrokerRequest, answer: UnregisterBrokerResponse
 ) -> bool:
     return answer.error_code != ErrorCode.NONE or request.broker_id not in image.fences
 
 
-UNREGISTER: Final = ControllerWork(_unregister, _refuse, None, _seen)
+UNREGISTER: Final = ControllerWork(_unregister, _refuse, None, _is_shown)

@@ -250,7 +250,7 @@ def list_config_resources(
 
 
 class _Alteration(msgspec.Struct, frozen=True):
-    """How the two APIs differ.
+    """The differences between the two APIs that alter configurations.
 
     replaces: keys that a request does not name return to their defaults.
     """
@@ -332,12 +332,12 @@ class _Alteration(msgspec.Struct, frozen=True):
             (row.resource_type, row.resource_name) for row in answer.responses if row.error_code
         }
         return request.validate_only or all(
-            self._resource_seen(image, resource)
+            self._resource_is_shown(image, resource)
             for resource in request.resources
             if (resource.resource_type, resource.resource_name) not in failed
         )
 
-    def _resource_seen(self, image: ClusterImage, resource: _Resource) -> bool:
+    def _resource_is_shown(self, image: ClusterImage, resource: _Resource) -> bool:
         values, changes = _values(image, resource), _changes(resource)
         if self.replaces and len(values) != len(changes):
             return False

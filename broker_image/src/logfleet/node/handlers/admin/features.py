@@ -49,7 +49,7 @@ def _refuse(
     return UpdateFeaturesResponse(error_code=refusal.error, error_message=refusal.message)
 
 
-def _seen(
+def _is_shown(
     image: ClusterImage, request: UpdateFeaturesRequest, answer: UpdateFeaturesResponse
 ) -> bool:
     is_done = answer.error_code == ErrorCode.NONE and not request.validate_only
@@ -59,4 +59,4 @@ def _seen(
 
 
 # Kafka's controller ignores the request's timeout too.
-UPDATE: Final = ControllerWork(_update, _refuse, None, _seen)
+UPDATE: Final = ControllerWork(_update, _refuse, None, _is_shown)

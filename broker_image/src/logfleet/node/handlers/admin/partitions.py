@@ -80,7 +80,7 @@ async def _elect(
 async def _log_ends(
     access: ControllerAccess, wanted: Sequence[tuple[str, Sequence[int] | None]]
 ) -> LogEndsByPartition:
-    """How far the logs of leaderless partitions reach, where several replicas could lead."""
+    """The log ends of leaderless partitions for which several replicas could lead."""
     image, slices = access.image, Slices()
     asked: dict[PartitionId, Sequence[Broker]] = {}
     for name, indexes in wanted:
@@ -137,7 +137,7 @@ def _refuse_election(
     )
 
 
-def _election_seen(
+def _election_is_shown(
     image: ClusterImage, request: ElectLeadersRequest, answer: ElectLeadersResponse
 ) -> bool:
     preferred = request.election_type == PREFERRED
@@ -161,7 +161,7 @@ def _elected(index: int, refusal: Refusal) -> _Elected:
 
 
 ELECT: Final = ControllerWork(
-    _elect, _refuse_election, lambda request: request.timeout_ms, _election_seen
+    _elect, _refuse_election, lambda request: request.timeout_ms, _election_is_shown
 )
 
 
@@ -243,7 +243,7 @@ def _moved(index: int, refusal: Refusal | None) -> _Moved:
     )
 
 
-def _reassignment_seen(
+def _reassignment_is_shown(
     image: ClusterImage,
     request: AlterPartitionReassignmentsRequest,
     answer: AlterPartitionReassignmentsResponse,
@@ -269,14 +269,14 @@ def _reassignment_seen(
 
 
 REASSIGN: Final = ControllerWork(
-    _reassign, _refuse_reassignment, lambda request: request.timeout_ms, _reassignment_seen
+    _reassign, _refuse_reassignment, lambda request: request.timeout_ms, _reassignment_is_shown
 )
 
 
 async def list_partition_reassignments(
     host: AdminHost, request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """From this broker's image, which shows every change that it has answered."""
+    """Answers from this broker's image, which contains every change that it has confirmed."""
     slices = Slices()
     image = host.image
     asked: dict[str, frozenset[int]] | None = None

@@ -109,7 +109,7 @@ def _refuse(
     return _answer({_entity(entry): refusal for entry in request.entries})
 
 
-def _seen(
+def _is_shown(
     image: ClusterImage, request: AlterClientQuotasRequest, answer: AlterClientQuotasResponse
 ) -> bool:
     """Whether the image has the limits of all entities that were not refused."""
@@ -129,4 +129,4 @@ def _seen(
     )
 
 
-ALTER: Final = ControllerWork(_alter, _refuse, None, _seen)
+ALTER: Final = ControllerWork(_alter, _refuse, None, _is_shown)

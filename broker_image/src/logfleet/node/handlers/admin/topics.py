@@ -215,7 +215,7 @@ def _refuse_creation(
     return CreateTopicsResponse(topics=[_not_created(name, refusal) for name in names])
 
 
-def _creation_seen(
+def _creation_is_shown(
     image: ClusterImage, request: CreateTopicsRequest, answer: CreateTopicsResponse
 ) -> bool:
     return request.validate_only or all(
@@ -227,7 +227,7 @@ CREATE: Final = ControllerWork(
     _create,
     _refuse_creation,
     lambda request: request.timeout_ms,
-    _creation_seen,
+    _creation_is_shown,
     _create,
     CREATION_STRICT_SINCE,
 )
@@ -368,7 +368,7 @@ def _refuse_deletion(
     return DeleteTopicsResponse(responses=rows)
 
 
-def _deletion_seen(
+def _deletion_is_shown(
     image: ClusterImage, _request: DeleteTopicsRequest, answer: DeleteTopicsResponse
 ) -> bool:
     return all(
@@ -380,7 +380,7 @@ DELETE: Final = ControllerWork(
     _delete,
     _refuse_deletion,
     lambda request: request.timeout_ms,
-    _deletion_seen,
+    _deletion_is_shown,
     _delete,
     DELETION_STRICT_SINCE,
 )
@@ -446,7 +446,7 @@ def _refuse_growth(
     return CreatePartitionsResponse(results=[_not_grown(name, refusal) for name in names])
 
 
-def _growth_seen(
+def _growth_is_shown(
     image: ClusterImage, request: CreatePartitionsRequest, answer: CreatePartitionsResponse
 ) -> bool:
     done = {result.name for result in answer.results if not result.error_code}
@@ -461,7 +461,7 @@ GROW: Final = ControllerWork(
     _grow,
     _refuse_growth,
     lambda request: request.timeout_ms,
-    _growth_seen,
+    _growth_is_shown,
     _grow,
     GROWTH_STRICT_SINCE,
 )
