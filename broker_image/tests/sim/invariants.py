@@ -1,8 +1,7 @@
 """What must hold after each event: the checker sees all logs and the store, and knows what was committed.
 
-Its numbers are those of docs/invariants.md. Only an unclean election may lose records: any of them if
-the topic allows that, else those that the disk of the elected broker lost in a power loss. What a
-leader from before such an election takes for committed is judged below what the election kept.
+Its numbers are those of docs/invariants.md. Only an unclean election may lose records: any of them if the topic allows
+that, else those that the elected broker's disk lost in a power loss. Below what the election kept, it judges earlier leaders.
 """
 
 from collections.abc import Mapping

@@ -56,8 +56,7 @@ class PartitionLog:
         self.partition = partition
         self.directory, self.config = request.directory, request.config
         self.topic_id = loaded.topic_id
-        self.notes = loaded.notes
-        self.has_lost = loaded.has_lost
+        self.notes, self.has_lost = loaded.notes, loaded.has_lost
         self.recovered_bytes = loaded.recovered_bytes
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
@@ -66,8 +65,7 @@ class PartitionLog:
         self.truncations = 0
         self.epochs = loaded.epochs
         self.producers = loaded.producers
-        self.open_files = open_files
-        self.files = open_files.files
+        self.open_files, self.files = open_files, open_files.files
         self.disk = open_files.disk(request.directory.rpartition("/")[0])
         self._trash = trash
         self._segments = loaded.segments
