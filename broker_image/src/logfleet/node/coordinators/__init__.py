@@ -14,9 +14,10 @@ The runtime owes to its broker:
 
 The runtime owes to a coordinator:
 
-- every record of the log once, in order, then `take_up`, then requests. The coordinator starts only
-  when everything that the new leader found is committed: until then the former leader may have
-  acknowledged it, and a second failover may still lose it.
+- every record of the log, in order, then `take_up`, then requests; after a failed read a batch may
+  come again from its start. The coordinator starts only when everything that the new leader found
+  is committed: until then the former leader may have acknowledged it, and a second failover may
+  still lose it.
 - each turn (`logfleet.coordinators.turn`) executed whole, before anything else reaches the
   coordinator. A write is appended as one batch and applied at once: the state equals the log at
   every moment, and is never rolled back. What follows a write (`then`) runs once the batch is
@@ -33,8 +34,8 @@ The runtime owes to a coordinator:
 A coordinator owes to the runtime:
 
 - all stored state comes from `apply`, `replay` and `end_transaction`; requests only read it.
-- no reply that depends on a record before the `then` of its write, and no read of the state before
-  a write without records: else a failover may take back what a client has seen.
+- every reply that depends on stored state is sent in the `then` of a write: of its own records, or
+  of none if it only reads. Else a failover may take back what a client has seen.
 - nothing parked after `unload`: requests are refused, deadlines are cleared.
 
 A shard's states (`shard.ShardState`):
