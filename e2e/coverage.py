@@ -2,7 +2,8 @@
 
 `make unit` loads it, so the tests run once for both; `make coverage` runs the tests of the pure packages alone.
 
-The packages are those of the import-linter contract in pyproject.toml; a package's own tests mirror it below
+The packages are those of the import-linter contract in pyproject.toml; of a room that has other modules as well, the contract
+lists the pure modules, and the tests of each are the file that mirrors it. For all others a package's own tests mirror it below
 broker_image/tests/unit (the groups' scenarios belong to theirs). Tests of other packages do not count: a rule that only an
 end-to-end test reaches is not tested where it stands. So each package has a measurement of its own, which runs while a
 module of its tests is imported and while one of its tests runs; all other tests run untraced. The lines that an import
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,34 +35,54 @@ IMPORT_ALL = """
 import importlib, pkgutil, sys
 for name in sys.argv[1:]:
     package = importlib.import_module(name)
-    for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+    for module in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}."):
         importlib.import_module(module.name)
 """
 FOLDER = "coverage_folder"
 """Where a worker of xdist finds the name of the folder for its data."""
 
 
-def pure_packages(pyproject: str) -> list[str]:
-    """Names below `logfleet` of the packages that the contract calls pure."""
+def pure_rooms(pyproject: str) -> dict[str, list[str]]:
+    """What the contract lists as pure, below `logfleet`: packages by themselves, modules by the room that they are in."""
     contracts = tomllib.loads(pyproject)["tool"]["importlinter"]["contracts"]
     (pure,) = (each for each in contracts if each["name"].startswith("Pure packages"))
-    return [name.removeprefix("logfleet.") for name in pure["source_modules"]]
+    rooms: dict[str, list[str]] = {}
+    for name in (each.removeprefix("logfleet.") for each in pure["source_modules"]):
+        is_package = (ROOT / SOURCES / in_path(name)).is_dir()
+        rooms.setdefault(name if is_package else name.partition(".")[0], []).append(name)
+    return rooms
 
 
-def tests_of(package: str) -> list[str]:
-    """The folders of the package's own tests, relative to ROOT."""
-    return [f"{UNIT}/{package}", *ALSO.get(package, [])]
+def in_path(name: str) -> str:
+    return name.replace(".", "/")
 
 
-def percent(report: dict[str, Any], package: str) -> float:
-    """Statements and branches of the package that ran, of those there are."""
+def file_of(name: str) -> str:
+    """The end of the name of a module's file, or part of those of a package's files."""
+    path = f"{SOURCES}/{in_path(name)}"
+    return f"{path}/" if (ROOT / path).is_dir() else f"{path}.py"
+
+
+def tests_of(names: Iterable[str]) -> list[str]:
+    """The folders of the packages' own tests and the files of the modules', relative to ROOT."""
+    tests = []
+    for name in names:
+        folder = f"{UNIT}/{in_path(name)}"
+        room, _, module = folder.rpartition("/")
+        found = [folder, f"{room}/test_{module}.py", *ALSO.get(name, [])]
+        tests += [each for each in found if (ROOT / each).exists()]
+    return tests
+
+
+def percent(report: dict[str, Any], names: Sequence[str]) -> float:
+    """Statements and branches of these packages and modules that ran, of those there are."""
     ran = there = 0
     for file, content in report["files"].items():
-        if f"{SOURCES}/{package}/" in file:
+        if any(file_of(name) in file for name in names):
             summary = content["summary"]
             ran += summary["covered_lines"] + summary["covered_branches"]
             there += summary["num_statements"] + summary["num_branches"]
-    assert there, f"nothing of {package} was measured"
+    assert there, f"nothing of {', '.join(names)} was measured"
     return 100 * ran / there
 
 
@@ -70,29 +91,28 @@ def judge(measured: Iterable[tuple[str, float]]) -> int:
     low = False
     for package, covered in measured:
         low |= covered < PERCENT_MIN
-        print(f"{package:<12} {covered:6.1f} %{'' if covered >= PERCENT_MIN else '  too low'}")
+        print(f"{package:<18} {covered:6.1f} %{'' if covered >= PERCENT_MIN else '  too low'}")
     return int(low)
 
 
-def measurement(folder: Path, name: str, packages: Iterable[str]) -> Coverage:
+def measurement(folder: Path, name: str, measured: Iterable[str]) -> Coverage:
     """Not started yet. Its data goes to a file of this process in the folder, whose name begins with `name`."""
-    measured = Coverage(
+    coverage = Coverage(
         data_file=folder / name,
         data_suffix=True,
         branch=True,
         config_file=ROOT / "pyproject.toml",
-        source_pkgs=[f"logfleet.{package}" for package in packages],
+        source_pkgs=[f"logfleet.{each}" for each in measured],
     )
-    measured.set_option("run:disable_warnings", QUIET)
-    return measured
+    coverage.set_option("run:disable_warnings", QUIET)
+    return coverage
 
 
-def measure_imports(folder: Path, packages: Iterable[str]) -> None:
-    """Add what importing every module of the packages runs."""
-    packages = list(packages)
+def measure_imports(folder: Path, rooms: Mapping[str, Sequence[str]]) -> None:
+    """Add what importing every module of the rooms runs."""
     script = folder / "import_all.py"
     script.write_text(IMPORT_ALL)
-    names = [f"logfleet.{package}" for package in packages]
+    names = [f"logfleet.{name}" for members in rooms.values() for name in members]
     command = [sys.executable, "-m", "coverage", "run", "--branch", f"--source={','.join(names)}"]
     subprocess.run(
         [*command, "--rcfile=", script, *names],
@@ -102,38 +122,44 @@ def measure_imports(folder: Path, packages: Iterable[str]) -> None:
     )
 
 
-def covered(folder: Path, package: str) -> float:
-    """The percentage of what all processes measured for the package."""
-    data = [str(each) for each in folder.glob(f"{package}.*")]
-    total = measurement(folder, f"total-{package}", [package])
+def covered(folder: Path, room: str, names: Sequence[str]) -> float:
+    """The percentage of what all processes measured for the room."""
+    data = [str(each) for each in folder.glob(f"{room}.*")]
+    total = measurement(folder, f"total-{room}", names)
     total.combine([*data, str(folder / IMPORTS)], strict=True, keep=True)
-    report = folder / f"{package}.json"
-    total.json_report(outfile=str(report), include=[f"{ROOT / SOURCES / package}/*"])
-    return percent(json.loads(report.read_text()), package)
+    report = folder / f"{room}.json"
+    files = [
+        f"{ROOT / file_of(name)}{'' if file_of(name).endswith('.py') else '*'}" for name in names
+    ]
+    total.json_report(outfile=str(report), include=files)
+    return percent(json.loads(report.read_text()), names)
 
 
 class Measurements:
-    """One per package, of which at most one runs: the one of the package whose test runs."""
+    """One per room, of which at most one runs: the one of the room whose test runs."""
 
-    def __init__(self, folder: Path, packages: Iterable[str]) -> None:
+    def __init__(self, folder: Path, rooms: Mapping[str, Sequence[str]]) -> None:
         self._folder = folder
-        self._packages = {
-            ROOT / tests: package for package in packages for tests in tests_of(package)
+        self._rooms = rooms
+        self._tests = {
+            ROOT / tests: room for room, names in rooms.items() for tests in tests_of(names)
         }
         self._all: dict[str, Coverage] = {}
         self._running: Coverage | None = None
 
     def of(self, path: Path) -> str | None:
-        """The package to whose own tests a module of tests belongs."""
-        return next((self._packages[each] for each in path.parents if each in self._packages), None)
+        """The room to whose own tests a module of tests belongs."""
+        return next(
+            (self._tests[each] for each in (path, *path.parents) if each in self._tests), None
+        )
 
-    def switch(self, package: str | None) -> None:
-        """Measure the package from now on, or nothing. Tests of one package follow one another, so this is rare."""
+    def switch(self, room: str | None) -> None:
+        """Measure the room from now on, or nothing. Tests of one room follow one another, so this is rare."""
         wanted = None
-        if package is not None:
-            wanted = self._all.get(package)
+        if room is not None:
+            wanted = self._all.get(room)
             if wanted is None:
-                wanted = self._all[package] = measurement(self._folder, package, [package])
+                wanted = self._all[room] = measurement(self._folder, room, self._rooms[room])
         if wanted is self._running:
             return
         if self._running is not None:
@@ -171,9 +197,9 @@ class Measurements:
 class Report:
     """Judges at the end of the run, in the process that was started by hand."""
 
-    def __init__(self, packages: list[str]) -> None:
+    def __init__(self, rooms: Mapping[str, Sequence[str]]) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="logfleet-coverage-")
-        self._packages = packages
+        self._rooms = rooms
         self._percents: list[tuple[str, float]] = []
         self.folder = Path(self._scratch.name)
 
@@ -184,8 +210,10 @@ class Report:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
-            measure_imports(self.folder, self._packages)
-            self._percents = [(each, covered(self.folder, each)) for each in self._packages]
+            measure_imports(self.folder, self._rooms)
+            self._percents = [
+                (room, covered(self.folder, room, names)) for room, names in self._rooms.items()
+            ]
             if any(percents < PERCENT_MIN for _, percents in self._percents):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -198,19 +226,19 @@ class Report:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    packages = pure_packages((ROOT / "pyproject.toml").read_text())
+    rooms = pure_rooms((ROOT / "pyproject.toml").read_text())
     folder = getattr(config, "workerinput", {}).get(FOLDER)
     if folder is None:
-        report = Report(packages)
+        report = Report(rooms)
         config.pluginmanager.register(report)
         folder = report.folder
     if not config.pluginmanager.hasplugin("dsession"):  # else the workers run the tests
-        config.pluginmanager.register(Measurements(Path(folder), packages))
+        config.pluginmanager.register(Measurements(Path(folder), rooms))
 
 
 def main() -> int:
-    packages = pure_packages((ROOT / "pyproject.toml").read_text())
-    tests = [folder for package in packages for folder in tests_of(package)]
+    rooms = pure_rooms((ROOT / "pyproject.toml").read_text())
+    tests = [each for names in rooms.values() for each in tests_of(names)]
     return pytest.main(["-q", "-n", "auto", "--dist", "loadgroup", "-p", "e2e.coverage", *tests])
 
 
