@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from logfleet.control.config_docs import config_docs
+from logfleet.config.docs import config_docs
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configs.md"
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 import structlog
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.net.connection import CloseConnection
 from logfleet.net.file_sender import Part
 from logfleet.net.peer import PARKED, Peer

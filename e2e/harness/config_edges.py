@@ -7,7 +7,7 @@ with validate_only.
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from logfleet.control.config_keys import (
+from logfleet.config.keys import (
     BROKER_KEYS,
     GROUP_KEYS,
     TOPIC_KEYS,

@@ -6,7 +6,6 @@ from contextlib import suppress
 
 import pytest
 import pytest_asyncio
-from logfleet.control.store_writes import Refusal
 from logfleet.control.topics import NewTopic, TopicCreation, create_topic
 from logfleet.io.clock import now_ms
 from logfleet.io.etcd.endpoints import Addresses
@@ -18,6 +17,7 @@ from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
+from logfleet.wire.refusal import Refusal
 
 from broker_image.tests.contract.metadata_store import write
 from broker_image.tests.etcd.leases import revoke_for_another

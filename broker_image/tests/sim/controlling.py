@@ -4,12 +4,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from logfleet.config.topic import BrokerLayers
 from logfleet.control import election_writes, store_writes
 from logfleet.control.brokers import fencing, leaving
 from logfleet.control.brokers.vanishing import HELD_MS_MAX, Hold, hold
 from logfleet.control.reassignment_requests import reassign
-from logfleet.control.store_writes import Refusal
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import NewTopic, TopicCreation, create_topic, delete_topic
 from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
@@ -28,6 +27,7 @@ from logfleet.metadata.store import (
 )
 from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import Member
+from logfleet.wire.refusal import Refusal
 
 from broker_image.tests.sim import naming
 from broker_image.tests.sim.kernel import Future, Process

@@ -13,13 +13,13 @@ from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad
 from logfleet.control.balance.planner import plan
 from logfleet.control.balance.waves import next_moves
 from logfleet.control.brokers.readiness import not_ready, out_of_sync
-from logfleet.control.store_writes import Refusal
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.decisions import may_i_answer as brokers_word
 from logfleet.replication.reassignment_steps import is_reassigning, target
 from logfleet.resources.cluster import ClusterResource
 from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 from logfleet_operator.clusters import may_i, rollout
 from logfleet_operator.clusters.observed import ObservedCluster, Pod
 from logfleet_operator.clusters.rollout import DeletePod, EvictPod

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 import pytest
 import uvloop
 
+from broker_image.tests.unit.controller.cluster_rig import Cluster
 from broker_image.tests.unit.storage.log_rig import LogRig
 from broker_image.tests.unit.waiting import Until
 
@@ -39,3 +40,9 @@ def until() -> Until:
 @pytest.fixture
 def rig(tmp_path) -> LogRig:
     return LogRig(str(tmp_path))
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A metadata store in memory with a controller at work."""
+    return Cluster()

@@ -32,7 +32,7 @@ def test_without_assertions_nothing_begins_and_one_line_says_why(arguments: list
 
 BROKER = """
 import asyncio
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.node.broker import Broker, StartError
 import logfleet.client.producer
 

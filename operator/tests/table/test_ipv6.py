@@ -2,7 +2,7 @@
 
 import aiohttp
 import pytest
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.resources.cluster import ADMIN_PORT
 from logfleet_operator import http_server
 

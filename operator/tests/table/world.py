@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from logfleet.control.config_keys import TOPIC_KEYS, canonical_values
+from logfleet.config.keys import TOPIC_KEYS, canonical_values
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import (
     AlterTopicConfig,

@@ -12,8 +12,8 @@ from logfleet.cli.broker import read_config
 from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run
 from logfleet.cli.log_dirs import bytes_text
 from logfleet.cli.session import echo_json, echo_table, table_option
+from logfleet.config.broker import BrokerConfig, ConfigError
 from logfleet.control.adoption import AdoptedTopic
-from logfleet.control.configs import BrokerConfig, ConfigError
 from logfleet.io.descriptors import raise_limit
 from logfleet.io.files import PosixFiles, read_file
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 import click
 import structlog
 
-from logfleet.control.configs import BrokerConfig, ConfigError, broker_config
-from logfleet.control.server_properties.environment import keys_in
-from logfleet.control.server_properties.text import read_properties
+from logfleet.config.broker import BrokerConfig, ConfigError, broker_config
+from logfleet.config.server_properties.environment import keys_in
+from logfleet.config.server_properties.text import read_properties
 from logfleet.io import descriptors
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer, KernelTimer, Unavailable
 from logfleet.io.logging import start_logging
@@ -151,7 +151,7 @@ def timer_of(config: BrokerConfig) -> DeadMansTimer:
 async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
     """Run the broker until a signal or a failure; return the exit code. timer: see Broker."""
     if config.unknown:
-        from logfleet.control.server_properties.names import sentences  # few starts need it
+        from logfleet.config.server_properties.names import sentences  # few starts need it
 
         for sentence in sentences(config.unknown):
             log.warning("unknown_config", note=sentence)

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from logfleet.control.config_keys import ConfigError
-from logfleet.control.server_properties.text import read_properties
-from logfleet.control.server_properties.variables import (
+from logfleet.config.keys import ConfigError
+from logfleet.config.server_properties.text import read_properties
+from logfleet.config.server_properties.variables import (
     PROVIDERS,
     Lookup,
     named_providers,

@@ -8,7 +8,7 @@ import click
 
 from logfleet.cli.broker import config_options, read_config
 from logfleet.cli.session import echo_json, echo_table, table_option
-from logfleet.control.configs import BrokerConfig, ConfigError
+from logfleet.config.broker import BrokerConfig, ConfigError
 from logfleet.io.files import PosixFiles
 from logfleet.node.tools.doctor import examine
 from logfleet.node.tools.finding import Finding, Level, worst

@@ -29,8 +29,8 @@ from logfleet.client.reassignments import (
     list_reassignments,
     target_of,
 )
-from logfleet.control.broker_configs import base_key
-from logfleet.control.config_keys import (
+from logfleet.config.broker_updates import base_key
+from logfleet.config.keys import (
     BROKER_KEYS,
     GROUP_KEYS,
     TOPIC_KEYS,

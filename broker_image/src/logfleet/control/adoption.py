@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 
 from logfleet import __version__
-from logfleet.control.broker_configs import base_key, problem_of
+from logfleet.config.broker_updates import base_key, problem_of
+from logfleet.config.keys import ConfigError, UnavailableProtection
+from logfleet.config.topic import validate_topic_configs
 from logfleet.control.brokers.feature_level import LEVEL_MAX
-from logfleet.control.config_keys import ConfigError, UnavailableProtection
 from logfleet.control.quotas import entity_problem, entity_text
-from logfleet.control.topic_configs import validate_topic_configs
 from logfleet.control.topics import name_problem
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys

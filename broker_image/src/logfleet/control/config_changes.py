@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from logfleet.control.broker_configs import base_key, refuse_broker_configs
-from logfleet.control.config_keys import (
+from logfleet.config.broker_updates import base_key, refuse_broker_configs
+from logfleet.config.group import validate_group_configs
+from logfleet.config.keys import (
     TOPIC_KEYS,
     ConfigError,
     ConfigKey,
     ConfigType,
 )
-from logfleet.control.group_configs import validate_group_configs
-from logfleet.control.store_writes import Refusal, pack
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.topic import BrokerLayers
+from logfleet.control.store_writes import pack
 from logfleet.control.topics import name_problem, refuse_length, refuse_topic_configs
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, StoredConfigs
@@ -29,6 +29,7 @@ from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, Put, Txn, modified_at
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 
 class ConfigOperation(enum.IntEnum):

@@ -8,10 +8,10 @@ must not lead with the log of a new start.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from logfleet.config.keys import TOPIC_KEYS
+from logfleet.config.topic import BrokerLayers, topic_default
 from logfleet.control.brokers.feature_level import GIVING_UP, needs
-from logfleet.control.config_keys import TOPIC_KEYS
-from logfleet.control.store_writes import Refusal, partition_step
-from logfleet.control.topic_configs import BrokerLayers, topic_default
+from logfleet.control.store_writes import partition_step
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Topic
 from logfleet.metadata.keys import PartitionValue
@@ -26,6 +26,7 @@ from logfleet.replication.election import (
 from logfleet.replication.longest_log import NOBODY_ASKED, LogEnds
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 PartitionId = tuple[bytes, int]
 """Topic id and index."""

@@ -9,8 +9,8 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, refuse_form
-from logfleet.control.store_writes import Refusal
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 ROOT: Final = "root"
 LEVELS: Final[Mapping[str, int]] = {

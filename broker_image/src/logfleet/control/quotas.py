@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.store_writes import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, Put, modified_at
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

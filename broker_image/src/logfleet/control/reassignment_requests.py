@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from logfleet.control.election_writes import offline_replicas
-from logfleet.control.store_writes import Refusal, partition_step
+from logfleet.control.store_writes import partition_step
 from logfleet.control.topics import refuse_assignment
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition, Topic
@@ -23,6 +23,7 @@ from logfleet.replication.partition_state import effective_min_isr
 from logfleet.replication.reassignment_steps import is_reassigning, origin, target
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 
 def reassign(

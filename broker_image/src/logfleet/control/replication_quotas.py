@@ -11,11 +11,11 @@ monotonic clock.
 
 import math
 from collections.abc import Mapping
-from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-from logfleet.control.config_keys import TOPIC_KEYS, ConfigError
+from logfleet.config.keys import TOPIC_KEYS, ConfigError
+from logfleet.config.throttle_keys import Side
 from logfleet.control.quota_rates import RateMeter, Windows
 
 UNLIMITED: Final = 2**63 - 1
@@ -35,28 +35,6 @@ With the default of 1 MiB, and 10 MiB per response, producers' p99 was twice as 
 """
 ANSWER: Final = 2 * SLICE
 """Bytes of a response that has such a partition."""
-
-
-class Side(Enum):
-    """Which copies a quota counts, and on which side.
-
-    label: of metrics. rate_key: of brokers, bytes per second. replicas_key: of topics,
-    `partition:broker,...` or `*`; None if all replicas count.
-    """
-
-    LEADER = "leader", "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
-    FOLLOWER = (
-        "follower",
-        "follower.replication.throttled.rate",
-        "follower.replication.throttled.replicas",
-    )
-    LOG_DIRS = "log_dirs", "replica.alter.log.dirs.io.max.bytes.per.second", None
-    ADDED = "added", "logfleet.reassignment.throttled.rate", None
-
-    def __init__(self, label: str, rate_key: str, replicas_key: str | None) -> None:
-        self.label = label
-        self.rate_key = rate_key
-        self.replicas_key = replicas_key
 
 
 @lru_cache(maxsize=256)

@@ -8,8 +8,6 @@ stop between.
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
@@ -23,14 +21,6 @@ from logfleet.metadata.store import (
     modified_at,
 )
 from logfleet.replication.partition_state import still_active
-from logfleet.wire.errors import ErrorCode
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a request changes nothing: Kafka's code and a sentence for the user."""
-
-    error: ErrorCode
-    message: str
 
 
 def controls(epoch: int) -> Compare:

@@ -15,12 +15,12 @@ from typing import Final
 
 import msgspec
 
+from logfleet.config.keys import BROKER_KEYS, ConfigError
+from logfleet.config.topic import BrokerLayers, validate_topic_configs
 from logfleet.control.brokers.cordons import is_cordoned
-from logfleet.control.config_keys import BROKER_KEYS, ConfigError
 from logfleet.control.election_writes import min_isr
 from logfleet.control.placement import NotEnoughBrokersError, place
-from logfleet.control.store_writes import Refusal, pack, partition_step
-from logfleet.control.topic_configs import BrokerLayers, validate_topic_configs
+from logfleet.control.store_writes import pack, partition_step
 from logfleet.log.names import METADATA_TOPIC
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
@@ -39,6 +39,7 @@ from logfleet.metadata.store import (
 from logfleet.replication.election import first_state
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 NAME_LENGTH_MAX: Final = 249
 # Partitions that one request may create (Kafka: MAX_PARTITIONS_PER_BATCH).

@@ -8,13 +8,13 @@ an unknown broker.
 from collections.abc import Iterator
 
 from logfleet.control.brokers.cordons import CORDONED
-from logfleet.control.store_writes import Refusal
 from logfleet.control.topics import without_broker
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, Put, absent, modified_at
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 
 def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusal:

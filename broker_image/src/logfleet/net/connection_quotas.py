@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from logfleet.control.connection_limits import ConnectionLimits
+from logfleet.config.connection_limits import ConnectionLimits
 from logfleet.control.quota_rates import RateMeter, Windows
 from logfleet.io.descriptors import NO_LIMIT
 

@@ -11,9 +11,9 @@ from itertools import islice
 
 import structlog
 
-from logfleet.control.connection_limits import connection_limits
+from logfleet.config.connection_limits import connection_limits
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.quotas import address_of
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.logging import LogLimiter
 from logfleet.net.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.net.connection_quotas import ConnectionQuotas

@@ -15,9 +15,9 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 import structlog
 
-from logfleet.control.configs import BrokerConfig
-from logfleet.control.dynamic_configs import BrokerPart
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.broker import BrokerConfig
+from logfleet.config.dynamic import BrokerPart
+from logfleet.config.topic import BrokerLayers
 from logfleet.io import clock, descriptors
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.files import Files, PosixFiles

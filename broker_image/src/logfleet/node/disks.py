@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.log.names import TopicPartition
 from logfleet.storage.checkpointer import Checkpointer
 from logfleet.storage.disk_space import DiskSpace

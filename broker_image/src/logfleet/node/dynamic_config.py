@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import structlog
 
-from logfleet.control.config_keys import ConfigError
-from logfleet.control.dynamic_configs import BrokerPart, in_force, layers_of, pieces_to_notify
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.dynamic import BrokerPart, in_force, layers_of, pieces_to_notify
+from logfleet.config.keys import ConfigError
+from logfleet.config.topic import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.metadata_loader import Subscription
 

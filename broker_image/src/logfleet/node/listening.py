@@ -4,7 +4,7 @@ import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.metadata.keys import Endpoint as Address
 from logfleet.net.connection import Service
 from logfleet.net.connection_quotas import ConnectionQuotas

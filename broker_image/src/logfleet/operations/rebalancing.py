@@ -18,10 +18,10 @@ from logfleet.client.reassignments import (
     elect_preferred_leaders,
     list_reassignments,
 )
+from logfleet.config.throttle_keys import Side
 from logfleet.control.balance.load import Move, Plan
 from logfleet.control.balance.planner import evacuation, plan
 from logfleet.control.balance.waves import IN_ALL, PER_BROKER, next_moves
-from logfleet.control.replication_quotas import Side
 from logfleet.operations.fleet_load import bytes_left, fleet_load
 from logfleet.resources.plan import OF_MOVES
 from logfleet.telemetry.flows import Flow

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from logfleet.cli.broker import read_config
 from logfleet.cli.config_providers import resolved
-from logfleet.control.config_keys import ConfigError
+from logfleet.config.keys import ConfigError
 
 PACKAGE = "org.apache.kafka.common.config.provider."
 PROVIDERS = {

@@ -1,4 +1,5 @@
 import pytest
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.config_changes import (
     ConfigChange,
     ConfigOperation,
@@ -6,9 +7,8 @@ from logfleet.control.config_changes import (
     alter_group_configs,
     alter_topic_configs,
 )
-from logfleet.control.store_writes import Refusal
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import CONFIG_BYTES_MAX
+from logfleet.wire.refusal import Refusal
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 

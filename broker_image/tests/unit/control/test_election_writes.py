@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.brokers.feature_level import GIVING_UP
 from logfleet.control.brokers.fencing import admission_steps
 from logfleet.control.election_writes import (
@@ -12,14 +13,14 @@ from logfleet.control.election_writes import (
     min_isr,
     preferences,
 )
-from logfleet.control.store_writes import Refusal, pack
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.store_writes import pack
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, TopicValue
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 
 def partition(cluster, index: int = 0):

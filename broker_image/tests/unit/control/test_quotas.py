@@ -18,10 +18,11 @@ from logfleet.control.quotas import (
     limits_of,
     limits_of_addresses,
 )
-from logfleet.control.store_writes import Refusal, pack
+from logfleet.control.store_writes import pack
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 U, C, IP = (("user", "u"),), (("client-id", "c"),), (("ip", "1.2.3.4"),)
 UC = (("client-id", "c"), ("user", "u"))

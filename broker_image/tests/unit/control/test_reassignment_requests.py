@@ -1,11 +1,12 @@
 import pytest
 from logfleet.control.reassignment_requests import reassign, reassigning
-from logfleet.control.store_writes import Refusal, pack
+from logfleet.control.store_writes import pack
 from logfleet.control.unregistering import unregister
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.packing import Step
 from logfleet.replication.reassignment_steps import is_reassigning
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 
 @pytest.fixture(autouse=True)

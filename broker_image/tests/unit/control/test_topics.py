@@ -1,7 +1,6 @@
 import pytest
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.brokers.cordons import CORDONED
-from logfleet.control.store_writes import Refusal
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import (
     CONFIG_BYTES_MAX,
     NewPartitions,
@@ -21,6 +20,7 @@ from logfleet.metadata.store import Txn
 from logfleet.types import LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 ID = bytes(range(16))
 

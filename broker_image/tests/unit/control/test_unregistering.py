@@ -1,10 +1,11 @@
 import pytest
 from logfleet.control.brokers.cordons import CORDONED, is_cordoned
-from logfleet.control.store_writes import Refusal, pack
+from logfleet.control.store_writes import pack
 from logfleet.control.topics import delete_topic
 from logfleet.control.unregistering import unregister
 from logfleet.metadata import keys
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 
 def forget(cluster, broker_id: int) -> None:

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.control.config_keys import TOPIC_KEYS
+from logfleet.config.keys import TOPIC_KEYS
 from logfleet.log.config import LogConfig
 
 NUMBERS = [name for name in LogConfig.__struct_fields__ if type(getattr(LogConfig(), name)) is int]

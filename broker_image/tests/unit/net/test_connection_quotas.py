@@ -2,9 +2,9 @@ import asyncio
 import time
 
 import pytest
-from logfleet.control.connection_limits import connection_limits
+from logfleet.config.connection_limits import connection_limits
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.quota_rates import Windows
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.descriptors import NO_LIMIT
 from logfleet.net.connection_quotas import ConnectionQuotas
 

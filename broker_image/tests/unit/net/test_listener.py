@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import structlog
-from logfleet.control.connection_limits import connection_limits
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.connection_limits import connection_limits
+from logfleet.config.topic import BrokerLayers
 from logfleet.net.connection import IDLE, Encoded
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.listener import Listener, close_least_recently_used, unlimited

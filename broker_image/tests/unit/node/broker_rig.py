@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from logfleet.control.configs import BrokerConfig, broker_config
+from logfleet.config.broker import BrokerConfig, broker_config
 from logfleet.node.broker import Broker
 from logfleet.types import LeaderEpoch
 from logfleet.wire.apis import API_BY_NAME

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from logfleet.config.broker import BrokerConfig, broker_config
+from logfleet.config.description import describe_broker
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.brokers import fencing
 from logfleet.control.brokers.fencing import newcomers
-from logfleet.control.config_description import describe_broker
-from logfleet.control.configs import BrokerConfig, broker_config
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import Broker as RegisteredBroker

@@ -1,6 +1,6 @@
 import pytest
-from logfleet.control.dynamic_configs import BrokerPart
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.dynamic import BrokerPart
+from logfleet.config.topic import BrokerLayers
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder

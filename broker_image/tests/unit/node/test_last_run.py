@@ -9,7 +9,7 @@ from logfleet.storage.open_files import OpenFiles
 from logfleet.types import LeaderEpoch, PartitionEpoch
 
 from broker_image.tests.sim.disk import SimDisk
-from broker_image.tests.unit.control.conftest import Cluster
+from broker_image.tests.unit.controller.cluster_rig import Cluster
 
 pytestmark = pytest.mark.asyncio
 

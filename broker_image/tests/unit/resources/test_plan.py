@@ -2,7 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from logfleet.control.replication_quotas import Side
+from logfleet.config.throttle_keys import Side
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.plan import (
     OF_MOVES,

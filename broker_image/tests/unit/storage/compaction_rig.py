@@ -2,7 +2,7 @@
 
 import contextlib
 
-from logfleet.control.cleaner_settings import CleanerSettings
+from logfleet.config.cleaner import CleanerSettings
 from logfleet.log.validation import prepare_fully
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records

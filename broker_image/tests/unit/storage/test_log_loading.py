@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.io.files import Entry, PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from logfleet.control.broker_configs import base_key
-from logfleet.control.config_keys import BROKER_KEYS, UpdateMode
+from logfleet.config.broker_updates import base_key
+from logfleet.config.keys import BROKER_KEYS, UpdateMode
 from logfleet.resources.cluster import (
     ADMIN_PORT,
     ADMIN_PORT_NAME,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from logfleet.control.config_keys import ConfigError
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
+from logfleet.config.keys import ConfigError
 from logfleet.resources.cluster import ClusterResource, set_name
 from logfleet.resources.plan import Reason, SpecRefusal
 

@@ -11,7 +11,7 @@ from logfleet.client.admin import Admin, ClusterDescription
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
 from logfleet.client.metadata import Node, bracketed
-from logfleet.control.configs import ADMIN_LISTENER
+from logfleet.config.broker import ADMIN_LISTENER
 from logfleet.telemetry.identity import IDENTITY_HEADER, identity
 
 ANSWER_S_MAX: Final = 10.0

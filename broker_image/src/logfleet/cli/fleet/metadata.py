@@ -10,7 +10,7 @@ import click
 
 from logfleet.cli.broker import config_options, read_config
 from logfleet.cli.confirming import execute_option, report_dry_run
-from logfleet.control.configs import BrokerConfig, ConfigError
+from logfleet.config.broker import BrokerConfig, ConfigError
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import MetadataStore, StoreError, StoreLocked
 from logfleet.node.cluster.metadata_store import open_store

@@ -16,13 +16,13 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.store_writes import Refusal
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import FeaturesValue
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Put, modified_at
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 FEATURE: Final = "logfleet.version"
 LEVEL_MIN: Final = 1

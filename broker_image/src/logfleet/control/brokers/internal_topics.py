@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.brokers.cordons import is_cordoned
 from logfleet.control.placement import add_replicas
 from logfleet.control.store_writes import partition_step
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.packing import Step

@@ -18,9 +18,8 @@ import structlog
 
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
-from logfleet.control.configs import BrokerConfig
-from logfleet.control.store_writes import Refusal
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.broker import BrokerConfig
+from logfleet.config.topic import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Endpoint
 from logfleet.node.cluster.controller_loop import ControllerLoop
@@ -31,6 +30,7 @@ from logfleet.wire.apis import API_BY_NAME, Api, api_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 from logfleet.wire.messages import EnvelopeRequest, EnvelopeResponse
+from logfleet.wire.refusal import Refusal
 
 log = structlog.get_logger()
 

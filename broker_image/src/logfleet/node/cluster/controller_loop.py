@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from logfleet.control.config_keys import BROKER_KEYS
+from logfleet.config.keys import BROKER_KEYS
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.election_writes import SETTLED_MS, Imbalance, balance_steps, imbalances
-from logfleet.control.store_writes import Refusal, pack
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.store_writes import pack
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Controller
 from logfleet.metadata.keys import ControllerValue
@@ -42,6 +42,7 @@ from logfleet.node.cluster.log_ends import QueryLogEnds
 from logfleet.node.cluster.longest_logs import LongestLogs
 from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
+from logfleet.wire.refusal import Refusal
 
 T = TypeVar("T")
 log = structlog.get_logger()

@@ -15,14 +15,14 @@ from typing import Final, Generic, TypeVar
 import msgspec
 import structlog
 
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.brokers import leaving
 from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
 from logfleet.control.brokers.internal_topics import raising_steps
 from logfleet.control.brokers.stop_check import Objection
 from logfleet.control.brokers.vanishing import HELD_MS_MAX, Hold, hold
 from logfleet.control.election_writes import election_steps, preferences
-from logfleet.control.store_writes import Refusal, pack
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.store_writes import pack
 from logfleet.control.topics import remove_unfinished
 from logfleet.io.clock import monotonic_ms, now_ms
 from logfleet.metadata import keys
@@ -37,6 +37,7 @@ from logfleet.node.cluster.task_limit import TaskLimit
 from logfleet.node.decisions.control import broker_kept, record_write
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 T = TypeVar("T")
 log = structlog.get_logger()

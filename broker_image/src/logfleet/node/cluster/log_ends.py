@@ -12,7 +12,7 @@ import structlog
 
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.control.election_writes import LogEndsByPartition, PartitionId, ReplicasToAsk
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.replication.fetch_check import EpochEnd

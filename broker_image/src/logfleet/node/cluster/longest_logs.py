@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.brokers.fencing import newcomers
 from logfleet.control.election_writes import (
     LogEndsByPartition,
@@ -18,7 +19,6 @@ from logfleet.control.election_writes import (
     replicas_to_ask,
 )
 from logfleet.control.store_writes import pack
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.image_builder import Changes

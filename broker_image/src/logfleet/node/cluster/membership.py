@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from logfleet.config.broker import BrokerConfig
 from logfleet.control.brokers.leaving import may_exit
 from logfleet.control.brokers.readiness import not_ready
-from logfleet.control.configs import BrokerConfig
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.store import MetadataStore

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from logfleet import NO_ASSERTIONS
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.store import MetadataStore, StoreRefused

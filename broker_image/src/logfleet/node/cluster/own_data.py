@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.log.names import META_PROPERTIES
 from logfleet.metadata import keys
 from logfleet.metadata.keys import DirectoriesValue

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import structlog
 
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.brokers.internal_topics import factor_at_creation
-from logfleet.control.store_writes import Refusal
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 log = structlog.get_logger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from logfleet.control.configs import BrokerConfig
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.broker import BrokerConfig
+from logfleet.config.topic import BrokerLayers
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import OFFSETS_TOPIC

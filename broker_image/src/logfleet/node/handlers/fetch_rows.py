@@ -9,7 +9,7 @@ it gets a part of a batch less, and does not wait for min_bytes because of that.
 from collections.abc import Callable
 from typing import Any
 
-from logfleet.control.replication_quotas import Side
+from logfleet.config.throttle_keys import Side
 from logfleet.io.clock import monotonic_ms
 from logfleet.log.epochs import NO_EPOCH
 from logfleet.node.dispatch import RequestContext

@@ -8,7 +8,7 @@ state is cached. Every unusual case is left to `fetch`, and then nothing has cha
 import asyncio
 from math import inf
 
-from logfleet.control.replication_quotas import Side
+from logfleet.config.throttle_keys import Side
 from logfleet.io.clock import monotonic_ms
 from logfleet.io.timers import Alarm
 from logfleet.net.file_sender import Part

@@ -6,7 +6,7 @@ A broker implements all of it; handlers import only these protocols.
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.io.timers import TimerWheel
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess

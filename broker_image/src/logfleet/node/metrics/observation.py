@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from logfleet.control.configs import ADMIN_LISTENER, BrokerConfig, with_admin_port
+from logfleet.config.broker import ADMIN_LISTENER, BrokerConfig, with_admin_port
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Endpoint as Address
 from logfleet.net.listener import Listener

@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from logfleet.control.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigError, ConfigValue
-from logfleet.control.dynamic_configs import BrokerPart, in_force, layers_of, pieces_to_notify
-from logfleet.control.topic_configs import BrokerLayers, topic_defaults, topic_values
+from logfleet.config.dynamic import BrokerPart, in_force, layers_of, pieces_to_notify
+from logfleet.config.keys import BROKER_KEYS, TOPIC_KEYS, ConfigError, ConfigValue
+from logfleet.config.topic import BrokerLayers, topic_defaults, topic_values
 from logfleet.log.config import LogConfig
 from logfleet.metadata.image import ClusterImage
 from logfleet.records.batch import TimestampType

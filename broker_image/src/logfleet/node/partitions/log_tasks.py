@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from logfleet.control.cleaner_settings import settings_of
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
+from logfleet.config.cleaner import settings_of
 from logfleet.io.files import Files
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.log_moves import LogMoves

@@ -11,8 +11,8 @@ from typing import Final
 
 import structlog
 
-from logfleet.control.configs import BrokerConfig
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.broker import BrokerConfig
+from logfleet.config.topic import BrokerLayers
 from logfleet.io.clock import now_ms
 from logfleet.io.files import Files, is_shortage
 from logfleet.io.slices import Slices

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.control.quota_rates import RateMeter, TokenBucket, Windows
 from logfleet.control.quotas import (
     ANONYMOUS,

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from logfleet.control.configs import BrokerConfig
-from logfleet.control.connection_limits import ConnectionLimits, connection_limits
+from logfleet.config.broker import BrokerConfig
+from logfleet.config.connection_limits import ConnectionLimits, connection_limits
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.quotas import address_of
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.listener import Listener, close_least_recently_used
 

@@ -6,11 +6,12 @@ As leader, as follower, and between its log directories.
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from logfleet.control.config_keys import BROKER_KEYS
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
+from logfleet.config.keys import BROKER_KEYS
+from logfleet.config.throttle_keys import Side
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.quota_rates import Windows
-from logfleet.control.replication_quotas import ReplicationQuota, Side
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.replication_quotas import ReplicationQuota
 from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.quotas.yielding_throttle import YieldingThrottle

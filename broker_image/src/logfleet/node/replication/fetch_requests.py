@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, cast
 
 from logfleet.client.connection import Connection
-from logfleet.control.replication_quotas import ANSWER, SLICE, Side
+from logfleet.config.throttle_keys import Side
+from logfleet.control.replication_quotas import ANSWER, SLICE
 from logfleet.node.replication.followed import Followed
 from logfleet.node.replication.follower_host import FollowerHost
 from logfleet.sessions.fetch_session import Key

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.metadata.image import Broker
 from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.node.partitions.traffic import Traffic

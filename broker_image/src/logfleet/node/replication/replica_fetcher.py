@@ -14,7 +14,7 @@ import structlog
 
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
-from logfleet.control.replication_quotas import Side
+from logfleet.config.throttle_keys import Side
 from logfleet.io import clock
 from logfleet.io.slices import Slices
 from logfleet.log.replicated import UnexpectedAppendOffset

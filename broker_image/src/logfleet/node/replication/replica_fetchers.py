@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.partition_table import PartitionTable

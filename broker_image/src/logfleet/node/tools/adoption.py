@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from logfleet.config.broker import BrokerConfig
 from logfleet.control.adoption import Adoption, FoundDirectory, adoption_txns, plan_adoption
-from logfleet.control.configs import BrokerConfig
 from logfleet.io import descriptors
 from logfleet.io.clock import now_ms
 from logfleet.io.files import Files

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.io.files import FileLocked, Files, Space, process_name, read_file
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
 from logfleet.log.free_space import wanted_reserve

@@ -19,8 +19,8 @@ import msgspec
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
-from logfleet.control.configs import ADMIN_LISTENER, BrokerConfig
-from logfleet.control.server_properties.names import sentences
+from logfleet.config.broker import ADMIN_LISTENER, BrokerConfig
+from logfleet.config.server_properties.names import sentences
 from logfleet.io.descriptors import (
     LIMIT_WANTED,
     NO_LIMIT,

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from logfleet.control.cleaner_settings import CleanerSettings
+from logfleet.config.cleaner import CleanerSettings
 from logfleet.io.clock import now_ms
 from logfleet.io.files import is_shortage
 from logfleet.io.slices import Slices

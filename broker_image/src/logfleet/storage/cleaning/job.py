@@ -1,6 +1,6 @@
 """Finds the part of a log that can be compacted, and makes the job of a round."""
 
-from logfleet.control.cleaner_settings import CleanerSettings
+from logfleet.config.cleaner import CleanerSettings
 from logfleet.log.compaction import Cleanable, CleanableSegment, cleanable
 from logfleet.records.batch import NO_TIMESTAMP
 from logfleet.records.record import DECOMPRESSED_BYTES_MAX

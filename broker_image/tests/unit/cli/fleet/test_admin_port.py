@@ -7,7 +7,7 @@ import click
 import pytest
 from logfleet.cli.fleet.admin_port import Answers, ask_all, ask_any
 from logfleet.client.cluster import Client
-from logfleet.control.configs import with_admin_port
+from logfleet.config.broker import with_admin_port
 from logfleet.node.broker import Broker
 from logfleet.node.tools.loopback_ports import LoopbackPorts
 

@@ -12,7 +12,7 @@ from logfleet.metadata.packing import Step
 from logfleet.replication.election import replicas_to_query
 from logfleet.replication.partition_state import effective_min_isr
 
-from broker_image.tests.unit.control.conftest import Cluster
+from broker_image.tests.unit.controller.cluster_rig import Cluster
 
 BROKERS = (1, 2, 3)
 ACTIONS = ("start", "start unclean", "vanish", "leave", "suspect", "catch up", "look")

@@ -1,4 +1,5 @@
 import pytest
+from logfleet.config.keys import BROKER_KEYS
 from logfleet.control.brokers.feature_level import (
     FEATURE,
     LEVEL_MAX,
@@ -9,11 +10,11 @@ from logfleet.control.brokers.feature_level import (
     update_features,
 )
 from logfleet.control.brokers.fencing import newcomers
-from logfleet.control.config_keys import BROKER_KEYS
-from logfleet.control.store_writes import Refusal, pack
+from logfleet.control.store_writes import pack
 from logfleet.metadata import keys
 from logfleet.metadata.keys import FeaturesValue
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 2, 3
 

@@ -1,8 +1,8 @@
 from collections import Counter
 
 import pytest
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.brokers.internal_topics import factor_at_creation, raising_steps
-from logfleet.control.topic_configs import BrokerLayers
 
 OFFSETS = "__consumer_offsets"
 FACTOR = "offsets.topic.replication.factor"

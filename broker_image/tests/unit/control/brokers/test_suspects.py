@@ -3,7 +3,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import FENCED, SuspectValue
 from logfleet.types import BrokerEpoch
 
-from broker_image.tests.unit.control.conftest import Cluster
+from broker_image.tests.unit.controller.cluster_rig import Cluster
 
 
 def report(cluster: Cluster, broker_id: int, *reporters: int) -> int:

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import msgspec
 from logfleet.control.election_writes import LogEndsByPartition, ReplicasToAsk
-from logfleet.control.store_writes import Refusal
 from logfleet.control.topics import (
     NewTopic,
     TopicCreation,
@@ -40,6 +39,7 @@ from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.replication.longest_log import SILENT
 from logfleet.telemetry.decisions import Decisions, Kind, Query, RecordedDecision, parse
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from logfleet.wire.refusal import Refusal
 
 PATIENCE_S = 20
 _ODD = "AAECAwQFBgcICQoLDA0ODw"

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from logfleet.control.config_changes import ConfigChange, ConfigOperation, alter_topic_configs
 from logfleet.control.election_writes import election_steps
-from logfleet.control.store_writes import Refusal, pack
+from logfleet.control.store_writes import pack
 from logfleet.control.topics import (
     NewPartitions,
     TopicCreation,
@@ -33,6 +33,7 @@ from logfleet.node.cluster import controller_term
 from logfleet.node.cluster.controller_term import NotControllerError, TermDecision
 from logfleet.telemetry.decisions import Kind
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from logfleet.wire.refusal import Refusal
 
 from broker_image.tests.unit.node.cluster.controller_rig import (
     Node,

@@ -5,7 +5,6 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
 import pytest
-from logfleet.control.store_writes import Refusal
 from logfleet.control.topics import TopicCreation
 from logfleet.metadata import keys
 from logfleet.metadata.store import Delete
@@ -13,6 +12,7 @@ from logfleet.node.cluster import controller_loop
 from logfleet.node.cluster.controller_term import NotControllerError
 from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 from structlog.testing import capture_logs
 
 from broker_image.tests.unit.node.cluster.controller_rig import (

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 import pytest_asyncio
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.metadata.image import Broker, ClusterImage, Topic
 from logfleet.metadata.keys import ACTIVE, BrokerValue, Endpoint
 from logfleet.metadata.shards import ShardedMap

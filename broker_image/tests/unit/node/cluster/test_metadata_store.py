@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.store import StoreLocked, StoreRefused

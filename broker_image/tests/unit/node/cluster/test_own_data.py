@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from logfleet.control.configs import BrokerConfig
+from logfleet.config.broker import BrokerConfig
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.node import broker as broker_module

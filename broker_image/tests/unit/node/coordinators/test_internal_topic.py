@@ -2,13 +2,13 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
-from logfleet.control.configs import broker_config
-from logfleet.control.store_writes import Refusal
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.broker import broker_config
+from logfleet.config.topic import BrokerLayers
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.coordinators import internal_topic
 from logfleet.node.coordinators.internal_topic import InternalTopic
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 pytestmark = pytest.mark.asyncio
 

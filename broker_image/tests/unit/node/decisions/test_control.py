@@ -15,7 +15,7 @@ from logfleet.metadata.store import Txn
 from logfleet.node.decisions.control import broker_kept, record_write
 from logfleet.telemetry.decisions import PER_SECOND_MAX, Decisions, Kind, RecordedDecision
 
-from broker_image.tests.unit.control.conftest import Cluster
+from broker_image.tests.unit.controller.cluster_rig import Cluster
 from broker_image.tests.unit.node.cluster.controller_rig import recorded
 
 

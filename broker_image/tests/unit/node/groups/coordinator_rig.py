@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
-from logfleet.control.configs import broker_config
-from logfleet.control.store_writes import Refusal
+from logfleet.config.broker import broker_config
 from logfleet.node.cluster.metadata_loader import Subscription
 from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 
 class Rig:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from logfleet.control.store_writes import Refusal
 from logfleet.coordinators.partition import partition_for
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import OFFSETS_TOPIC, OffsetRecord, encode_record
@@ -18,6 +17,7 @@ from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
+from logfleet.wire.refusal import Refusal
 
 from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.coordinator_rig import Rig, shard_of

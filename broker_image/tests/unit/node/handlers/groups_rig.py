@@ -4,13 +4,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import Any
 
-from logfleet.control.configs import broker_config
-from logfleet.control.store_writes import Refusal
+from logfleet.config.broker import broker_config
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.cluster.metadata_loader import Subscription
 from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.wire.refusal import Refusal
 
 from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.groups_rig import open_log

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from logfleet.control.replication_quotas import Side
+from logfleet.config.throttle_keys import Side
 from logfleet.net.peer import PARKED, Peer
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers.fetch import HANDLERS

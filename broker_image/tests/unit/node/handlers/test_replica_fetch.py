@@ -4,7 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from logfleet.control.replication_quotas import UNLIMITED, Side
+from logfleet.config.throttle_keys import Side
+from logfleet.control.replication_quotas import UNLIMITED
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from logfleet.config.throttle_keys import Side
 from logfleet.control.brokers import leaving
-from logfleet.control.replication_quotas import Side
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.packing import Step
@@ -14,7 +14,7 @@ from logfleet.node.metrics.partitions import replication
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 
-from broker_image.tests.unit.control.conftest import Cluster
+from broker_image.tests.unit.controller.cluster_rig import Cluster
 from broker_image.tests.unit.node.metrics.metric_values import MetricValues, metric_values
 
 

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.io.files import PosixFiles, read_file
 from logfleet.log.checkpoints import parse_offsets
 from logfleet.log.config import LogConfig

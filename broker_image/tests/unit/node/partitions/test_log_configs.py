@@ -1,4 +1,4 @@
-from logfleet.control.topic_configs import BrokerLayers, topic_defaults, topic_values
+from logfleet.config.topic import BrokerLayers, topic_defaults, topic_values
 from logfleet.log.config import LogConfig
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage

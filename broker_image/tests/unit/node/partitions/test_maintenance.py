@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.io.clock import now_ms
 from logfleet.io.files import PosixFiles
 from logfleet.io.slices import Slices

@@ -1,7 +1,7 @@
 from time import monotonic
 
 import pytest
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.control.quota_rates import Windows
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity

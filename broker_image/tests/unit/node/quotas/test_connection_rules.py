@@ -1,6 +1,6 @@
 import pytest
-from logfleet.control.connection_limits import connection_limits
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.connection_limits import connection_limits
+from logfleet.config.topic import BrokerLayers
 from logfleet.node.quotas.connection_rules import resolved
 
 pytestmark = pytest.mark.asyncio

@@ -4,8 +4,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from logfleet.control.configs import broker_config
-from logfleet.control.replication_quotas import Side
+from logfleet.config.broker import broker_config
+from logfleet.config.throttle_keys import Side
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.quotas.yielding_throttle import YieldingThrottle

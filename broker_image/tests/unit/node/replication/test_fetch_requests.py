@@ -4,7 +4,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from logfleet.control.replication_quotas import ANSWER, SLICE, Side
+from logfleet.config.throttle_keys import Side
+from logfleet.control.replication_quotas import ANSWER, SLICE
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode

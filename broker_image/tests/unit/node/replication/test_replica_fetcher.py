@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.io.files import Files, PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition

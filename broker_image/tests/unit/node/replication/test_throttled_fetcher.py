@@ -1,7 +1,8 @@
 """A follower that copies no faster than follower.replication.throttled.rate says (KIP-73)."""
 
 import pytest
-from logfleet.control.replication_quotas import ANSWER, SLICE, UNLIMITED, Side
+from logfleet.config.throttle_keys import Side
+from logfleet.control.replication_quotas import ANSWER, SLICE, UNLIMITED
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder

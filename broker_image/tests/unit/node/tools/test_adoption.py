@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.io.files import PosixFiles
 from logfleet.io.sqlite import SqliteStore
 from logfleet.log.config import LogConfig

@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from logfleet.control.configs import broker_config
+from logfleet.config.broker import broker_config
 from logfleet.io.files import PosixFiles, Space
 from logfleet.metadata.keys import Endpoint
 from logfleet.node.broker import Broker

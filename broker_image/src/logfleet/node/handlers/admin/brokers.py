@@ -2,14 +2,15 @@
 
 from typing import Final
 
-from logfleet.control.store_writes import Refusal, pack
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.topic import BrokerLayers
+from logfleet.control.store_writes import pack
 from logfleet.control.unregistering import unregister
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
 from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
+from logfleet.wire.refusal import Refusal
 
 
 async def _unregister(

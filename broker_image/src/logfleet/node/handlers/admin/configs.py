@@ -14,6 +14,15 @@ from typing import Any, Final
 
 import msgspec
 
+from logfleet.config.description import (
+    DescribedConfig,
+    describe_broker,
+    describe_cluster,
+    describe_group,
+    describe_topic,
+)
+from logfleet.config.dynamic import in_force, layers_of
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.config_changes import (
     ConfigChange,
     ConfigOperation,
@@ -21,16 +30,6 @@ from logfleet.control.config_changes import (
     alter_group_configs,
     alter_topic_configs,
 )
-from logfleet.control.config_description import (
-    DescribedConfig,
-    describe_broker,
-    describe_cluster,
-    describe_group,
-    describe_topic,
-)
-from logfleet.control.dynamic_configs import in_force, layers_of
-from logfleet.control.store_writes import Refusal
-from logfleet.control.topic_configs import BrokerLayers
 from logfleet.control.topics import name_problem
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork, Origin
@@ -50,6 +49,7 @@ from logfleet.wire.messages import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from logfleet.wire.refusal import Refusal
 from logfleet.wire.request_memory import REQUEST_MEMORY_BYTES_MAX
 
 RESOURCE_TYPES_SINCE: Final = 1

@@ -3,14 +3,15 @@
 from typing import Final
 
 from logfleet import __version__
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.brokers.feature_level import Update, update_features
-from logfleet.control.store_writes import Refusal, pack
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.store_writes import pack
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
 from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
+from logfleet.wire.refusal import Refusal
 
 ROWS_UNTIL: Final = 1
 """Up to this version an answer has a row for each feature; later it has one error (KIP-1022)."""

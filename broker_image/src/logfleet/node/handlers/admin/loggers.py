@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import msgspec
 
+from logfleet.config.description import ConfigSource, DescribedConfig
+from logfleet.config.keys import ConfigType
 from logfleet.control.config_changes import ConfigChange, ConfigOperation
-from logfleet.control.config_description import ConfigSource, DescribedConfig
-from logfleet.control.config_keys import ConfigType
 from logfleet.control.logger_configs import LEVELS, ROOT, level_name, refuse_logger_changes
-from logfleet.control.store_writes import Refusal
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from logfleet.wire.refusal import Refusal
 
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse

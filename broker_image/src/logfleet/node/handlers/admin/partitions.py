@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.election_writes import (
     NO_LOG_ENDS,
     LogEndsByPartition,
@@ -13,8 +14,7 @@ from logfleet.control.election_writes import (
     replicas_to_ask,
 )
 from logfleet.control.reassignment_requests import reassign, reassigning
-from logfleet.control.store_writes import Refusal, pack
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.store_writes import pack
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.packing import Step
@@ -32,6 +32,7 @@ from logfleet.wire.messages import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from logfleet.wire.refusal import Refusal
 
 # Kafka: ElectionType
 PREFERRED: Final = 0

@@ -5,6 +5,7 @@ KIP-546.
 
 from typing import Final
 
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.quotas import (
     FilterComponent,
     QuotaAlteration,
@@ -12,8 +13,7 @@ from logfleet.control.quotas import (
     describe_quotas,
     entity_of,
 )
-from logfleet.control.store_writes import Refusal, pack
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.control.store_writes import pack
 from logfleet.metadata.image import ClusterImage, Quotas
 from logfleet.metadata.keys import QuotaEntity
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
@@ -27,6 +27,7 @@ from logfleet.wire.messages import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from logfleet.wire.refusal import Refusal
 
 _Described = DescribeClientQuotasResponse.EntryData
 _Altered = AlterClientQuotasResponse.EntryData

@@ -19,9 +19,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from logfleet.control.config_description import describe_new_topic
-from logfleet.control.store_writes import Refusal
-from logfleet.control.topic_configs import BrokerLayers
+from logfleet.config.description import describe_new_topic
+from logfleet.config.topic import BrokerLayers
 from logfleet.control.topics import (
     NewPartitions,
     NewTopic,
@@ -47,6 +46,7 @@ from logfleet.wire.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from logfleet.wire.refusal import Refusal
 
 T = TypeVar("T")
 

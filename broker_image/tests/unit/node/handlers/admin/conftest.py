@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import pytest
 import pytest_asyncio
-from logfleet.control.configs import BrokerConfig, broker_config
+from logfleet.config.broker import BrokerConfig, broker_config
 from logfleet.control.quota_rates import Windows
 from logfleet.io import clock
 from logfleet.io.sqlite import SqliteStore

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from logfleet.control.config_description import NO_EFFECT, describe_broker
-from logfleet.control.config_keys import BROKER_KEYS, TOPIC_KEYS
+from logfleet.config.description import NO_EFFECT, describe_broker
+from logfleet.config.keys import BROKER_KEYS, TOPIC_KEYS
 from logfleet.node.handlers.admin import configs as admin_configs
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.wire.encoded_rows import EncodedRows

@@ -1,0 +1,1 @@
+"""Every configuration key: what it is, which values it may have, and what they mean."""

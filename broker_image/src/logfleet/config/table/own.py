@@ -1,0 +1,23 @@
+"""Keys of topics and brokers that are Logfleet's own."""
+
+OWN_OF_TOPICS = """
+logfleet.record.validation STRING medium header {header,full} | How deep a batch is looked into before it is acknowledged: header believes header and checksum about the records, full reads every record, as Kafka does, at 6 to 20 times the processor time (docs/performance.md); past a batch that no reader understands get `logfleet records delete TOPIC -p N --before OFFSET --execute` and `logfleet group reset-offsets`. | in node.partitions.log_configs | from logfleet.record.validation
+"""
+
+OWN = """
+logfleet.admin.listener STRING ro medium 127.0.0.1:9644 | host:port of the HTTP port for health, metrics, decisions and may-i; empty for none. Where nothing is set and 9644 is taken, a free port of 127.0.0.1 is; `logfleet config describe broker ID --all` shows it. | in node.metrics.observation
+logfleet.cluster.name STRING ro medium logfleet | Name of the cluster, which its keys in etcd begin with. | in node.cluster.metadata_store
+logfleet.disk.reserve.bytes LONG ro medium 16777216 0.. | What is kept free on the disk of each log directory, a 20th of it at most, for what makes room when it is full. | in node.broker
+logfleet.etcd.ca.location STRING ro medium null | PEM file with the certificates that sign etcd's. | in node.cluster.metadata_store
+logfleet.etcd.cert.location STRING ro medium null | PEM file with the client certificate that etcd is shown. | in node.cluster.metadata_store
+logfleet.etcd.endpoints LIST ro medium "" | Addresses of etcd as host:port. | in node.cluster.metadata_store
+logfleet.etcd.key.location STRING ro medium null | PEM file with the key of the client certificate. | in node.cluster.metadata_store
+logfleet.feature.level.max INT ro low 2 1..2 | Highest level of the feature logfleet.version that this broker supports. Set it lower only to rehearse an upgrade or a rollback with one version: the cluster's level can then not be raised above it, as if this broker were of a former version. | in node.broker
+logfleet.metadata.store STRING ro medium sqlite {sqlite,etcd} | Where cluster metadata lives: sqlite for one broker, etcd for a fleet. | in node.cluster.metadata_store
+logfleet.metrics.series.max INT ro medium 1000 0.. | Partitions, topics and offsets of groups, of each kind, that metrics tell one by one; of a kind of which there are more only totals. | in node.metrics.observation
+logfleet.partitions.max INT cluster medium -1 -1.. | Partitions that the cluster may have, internal topics included; -1 for no limit. | in control.topics
+logfleet.reassignment.throttled.rate LONG cluster medium 9223372036854775807 1.. | Bytes per second by which replicas that reassignments add to a broker come nearer to their leaders at most, unless a replication throttle lists them. | in config.throttle_keys
+logfleet.record.validation STRING cluster medium header {header,full}
+logfleet.replication.throttle.yields BOOLEAN ro medium true | Whether replication throttles give way while producers on this broker are slower than without copying: down to an eighth of the rate. | in node.quotas.replication_throttle
+logfleet.topics.max INT cluster medium -1 -1.. | Topics that the cluster may have, internal ones included; -1 for no limit. | in control.topics
+"""
