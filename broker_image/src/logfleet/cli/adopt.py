@@ -13,15 +13,15 @@ from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run
 from logfleet.cli.log_dirs import bytes_text
 from logfleet.cli.session import echo_json, echo_table, table_option
 from logfleet.config.broker import BrokerConfig, ConfigError
-from logfleet.control.adoption import AdoptedTopic
 from logfleet.io.descriptors import raise_limit
 from logfleet.io.files import PosixFiles, read_file
 from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
 from logfleet.log.names import META_PROPERTIES
 from logfleet.metadata.store import StoreError
-from logfleet.node.tools.adoption import Adopted
-from logfleet.node.tools.adoption import adopt as take_over
-from logfleet.node.tools.kafka_directories import AdoptionRefused
+from logfleet.node.adoption.adopt import Adopted
+from logfleet.node.adoption.adopt import adopt as take_over
+from logfleet.node.adoption.kafka_directories import AdoptionRefused
+from logfleet.node.adoption.writes import AdoptedTopic
 
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 

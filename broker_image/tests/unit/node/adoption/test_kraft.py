@@ -1,7 +1,7 @@
 """Records as Kafka's controller writes them, in its frame; what a real Kafka wrote is read by e2e/suites/local/test_adopt.py."""
 
 import pytest
-from logfleet.metadata.kraft import BROKER_CONFIG, TOPIC_CONFIG, KraftMetadata, UnreadableKraft
+from logfleet.node.adoption.kraft import BROKER_CONFIG, TOPIC_CONFIG, KraftMetadata, UnreadableKraft
 from logfleet.wire.messages import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -14,7 +14,7 @@ from logfleet.wire.messages import (
     TopicRecord,
 )
 
-from broker_image.tests.unit.metadata.kraft_frames import framed
+from broker_image.tests.unit.node.adoption.kraft_frames import framed
 
 A, B = bytes([1]) * 16, bytes([2]) * 16
 

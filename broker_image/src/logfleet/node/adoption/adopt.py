@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from logfleet.config.broker import BrokerConfig
-from logfleet.control.adoption import Adoption, FoundDirectory, adoption_txns, plan_adoption
 from logfleet.io import descriptors
 from logfleet.io.clock import now_ms
 from logfleet.io.files import Files
@@ -18,15 +17,16 @@ from logfleet.log.config import LogConfig
 from logfleet.metadata import keys
 from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import MetadataStore
-from logfleet.node.cluster.claims import settle, settle_or_recognise
-from logfleet.node.cluster.metadata_store import embedded_file, open_store
-from logfleet.node.tools.kafka_directories import (
+from logfleet.node.adoption.kafka_directories import (
     AdoptionRefused,
     format_problems,
     locked,
     read_directory,
     read_kraft,
 )
+from logfleet.node.adoption.writes import Adoption, FoundDirectory, adoption_txns, plan_adoption
+from logfleet.node.cluster.claims import settle, settle_or_recognise
+from logfleet.node.cluster.metadata_store import embedded_file, open_store
 from logfleet.storage.log_dir import LogDir
 from logfleet.storage.open_files import OpenFiles
 

@@ -15,11 +15,11 @@ from logfleet.log.names import TopicPartition
 from logfleet.log.producers import ProducerStates
 from logfleet.metadata import keys
 from logfleet.metadata.store import Put, Txn, UnknownOutcome
+from logfleet.node.adoption import adopt as adoption
+from logfleet.node.adoption.adopt import adopt
+from logfleet.node.adoption.kafka_directories import AdoptionRefused, locked
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.cluster.metadata_store import open_store
-from logfleet.node.tools import adoption
-from logfleet.node.tools.adoption import adopt
-from logfleet.node.tools.kafka_directories import AdoptionRefused, locked
 from logfleet.records.batch import iterate_headers, parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.storage.log_dir import LogDir
@@ -30,7 +30,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 from broker_image.tests.unit.log.old_messages import old_message
-from broker_image.tests.unit.metadata.kraft_frames import framed
+from broker_image.tests.unit.node.adoption.kraft_frames import framed
 from broker_image.tests.unit.storage.compaction_rig import append, batches, compact, flushed
 
 pytestmark = pytest.mark.asyncio

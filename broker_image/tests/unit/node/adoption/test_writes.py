@@ -1,5 +1,20 @@
 import pytest
-from logfleet.control.adoption import (
+from logfleet.control.quotas import limits_of_addresses
+from logfleet.log.names import TopicPartition
+from logfleet.metadata import keys
+from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.store import TXN_BYTES_MAX, Put, Txn, check_txn
+from logfleet.node.adoption.kraft import (
+    BROKER_CONFIG,
+    GROUP_CONFIG,
+    TOPIC_CONFIG,
+    KraftMetadata,
+    KraftPartition,
+    KraftTopic,
+)
+from logfleet.node.adoption.writes import (
     NO_EPOCH,
     PRODUCER_ID_GAP,
     PUTS_PER_TXN,
@@ -8,21 +23,6 @@ from logfleet.control.adoption import (
     adoption_txns,
     plan_adoption,
 )
-from logfleet.control.quotas import limits_of_addresses
-from logfleet.log.names import TopicPartition
-from logfleet.metadata import keys
-from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.image_builder import ImageBuilder
-from logfleet.metadata.keyspace import Keyspace
-from logfleet.metadata.kraft import (
-    BROKER_CONFIG,
-    GROUP_CONFIG,
-    TOPIC_CONFIG,
-    KraftMetadata,
-    KraftPartition,
-    KraftTopic,
-)
-from logfleet.metadata.store import TXN_BYTES_MAX, Put, Txn, check_txn
 from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 

@@ -29,7 +29,8 @@ from logfleet.metadata.keys import (
     ReadyValue,
     TopicValue,
 )
-from logfleet.metadata.kraft import (
+from logfleet.metadata.store import TXN_BYTES_MAX, DeletePrefix, Put, Txn, absent
+from logfleet.node.adoption.kraft import (
     BROKER_CONFIG,
     GROUP_CONFIG,
     TOPIC_CONFIG,
@@ -37,7 +38,6 @@ from logfleet.metadata.kraft import (
     KraftPartition,
     KraftTopic,
 )
-from logfleet.metadata.store import TXN_BYTES_MAX, DeletePrefix, Put, Txn, absent
 from logfleet.types import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 

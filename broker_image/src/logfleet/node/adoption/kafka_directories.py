@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from logfleet.control.adoption import NO_EPOCH, FoundDirectory, FoundLog
 from logfleet.io.files import FileLocked, Files, read_file
 from logfleet.log.checkpoints import (
     CorruptCheckpoint,
@@ -35,7 +34,8 @@ from logfleet.log.names import (
 )
 from logfleet.log.producers import NO_OFFSET, CorruptSnapshot, ProducerStates
 from logfleet.log.recovery import holds_old_messages
-from logfleet.metadata.kraft import KraftMetadata, UnreadableKraft
+from logfleet.node.adoption.kraft import KraftMetadata, UnreadableKraft
+from logfleet.node.adoption.writes import NO_EPOCH, FoundDirectory, FoundLog
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import read_records

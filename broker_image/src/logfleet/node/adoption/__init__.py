@@ -1,0 +1,1 @@
+"""What `logfleet adopt` does: takes over the data of a single Apache Kafka broker."""
