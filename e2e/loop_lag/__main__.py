@@ -144,7 +144,7 @@ class Bench:
         self._stall_writes(2_000)
 
     def _stall_writes(self, ms: int) -> None:
-        """The loop waits for the first of them, and for no other: see logfleet.storage.disk."""
+        """The loop waits for the first of them, and for no other: see logfleet.log.directories.disk."""
         self._broker.stall_writes_file.write_text(str(ms))
         time.sleep(self._seconds)
         self._broker.stall_writes_file.unlink()

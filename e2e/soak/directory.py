@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.io.files import PosixFiles
-from logfleet.log.checkpoints import parse_offsets, parse_properties
+from logfleet.log.checkpoints.files import parse_offsets, parse_properties
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dir import LogDir
 from logfleet.log.names import (
     CLEANED,
     FIRST_DIRTY_OFFSETS,
@@ -18,12 +19,11 @@ from logfleet.log.names import (
     SWAP,
     TopicPartition,
 )
+from logfleet.log.partition_log import PartitionLog
+from logfleet.log.segments.file_slice import FileSlice
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
-from logfleet.storage.file_slice import FileSlice
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import PartitionLog
 
 from broker_image.tests.sim.rebuild import index_faults, producer_faults
 from e2e.soak.history import Found, History, Value, check_acknowledged, check_in_order, check_latest

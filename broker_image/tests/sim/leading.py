@@ -1,7 +1,7 @@
 """What a simulated broker does for the partitions that it leads: appends, followers' fetches, consumers' reads, changes of the ISR."""
 
 import msgspec
-from logfleet.log.producers import SeenBatch
+from logfleet.log.producers.states import SeenBatch
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication import fetch_check, isr_write
 from logfleet.replication.follower import NextFetch

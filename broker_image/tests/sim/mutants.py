@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from logfleet.control import reassignment_requests, store_writes, unregistering
 from logfleet.control.brokers import fencing, leaving, stop_check
-from logfleet.log import producers
+from logfleet.log.producers import states as producers
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.receipts import Receipt

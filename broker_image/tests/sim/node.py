@@ -84,7 +84,7 @@ class Fleet:
 class Disk:
     """What is there after a crash. directory: id of the disk.
 
-    marker, note: the broker epoch that a clean stop and a running broker leave (`storage.last_run`).
+    marker, note: the broker epoch that a clean stop and a running broker leave (`log.directories.last_run`).
     epochs: broker epochs of the registrations that used it.
     """
 

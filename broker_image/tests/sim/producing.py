@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 import msgspec
-from logfleet.log.producers import BATCHES_REMEMBERED
+from logfleet.log.producers.states import BATCHES_REMEMBERED
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.wire.errors import ErrorCode
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from logfleet.log.epochs import NO_EPOCH
 from logfleet.replication.fetch_check import EpochEnd
+from logfleet.replication.leader_epochs import NO_EPOCH
 
 
 def reaches_as_far(log: EpochEnd, rivals: Collection[EpochEnd], last_leaders: EpochEnd) -> bool:

@@ -1,8 +1,8 @@
 """What the indexes and the producer state of a log must be, from its batches alone."""
 
-from logfleet.log.producers import ProducerStates
-from logfleet.storage.partition_log import PartitionLog
-from logfleet.storage.segment import Segment
+from logfleet.log.partition_log import PartitionLog
+from logfleet.log.producers.states import ProducerStates
+from logfleet.log.segments.segment import Segment
 
 
 def rebuilt(

@@ -4,9 +4,9 @@ Epochs and producers are kept by the product's own code. A process that is kille
 """
 
 import msgspec
-from logfleet.log.epochs import LeaderEpochs
-from logfleet.log.producers import ProducerStates, SeenBatch
+from logfleet.log.producers.states import ProducerStates, SeenBatch
 from logfleet.records.batch import BatchHeader
+from logfleet.replication.leader_epochs import LeaderEpochs
 from logfleet.types import LeaderEpoch, ProducerEpoch
 from logfleet.wire.errors import ErrorCode
 

@@ -5,7 +5,7 @@ import pytest
 import uvloop
 
 from broker_image.tests.unit.controller.cluster_rig import Cluster
-from broker_image.tests.unit.storage.log_rig import LogRig
+from broker_image.tests.unit.log.log_rig import LogRig
 from broker_image.tests.unit.waiting import Until
 
 # What touches transports and descriptors must hold on both loops.

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from logfleet.storage.cleaning.process import COMMAND
+from logfleet.log.compaction.process import COMMAND
 
 (SCRIPT,) = entry_points(group="console_scripts", name="logfleet")
 

@@ -10,20 +10,20 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from logfleet.io.files import PosixFiles
 from logfleet.log import names
-from logfleet.log.checkpoints import parse_properties
+from logfleet.log.checkpoints.files import parse_properties
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.partition_log import PartitionLog
+from logfleet.log.segments.file_slice import FileSlice
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.validation import Appended
 from logfleet.records.batch import iterate_headers
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
-from logfleet.storage.file_slice import FileSlice
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 
-from broker_image.tests.unit.storage.searching import by_time
+from broker_image.tests.unit.log.searching import by_time
 from e2e.harness.kafka import KafkaBroker, dump_log, run_tool
 
 BATCHES = 300

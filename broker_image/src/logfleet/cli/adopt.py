@@ -15,7 +15,7 @@ from logfleet.cli.session import echo_json, echo_table, table_option
 from logfleet.config.broker import BrokerConfig, ConfigError
 from logfleet.io.descriptors import raise_limit
 from logfleet.io.files import PosixFiles, read_file
-from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
+from logfleet.log.checkpoints.files import CorruptCheckpoint, parse_properties
 from logfleet.log.names import META_PROPERTIES
 from logfleet.metadata.store import StoreError
 from logfleet.node.adoption.adopt import Adopted

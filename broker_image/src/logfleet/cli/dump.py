@@ -22,9 +22,9 @@ from logfleet.cli.dump_files import (
 )
 from logfleet.cli.record_text import text_of
 from logfleet.cli.session import echo_table, table_option
-from logfleet.log.checkpoints import CorruptCheckpoint
+from logfleet.log.checkpoints.files import CorruptCheckpoint
 from logfleet.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, parse_offset_file
-from logfleet.log.producers import CorruptSnapshot
+from logfleet.log.producers.states import CorruptSnapshot
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.compression import Codec
 from logfleet.records.errors import RecordsError

@@ -10,9 +10,7 @@ from itertools import repeat, tee
 from pathlib import Path
 from typing import Any, Final
 
-from logfleet.log.checkpoints import parse_epochs, parse_offsets, parse_properties
-from logfleet.log.index_check import Batches, offset_entries_hold, time_entries_hold
-from logfleet.log.index_entries import OFFSET_ENTRY, TIME_ENTRY, unpack_entries
+from logfleet.log.checkpoints.files import parse_epochs, parse_offsets, parse_properties
 from logfleet.log.names import (
     FIRST_DIRTY_OFFSETS,
     HIGH_WATERMARKS,
@@ -27,7 +25,9 @@ from logfleet.log.names import (
     TIME_INDEX,
     parse_offset_file,
 )
-from logfleet.log.producers import ProducerStates
+from logfleet.log.producers.states import ProducerStates
+from logfleet.log.segments.index_check import Batches, offset_entries_hold, time_entries_hold
+from logfleet.log.segments.index_entries import OFFSET_ENTRY, TIME_ENTRY, unpack_entries
 from logfleet.records.batch import iterate_headers
 
 Rows = Iterator[dict[str, Any]]

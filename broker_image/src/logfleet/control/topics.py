@@ -21,7 +21,6 @@ from logfleet.control.brokers.cordons import is_cordoned
 from logfleet.control.election_writes import min_isr
 from logfleet.control.placement import NotEnoughBrokersError, place
 from logfleet.control.store_writes import pack, partition_step
-from logfleet.log.names import METADATA_TOPIC
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.keys import DeletedValue, ReadyValue, TopicValue
@@ -39,6 +38,7 @@ from logfleet.metadata.store import (
 from logfleet.replication.election import first_state
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.internal_topics import METADATA_TOPIC
 from logfleet.wire.refusal import Refusal
 
 NAME_LENGTH_MAX: Final = 249

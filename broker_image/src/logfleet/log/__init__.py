@@ -1,1 +1,4 @@
-"""The rules of one partition's log, as functions over values; `storage` does the file access."""
+"""One partition's log: its rules, its files, and the directories that hold it.
+
+Pure modules stand beside those with files; pyproject.toml lists the pure ones.
+"""

@@ -50,8 +50,6 @@ MOVED = ".logfleet-moved"
 there."""
 LOCK = ".lock"
 
-METADATA_TOPIC = "__cluster_metadata"
-"""The topic of Kafka's own metadata log; tools treat a topic of that name as such."""
 
 NAME_BYTES_MAX = 255
 """Longest file name of common file systems; a long topic name is shortened in -delete and -stray

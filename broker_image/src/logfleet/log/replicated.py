@@ -5,7 +5,7 @@ trust the transport: each batch must be whole, have the right checksum and follo
 Source: `UnifiedLog.appendAsFollower`.
 """
 
-from logfleet.log.recovery import is_plausible
+from logfleet.log.segments.valid_batches import is_plausible
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.checksum import Buffer
 from logfleet.records.errors import CorruptRecords

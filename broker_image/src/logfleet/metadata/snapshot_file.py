@@ -92,8 +92,8 @@ def restored(items: Mapping[str, bytes]) -> Iterator[Put]:
 
     Each broker's record gets a log directory that does not exist (SINCE_THEN). If a replica's log
     moved to another broker after the snapshot, its former broker then reports that it lacks the log
-    (`control.log_directories`). It must not create an empty one, which might be elected in place of
-    the log that holds the acknowledged records.
+    (`replication.missing_directories`). It must not create an empty one, which might be elected in
+    place of the log that holds the acknowledged records.
     """
     for key, value in sorted(items.items()):
         if key == keys.CLUSTER_ID:

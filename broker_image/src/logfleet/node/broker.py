@@ -23,7 +23,15 @@ from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.files import Files, PosixFiles
 from logfleet.io.tasks import cancel
 from logfleet.io.timers import TimerWheel
+from logfleet.log.checkpoints.checkpointer import Checkpointer
+from logfleet.log.directories.disk_failure import DiskFailure
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.log_dir import LogDirRefused
+from logfleet.log.directories.log_dirs import LogDirs, inspect_directories
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.names import TopicPartition
+from logfleet.log.recovery.truncater import Truncater
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Endpoint as Address
@@ -76,14 +84,6 @@ from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.node.replication.replica_fetchers import ReplicaFetchers
 from logfleet.sessions.cache import SessionCache
 from logfleet.sessions.followers import FollowerFetches
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_failure import DiskFailure
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dir import LogDirRefused
-from logfleet.storage.log_dirs import LogDirs, inspect_directories
-from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions
 
 log = structlog.get_logger(__name__)

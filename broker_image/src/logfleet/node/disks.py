@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
 from logfleet.config.broker import BrokerConfig
+from logfleet.log.checkpoints.checkpointer import Checkpointer
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.names import TopicPartition
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.log_dirs import LogDirs
 from logfleet.types import BrokerEpoch
 
 

@@ -1,6 +1,6 @@
 """The leader's checks of the epochs in a request, before it serves it (KIP-101, 320, 595)."""
 
-from logfleet.log.epochs import NO_EPOCH, LeaderEpochs
+from logfleet.replication.leader_epochs import NO_EPOCH, LeaderEpochs
 from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 

@@ -10,8 +10,8 @@ from enum import Enum, auto
 
 import msgspec
 
-from logfleet.log.epochs import NO_EPOCH, LeaderEpochs
 from logfleet.replication.fetch_check import EpochEnd
+from logfleet.replication.leader_epochs import NO_EPOCH, LeaderEpochs
 from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchResponse

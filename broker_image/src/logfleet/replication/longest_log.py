@@ -11,10 +11,10 @@ without that.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from logfleet.log.epochs import NO_EPOCH
 from logfleet.metadata.image import Broker
 from logfleet.metadata.keys import PartitionValue
 from logfleet.replication.fetch_check import EpochEnd
+from logfleet.replication.leader_epochs import NO_EPOCH
 from logfleet.replication.partition_state import Member
 from logfleet.types import NO_LEADER_EPOCH
 

@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 from logfleet.cli.dump import dump
-from logfleet.log.index_entries import OFFSET_ENTRY, TIME_ENTRY
-from logfleet.log.producers import ProducerStates
+from logfleet.log.producers.states import ProducerStates
+from logfleet.log.segments.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from logfleet.records.batch import HEADER_SIZE, parse_header, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp, Record, build_batch

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from logfleet.log.directories.disk import SLOW_S, Disk
 from logfleet.node.broker import Broker
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.disk import SLOW_S, Disk
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     FetchRequest,
@@ -21,8 +21,8 @@ from logfleet.wire.messages import (
     ProduceRequest,
 )
 
+from broker_image.tests.unit.log.gated_files import GatedFiles
 from broker_image.tests.unit.node.broker_rig import ask, config, create_topic
-from broker_image.tests.unit.storage.gated_files import GatedFiles
 from broker_image.tests.unit.waiting import Until
 
 pytestmark = pytest.mark.asyncio
@@ -125,7 +125,7 @@ async def test_what_is_on_other_disks_goes_on_and_nothing_is_acknowledged_before
 async def test_what_waited_for_the_disk_comes_before_what_the_loop_writes_itself_again(
     rig: Rig, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logfleet.storage.disk.HOLD_S_MIN", 0.0)
+    monkeypatch.setattr("logfleet.log.directories.disk.HOLD_S_MIN", 0.0)
     disk = rig.disk_of("stalled")
     log = rig.broker.partitions.get("stalled", 0).log  # type: ignore[union-attr]
     values: list[bytes] = []

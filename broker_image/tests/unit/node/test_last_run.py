@@ -2,10 +2,10 @@
 
 import pytest
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
-from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.open_files import OpenFiles
 from logfleet.types import LeaderEpoch, PartitionEpoch
 
 from broker_image.tests.sim.disk import SimDisk

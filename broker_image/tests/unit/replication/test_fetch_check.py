@@ -1,6 +1,6 @@
 import pytest
-from logfleet.log.epochs import NO_EPOCH, EpochStart, LeaderEpochs
 from logfleet.replication.fetch_check import EpochEnd, diverging_epoch, leader_epoch_error
+from logfleet.replication.leader_epochs import NO_EPOCH, EpochStart, LeaderEpochs
 from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 

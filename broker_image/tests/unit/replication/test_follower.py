@@ -1,7 +1,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.log.epochs import NO_EPOCH, EpochStart, LeaderEpochs
 from logfleet.replication.fetch_check import diverging_epoch
 from logfleet.replication.follower import (
     Action,
@@ -14,6 +13,7 @@ from logfleet.replication.follower import (
     out_of_range,
     truncation_offset,
 )
+from logfleet.replication.leader_epochs import NO_EPOCH, EpochStart, LeaderEpochs
 from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchResponse

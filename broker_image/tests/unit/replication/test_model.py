@@ -9,7 +9,6 @@ from collections.abc import Callable
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logfleet.log.epochs import LeaderEpochs
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
@@ -24,6 +23,7 @@ from logfleet.replication.follower import (
 )
 from logfleet.replication.isr_write import Won, isr_txns, read_answer
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.replication.leader_epochs import LeaderEpochs
 from logfleet.replication.partition_state import effective_min_isr, with_isr
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode

@@ -14,6 +14,8 @@ from logfleet.io import descriptors
 from logfleet.io.clock import now_ms
 from logfleet.io.files import Files
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata import keys
 from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import MetadataStore
@@ -27,8 +29,6 @@ from logfleet.node.adoption.kafka_directories import (
 from logfleet.node.adoption.writes import Adoption, FoundDirectory, adoption_txns, plan_adoption
 from logfleet.node.cluster.claims import settle, settle_or_recognise
 from logfleet.node.cluster.metadata_store import embedded_file, open_store
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.open_files import OpenFiles
 
 
 class Adopted(msgspec.Struct, frozen=True):

@@ -10,19 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from logfleet.io.files import FileLocked, Files, read_file
-from logfleet.log.checkpoints import (
+from logfleet.log.checkpoints.files import (
     CorruptCheckpoint,
     parse_epochs,
     parse_partition_metadata,
     parse_properties,
 )
+from logfleet.log.directories.log_dir import LogDirRefused
+from logfleet.log.directories.log_dirs import refuse_listed_twice
 from logfleet.log.names import (
     CLEAN_SHUTDOWN,
     LEADER_EPOCHS,
     LOCK,
     LOG,
     META_PROPERTIES,
-    METADATA_TOPIC,
     PARTITION_METADATA,
     SNAPSHOT,
     SWAP,
@@ -32,15 +33,14 @@ from logfleet.log.names import (
     parse_offset_file,
     parse_partition_directory,
 )
-from logfleet.log.producers import NO_OFFSET, CorruptSnapshot, ProducerStates
-from logfleet.log.recovery import holds_old_messages
+from logfleet.log.producers.states import NO_OFFSET, CorruptSnapshot, ProducerStates
+from logfleet.log.segments.valid_batches import holds_old_messages
 from logfleet.node.adoption.kraft import KraftMetadata, UnreadableKraft
 from logfleet.node.adoption.writes import NO_EPOCH, FoundDirectory, FoundLog
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import read_records
-from logfleet.storage.log_dir import LogDirRefused
-from logfleet.storage.log_dirs import refuse_listed_twice
+from logfleet.wire.internal_topics import METADATA_TOPIC
 
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 HOLDER: Final = "logfleet adopt"

@@ -1,6 +1,6 @@
 """Keeps the record of this broker's log directories in the metadata store.
 
-`control.log_directories` gives the reasons.
+`replication.missing_directories` gives the reasons.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.log_directories import LogDirectories
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Directories
 from logfleet.metadata.keys import DirectoriesValue
@@ -25,6 +24,7 @@ from logfleet.metadata.store import (
 )
 from logfleet.node.cluster.claims import settle
 from logfleet.node.cluster.refused_writes import RefusedWrites
+from logfleet.replication.missing_directories import LogDirectories
 from logfleet.types import BrokerEpoch
 
 SETTLE_S_MAX: Final = 5.0

@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 
 from logfleet.config.broker import BrokerConfig
+from logfleet.log.directories.log_dir import Identity
+from logfleet.log.directories.log_dirs import OnDisk
 from logfleet.log.names import META_PROPERTIES
 from logfleet.metadata import keys
 from logfleet.metadata.keys import DirectoriesValue
@@ -23,8 +25,6 @@ from logfleet.node.cluster.registration import (
     WrongCluster,
     retry_while_unavailable,
 )
-from logfleet.storage.log_dir import Identity
-from logfleet.storage.log_dirs import OnDisk
 
 NAMED_MAX: Final = 3
 """Partitions that a message names."""

@@ -11,10 +11,10 @@ import structlog
 
 from logfleet.coordinators.coordinator import Coordinator
 from logfleet.coordinators.records import UnknownRecord
+from logfleet.log.partition_log import PartitionLog
 from logfleet.node.coordinators.kind import CoordinatorKind
 from logfleet.records.batch import BatchHeader, iterate_headers
 from logfleet.records.record import Record, read_records
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import ErrorCode
 
 R = TypeVar("R")

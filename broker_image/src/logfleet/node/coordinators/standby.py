@@ -14,12 +14,12 @@ import structlog
 
 from logfleet.coordinators.coordinator import Coordinator
 from logfleet.io.slices import SLICE_S, Slices
+from logfleet.log.partition_log import PartitionLog
 from logfleet.node.coordinators.kind import CoordinatorKind
 from logfleet.node.coordinators.loader import CoordinatorLoader, ReadInThread
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.records.errors import RecordsError
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import MalformedMessage
 
 R = TypeVar("R")

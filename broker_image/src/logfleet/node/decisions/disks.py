@@ -1,9 +1,9 @@
 """Records disks that fail, fill up or stall as decisions: leadership may move because of them."""
 
+from logfleet.log.directories.disk_failure import DiskFailure
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.log.names import TopicPartition
-from logfleet.storage.disk_failure import DiskFailure
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.log_dirs import LogDirs
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 
 

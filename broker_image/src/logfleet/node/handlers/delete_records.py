@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
+from logfleet.log.directories.log_dir import LogDir
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
-from logfleet.storage.log_dir import LogDir
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 

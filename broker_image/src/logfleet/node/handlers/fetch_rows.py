@@ -11,13 +11,13 @@ from typing import Any
 
 from logfleet.config.throttle_keys import Side
 from logfleet.io.clock import monotonic_ms
-from logfleet.log.epochs import NO_EPOCH
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import Leader
 from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
+from logfleet.replication.leader_epochs import NO_EPOCH
 from logfleet.replication.nearest import RACK_AWARE, nearest_replica
 from logfleet.replication.partition_state import Member
 from logfleet.sessions.fetch_session import Key

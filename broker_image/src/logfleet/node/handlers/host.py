@@ -8,6 +8,9 @@ from typing import Any, Protocol, TypeVar
 
 from logfleet.config.broker import BrokerConfig
 from logfleet.io.timers import TimerWheel
+from logfleet.log.checkpoints.checkpointer import Checkpointer
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.failsafe import Failsafe
@@ -24,9 +27,6 @@ from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.sessions.cache import SessionCache
 from logfleet.sessions.followers import FollowerFetches
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.log_dirs import LogDirs
 from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.errors import ErrorCode
 

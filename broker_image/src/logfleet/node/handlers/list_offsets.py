@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from logfleet.log.search import first_record_since, record_of_largest_timestamp
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition
-from logfleet.storage.log_search import first_record_since, record_of_largest_timestamp
 from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ListOffsetsRequest, ListOffsetsResponse

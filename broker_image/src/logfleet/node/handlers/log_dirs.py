@@ -7,10 +7,10 @@ ReplicaManager.describeLogDirs, alterReplicaLogDirs.
 import asyncio
 from typing import Any, Final
 
+from logfleet.log.directories.log_dir import LogDir, absolute
 from logfleet.log.names import TopicPartition
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
-from logfleet.storage.log_dir import LogDir, absolute
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterReplicaLogDirsRequest,

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from logfleet.config.broker import ADMIN_LISTENER, BrokerConfig, with_admin_port
+from logfleet.log.compaction.cleaner import Cleaner
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Endpoint as Address
 from logfleet.net.listener import Listener
@@ -36,9 +39,6 @@ from logfleet.node.quotas.client_quotas import ClientQuotas
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle, Spawn
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.sessions.cache import SessionCache
-from logfleet.storage.cleaning.cleaner import Cleaner
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.log_dirs import LogDirs
 from logfleet.telemetry import table
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.telemetry.exposition import single

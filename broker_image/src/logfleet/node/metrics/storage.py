@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterator
 
-from logfleet.storage.cleaning.cleaner import Cleaner
-from logfleet.storage.disk_space import WARN_PERCENT, DiskSpace
-from logfleet.storage.log_dirs import LogDirs
+from logfleet.log.compaction.cleaner import Cleaner
+from logfleet.log.directories.disk_space import WARN_PERCENT, DiskSpace
+from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, labelled, labels_text, single
 from logfleet.telemetry.metric import Metric

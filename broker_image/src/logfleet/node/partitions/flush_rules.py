@@ -14,10 +14,10 @@ from typing import Final
 from logfleet.io.descriptors import TRY_AGAIN_S
 from logfleet.io.files import is_shortage
 from logfleet.io.timers import TimerWheel
+from logfleet.log.directories.disk_failure import OnDiskFailure
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.names import TopicPartition
 from logfleet.node.partitions.leader_partition import LeaderPartition
-from logfleet.storage.disk_failure import OnDiskFailure
-from logfleet.storage.flusher import Flusher
 
 FLUSH_PERIOD_S: Final = 5.0
 """Every written log is flushed this often, whatever its rules (`node.partitions.maintenance`).

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
+from logfleet.log.partition_log import PartitionLog
 from logfleet.log.validation import AppendResult, Prepared
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
@@ -18,7 +19,6 @@ from logfleet.node.partitions.replica import Replica, Waiter
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.replication.leader import IsrChange, LeaderReplicas
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 

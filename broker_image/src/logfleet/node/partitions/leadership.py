@@ -16,6 +16,7 @@ import structlog
 
 from logfleet.io.clock import monotonic_ms
 from logfleet.io.slices import Slices
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.node.partitions.leader_partition import CommitRule, LeaderPartition
@@ -23,7 +24,6 @@ from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import Member
-from logfleet.storage.flusher import Flusher
 from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)

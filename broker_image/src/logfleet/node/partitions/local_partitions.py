@@ -14,7 +14,9 @@ import structlog
 
 from logfleet.io.descriptors import TRY_AGAIN_S
 from logfleet.io.slices import Slices
+from logfleet.log.directories.disk_failure import OnDiskFailure
 from logfleet.log.names import TopicPartition
+from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image_builder import Changes
@@ -30,8 +32,6 @@ from logfleet.node.partitions.pending_work import WHOLE_TOPIC, DesiredState, Pen
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.replication.leader import LeaderReplicas
-from logfleet.storage.disk_failure import OnDiskFailure
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 

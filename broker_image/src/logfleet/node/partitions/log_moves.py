@@ -13,18 +13,18 @@ from typing import Final
 import msgspec
 import structlog
 
+from logfleet.log.checkpoints.checkpointer import Checkpointer
+from logfleet.log.directories.disk_failure import OnDiskFailure
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.log_dir import LogDir, absolute
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.flushing.flusher import Flusher
+from logfleet.log.moves.log_move import LogMove, MoveTools, NotMoved
 from logfleet.log.names import TopicPartition, future_directory
+from logfleet.log.partition_log import PartitionLog
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_failure import OnDiskFailure
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dir import LogDir, absolute
-from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.moves.log_move import LogMove, MoveTools, NotMoved
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire.errors import ErrorCode
 
 log = structlog.get_logger(__name__)

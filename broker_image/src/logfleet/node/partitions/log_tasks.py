@@ -10,17 +10,17 @@ from typing import Any
 from logfleet.config.broker import BrokerConfig
 from logfleet.config.cleaner import settings_of
 from logfleet.io.files import Files
+from logfleet.log.checkpoints.checkpointer import Checkpointer
+from logfleet.log.compaction.cleaner import Cleaner
+from logfleet.log.directories.disk_failure import OnDiskFailure
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.cleaning.cleaner import Cleaner
-from logfleet.storage.disk_failure import OnDiskFailure
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dirs import LogDirs
 
 
 class LogTasks:

@@ -16,19 +16,19 @@ from logfleet.config.topic import BrokerLayers
 from logfleet.io.clock import now_ms
 from logfleet.io.files import Files, is_shortage
 from logfleet.io.slices import Slices
+from logfleet.log.checkpoints.checkpointer import Checkpointer
 from logfleet.log.config import LONG_MAX
+from logfleet.log.directories.disk_failure import OnDiskFailure
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.directories.trash import remove
+from logfleet.log.flushing.flusher import THREADS, Flusher
 from logfleet.log.names import TopicPartition
+from logfleet.log.partition_log import PartitionLog
+from logfleet.log.search import load_oldest_times
 from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_failure import OnDiskFailure
-from logfleet.storage.flusher import THREADS, Flusher
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.log_search import load_oldest_times
-from logfleet.storage.partition_log import PartitionLog
-from logfleet.storage.trash import remove
 
 log = structlog.get_logger(__name__)
 

@@ -1,13 +1,12 @@
 """Takes partitions offline whose logs may be in a missing log directory.
 
-`control.log_directories` gives the reasons.
+`replication.missing_directories` gives the reasons.
 """
 
 from collections.abc import Iterator
 
 import structlog
 
-from logfleet.control.log_directories import is_new, may_begin_empty
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
@@ -15,6 +14,7 @@ from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.partitions.offline import OfflinePartitions
 from logfleet.node.partitions.replica_logs import ReplicaLogs
+from logfleet.replication.missing_directories import is_new, may_begin_empty
 from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)

@@ -7,9 +7,9 @@ one to the next.
 
 from typing import Protocol
 
+from logfleet.log.partition_log import PartitionLog
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 
 

@@ -11,16 +11,16 @@ from collections.abc import Callable
 
 from logfleet.io.clock import now_ms
 from logfleet.io.slices import Slices
+from logfleet.log.checkpoints.checkpointer import Checkpointer
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dirs import LogDirError, LogDirs
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.names import TopicPartition
+from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.node.partitions.strays import is_deleted, set_aside
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dirs import LogDirError, LogDirs
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire import uuids
 
 

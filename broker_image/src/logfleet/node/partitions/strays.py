@@ -2,10 +2,10 @@
 
 import structlog
 
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.log_dirs import LogDirs
 from logfleet.wire import uuids
 
 log = structlog.get_logger(__name__)

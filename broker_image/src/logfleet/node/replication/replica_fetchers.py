@@ -4,13 +4,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from logfleet.config.broker import BrokerConfig
+from logfleet.log.recovery.truncater import Truncater
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
-from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions
 from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch
 

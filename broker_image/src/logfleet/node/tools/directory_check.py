@@ -9,12 +9,12 @@ from typing import Final
 
 from logfleet.config.broker import BrokerConfig
 from logfleet.io.files import FileLocked, Files, Space, process_name, read_file
-from logfleet.log.checkpoints import CorruptCheckpoint, parse_properties
-from logfleet.log.free_space import wanted_reserve
+from logfleet.log.checkpoints.files import CorruptCheckpoint, parse_properties
+from logfleet.log.directories.free_space import wanted_reserve
+from logfleet.log.directories.log_dirs import logs_in
 from logfleet.log.names import HIGH_WATERMARKS, LOCK, META_PROPERTIES, RECOVERY_POINTS
 from logfleet.node.cluster.own_data import data_without_identity
 from logfleet.node.tools.finding import Finding, Level
-from logfleet.storage.log_dirs import logs_in
 
 USED_WARNING: Final = 0.80
 USED_FAILED: Final = 0.95

@@ -28,6 +28,8 @@ from logfleet.io.descriptors import (
     shares_of,
 )
 from logfleet.io.files import Files
+from logfleet.log.directories.log_dir import LogDirRefused
+from logfleet.log.directories.log_dirs import one_identity, refuse_listed_twice
 from logfleet.metadata import keys
 from logfleet.metadata.keys import Endpoint
 from logfleet.metadata.store import StoreError, StoreLocked
@@ -36,8 +38,6 @@ from logfleet.node.cluster.metadata_store import embedded_file, open_store
 from logfleet.node.cluster.own_data import data_without_store
 from logfleet.node.tools.directory_check import DirectoryCheck, cannot_be_entered
 from logfleet.node.tools.finding import Finding, Level
-from logfleet.storage.log_dir import LogDirRefused
-from logfleet.storage.log_dirs import one_identity, refuse_listed_twice
 
 CONNECTIONS_WANTED: Final = 1000
 """If the limit of descriptors allows fewer clients, doctor warns."""

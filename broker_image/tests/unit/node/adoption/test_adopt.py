@@ -11,8 +11,10 @@ from logfleet.config.broker import broker_config
 from logfleet.io.files import PosixFiles
 from logfleet.io.sqlite import SqliteStore
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dir import LogDir
 from logfleet.log.names import TopicPartition
-from logfleet.log.producers import ProducerStates
+from logfleet.log.producers.states import ProducerStates
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata import keys
 from logfleet.metadata.store import Put, Txn, UnknownOutcome
 from logfleet.node.adoption import adopt as adoption
@@ -22,16 +24,14 @@ from logfleet.node.broker import Broker, StartError
 from logfleet.node.cluster.metadata_store import open_store
 from logfleet.records.batch import iterate_headers, parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.open_files import OpenFiles
 from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import PartitionRecord, RemoveTopicRecord, TopicRecord
 
+from broker_image.tests.unit.log.compaction.compaction_rig import append, batches, compact, flushed
 from broker_image.tests.unit.log.old_messages import old_message
 from broker_image.tests.unit.node.adoption.kraft_frames import framed
-from broker_image.tests.unit.storage.compaction_rig import append, batches, compact, flushed
 
 pytestmark = pytest.mark.asyncio
 

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from logfleet.control.log_directories import LogDirectories
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Directories
@@ -11,6 +10,7 @@ from logfleet.metadata.keys import BrokerValue, DirectoriesValue
 from logfleet.metadata.store import Delete, Put, StoreUnavailable, Txn, TxnResult
 from logfleet.node.cluster import directory_record
 from logfleet.node.cluster.directory_record import DirectoryRecord
+from logfleet.replication.missing_directories import LogDirectories
 from logfleet.types import BrokerEpoch
 
 pytestmark = pytest.mark.asyncio

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from logfleet.log.partition_log import PartitionLog
 from logfleet.node.coordinators.runtime import CoordinatorRuntime
 from logfleet.node.coordinators.shard import CoordinatorShard
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import ProducerStamp, Record, build_batch
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 

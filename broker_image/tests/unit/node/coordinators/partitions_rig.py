@@ -3,14 +3,14 @@
 from logfleet.io.files import PosixFiles
 from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.trash import Trash
 from logfleet.log.names import TopicPartition
+from logfleet.log.partition_log import PartitionLog
+from logfleet.log.recovery.loader import LoadRequest, prepare_directory
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.validation import AppendResult, Prepared
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
-from logfleet.storage.log_loader import LoadRequest, prepare_directory
-from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import PartitionLog
-from logfleet.storage.trash import Trash
 from logfleet.types import LeaderEpoch
 
 TOPIC_ID = b"id of the topic."

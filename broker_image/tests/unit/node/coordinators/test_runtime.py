@@ -13,6 +13,7 @@ from logfleet.node.coordinators.waiter import Waiter
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.unit.log.log_rig import truncate
 from broker_image.tests.unit.node.coordinators.counters import (
     TTL_MS,
     Answer,
@@ -22,7 +23,6 @@ from broker_image.tests.unit.node.coordinators.counters_rig import Rig, add, app
 from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition, open_log
 from broker_image.tests.unit.node.partitions.replicas_rig import B, C, replicated
 from broker_image.tests.unit.node.partitions.replicas_rig import fetch as fetch_from
-from broker_image.tests.unit.storage.log_rig import truncate
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from logfleet.node.coordinators import standby
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.unit.log.log_rig import truncate
 from broker_image.tests.unit.node.coordinators.counters import Count
 from broker_image.tests.unit.node.coordinators.counters_rig import Rig, read, write
-from broker_image.tests.unit.storage.log_rig import truncate
 
 pytestmark = pytest.mark.asyncio
 

@@ -6,12 +6,12 @@ from typing import Any
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.join import Caller, Join, protocols_of
 from logfleet.groups.records import OFFSETS_TOPIC
+from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.groups.group_shard import GroupShard, group_kind
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (

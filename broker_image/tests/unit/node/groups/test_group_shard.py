@@ -7,12 +7,12 @@ from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
 from logfleet.log.batch_rules import BatchRefusal
+from logfleet.log.segments.file_slice import FileSlice
 from logfleet.net.peer import Peer
 from logfleet.node.coordinators.loader import replay_record
 from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
-from logfleet.storage.file_slice import FileSlice
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     GroupMetadataKey,

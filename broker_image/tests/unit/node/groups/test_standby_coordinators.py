@@ -17,13 +17,13 @@ from logfleet.groups.records import (
     OffsetRecord,
     encode_record,
 )
+from logfleet.log.partition_log import PartitionLog
 from logfleet.node.coordinators import standby
 from logfleet.node.coordinators.loader import CoordinatorLoader
 from logfleet.node.coordinators.standby import StandbyCoordinators
 from logfleet.node.groups.group_shard import group_kind
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import ProducerStamp, Record, build_batch
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import (
     GroupMetadataKey,
@@ -32,9 +32,9 @@ from logfleet.wire.messages import (
     OffsetCommitValue,
 )
 
+from broker_image.tests.unit.log.log_rig import truncate
 from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.groups_rig import OFFSETS_ID, open_log
-from broker_image.tests.unit.storage.log_rig import truncate
 
 GroupRead = CoordinatorLoader[GroupRecord, GroupCoordinator]
 GROUPS, TOPICS = ["g", "h"], ["t", "u"]

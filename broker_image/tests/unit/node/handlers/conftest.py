@@ -6,9 +6,15 @@ from typing import Any
 import pytest
 from logfleet.io.files import Files, PosixFiles
 from logfleet.io.timers import TimerWheel
-from logfleet.log.checkpoints import parse_offsets
+from logfleet.log.checkpoints.checkpointer import Checkpointer
+from logfleet.log.checkpoints.files import parse_offsets
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.names import LOG_STARTS, TopicPartition
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
@@ -23,12 +29,6 @@ from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.sessions.cache import SessionCache
 from logfleet.sessions.followers import FollowerFetches
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.open_files import OpenFiles
 from logfleet.telemetry.decisions import Decisions
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids

@@ -235,7 +235,7 @@ def test_time_indexes_are_read_in_a_thread_after_a_start_and_then_known(
 def test_many_batches_of_one_time_are_walked_over_in_a_thread_and_in_turns(
     host, rig, monkeypatch
 ) -> None:
-    monkeypatch.setattr("logfleet.storage.log_search.HEADERS_AT_ONCE", 50)
+    monkeypatch.setattr("logfleet.log.search.HEADERS_AT_ONCE", 50)
     turns = []
 
     async def run_in_thread(work: Any, *args: object) -> Any:

@@ -1,9 +1,9 @@
 import pytest
 from logfleet.io.files import Space
+from logfleet.log.directories.log_dir import LogDir
 from logfleet.node.handlers import log_dirs
 from logfleet.node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.log_dir import LogDir
 from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import AlterReplicaLogDirsRequest, DescribeLogDirsRequest

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
+from logfleet.log.directories import disk
 from logfleet.metadata.keys import CONTROLLER, ControllerValue
 from logfleet.net.peer import REPEATS_MAX
 from logfleet.node.dispatch import Dispatcher
@@ -14,7 +15,6 @@ from logfleet.node.handlers.produce import HANDLERS
 from logfleet.records.batch import TRANSACTIONAL_BIT, TimestampType, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp
-from logfleet.storage import disk
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, decode_response
 from logfleet.wire.messages import ProduceRequest

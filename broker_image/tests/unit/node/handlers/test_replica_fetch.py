@@ -7,17 +7,18 @@ import pytest
 from logfleet.config.throttle_keys import Side
 from logfleet.control.replication_quotas import UNLIMITED
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.disk import SLOW_S
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
-from logfleet.storage.disk import SLOW_S
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
+from broker_image.tests.unit.log.gated_files import GatedFiles
 from broker_image.tests.unit.node.handlers.conftest import Host, topic_id_of
 from broker_image.tests.unit.node.handlers.fetch_rig import (
     append,
@@ -27,7 +28,6 @@ from broker_image.tests.unit.node.handlers.fetch_rig import (
     rows_of,
     values,
 )
-from broker_image.tests.unit.storage.gated_files import GatedFiles
 
 VERSION = 18
 EPOCH = LeaderEpoch(5)

@@ -1,10 +1,10 @@
 from logfleet.io.files import PosixFiles
-from logfleet.log.free_space import DiskRoom
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.free_space import DiskRoom
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.flushing.flusher import Flusher
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.node.metrics.storage import disks
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.open_files import OpenFiles
 
 from broker_image.tests.unit.node.metrics.metric_values import metric_values
 

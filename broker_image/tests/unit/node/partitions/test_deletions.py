@@ -11,13 +11,13 @@ import pytest
 from logfleet.control.topics import confirm_deleted
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.partition_log import PartitionLog
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.store import Txn
 from logfleet.node.broker import Broker
 from logfleet.node.partitions import local_partitions
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import PartitionLog
 
 from broker_image.tests.unit.node.broker_rig import config, create_topic
 from broker_image.tests.unit.node.partitions.topic_rig import (

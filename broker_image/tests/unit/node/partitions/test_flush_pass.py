@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from logfleet.config.broker import broker_config
 from logfleet.io.files import PosixFiles, read_file
-from logfleet.log.checkpoints import parse_offsets
+from logfleet.log.checkpoints.checkpointer import Checkpointer
+from logfleet.log.checkpoints.files import parse_offsets
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.flushing import job as flush_job
+from logfleet.log.flushing.flusher import THREADS, Flusher
 from logfleet.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, TopicPartition
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.broker import Broker
 from logfleet.node.partitions import maintenance
@@ -18,12 +24,6 @@ from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.records.record import Record, build_batch
-from logfleet.storage import flush_job
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.flusher import THREADS, Flusher
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.open_files import OpenFiles
 from logfleet.types import LeaderEpoch
 
 pytestmark = pytest.mark.asyncio

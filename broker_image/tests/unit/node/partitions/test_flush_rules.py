@@ -9,17 +9,17 @@ import pytest
 import pytest_asyncio
 from logfleet.io.timers import TimerWheel
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.names import TopicPartition
+from logfleet.log.partition_log import PartitionLog
+from logfleet.log.segments.file_slice import FileSlice
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.node.partitions.flush_rules import FlushRules
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch, read_records
 from logfleet.replication.leader import LeaderReplicas
-from logfleet.storage.file_slice import FileSlice
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import LeaderEpoch
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import Changes
@@ -19,15 +20,14 @@ from logfleet.node.cluster import controller_access
 from logfleet.node.partitions import local_partitions
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DeleteTopicsRequest
 from structlog.testing import capture_logs
 
+from broker_image.tests.unit.log.gated_files import GatedFiles
 from broker_image.tests.unit.node.broker_rig import ask_broker, config, create_topic
 from broker_image.tests.unit.node.partitions.topic_rig import T0, append, led
-from broker_image.tests.unit.storage.gated_files import GatedFiles
 from broker_image.tests.unit.waiting import Until
 
 pytestmark = pytest.mark.asyncio

@@ -4,18 +4,18 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from logfleet.log.flushing.flusher import Flusher
+from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata.image import ClusterImage, Partition, Topic
 from logfleet.node.partitions.leader_partition import LeaderPartition as Led
 from logfleet.node.partitions.leadership import LAG_MAX_MS, Leadership
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
-from broker_image.tests.unit.storage.log_rig import LogRig
+from broker_image.tests.unit.log.log_rig import LogRig
 
 pytestmark = pytest.mark.asyncio
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.broker import Broker
 from logfleet.node.partitions.replica import FollowerPartition, Replica
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import BrokerEpoch
 from logfleet.wire.messages import IncrementalAlterConfigsRequest
 

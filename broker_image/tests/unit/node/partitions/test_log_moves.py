@@ -5,21 +5,21 @@ from types import SimpleNamespace
 import pytest
 import pytest_asyncio
 from logfleet.io.files import PosixFiles
+from logfleet.log.checkpoints.checkpointer import Checkpointer
 from logfleet.log.config import LogConfig
-from logfleet.log.free_space import DiskRoom
+from logfleet.log.directories.disk_space import DiskSpace
+from logfleet.log.directories.free_space import DiskRoom
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.directories.log_dirs import LogDirError, LogDirs
+from logfleet.log.flushing.flusher import Flusher
+from logfleet.log.moves.incoming import IncomingLogs
 from logfleet.log.names import TopicPartition
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.log_moves import Future, LogMoves
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.disk_space import DiskSpace
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.log_dirs import LogDirError, LogDirs
-from logfleet.storage.moves.incoming import IncomingLogs
-from logfleet.storage.open_files import OpenFiles
 from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
@@ -111,7 +111,7 @@ async def test_the_present_path_ends_a_move_and_another_path_starts_a_new_one(
     rig, until, monkeypatch
 ) -> None:
     rig.add(count=5000)
-    monkeypatch.setattr("logfleet.storage.moves.log_move.LAST_BYTES", 1000)
+    monkeypatch.setattr("logfleet.log.moves.log_move.LAST_BYTES", 1000)
     rig.wait_ms = 1
     rig.ask(rig.b.path)
     await until(lambda: rig.b.incoming.futures)
@@ -153,7 +153,7 @@ async def test_a_replica_that_comes_later_is_made_where_it_was_asked_for(rig) ->
 
 async def test_a_partition_that_is_deleted_meanwhile_moves_no_more(rig, until, monkeypatch) -> None:
     partition = rig.add(count=5000)
-    monkeypatch.setattr("logfleet.storage.moves.log_move.LAST_BYTES", 1000)
+    monkeypatch.setattr("logfleet.log.moves.log_move.LAST_BYTES", 1000)
     rig.wait_ms = 1
     rig.ask(rig.b.path)
     await until(lambda: rig.b.incoming.futures)
@@ -165,7 +165,7 @@ async def test_a_partition_that_is_deleted_meanwhile_moves_no_more(rig, until, m
 
 async def test_another_role_goes_on_with_the_move(rig, until, monkeypatch) -> None:
     partition = rig.add(count=5000)
-    monkeypatch.setattr("logfleet.storage.moves.log_move.LAST_BYTES", 1000)
+    monkeypatch.setattr("logfleet.log.moves.log_move.LAST_BYTES", 1000)
     rig.wait_ms = 1
     rig.ask(rig.b.path)
     await until(lambda: rig.b.incoming.futures)
@@ -204,7 +204,7 @@ async def test_a_disk_without_room_gets_nothing(rig, until, monkeypatch) -> None
     await until(lambda: not rig.moves._wanted)
     assert NAME in rig.a.logs
     rig.disk_space.rooms[rig.b.path] = DiskRoom(1 << 40, partition.log.size)
-    monkeypatch.setattr("logfleet.storage.moves.log_move.LAST_BYTES", 1000)
+    monkeypatch.setattr("logfleet.log.moves.log_move.LAST_BYTES", 1000)
     rig.wait_ms = 1
     rig.ask(rig.b.path)
     await until(lambda: rig.b.incoming.futures)

@@ -9,20 +9,20 @@ from logfleet.io.clock import now_ms
 from logfleet.io.files import PosixFiles
 from logfleet.io.slices import Slices
 from logfleet.log.config import LogConfig
-from logfleet.log.index_entries import time_entries
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.retention import Retention
+from logfleet.log.segments import segment
+from logfleet.log.segments.index_entries import time_entries
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.records.record import Record, build_batch
-from logfleet.storage import segment
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.open_files import OpenFiles
 from logfleet.types import LeaderEpoch
 
-from broker_image.tests.unit.storage.log_rig import LogRig
+from broker_image.tests.unit.log.log_rig import LogRig
 
 
 @pytest.mark.parametrize(

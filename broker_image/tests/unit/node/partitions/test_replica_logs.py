@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from logfleet.log.config import LogConfig
+from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata import keys
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.node.partitions import local_partitions
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.wire import uuids
 
 from broker_image.tests.unit.node.broker_rig import config, create_topic

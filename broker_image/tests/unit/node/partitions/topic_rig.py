@@ -4,9 +4,9 @@ from typing import Any
 
 from logfleet.io.files import PosixFiles
 from logfleet.log.names import TopicPartition
+from logfleet.log.partition_log import PartitionLog
 from logfleet.node.broker import Broker
 from logfleet.records.record import Record, build_batch
-from logfleet.storage.partition_log import PartitionLog
 from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import DeleteTopicsRequest
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from logfleet.storage.disk import SLOW_S
+from logfleet.log.directories.disk import SLOW_S
 
+from broker_image.tests.unit.log.gated_files import GatedFiles
 from broker_image.tests.unit.node.replication.test_replica_fetcher import (
     Follower,
     Leader,
@@ -16,7 +17,6 @@ from broker_image.tests.unit.node.replication.test_replica_fetcher import (
     named,
     row,
 )
-from broker_image.tests.unit.storage.gated_files import GatedFiles
 
 pytestmark = pytest.mark.asyncio
 

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 from logfleet.config.broker import broker_config
 from logfleet.io.files import Files, PosixFiles
+from logfleet.log.checkpoints.checkpointer import Checkpointer
 from logfleet.log.config import LogConfig
+from logfleet.log.directories.log_dir import LogDir
+from logfleet.log.directories.log_dirs import LogDirs
+from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.names import TopicPartition
+from logfleet.log.partition_log import PartitionLog
+from logfleet.log.recovery.truncater import Truncater
+from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import BrokerValue, Endpoint
 from logfleet.node.partitions.replica import FollowerPartition, Replica
@@ -21,13 +28,6 @@ from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.records.batch import assign_offsets
 from logfleet.records.record import Record, build_batch
 from logfleet.sessions import reader_session
-from logfleet.storage.checkpointer import Checkpointer
-from logfleet.storage.flusher import Flusher
-from logfleet.storage.log_dir import LogDir
-from logfleet.storage.log_dirs import LogDirs
-from logfleet.storage.open_files import OpenFiles
-from logfleet.storage.partition_log import PartitionLog
-from logfleet.storage.truncater import Truncater
 from logfleet.telemetry.decisions import Decisions, Kind
 from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire import uuids

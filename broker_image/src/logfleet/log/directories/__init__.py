@@ -1,0 +1,1 @@
+"""Log directories: what is in them, their disks, free space and failures."""

@@ -1,0 +1,500 @@
+"""The log of one partition on disk: segments, leader epochs, producer state.
+
+Everything here runs on the loop and is short: one write per append, no sync. Blocking work is
+returned as a FlushJob for a thread. An OSError means that the log directory is failing; the log in
+memory then still has its state from before.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Self
+
+from logfleet.log.batch_rules import BatchRefusal
+from logfleet.log.config import LONG_MAX, LogConfig
+from logfleet.log.directories.trash import Trash
+from logfleet.log.flushing.job import FlushJob
+from logfleet.log.flushing.unflushed import Stored
+from logfleet.log.names import TopicPartition
+from logfleet.log.newest_batches import RecentBatches
+from logfleet.log.producers.states import SeenBatch
+from logfleet.log.reading import number_of, read_slice
+from logfleet.log.recovery.loader import LoadRequest, LogLoader
+from logfleet.log.recovery.truncation import Truncation
+from logfleet.log.replicated import replicated_batches
+from logfleet.log.retention import REMOVED_AT_ONCE, Retention, SegmentAge, plan_retention
+from logfleet.log.segments.file_slice import FileSlice
+from logfleet.log.segments.open_files import OpenFiles
+from logfleet.log.segments.roll import NO_ROOM, base_of_next, room_in, should_roll
+from logfleet.log.segments.segment import Segment, segment_number
+from logfleet.log.segments.swap import Swap
+from logfleet.log.validation import Appended, AppendResult, Prepared, prepare
+from logfleet.records.batch import BatchHeader, assign_offsets
+from logfleet.replication.leader_epochs import LeaderEpochs
+from logfleet.types import FILE_START, LeaderEpoch
+from logfleet.wire.errors import ErrorCode
+
+
+class PartitionLog:
+    """One partition's log. Ends are exclusive.
+
+    The caller knows what is committed, and passes the high watermark where it is needed. topic_id:
+    Kafka's text form, None without partition.metadata; a new one is durable after the next flush.
+    config may be replaced at any time. notes: messages for the operator about how the log was
+    found. has_lost: see LoadedLog. recovered_bytes: read after a crash to find the end.
+    on_start_moved: called when the log start has moved. checkpointed_point: the recovery point that
+    a crash leaves. first_dirty_offset: end of the compacted part. truncations: how often the log
+    was shortened. written_end_offset: everything below is in the files (only a machine crash takes
+    it), the rest is queued for its disk. files: its file system; disk: of its directory.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, open_files: OpenFiles, trash: Trash, request: LoadRequest
+    ) -> None:
+        """Open the log in an existing directory; see LoadRequest. Raises OSError."""
+        loaded = LogLoader(open_files, trash, request).load()
+        self.partition = partition
+        self.directory, self.config = request.directory, request.config
+        self.topic_id = loaded.topic_id
+        self.notes, self.has_lost = loaded.notes, loaded.has_lost
+        self.recovered_bytes = loaded.recovered_bytes
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.checkpointed_point = min(request.recovery_point, loaded.log_end_offset)
+        self.first_dirty_offset = request.first_dirty_offset
+        self.truncations = 0
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.open_files, self.files = open_files, open_files.files
+        self.disk = open_files.disk(request.directory.rpartition("/")[0])
+        self._trash = trash
+        self._segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self._recent = RecentBatches(self.log_end_offset, self._active.size)
+        self._jitter_ms = 0
+        self._unflushed = loaded.unflushed
+        self.flushed_ms = 0  # start of the last flush by maintenance
+        self._swap: Swap | None = None
+        self._is_truncating = False
+        self.written_end_offset = loaded.log_end_offset
+        self.on_start_moved: Callable[[], None] = lambda: None
+        self._draw_jitter()
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration; may be set at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._room = NO_ROOM
+        self.has_flush_rules = min(config.flush_messages, config.flush_ms) < LONG_MAX
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The log's segments, oldest first; the last is the active one."""
+        return self._segments
+
+    # Appending
+
+    def append_as_leader(
+        self, batch: bytearray | memoryview | Prepared, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> AppendResult:
+        """Append one batch at the log's end. It is written, not yet durable nor committed.
+
+        batch: one in writable memory, which is changed, or the result of `prepare_fully`. Where the
+        result is not Appended, or it raises DiskBusy, nothing has changed.
+        """
+        self.disk.require_room()
+        if isinstance(batch, Prepared):
+            prepared = batch
+        else:
+            judged = prepare(batch, self._config, now_ms, self.partition)
+            if not isinstance(judged, Prepared):
+                return judged
+            prepared = judged
+        header = prepared.header
+        if header.producer_id >= 0:
+            seen = self._check_producer(header)
+            if seen is not None:
+                prepared.undo()
+                return seen
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        size = self._active.size + len(prepared.buffer)
+        if not self._room.holds(size, last_offset, header.max_timestamp):
+            self._make_room(header, last_offset, now_ms)
+        assign_offsets(prepared.buffer, base_offset, leader_epoch)
+        self._active.append(prepared.buffer, header, base_offset)
+        self._appended(header, base_offset, leader_epoch)
+        self._wait_written()
+        return Appended(base_offset, last_offset, prepared.log_append_time_ms)
+
+    def append_as_follower(
+        self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> int:
+        """Append batches as the leader of `leader_epoch` sent them; returns how many bytes.
+
+        `replicated_batches` says which are skipped. Raises CorruptRecords, UnexpectedAppendOffset,
+        DiskBusy: nothing has changed; OSError: what went into earlier segments stays appended.
+        """
+        self.disk.require_room()
+        start = end = 0
+        run: list[BatchHeader] = []  # batches of one segment, written by one call
+        for position, header in replicated_batches(records, self.log_end_offset, leader_epoch):
+            end = position + header.size
+            size = self._active.size + end - start
+            if not self._room.holds(size, header.last_offset, header.max_timestamp):
+                self._append_run(records[start:position], run)
+                start, run = position, []
+                self._make_room(header, header.last_offset, now_ms)
+            run.append(header)
+        self._append_run(records[start:end], run)
+        return end
+
+    def _append_run(self, data: memoryview, run: Sequence[BatchHeader]) -> None:
+        if not run:
+            return
+        try:
+            for header in self._active.append_all(data, run):
+                self._appended(header, header.base_offset, header.leader_epoch)
+        finally:
+            self._wait_written()
+
+    def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: LeaderEpoch) -> None:
+        """Update the log's state for a batch that was added to the active segment."""
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        self.producers.update(header, base_offset)
+        self.log_end_offset = base_offset + header.last_offset_delta + 1
+        self._recent.add(self.log_end_offset, self._active.size)
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Call `then` on the loop once all that was appended is in the files; at once if it is."""
+        self.disk.when_written(then)
+
+    def _wait_written(self) -> None:
+        """Move the written end to the log's end: at once, if no write is queued for the disk."""
+        if self.disk.is_held_up:
+            self.when_written(partial(self._written, self.log_end_offset, self.truncations))
+        else:
+            self.written_end_offset = self.log_end_offset
+
+    def _written(self, end_offset: int, truncations: int) -> None:
+        if truncations == self.truncations:  # else it may have been cut off instead
+            self.written_end_offset = max(self.written_end_offset, end_offset)
+
+    def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
+        """Roll if this batch must begin a new segment; else compute the room in this one."""
+        assert not self._is_truncating
+        active = self._active.as_active()
+        if should_roll(
+            active,
+            self._config,
+            batch_bytes=header.size,
+            last_offset=last_offset,
+            max_timestamp=header.max_timestamp,
+            now_ms=now_ms,
+            jitter_ms=self._jitter_ms,
+        ):
+            first_offset = last_offset - header.last_offset_delta
+            self._roll(base_of_next(self.log_end_offset, first_offset, last_offset), now_ms)
+        else:
+            self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
+
+    def _check_producer(self, header: BatchHeader) -> Appended | BatchRefusal | None:
+        if (seen := self.producers.check(header, self._segments)) is None:
+            return None
+        if isinstance(seen, SeenBatch):
+            return Appended(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
+        state = self.producers.states.get(header.producer_id)
+        assert state is not None
+        return BatchRefusal(
+            seen,
+            f"Producer {header.producer_id} in {self.partition}: epoch {header.producer_epoch}, "
+            f"sequence {header.base_sequence}; the log has epoch {state.epoch}, "
+            f"last sequence {state.last_sequence}.",
+        )
+
+    def start_epoch(self, epoch: LeaderEpoch) -> None:
+        """Lead in `epoch`. A FlushJob begun after this must run before serving (KAFKA-16541)."""
+        self.epochs.assign(epoch, self.log_end_offset)
+
+    # Rolling
+
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        """Close the active segment and begin another one, at the log's end or behind it."""
+        self._active.finish()
+        self._unflushed.renamed()
+        created = Segment.create(
+            self.open_files,
+            self.directory,
+            base_offset,
+            interval_bytes=self._config.index_interval_bytes,
+            created_ms=now_ms,
+        )
+        self._unflushed.rolled(self._active)
+        self._active = created
+        self._room = NO_ROOM
+        self._segments.append(self._active)
+        self._recent = RecentBatches(self.log_end_offset, FILE_START)
+        self._draw_jitter()
+        # last, as it may find no room; without a snapshot here a start reads from the previous one
+        self.producers.on_roll(self._segments, self.log_end_offset)
+
+    def _draw_jitter(self) -> None:
+        """Draw a delay, so that segments begun together roll apart (segment.jitter.ms)."""
+        bound = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        self._jitter_ms = random.randrange(bound) if bound > 0 else 0
+
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """Continue at `offset`: compaction removed all earlier batches of the original log."""
+        self.log_end_offset = offset
+        self._wait_written()
+        self._roll(offset, now_ms)
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        end_offset: int | None = None,
+        *,
+        at_least_one: bool = True,
+    ) -> FileSlice | ErrorCode | None:
+        """Whole batches of one segment, from the one that holds `offset` up to `end_offset`.
+
+        max_bytes: not exceeded, except by a larger first batch if `at_least_one` (KIP-74).
+        end_offset: exclusive, None for the written end. Returns None if there is nothing to read,
+        OFFSET_OUT_OF_RANGE outside [log start, log end].
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if end_offset is None:
+            end_offset = self.written_end_offset
+        elif end_offset > self.log_end_offset:
+            end_offset = self.log_end_offset
+        return read_slice(
+            self._segments,
+            self._recent,
+            offset,
+            end_offset,
+            log_end_offset=self.log_end_offset,
+            max_bytes=max_bytes,
+            at_least_one=at_least_one,
+        )
+
+    def segments_from(self, offset: int) -> Sequence[Segment]:
+        """The segment that holds `offset`, and all later ones."""
+        return self._segments[number_of(self._segments, offset) :]
+
+    def epoch_end_offset(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, int]:
+        """(epoch, end offset) for OffsetForLeaderEpoch; see LeaderEpochs.end_offset."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    # Shortening
+
+    def begin_truncation(self, offset: int, now_ms: int, *, empties: bool) -> Truncation:
+        """Begin to cut off everything from the batch on that holds `offset`, or all.
+
+        `Truncater` does the work (see Truncation). Until it ends nothing is appended, flushed,
+        swapped or removed; slices beyond the new end are read short.
+        """
+        assert not self._unflushed.is_flushing
+        assert self._swap is None
+        assert not self._is_truncating
+        self._is_truncating = True
+        self._room = NO_ROOM  # an append meanwhile fails an assertion
+        return Truncation(
+            self.open_files,
+            self.directory,
+            self._segments,
+            self.producers.offsets,
+            offset=offset,
+            log_start_offset=self.log_start_offset,
+            empties=empties,
+            interval_bytes=self._config.index_interval_bytes,
+            now_ms=now_ms,
+        )
+
+    def lower_end(self, end_offset: int) -> bool:
+        """Lower all offsets to a new end; returns whether a checkpoint may have a higher one."""
+        is_checkpointed = max(self.recovery_point, self.log_start_offset) > end_offset
+        self.truncations += 1
+        self._unflushed.lowered(end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.checkpointed_point = min(self.checkpointed_point, end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
+        return is_checkpointed
+
+    def complete_truncation(self, done: Truncation) -> None:
+        """Take over the result of a truncation that has run."""
+        self._segments = done.segments
+        self._active = done.segments[-1]
+        self.producers, self.notes = done.producers, done.notes
+        self.log_end_offset = done.end_offset
+        if done.is_emptied:
+            self.log_start_offset = done.end_offset
+            self.epochs = LeaderEpochs()
+        self.epochs.truncate_end(done.end_offset)
+        self._unflushed.truncated(self._active)
+        self._recent = RecentBatches(self.log_end_offset, self._active.size)
+        self.written_end_offset = done.end_offset
+        self._is_truncating = False
+
+    def abandon_truncation(self) -> None:
+        """End a truncation that has failed."""
+        self._is_truncating = False
+        self._wait_written()
+
+    def delete_records_before(self, offset: int) -> None:
+        """Move the log start up to `offset`; the next retention removes segments below."""
+        assert offset <= self.log_end_offset
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_start(offset)
+            self.on_start_moved()
+
+    def follow_log_start(self, leader_start: int, high_watermark: int) -> None:
+        """Follow the leader's log start up to the high watermark (maybeIncrementLogStartOffset)."""
+        self.delete_records_before(min(leader_start, high_watermark))
+
+    def apply_retention(self, now_ms: int, high_watermark: int) -> Retention | None:
+        """Do a short step of what `plan_retention` allows; None if nothing is left to remove."""
+        if self._swap is not None or self._is_truncating:
+            return None
+        ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
+        found = zip(self._segments, ends, strict=True)
+        ages = [SegmentAge(end, each.size, each.largest_timestamp) for each, end in found]
+        plan = plan_retention(
+            ages,
+            self._config,
+            now_ms=now_ms,
+            high_watermark=high_watermark,
+            log_start_offset=self.log_start_offset,
+            count_max=REMOVED_AT_ONCE,
+        )
+        if plan.count == 0:
+            return None
+        if plan.count == len(self._segments):  # first a new active segment, in a step of its own
+            self._roll(self.log_end_offset, now_ms)
+            return Retention(0, plan.reason)
+        due_ms = now_ms + self._config.file_delete_delay_ms
+        replaced, self._segments = self._segments[: plan.count], self._segments[plan.count :]
+        self._discard(replaced, replaced, due_ms)
+        self.delete_records_before(self._segments[0].base_offset)
+        return plan
+
+    def _discard(
+        self, replaced: Sequence[Segment], snapshots_of: Sequence[Segment], due_ms: int
+    ) -> None:
+        self._unflushed.renamed()
+        for path in (path for segment in replaced for path in segment.paths):
+            self._trash.discard(path, due_ms)
+        for segment in snapshots_of:
+            self._trash.discard(self.producers.path(segment.base_offset), due_ms)
+            self.producers.drop(segment.base_offset)
+
+    # Compaction
+
+    def begin_swap(self, base_offsets: Sequence[int], truncations: int) -> bool:
+        """Reserve closed segments for a swap; False if the log was truncated or they changed."""
+        number = segment_number(self._segments, base_offsets[0])
+        held = self._segments[number:-1][: len(base_offsets)]
+        is_same = [segment.base_offset for segment in held] == list(base_offsets)
+        if self._swap is not None or truncations != self.truncations or not is_same:
+            return False
+        self._swap = Swap.of(held)
+        return True
+
+    def complete_swap(self, size: int, now_ms: int) -> None:
+        """Put a promoted segment in place of the reserved ones; retry it after an OSError."""
+        swap, due_ms = self._swap, now_ms + self._config.file_delete_delay_ms
+        assert swap is not None
+        if not swap.is_cleared:
+            self._discard(swap.replaced, swap.replaced[1:], due_ms)
+            swap.is_cleared = True
+        self._unflushed.renamed()
+        swap.complete(self.files, self.directory)
+        first = self._segments.index(swap.replaced[0])
+        self._segments[first : first + len(swap.replaced)] = [swap.replaced[0].successor(size)]
+        self._swap = None
+
+    def cancel_swap(self) -> None:
+        """Keep the reserved segments: the new one was not promoted, or was demoted."""
+        self._swap = None
+        self._unflushed.renamed()
+
+    # Durability
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is durable."""
+        return self._unflushed.stored.end_offset
+
+    @property
+    def unflushed(self) -> bool:
+        """Whether a flush would make anything durable that is not yet."""
+        return self._unflushed.differs(self._to_store())
+
+    def _to_store(self) -> Stored:
+        return Stored(self.log_end_offset, self.epochs.entries, self.topic_id)
+
+    def begin_flush(self) -> FlushJob:
+        """Begin a flush up to the present end: run the job, then call `complete_flush`."""
+        snapshots = [self.producers.take(self.log_end_offset)] if self.producers.is_due else []
+        return self._unflushed.begin(self._to_store(), self._segments, snapshots)
+
+    def abandon_flush(self) -> None:
+        """End a flush that found no room, or failed."""
+        self._unflushed.abandoned()
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """End a flush that has run: everything below its end needs no recovery."""
+        if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
+            self.producers.on_snapshot_written(job.end_offset, self._segments, self.log_end_offset)
+        self._unflushed.completed()
+
+    def close(self) -> FlushJob:
+        """Close the log: once the returned job has run, a start needs no recovery. Last call."""
+        if not self._unflushed.is_as_closed(self._to_store()):
+            self._active.finish()
+            self.producers.write(self._segments, self.log_end_offset)
+            self._unflushed.closed(self._active, self.log_end_offset)
+        return self.begin_flush()
+
+    def switch_to(self, future: Self, directory: str) -> None:
+        """Take over the files of `future`, whose directory was just renamed to `directory`.
+
+        It holds the same batches and is as durable: users of this log notice nothing. Changes of
+        this log that began before are refused, as after a truncation.
+        """
+        assert future.written_end_offset == future.log_end_offset == self.log_end_offset
+        assert future.recovery_point >= self.recovery_point
+        self.drop_files()
+        future.producers.take_over(directory, self.producers.states)
+        future._unflushed.moved_to(directory)
+        for segment in future._segments:
+            segment.moved_to(directory)
+        self.directory, self.disk, self._trash = directory, future.disk, future._trash
+        self.producers, self._unflushed = future.producers, future._unflushed
+        self._segments, self._active = future._segments, future._active
+        self._recent = future._recent
+        self.checkpointed_point = future.checkpointed_point
+        self.first_dirty_offset = future.first_dirty_offset
+        self.written_end_offset = future.written_end_offset
+        self._room = NO_ROOM
+        self.truncations += 1
+
+    def drop_files(self) -> None:
+        """Drop the log's files from the cache: its directory is being renamed or given up."""
+        for segment in self._segments:
+            for path in segment.paths:
+                self.open_files.drop(path)

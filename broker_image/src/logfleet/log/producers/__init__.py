@@ -1,0 +1,1 @@
+"""Idempotent producers of a partition: their state, its snapshots on disk."""

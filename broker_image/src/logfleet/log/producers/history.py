@@ -1,0 +1,185 @@
+"""Producer state of one partition and its snapshots on disk."""
+
+from collections.abc import Collection, Sequence
+
+from logfleet.io.files import Files, read_file, remove_if_there, write_file
+from logfleet.log.names import SNAPSHOT, offset_file
+from logfleet.log.producers.snapshots import SNAPSHOT_INTERVAL_BYTES, superfluous_snapshots
+from logfleet.log.producers.states import CorruptSnapshot, ProducerStates, SeenBatch
+from logfleet.log.segments.segment import Segment, segment_number
+from logfleet.records.batch import CONTROL_BIT, LENGTH_OVERHEAD, BatchHeader
+from logfleet.types import FILE_START, Position
+from logfleet.wire.errors import ErrorCode
+
+RECALL_BYTES = 1024 * 1024
+"""Bytes of the log's end in which to search for batches of a producer that no snapshot holds:
+more than five full batches of a client's default size, little enough for the loop."""
+
+PRODUCERS_AT_ROLL_MAX = 20_000
+"""Beyond this number of producers a roll writes no snapshot: one of 20,000 is a megabyte, copied
+and written to the page cache in about a millisecond."""
+
+
+class ProducerHistory:
+    """The last batches of each producer.
+
+    Restored from the newest readable snapshot and the batches after it. segments and
+    log_end_offset: of the log as it is. offsets: the snapshots in the directory.
+    """
+
+    def __init__(self, files: Files, directory: str, offsets: Collection[int]) -> None:
+        self.states = ProducerStates()
+        self._files = files
+        self._directory = directory
+        self._offsets = set(offsets)
+        self._bytes_since_snapshot = 0
+
+    def restore(self, segments: Sequence[Segment], log_end_offset: int) -> list[str]:
+        """Restore the state as of this log end; returns messages for the operator."""
+        is_beyond = any(offset > log_end_offset for offset in self._offsets)
+        self._drop_superfluous(segments, log_end_offset)
+        # else a power loss may bring such a snapshot back when other batches have its offsets
+        if is_beyond:
+            self._files.fsync_directory(self._directory)
+        notes = []
+        self.states, start = ProducerStates(), 0
+        for offset in sorted(self._offsets, reverse=True):
+            data = read_file(self._files, self.path(offset)) or b""
+            try:
+                self.states, start = ProducerStates.from_snapshot(data), offset
+                break
+            except CorruptSnapshot as error:
+                notes.append(f"{offset_file(offset, SNAPSHOT)} is unreadable: {error}")
+                self.remove(offset)
+        self._replay(segments, start, log_end_offset)
+        return notes
+
+    def _replay(self, segments: Sequence[Segment], start: int, end: int) -> None:
+        for number, segment in enumerate(segments):
+            next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
+            if next_base <= start or segment.size == 0:
+                continue
+            for _, header in segment.headers(segment.position_of(start)):
+                if header.base_offset >= start:
+                    self.update(header, header.base_offset)
+
+    def check(
+        self, header: BatchHeader, segments: Sequence[Segment]
+    ) -> SeenBatch | ErrorCode | None:
+        """As ProducerStates.check, for a batch with a producer id.
+
+        A snapshot holds one batch of each producer, but a client may have five in flight: before a
+        batch of a producer restored from a snapshot is refused, the earlier ones are searched for
+        in the log.
+        """
+        seen = self.states.check(header)
+        if seen is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            entry = self.states.get(header.producer_id)
+            assert entry is not None, "only a producer with state can be out of order"
+            if entry.restored and entry.batches:
+                self._recall(header.producer_id, segments)
+                seen = self.states.check(header)
+        return seen
+
+    def _recall(self, producer_id: int, segments: Sequence[Segment]) -> None:
+        entry = self.states.get(producer_id)
+        assert entry is not None
+        oldest = entry.batches[0].last_offset
+        number = segment_number(segments, oldest)
+        end, rest = segments[number].position_of(oldest), RECALL_BYTES
+        begin = segments[number].boundary_before(Position(max(0, end - rest)))
+        while number > 0 and (rest := rest - (end - begin)) > 0:
+            number -= 1
+            end = segments[number].size
+            begin = segments[number].boundary_before(Position(max(0, end - rest)))
+        earlier = []
+        for segment in segments[number:]:
+            for _, header in segment.headers(begin):
+                if header.last_offset >= oldest:
+                    break
+                if header.producer_id == producer_id and header.producer_epoch == entry.epoch:
+                    earlier.append(SeenBatch.of(header, header.base_offset))
+            begin = FILE_START
+            if segment.base_offset > oldest:
+                break
+        self.states.recall(producer_id, earlier)
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """Record a batch that was appended, by this leader or by a followed one, unchecked."""
+        if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
+            self.states.update(header, base_offset)
+        self._bytes_since_snapshot += LENGTH_OVERHEAD + header.batch_length
+
+    def take_over(self, directory: str, states: ProducerStates) -> None:
+        """Use the renamed directory, and these states, which are newer than its snapshots."""
+        self._directory, self.states = directory, states
+        self._bytes_since_snapshot = SNAPSHOT_INTERVAL_BYTES
+
+    # Snapshots
+
+    def path(self, offset: int) -> str:
+        return f"{self._directory}/{offset_file(offset, SNAPSHOT)}"
+
+    @property
+    def offsets(self) -> Collection[int]:
+        """Offsets of the snapshots in the directory."""
+        return self._offsets
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough was appended since the last snapshot for the next flush to write one."""
+        return self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES
+
+    def on_roll(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        """A segment begins at the log's end: write a snapshot there.
+
+        With too many producers for the loop the next flush does.
+        """
+        if len(self.states) > PRODUCERS_AT_ROLL_MAX:
+            self._bytes_since_snapshot = SNAPSHOT_INTERVAL_BYTES
+        else:
+            self.write(segments, log_end_offset)
+
+    def write(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        """Write a snapshot at the log's end.
+
+        It is not durable; its checksum shows whether it reached the disk.
+        """
+        path, content = self.take(log_end_offset)
+        # a flush may be writing it at the same time, in a thread
+        write_file(self._files, path, content, durable=False, writer=".roll")
+        self.on_snapshot_written(log_end_offset, segments, log_end_offset)
+
+    def take(self, log_end_offset: int) -> tuple[str, bytes]:
+        """(path, content) of a snapshot at the log's end, for the caller to write."""
+        self._bytes_since_snapshot = 0
+        return self.path(log_end_offset), self.states.snapshot()
+
+    def on_snapshot_written(
+        self, offset: int, segments: Sequence[Segment], log_end_offset: int
+    ) -> None:
+        """The snapshot at `offset` was written; remove those that it replaces."""
+        self._offsets.add(offset)
+        self._drop_superfluous(segments, log_end_offset)
+
+    def clear(self) -> None:
+        """Drop all producers, and remove their snapshots."""
+        self.states = ProducerStates()
+        for offset in list(self._offsets):
+            self.remove(offset)
+
+    def drop(self, offset: int) -> None:
+        """Stop counting the snapshot at `offset`, if there was one.
+
+        The caller has removed the file.
+        """
+        self._offsets.discard(offset)
+
+    def remove(self, offset: int) -> None:
+        self._offsets.discard(offset)
+        remove_if_there(self._files, self.path(offset))
+
+    def _drop_superfluous(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+        bases = {segment.base_offset for segment in segments}
+        for offset in superfluous_snapshots(self._offsets, bases, log_end_offset):
+            self.remove(offset)

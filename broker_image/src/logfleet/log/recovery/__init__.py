@@ -1,0 +1,1 @@
+"""Opening a log as a crash left it, and truncating it."""

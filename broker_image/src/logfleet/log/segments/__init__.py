@@ -1,0 +1,1 @@
+"""Segments: files of batches with their sparse indexes, how they are opened and replaced."""

@@ -1,1 +1,0 @@
-"""Compaction: choosing a log, the child process, one round, and replacing the old segments."""

@@ -1,0 +1,238 @@
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logfleet.log.producers import states as producers
+from logfleet.log.producers.states import (
+    BATCHES_REMEMBERED,
+    CorruptSnapshot,
+    ProducerStates,
+    SeenBatch,
+)
+from logfleet.records.batch import SEQUENCE_MAX, BatchHeader, parse_header
+from logfleet.records.checksum import crc32c
+from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.wire.errors import ErrorCode
+
+PRODUCER = 7
+
+
+def batch(sequence, count=3, epoch=0, producer=PRODUCER, timestamp=1000):
+    records = [Record(None, None, timestamp)] * count
+    return parse_header(build_batch(records, producer=ProducerStamp(producer, epoch, sequence)))
+
+
+def states_after(*batches, start=100):
+    states = ProducerStates()
+    for header in batches:
+        states.update(header, start)
+        start += header.record_count
+    return states
+
+
+def test_an_unknown_producer_may_begin_anywhere():
+    assert ProducerStates().check(batch(4711, epoch=9)) is None
+
+
+def test_the_next_batch_continues_the_sequence():
+    states = states_after(batch(0))
+    assert states.check(batch(3)) is None
+    for wrong in (1, 2, 4, 100):
+        assert states.check(batch(wrong)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_batch_sent_again_is_answered_with_its_old_offsets():
+    states = states_after(*(batch(sequence) for sequence in range(0, 30, 3)))
+    for age in range(BATCHES_REMEMBERED):
+        seen = states.check(batch(27 - 3 * age))
+        assert isinstance(seen, SeenBatch)
+        assert (seen.first_offset, seen.last_offset) == (127 - 3 * age, 129 - 3 * age)
+    assert states.check(batch(27 - 15)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_batch_is_the_same_only_if_both_its_ends_are():
+    states = states_after(batch(0, count=3))
+    assert states.check(batch(0, count=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(batch(0, count=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_sequences_wrap_to_zero():
+    states = states_after(batch(SEQUENCE_MAX - 1, count=2))
+    assert states.check(batch(0)) is None
+    assert states.check(batch(1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    wrapped = states_after(batch(SEQUENCE_MAX, count=2))
+    assert isinstance(wrapped.check(batch(SEQUENCE_MAX, count=2)), SeenBatch)
+    assert wrapped.check(batch(1)) is None
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero():
+    states = states_after(batch(0, epoch=5), batch(3, epoch=5))
+    assert states.check(batch(6, epoch=4)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.check(batch(0, epoch=4)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.check(batch(6, epoch=6)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(batch(0, epoch=6)) is None
+    states.update(batch(0, epoch=6), 200)
+    assert isinstance(states.check(batch(0, epoch=6)), SeenBatch)
+    assert states.check(batch(3, epoch=6)) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 4)), max_size=30))
+def test_what_is_accepted_continues_and_what_is_seen_is_one_of_the_last_five(attempts):
+    next_sequence: dict[int, tuple[int, int]] = {}
+    recent: dict[int, list[tuple[BatchHeader, int]]] = {}
+    states, offset = ProducerStates(), 0
+    for producer, epoch, count in attempts:
+        known_epoch, expected = next_sequence.get(producer, (epoch, 0))
+        sequence = expected if epoch == known_epoch else 0
+        header = batch(sequence, count, epoch, producer)
+        verdict = states.check(header)
+        if epoch < known_epoch:
+            assert verdict is ErrorCode.INVALID_PRODUCER_EPOCH
+            continue
+        assert verdict is None
+        states.update(header, offset)
+        seen = [] if epoch > known_epoch else recent.get(producer, [])
+        recent[producer] = [*seen, (header, offset)][-BATCHES_REMEMBERED:]
+        next_sequence[producer] = (epoch, sequence + count)
+        offset += count
+        for again, at in recent[producer]:
+            found = states.check(again)
+            assert isinstance(found, SeenBatch)
+            assert found.first_offset == at
+
+
+def test_a_snapshot_holds_the_last_batch_of_each_producer():
+    states = states_after(batch(0), batch(3), batch(0, producer=8, epoch=2))
+    restored = ProducerStates.from_snapshot(states.snapshot())
+    assert len(restored) == 2
+    assert isinstance(restored.check(batch(3)), SeenBatch)
+    assert restored.check(batch(6)) is None
+    assert restored.check(batch(0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert restored.check(batch(3, producer=8, epoch=2)) is None
+    assert restored.snapshot() == states.snapshot()
+
+
+class Counting:
+    """Counts how often an entry is formatted."""
+
+    def __init__(self, entry):
+        self._entry, self.size = entry, entry.size
+        self.count = 0
+
+    def pack(self, *fields):
+        self.count += 1
+        return self._entry.pack(*fields)
+
+    def pack_into(self, *arguments):
+        self.count += 1
+        self._entry.pack_into(*arguments)
+
+
+def test_a_snapshot_formats_no_entry_so_that_many_producers_do_not_block_the_loop(monkeypatch):
+    states = states_after(*(batch(0, producer=number) for number in range(100)))
+    expected = states.snapshot()
+    counting = Counting(producers._ENTRY)
+    monkeypatch.setattr(producers, "_ENTRY", counting)
+    assert states.snapshot() == expected
+    assert counting.count == 0
+    states.update(batch(3), 500)
+    assert counting.count == 1
+
+
+@given(st.lists(st.tuples(st.sampled_from(["update", "expire", "restore"]), st.integers(0, 9))))
+def test_a_snapshot_holds_the_present_state_whatever_went_before(steps):
+    states, last = ProducerStates(), {}
+    for number, (step, producer) in enumerate(steps):
+        if step == "update":
+            header = batch(number, producer=producer, epoch=number, timestamp=1000 + producer)
+            states.update(header, number)
+            last[producer] = SeenBatch.of(header, number)
+        elif step == "expire":
+            states.expire([producer], 1000 + producer, 0)
+            last.pop(producer, None)
+        else:
+            states = ProducerStates.from_snapshot(states.snapshot())
+    found = ProducerStates.from_snapshot(states.snapshot())
+    assert set(found.ids()) == set(last)
+    for producer, seen in last.items():
+        told, known = found.get(producer), states.get(producer)
+        assert told is not None
+        assert known is not None
+        assert (told.batches, told.epoch) == ([seen], known.epoch)
+
+
+def test_a_snapshot_is_kafkas_file():
+    data = states_after(batch(5, count=3, epoch=1, timestamp=1234)).snapshot()
+    version, crc, count = struct.unpack_from(">hIi", data)
+    assert (version, count) == (1, 1)
+    assert crc != 0
+    fields = struct.unpack_from(">qhiqiqiq", data, 10)
+    assert fields == (PRODUCER, 1, 7, 102, 2, 1234, -1, -1)
+
+
+def test_a_wrapped_batch_survives_a_snapshot():
+    states = states_after(batch(SEQUENCE_MAX, count=2))
+    restored = ProducerStates.from_snapshot(states.snapshot())
+    assert isinstance(restored.check(batch(SEQUENCE_MAX, count=2)), SeenBatch)
+
+
+@given(st.binary(max_size=100))
+def test_garbage_is_no_snapshot(data):
+    with pytest.raises(CorruptSnapshot):
+        ProducerStates.from_snapshot(data)
+
+
+SNAPSHOT = states_after(batch(0), batch(0, producer=8)).snapshot()
+
+
+@pytest.mark.parametrize("position", range(len(SNAPSHOT)))
+def test_a_snapshot_with_one_wrong_bit_is_refused(position):
+    damaged = bytearray(SNAPSHOT)
+    damaged[position] ^= 1
+    with pytest.raises(CorruptSnapshot):
+        ProducerStates.from_snapshot(bytes(damaged))
+
+
+@pytest.mark.parametrize("length", range(len(SNAPSHOT)))
+def test_a_snapshot_that_was_cut_off_is_refused(length):
+    with pytest.raises(CorruptSnapshot):
+        ProducerStates.from_snapshot(SNAPSHOT[:length])
+
+
+def test_a_snapshot_that_names_a_producer_twice_is_damaged():
+    body = struct.pack(">i", 2) + 2 * struct.pack(">qhiqiqiq", PRODUCER, 0, 0, 0, 0, 50, -1, -1)
+    with pytest.raises(CorruptSnapshot, match="1 producers in 2 entries"):
+        ProducerStates.from_snapshot(struct.pack(">hI", 1, crc32c(body)) + body)
+
+
+def test_a_snapshot_of_a_mere_marker_has_no_batch():
+    entry = struct.pack(">qhiqiqiq", PRODUCER, 3, -1, -1, 0, 50, 2, -1)
+    good = ProducerStates()
+    data = bytearray(good.snapshot()[:6]) + struct.pack(">i", 1) + entry
+    struct.pack_into(">I", data, 2, crc32c(bytes(data[6:])))
+    restored = ProducerStates.from_snapshot(bytes(data))
+    assert restored.check(batch(0, epoch=3)) is None
+    assert restored.check(batch(1, epoch=3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert restored.check(batch(0, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_batches_found_in_the_log_again_complete_a_restored_producer():
+    headers = [batch(sequence) for sequence in range(0, 21, 3)]
+    full = states_after(*headers)
+    restored = ProducerStates.from_snapshot(full.snapshot())
+    restored.recall(PRODUCER, [SeenBatch.of(h, 100 + 3 * n) for n, h in enumerate(headers[:-1])])
+    for again in headers[-BATCHES_REMEMBERED:]:
+        assert restored.check(again) == full.check(again)
+    assert restored.check(headers[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_idle_producers_are_forgotten():
+    states = states_after(batch(0, timestamp=1000), batch(0, producer=8, timestamp=5000))
+    states.expire([PRODUCER, 8, 9], now_ms=5999, expiration_ms=5000)
+    assert len(states) == 2
+    states.expire([8], now_ms=6000, expiration_ms=5000)
+    assert len(states) == 2
+    states.expire([PRODUCER, 8, 9], now_ms=6000, expiration_ms=5000)
+    assert states.get(PRODUCER) is None
+    assert states.get(8) is not None
