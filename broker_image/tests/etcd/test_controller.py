@@ -15,7 +15,7 @@ from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.store import Put, Txn, TxnResult
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import TermDecision
-from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.refusal import Refusal
 

@@ -13,9 +13,9 @@ from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
 from logfleet.metadata.keys import ControllerValue
 from logfleet.metadata.store import Get, Put, StoreUnavailable, Txn, absent
-from logfleet.node.cluster.claims import settle, settle_or_recognise
 from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.store.claims import settle, settle_or_recognise
+from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
 from structlog.testing import capture_logs
 

@@ -16,9 +16,9 @@ from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.store import Get, Put, StoreRefused, Txn, absent
-from logfleet.node.cluster import refused_writes
-from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_accepted
+from logfleet.store import refused_writes
+from logfleet.store.loader import MetadataLoader
+from logfleet.store.refused_writes import RefusedWrites, settle_when_accepted
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, write

@@ -8,8 +8,8 @@ from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata.keys import BrokerValue
-from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.registration import Registrar, Registration, register
+from logfleet.store.loader import MetadataLoader
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, until_absent
 from broker_image.tests.etcd.leases import kept_until

@@ -11,7 +11,7 @@ from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
 from logfleet.metadata.store import Put
-from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.store.loader import MetadataLoader
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, MetadataStoreContract, write
 from e2e.harness.etcd import SPEED, EtcdBinary, EtcdServer, etcd_members

@@ -203,7 +203,7 @@ class SimStore:
         return percent > 0 and self._kernel.draw("drop.fate", 100) >= 100 - percent
 
     def settle(self, host: Host, txn: Txn) -> Process:
-        """Commit it until the answer is definite, as `node.cluster.claims`: (result, whether an attempt went unanswered)."""
+        """Commit it until the answer is definite, as `store.claims`: (result, whether an attempt went unanswered)."""
         unanswered = False
         while True:
             result = yield self.txn(host, txn)

@@ -43,8 +43,6 @@ from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.log_ends import LogEndsClient
 from logfleet.node.cluster.membership import BrokerMembership
-from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.cluster.own_data import refuse_data_without_identity, refuse_data_without_store
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.cluster.registration import Registration, RegistrationError, join_cluster
@@ -84,6 +82,8 @@ from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.node.replication.replica_fetchers import ReplicaFetchers
 from logfleet.sessions.cache import SessionCache
 from logfleet.sessions.followers import FollowerFetches
+from logfleet.store.loader import MetadataLoader
+from logfleet.store.opening import open_store
 from logfleet.telemetry.decisions import Decisions
 
 log = structlog.get_logger(__name__)

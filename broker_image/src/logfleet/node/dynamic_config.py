@@ -9,7 +9,7 @@ from logfleet.config.dynamic import BrokerPart, in_force, layers_of, pieces_to_n
 from logfleet.config.keys import ConfigError
 from logfleet.config.topic import BrokerLayers
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.cluster.metadata_loader import Subscription
+from logfleet.store.loader import Subscription
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from logfleet.metadata import keys
 from logfleet.metadata.store import StoreRefused, Txn, TxnResult
 from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker
-from logfleet.node.cluster import refused_writes
 from logfleet.node.partitions import local_partitions
+from logfleet.store import refused_writes
 from structlog.testing import capture_logs
 
 from broker_image.tests.unit.node.broker_rig import config, create_topic

@@ -13,8 +13,8 @@ from logfleet.cli.confirming import execute_option, report_dry_run
 from logfleet.config.broker import BrokerConfig, ConfigError
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import MetadataStore, StoreError, StoreLocked
-from logfleet.node.cluster.metadata_store import open_store
 from logfleet.node.tools.metadata_snapshots import EmptyStore, NotEmpty, read, restore, take
+from logfleet.store.opening import open_store
 
 KEEP: Final = 7
 NOUNS: Final = {

@@ -27,8 +27,8 @@ from logfleet.node.adoption.kafka_directories import (
     read_kraft,
 )
 from logfleet.node.adoption.writes import Adoption, FoundDirectory, adoption_txns, plan_adoption
-from logfleet.node.cluster.claims import settle, settle_or_recognise
-from logfleet.node.cluster.metadata_store import embedded_file, open_store
+from logfleet.store.claims import settle, settle_or_recognise
+from logfleet.store.opening import embedded_file, open_store
 
 
 class Adopted(msgspec.Struct, frozen=True):

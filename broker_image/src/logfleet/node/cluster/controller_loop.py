@@ -30,7 +30,6 @@ from logfleet.metadata.store import (
     Txn,
     created_at,
 )
-from logfleet.node.cluster.claims import PAUSE_S_MAX, claim, settle
 from logfleet.node.cluster.controller_term import (
     ELECTION_PARTITIONS,
     NotControllerError,
@@ -40,7 +39,8 @@ from logfleet.node.cluster.controller_term import (
 )
 from logfleet.node.cluster.log_ends import QueryLogEnds
 from logfleet.node.cluster.longest_logs import LongestLogs
-from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.store.claims import PAUSE_S_MAX, claim, settle
+from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.wire.refusal import Refusal
 

@@ -31,10 +31,10 @@ from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.packing import Step
 from logfleet.metadata.receipts import SLOTS, Receipts, check_with_receipt
 from logfleet.metadata.store import MetadataStore, StoreRefused, Txn
-from logfleet.node.cluster.claims import settle_or_recognise
-from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.task_limit import TaskLimit
 from logfleet.node.decisions.control import broker_kept, record_write
+from logfleet.store.claims import settle_or_recognise
+from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal

@@ -22,9 +22,9 @@ from logfleet.metadata.store import (
     created_at,
     modified_at,
 )
-from logfleet.node.cluster.claims import settle
-from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.replication.missing_directories import LogDirectories
+from logfleet.store.claims import settle
+from logfleet.store.refused_writes import RefusedWrites
 from logfleet.types import BrokerEpoch
 
 SETTLE_S_MAX: Final = 5.0

@@ -25,7 +25,7 @@ from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.packing import Step
 from logfleet.node.cluster.controller_term import Operation, Term, TermDecision
 from logfleet.node.cluster.log_ends import QueryLogEnds
-from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.store.loader import MetadataLoader
 
 log = structlog.get_logger(__name__)
 

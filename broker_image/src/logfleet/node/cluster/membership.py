@@ -20,11 +20,11 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.store import MetadataStore
 from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.own_replicas import OwnReplicas
 from logfleet.node.cluster.peer_watch import PeerWatch
-from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.cluster.registration import Registrar, Registration
+from logfleet.store.loader import MetadataLoader
+from logfleet.store.refused_writes import RefusedWrites
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.types import BrokerEpoch
 

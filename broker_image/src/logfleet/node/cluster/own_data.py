@@ -19,12 +19,12 @@ from logfleet.log.names import META_PROPERTIES
 from logfleet.metadata import keys
 from logfleet.metadata.keys import DirectoriesValue
 from logfleet.metadata.store import MetadataStore
-from logfleet.node.cluster.metadata_store import embedded_file
 from logfleet.node.cluster.registration import (
     RegistrationError,
     WrongCluster,
     retry_while_unavailable,
 )
+from logfleet.store.opening import embedded_file
 
 NAMED_MAX: Final = 3
 """Partitions that a message names."""

@@ -10,7 +10,7 @@ from logfleet.control.brokers.readiness import out_of_sync
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
-from logfleet.node.cluster.metadata_loader import Subscription
+from logfleet.store.loader import Subscription
 
 GATHERING_S: Final = 0.1
 """Time for which changes are gathered.

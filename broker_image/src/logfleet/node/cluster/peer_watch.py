@@ -36,7 +36,7 @@ from logfleet.metadata.store import (
 )
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import NotControllerError, TermDecision
-from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.types import BrokerEpoch
 

@@ -8,10 +8,10 @@ from typing import Final
 
 import structlog
 
-from logfleet.control.producer_id_blocks import next_block
 from logfleet.metadata import keys
 from logfleet.metadata.store import MetadataStore, StoreRefused, StoreUnavailable
-from logfleet.node.cluster.claims import settle
+from logfleet.node.cluster.producer_id_blocks import next_block
+from logfleet.store.claims import settle
 
 log = structlog.get_logger()
 

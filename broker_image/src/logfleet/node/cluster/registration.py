@@ -41,9 +41,9 @@ from logfleet.metadata.store import (
     modified_at,
     value_is,
 )
-from logfleet.node.cluster.claims import create_once, settle
-from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_accepted
+from logfleet.store.claims import create_once, settle
+from logfleet.store.loader import MetadataLoader
+from logfleet.store.refused_writes import RefusedWrites, settle_when_accepted
 from logfleet.types import BrokerEpoch
 
 T = TypeVar("T")

@@ -16,12 +16,12 @@ from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.groups.topic_removal import departed
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.cluster.metadata_loader import Subscription
 from logfleet.node.coordinators.internal_topic import CreateTopic, InternalTopic
 from logfleet.node.coordinators.loader import ReadInThread
 from logfleet.node.coordinators.runtime import CoordinatorRuntime
 from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.store.loader import Subscription
 from logfleet.wire.errors import ErrorCode
 
 log = structlog.get_logger(__name__)

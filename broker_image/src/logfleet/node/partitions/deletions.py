@@ -15,8 +15,8 @@ import structlog
 from logfleet.control.topics import confirm_deleted
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.store import MetadataStore, StoreRefused, StoreUnavailable, UnknownOutcome
-from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.partitions.replica_logs import ReplicaLogs
+from logfleet.store.refused_writes import RefusedWrites
 from logfleet.wire import uuids
 
 log = structlog.get_logger(__name__)

@@ -20,7 +20,6 @@ from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.image_builder import Changes
-from logfleet.node.cluster.metadata_loader import MetadataLoader, Subscription
 from logfleet.node.partitions.deletions import Deletions
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.leader_partition import LeaderPartition
@@ -32,6 +31,7 @@ from logfleet.node.partitions.pending_work import WHOLE_TOPIC, DesiredState, Pen
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.store.loader import MetadataLoader, Subscription
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 

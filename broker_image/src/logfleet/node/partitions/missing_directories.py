@@ -11,10 +11,10 @@ from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.cluster.directory_record import DirectoryRecord
-from logfleet.node.cluster.refused_writes import RefusedWrites
 from logfleet.node.partitions.offline import OfflinePartitions
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.replication.missing_directories import is_new, may_begin_empty
+from logfleet.store.refused_writes import RefusedWrites
 from logfleet.types import BrokerEpoch
 
 log = structlog.get_logger(__name__)

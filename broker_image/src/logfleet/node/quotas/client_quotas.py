@@ -25,7 +25,7 @@ from logfleet.control.quotas import (
 )
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity
-from logfleet.node.cluster.metadata_loader import Subscription
+from logfleet.store.loader import Subscription
 
 METERS_MAX: Final = 20_000
 """Clients measured at a time, per kind of quota: about 1.5 KiB each."""

@@ -18,14 +18,14 @@ from logfleet.io.slices import Slices
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.store import MetadataStore, Put, Txn
-from logfleet.node.cluster.metadata_loader import MetadataLoader
-from logfleet.node.cluster.refused_writes import RefusedWrites, settle_when_accepted
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.replication.isr_write import Alone, Lost, Won, is_shown, isr_txns, read_answer
 from logfleet.replication.leader import NEVER_MS, IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member
+from logfleet.store.loader import MetadataLoader
+from logfleet.store.refused_writes import RefusedWrites, settle_when_accepted
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids

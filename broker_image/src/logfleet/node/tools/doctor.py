@@ -34,10 +34,10 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import Endpoint
 from logfleet.metadata.store import StoreError, StoreLocked
 from logfleet.net.sockets import bind_tcp
-from logfleet.node.cluster.metadata_store import embedded_file, open_store
 from logfleet.node.cluster.own_data import data_without_store
 from logfleet.node.tools.directory_check import DirectoryCheck, cannot_be_entered
 from logfleet.node.tools.finding import Finding, Level
+from logfleet.store.opening import embedded_file, open_store
 
 CONNECTIONS_WANTED: Final = 1000
 """If the limit of descriptors allows fewer clients, doctor warns."""

@@ -21,9 +21,9 @@ from logfleet.node.adoption import adopt as adoption
 from logfleet.node.adoption.adopt import adopt
 from logfleet.node.adoption.kafka_directories import AdoptionRefused, locked
 from logfleet.node.broker import Broker, StartError
-from logfleet.node.cluster.metadata_store import open_store
 from logfleet.records.batch import iterate_headers, parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.store.opening import open_store
 from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode

@@ -35,8 +35,8 @@ from logfleet.metadata.store import (
 )
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import TermDecision
-from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.replication.longest_log import SILENT
+from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions, Kind, Query, RecordedDecision, parse
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.refusal import Refusal

@@ -17,7 +17,7 @@ from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker, StartError
-from logfleet.node.cluster.metadata_store import EMBEDDED_FILE, open_store
+from logfleet.store.opening import EMBEDDED_FILE, open_store
 
 from broker_image.tests.unit.node.broker_rig import ELSEWHERE, config, create_topic
 

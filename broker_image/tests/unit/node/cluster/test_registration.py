@@ -19,8 +19,7 @@ from logfleet.metadata.store import (
     UnknownOutcome,
     modified_at,
 )
-from logfleet.node.cluster import refused_writes, registration
-from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.node.cluster import registration
 from logfleet.node.cluster.registration import (
     IdTaken,
     LevelTooHigh,
@@ -31,6 +30,8 @@ from logfleet.node.cluster.registration import (
     new_cluster_id,
     register,
 )
+from logfleet.store import refused_writes
+from logfleet.store.loader import MetadataLoader
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 

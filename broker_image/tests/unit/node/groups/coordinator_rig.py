@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from logfleet.config.broker import broker_config
-from logfleet.node.cluster.metadata_loader import Subscription
 from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.store.loader import Subscription
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 

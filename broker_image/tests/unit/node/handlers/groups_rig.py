@@ -6,10 +6,10 @@ from typing import Any
 
 from logfleet.config.broker import broker_config
 from logfleet.groups.records import OFFSETS_TOPIC
-from logfleet.node.cluster.metadata_loader import Subscription
 from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.store.loader import Subscription
 from logfleet.wire.refusal import Refusal
 
 from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition

@@ -15,9 +15,9 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.node.broker import Broker
-from logfleet.node.cluster.metadata_store import EMBEDDED_FILE
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.store.opening import EMBEDDED_FILE
 from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (

@@ -14,13 +14,13 @@ from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, FenceValue, PartitionValue, ReadyValue, TopicValue
 from logfleet.metadata.store import Delete, Put
-from logfleet.node.cluster import refused_writes
-from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.replication import isr_writer
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.store import refused_writes
+from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Kind, RecordedDecision
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids

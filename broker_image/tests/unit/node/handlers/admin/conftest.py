@@ -20,13 +20,13 @@ from logfleet.net import listener as sockets
 from logfleet.net.peer import Peer
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.metadata_loader import MetadataLoader
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers import api_versions, metadata, producer_ids
 from logfleet.node.handlers.admin import routes as admin
 from logfleet.node.handlers.metadata_creation import TopicCreator
 from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request

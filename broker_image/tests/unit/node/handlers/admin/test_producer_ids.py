@@ -1,9 +1,9 @@
 import asyncio
 
 import pytest
-from logfleet.control.producer_id_blocks import BLOCK_SIZE
 from logfleet.metadata.store import StoreRefused, StoreUnavailable
 from logfleet.node.cluster import producer_id_pool
+from logfleet.node.cluster.producer_id_blocks import BLOCK_SIZE
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import InitProducerIdRequest
 

@@ -12,7 +12,7 @@ import structlog
 
 from logfleet.io import clock
 from logfleet.metadata.store import MetadataStore, StoreRefused, Txn, TxnResult
-from logfleet.node.cluster.claims import settle
+from logfleet.store.claims import settle
 
 log = structlog.get_logger()
 

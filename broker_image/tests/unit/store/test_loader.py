@@ -7,8 +7,8 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import CorruptMetadataError
 from logfleet.metadata.store import Put, Txn
-from logfleet.node.cluster import metadata_loader
-from logfleet.node.cluster.metadata_loader import MetadataLoader
+from logfleet.store import loader as metadata_loader
+from logfleet.store.loader import MetadataLoader
 
 PATIENCE_S = 20
 pytestmark = pytest.mark.asyncio

@@ -13,8 +13,8 @@ from logfleet.metadata.store import (
     UnknownOutcome,
     absent,
 )
-from logfleet.node.cluster import claims
-from logfleet.node.cluster.claims import claim, create_once, settle
+from logfleet.store import claims
+from logfleet.store.claims import claim, create_once, settle
 
 pytestmark = pytest.mark.asyncio
 

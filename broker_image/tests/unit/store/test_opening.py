@@ -5,7 +5,7 @@ from logfleet.config.broker import broker_config
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.store import StoreLocked, StoreRefused
-from logfleet.node.cluster.metadata_store import EMBEDDED_FILE, open_store
+from logfleet.store.opening import EMBEDDED_FILE, open_store
 
 pytestmark = pytest.mark.asyncio
 

@@ -1,5 +1,5 @@
-from logfleet.control.producer_id_blocks import BLOCK_SIZE, next_block
 from logfleet.metadata.keys import NEXT_PRODUCER_ID
+from logfleet.node.cluster.producer_id_blocks import BLOCK_SIZE, next_block
 
 
 def test_blocks_follow_each_other_and_one_block_is_taken_once(cluster):
