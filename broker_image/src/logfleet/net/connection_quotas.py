@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from logfleet.config.connection_limits import ConnectionLimits
-from logfleet.control.quota_rates import RateMeter, Windows
 from logfleet.io.descriptors import NO_LIMIT
+from logfleet.quotas.rates import RateMeter, Windows
 
 NO_RATE_LIMIT: Final = 2**31 - 1
 _ALL = None

@@ -13,12 +13,12 @@ import structlog
 
 from logfleet.config.connection_limits import connection_limits
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.quotas import address_of
 from logfleet.io.logging import LogLimiter
 from logfleet.net.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.sockets import bind_tcp, prepare_accepted
 from logfleet.net.turns import Turns
+from logfleet.quotas.entities import address_of
 from logfleet.telemetry.histogram import Histogram
 
 log = structlog.get_logger(__name__)

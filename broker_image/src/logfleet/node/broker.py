@@ -36,6 +36,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keys import Endpoint as Address
 from logfleet.metadata.store import MetadataStore, StoreError
+from logfleet.net.connection_rules import ConnectionRules
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.controller_loop import ControllerLoop
@@ -75,11 +76,10 @@ from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.node.partitions.strays import set_strays_aside
-from logfleet.node.quotas.client_quotas import quotas_of
-from logfleet.node.quotas.connection_rules import ConnectionRules
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.node.replication.replica_fetchers import ReplicaFetchers
+from logfleet.quotas.client_quotas import quotas_of
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.sessions.cache import SessionCache
 from logfleet.sessions.followers import FollowerFetches
 from logfleet.store.loader import MetadataLoader

@@ -23,8 +23,8 @@ from logfleet.io.clock import boot_s
 from logfleet.net.connection import CloseConnection, Encoded
 from logfleet.net.file_sender import Part
 from logfleet.net.peer import PARKED, Parked, Peer, Repeat
-from logfleet.node.quotas.client_quotas import ClientQuotas
-from logfleet.node.quotas.throttling import Usage, charged
+from logfleet.net.throttling import Usage, charged
+from logfleet.quotas.client_quotas import ClientQuotas
 from logfleet.telemetry.request_stats import RequestStats
 from logfleet.wire.apis import API_VERSIONS_KEY, Api, api_of
 from logfleet.wire.codec import encoder, request_decoder

@@ -18,7 +18,7 @@ from logfleet.resources.topic import TopicResource
 RATE_OF_ADDED: Final = "logfleet.reassignment.throttled.rate"
 """Broker key: the rate limit for copying added replicas.
 
-`Side.ADDED` of `logfleet.control.replication_quotas`.
+`Side.ADDED` of `logfleet.quotas.replication_quotas`.
 """
 LONG_MAX: Final = 2**63 - 1
 OF_MOVES: Final = frozenset(

@@ -2,7 +2,7 @@ import pytest
 from click.testing import CliRunner
 from logfleet.cli.main import cli
 from logfleet.cli.quota import KEYS, entity_text
-from logfleet.control import quotas
+from logfleet.quotas import entities as quotas
 
 
 @pytest.mark.parametrize(

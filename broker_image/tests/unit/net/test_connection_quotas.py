@@ -4,9 +4,9 @@ import time
 import pytest
 from logfleet.config.connection_limits import connection_limits
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.quota_rates import Windows
 from logfleet.io.descriptors import NO_LIMIT
 from logfleet.net.connection_quotas import ConnectionQuotas
+from logfleet.quotas.rates import Windows
 
 pytestmark = pytest.mark.asyncio
 HERE, THERE = "127.0.0.1", "127.0.0.2"

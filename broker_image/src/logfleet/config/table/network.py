@@ -7,8 +7,8 @@ client.quota.callback.class CLASS ro low null | Java class that decides on quota
 connection.failed.authentication.delay.ms INT ro low 100 0.. | A connection whose authentication failed is closed after this time.
 connections.max.idle.ms LONG ro medium 600000 | A connection on which nothing moved for this long is closed; below 0 none is. | in node.listening
 connections.max.reauth.ms LONG ro medium 0 | SASL connections must authenticate again after this time; 0 never. | refused unless default
-controller.quota.window.num INT ro low 11 1.. | Windows over which the rate of topic changes is measured. | in node.quotas.client_quotas
-controller.quota.window.size.seconds INT ro low 1 1.. | Length of one such window. | in node.quotas.client_quotas
+controller.quota.window.num INT ro low 11 1.. | Windows over which the rate of topic changes is measured. | in quotas.client_quotas
+controller.quota.window.size.seconds INT ro low 1 1.. | Length of one such window. | in quotas.client_quotas
 delete.records.purgatory.purge.interval.requests INT ro medium 1 | Finished DeleteRecords requests that may stay on the waiting list.
 early.start.listeners LIST ro high null | Listeners that take connections before the broker is ready.
 fetch.max.bytes INT ro medium 57671680 1024.. | Upper bound of one fetch response; the first batch is sent whatever its size. | in node.handlers.fetch_rows
@@ -27,8 +27,8 @@ num.network.threads INT cluster high 3 1.. | Threads that read and write sockets
 producer.purgatory.purge.interval.requests INT ro medium 1000 | Finished Produce requests that may stay on the waiting list.
 queued.max.request.bytes LONG ro medium -1 | Bytes of requests that may wait; here a connection waits with its own.
 queued.max.requests INT ro high 500 1.. | Requests that may wait; here a connection has one in progress.
-quota.window.num INT ro low 11 1.. | Windows over which the rates of client quotas are measured. | in node.quotas.client_quotas
-quota.window.size.seconds INT ro low 1 1.. | Length of one such window. | in node.quotas.client_quotas
+quota.window.num INT ro low 11 1.. | Windows over which the rates of client quotas are measured. | in quotas.client_quotas
+quota.window.size.seconds INT ro low 1 1.. | Length of one such window. | in quotas.client_quotas
 request.timeout.ms INT ro high 30000 | Longest wait for another broker's answer. | in node.cluster.controller_access
 security.inter.broker.protocol STRING ro medium PLAINTEXT {PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL} | Names the listener between brokers by its protocol where inter.broker.listener.name is not set. | in config.broker
 share.fetch.purgatory.purge.interval.requests INT ro medium 1000 | Finished share fetches that may stay on the waiting list.

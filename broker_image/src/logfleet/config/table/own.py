@@ -18,6 +18,6 @@ logfleet.metrics.series.max INT ro medium 1000 0.. | Partitions, topics and offs
 logfleet.partitions.max INT cluster medium -1 -1.. | Partitions that the cluster may have, internal topics included; -1 for no limit. | in control.topics
 logfleet.reassignment.throttled.rate LONG cluster medium 9223372036854775807 1.. | Bytes per second by which replicas that reassignments add to a broker come nearer to their leaders at most, unless a replication throttle lists them. | in config.throttle_keys
 logfleet.record.validation STRING cluster medium header {header,full}
-logfleet.replication.throttle.yields BOOLEAN ro medium true | Whether replication throttles give way while producers on this broker are slower than without copying: down to an eighth of the rate. | in node.quotas.replication_throttle
+logfleet.replication.throttle.yields BOOLEAN ro medium true | Whether replication throttles give way while producers on this broker are slower than without copying: down to an eighth of the rate. | in quotas.replication_throttle
 logfleet.topics.max INT cluster medium -1 -1.. | Topics that the cluster may have, internal ones included; -1 for no limit. | in control.topics
 """

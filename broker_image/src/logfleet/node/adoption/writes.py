@@ -16,7 +16,6 @@ from logfleet.config.broker_updates import base_key, problem_of
 from logfleet.config.keys import ConfigError, UnavailableProtection
 from logfleet.config.topic import validate_topic_configs
 from logfleet.control.brokers.feature_level import LEVEL_MAX
-from logfleet.control.quotas import entity_problem, entity_text
 from logfleet.control.topics import name_problem
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
@@ -38,6 +37,7 @@ from logfleet.node.adoption.kraft import (
     KraftPartition,
     KraftTopic,
 )
+from logfleet.quotas.entities import entity_problem, entity_text
 from logfleet.types import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 

@@ -24,7 +24,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Endpoint
 from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.controller_term import NotControllerError
-from logfleet.node.quotas.client_quotas import MutationBudget, MutationQuota
+from logfleet.quotas.client_quotas import MutationBudget, MutationQuota
 from logfleet.store.loader import MetadataLoader
 from logfleet.wire.apis import API_BY_NAME, Api, api_of
 from logfleet.wire.errors import ErrorCode

@@ -23,8 +23,8 @@ from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.sessions.cache import SessionCache
 from logfleet.sessions.followers import FollowerFetches
 from logfleet.telemetry.decisions import Decisions

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from logfleet.net.listener import Listener
-from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.quotas.client_quotas import ClientQuotas
 from logfleet.sessions.cache import SessionCache
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, labelled, single

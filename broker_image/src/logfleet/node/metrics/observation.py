@@ -35,9 +35,9 @@ from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.partitions.local_partitions import LocalPartitions
 from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.quotas.client_quotas import ClientQuotas
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle, Spawn
 from logfleet.node.replication.isr_writer import IsrWriter
+from logfleet.quotas.client_quotas import ClientQuotas
+from logfleet.quotas.replication_throttle import ReplicationThrottle, Spawn
 from logfleet.sessions.cache import SessionCache
 from logfleet.telemetry import table
 from logfleet.telemetry.decisions import Decision, Decisions, Kind

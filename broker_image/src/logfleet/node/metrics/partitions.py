@@ -6,8 +6,8 @@ from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.isr_writer import IsrWriter
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.replication.partition_state import effective_min_isr
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, labelled, labels_text, single

@@ -24,7 +24,7 @@ from logfleet.log.names import TopicPartition, future_directory
 from logfleet.log.partition_log import PartitionLog
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.wire.errors import ErrorCode
 
 log = structlog.get_logger(__name__)

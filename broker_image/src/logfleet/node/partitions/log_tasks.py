@@ -20,7 +20,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 
 
 class LogTasks:

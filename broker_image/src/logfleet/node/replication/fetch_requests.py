@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from logfleet.client.connection import Connection
 from logfleet.config.throttle_keys import Side
-from logfleet.control.replication_quotas import ANSWER, SLICE
 from logfleet.node.replication.followed import Followed
 from logfleet.node.replication.follower_host import FollowerHost
+from logfleet.quotas.replication_quotas import ANSWER, SLICE
 from logfleet.sessions.fetch_session import Key
 from logfleet.sessions.reader_session import ReaderSession
 from logfleet.wire.apis import api_of

@@ -7,7 +7,7 @@ from logfleet.log.recovery.truncater import Truncater
 from logfleet.metadata.image import Broker
 from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.node.partitions.traffic import Traffic
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.telemetry.decisions import Decisions
 from logfleet.types import BrokerEpoch
 

@@ -9,8 +9,8 @@ from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.telemetry.decisions import Decisions
 from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch
 

@@ -1,5 +1,4 @@
 import pytest
-from logfleet.control.quotas import limits_of_addresses
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
@@ -23,6 +22,7 @@ from logfleet.node.adoption.writes import (
     adoption_txns,
     plan_adoption,
 )
+from logfleet.quotas.entities import limits_of_addresses
 from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 

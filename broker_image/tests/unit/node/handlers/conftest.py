@@ -25,7 +25,7 @@ from logfleet.node.partitions.leader_partition import CommitRule, LeaderPartitio
 from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.sessions.cache import SessionCache
 from logfleet.sessions.followers import FollowerFetches

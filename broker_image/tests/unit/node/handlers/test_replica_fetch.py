@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from logfleet.config.throttle_keys import Side
-from logfleet.control.replication_quotas import UNLIMITED
 from logfleet.log.config import LogConfig
 from logfleet.log.directories.disk import SLOW_S
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.quotas.replication_quotas import UNLIMITED
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids

@@ -1,12 +1,12 @@
 from concurrent.futures import ThreadPoolExecutor
 
-from logfleet.control.quota_rates import Windows
 from logfleet.metadata.image import Quotas
 from logfleet.net.connection import Encoded
 from logfleet.net.listener import Listener
 from logfleet.net.peer import Peer
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
-from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.quotas.client_quotas import ClientQuotas
+from logfleet.quotas.rates import Windows
 from logfleet.sessions.cache import SessionCache
 from logfleet.wire.messages import FetchRequest
 

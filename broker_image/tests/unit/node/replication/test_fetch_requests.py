@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from logfleet.config.throttle_keys import Side
-from logfleet.control.replication_quotas import ANSWER, SLICE
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
+from logfleet.quotas.replication_quotas import ANSWER, SLICE
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import encode_request

@@ -22,9 +22,9 @@ from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import BrokerValue, Endpoint
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
 from logfleet.node.replication import replica_fetcher
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
+from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.records.batch import assign_offsets
 from logfleet.records.record import Record, build_batch
 from logfleet.sessions import reader_session

@@ -6,13 +6,6 @@ KIP-546.
 from typing import Final
 
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.quotas import (
-    FilterComponent,
-    QuotaAlteration,
-    alter_quotas,
-    describe_quotas,
-    entity_of,
-)
 from logfleet.control.store_writes import pack
 from logfleet.metadata.image import ClusterImage, Quotas
 from logfleet.metadata.keys import QuotaEntity
@@ -20,6 +13,13 @@ from logfleet.node.cluster.controller_access import ControllerAccess, Controller
 from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import AdminHost
+from logfleet.quotas.entities import (
+    FilterComponent,
+    QuotaAlteration,
+    alter_quotas,
+    describe_quotas,
+    entity_of,
+)
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterClientQuotasRequest,

@@ -34,7 +34,7 @@ from logfleet.control.topics import (
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork, Origin
 from logfleet.node.cluster.controller_term import NotControllerError, Operation, TermDecision
-from logfleet.node.quotas.client_quotas import MutationBudget
+from logfleet.quotas.client_quotas import MutationBudget
 from logfleet.wire import uuids
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode

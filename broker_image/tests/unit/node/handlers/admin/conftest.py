@@ -9,7 +9,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.config.broker import BrokerConfig, broker_config
-from logfleet.control.quota_rates import Windows
 from logfleet.io import clock
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
@@ -25,7 +24,8 @@ from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers import api_versions, metadata, producer_ids
 from logfleet.node.handlers.admin import routes as admin
 from logfleet.node.handlers.metadata_creation import TopicCreator
-from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.quotas.client_quotas import ClientQuotas
+from logfleet.quotas.rates import Windows
 from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.apis import api_of

@@ -10,11 +10,11 @@ from logfleet.config.broker import BrokerConfig
 from logfleet.config.keys import BROKER_KEYS
 from logfleet.config.throttle_keys import Side
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.quota_rates import Windows
-from logfleet.control.replication_quotas import ReplicationQuota
 from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.quotas.yielding_throttle import YieldingThrottle
+from logfleet.quotas.rates import Windows
+from logfleet.quotas.replication_quotas import ReplicationQuota
+from logfleet.quotas.yielding_throttle import YieldingThrottle
 from logfleet.telemetry.request_stats import RequestStats
 
 Spawn = Callable[[str, Coroutine[Any, Any, None]], None]

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from logfleet.control.replication_quotas import ReplicationQuota
-from logfleet.replication.adaptive_throttle import REQUESTS_MIN, AdaptiveThrottle
+from logfleet.quotas.adaptive_throttle import REQUESTS_MIN, AdaptiveThrottle
+from logfleet.quotas.replication_quotas import ReplicationQuota
 from logfleet.telemetry.histogram import Histogram
 from logfleet.telemetry.request_stats import RequestStats
 

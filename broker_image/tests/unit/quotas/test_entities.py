@@ -3,7 +3,10 @@
 import math
 
 import pytest
-from logfleet.control.quotas import (
+from logfleet.control.store_writes import pack
+from logfleet.metadata.image import Quotas
+from logfleet.metadata.keys import QuotaEntity
+from logfleet.quotas.entities import (
     ANY,
     DEFAULT,
     EXACT,
@@ -18,9 +21,6 @@ from logfleet.control.quotas import (
     limits_of,
     limits_of_addresses,
 )
-from logfleet.control.store_writes import pack
-from logfleet.metadata.image import Quotas
-from logfleet.metadata.keys import QuotaEntity
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 

@@ -14,7 +14,7 @@ import msgspec
 
 from logfleet.io.clock import boot_s
 from logfleet.net.peer import Peer
-from logfleet.node.quotas.client_quotas import ClientQuotas
+from logfleet.quotas.client_quotas import ClientQuotas
 from logfleet.wire.codec import encoder
 from logfleet.wire.encoded_rows import EncodedRows
 from logfleet.wire.messages import (
@@ -25,7 +25,7 @@ from logfleet.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from logfleet.node.quotas.client_quotas import RateQuota
+    from logfleet.quotas.client_quotas import RateQuota
 
 A = TypeVar("A", bound=msgspec.Struct | EncodedRows | None)
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 import pytest
 from logfleet.config.connection_limits import connection_limits
 from logfleet.config.topic import BrokerLayers
-from logfleet.node.quotas.connection_rules import resolved
+from logfleet.net.connection_rules import resolved
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,9 +11,9 @@ import structlog
 from logfleet.config.broker import BrokerConfig
 from logfleet.config.connection_limits import ConnectionLimits, connection_limits
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.quotas import address_of
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.listener import Listener, close_least_recently_used
+from logfleet.quotas.entities import address_of
 
 log = structlog.get_logger(__name__)
 

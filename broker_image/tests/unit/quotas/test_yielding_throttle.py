@@ -7,8 +7,8 @@ import pytest
 from logfleet.config.broker import broker_config
 from logfleet.config.throttle_keys import Side
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.quotas.replication_throttle import ReplicationThrottle
-from logfleet.node.quotas.yielding_throttle import YieldingThrottle
+from logfleet.quotas.replication_throttle import ReplicationThrottle
+from logfleet.quotas.yielding_throttle import YieldingThrottle
 from logfleet.telemetry.request_stats import RequestStats
 
 RATE = 1_000_000

@@ -1,7 +1,7 @@
 import pytest
 from logfleet.config.throttle_keys import Side
-from logfleet.control.quota_rates import Windows
-from logfleet.control.replication_quotas import UNLIMITED, ReplicationQuota
+from logfleet.quotas.rates import Windows
+from logfleet.quotas.replication_quotas import UNLIMITED, ReplicationQuota
 
 MIB = 1024 * 1024
 

@@ -1,6 +1,6 @@
 """A throttle yields while producers are slow, and comes back."""
 
-from logfleet.replication.adaptive_throttle import LEAST, AdaptiveThrottle
+from logfleet.quotas.adaptive_throttle import LEAST, AdaptiveThrottle
 
 
 def calm(p99_s: float = 0.002) -> AdaptiveThrottle:

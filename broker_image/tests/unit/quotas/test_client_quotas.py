@@ -2,11 +2,11 @@ from time import monotonic
 
 import pytest
 from logfleet.config.broker import broker_config
-from logfleet.control.quota_rates import Windows
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity
-from logfleet.node.quotas import client_quotas
-from logfleet.node.quotas.client_quotas import IDLE_MS_MAX, ClientQuotas, monotonic_ms, quotas_of
+from logfleet.quotas import client_quotas
+from logfleet.quotas.client_quotas import IDLE_MS_MAX, ClientQuotas, monotonic_ms, quotas_of
+from logfleet.quotas.rates import Windows
 
 
 class Clock:

@@ -16,7 +16,7 @@ from typing import Final
 
 from logfleet.config.keys import TOPIC_KEYS, ConfigError
 from logfleet.config.throttle_keys import Side
-from logfleet.control.quota_rates import RateMeter, Windows
+from logfleet.quotas.rates import RateMeter, Windows
 
 UNLIMITED: Final = 2**63 - 1
 """Bytes a second that throttle nothing: the default of both keys."""
@@ -58,7 +58,7 @@ class ReplicationQuota:
     """One side's rate on one broker.
 
     rate: bytes per second, UNLIMITED for none. factor: share of it that is in force
-    (`replication.adaptive_throttle`). bytes: copied of throttled replicas while there was a rate.
+    (`quotas.adaptive_throttle`). bytes: copied of throttled replicas while there was a rate.
     """
 
     def __init__(self, side: Side, broker_id: int, windows: Windows) -> None:

@@ -3,13 +3,13 @@ from collections.abc import Awaitable
 from typing import Any, cast
 
 import pytest
-from logfleet.control.quota_rates import Windows
 from logfleet.metadata.image import Quotas
+from logfleet.net import throttling
 from logfleet.net.peer import Peer
+from logfleet.net.throttling import Timed, Usage
 from logfleet.node.dispatch import Dispatcher, RequestContext
-from logfleet.node.quotas import throttling
-from logfleet.node.quotas.client_quotas import ClientQuotas
-from logfleet.node.quotas.throttling import Timed, Usage
+from logfleet.quotas.client_quotas import ClientQuotas
+from logfleet.quotas.rates import Windows
 from logfleet.wire.apis import api_of
 from logfleet.wire.encoded_rows import EncodedRows
 from logfleet.wire.frame import decode_response, encode_request

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.control.quota_rates import THROTTLE_MS_MAX, RateMeter, TokenBucket, Windows
+from logfleet.quotas.rates import THROTTLE_MS_MAX, RateMeter, TokenBucket, Windows
 
 KAFKA = Windows()
 NOW = 1_000_000

@@ -1,7 +1,7 @@
 """Measures clients that have quotas, and tells how long to throttle one that exceeds its own.
 
 A client is a user (until there are users every client is ANONYMOUS) and a client id. Only clients
-with a quota are measured, by `logfleet.control.quota_rates`. A meter that was not used for an hour
+with a quota are measured, by `logfleet.quotas.rates`. A meter that was not used for an hour
 is dropped (as Kafka drops its sensors); if there are too many, the one that was unused longest is.
 """
 
@@ -10,8 +10,9 @@ from time import monotonic
 from typing import Final, Generic, TypeVar
 
 from logfleet.config.broker import BrokerConfig
-from logfleet.control.quota_rates import RateMeter, TokenBucket, Windows
-from logfleet.control.quotas import (
+from logfleet.metadata.image import Quotas
+from logfleet.metadata.keys import QuotaEntity
+from logfleet.quotas.entities import (
     ANONYMOUS,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -23,8 +24,7 @@ from logfleet.control.quotas import (
     limits_of,
     limits_of_addresses,
 )
-from logfleet.metadata.image import Quotas
-from logfleet.metadata.keys import QuotaEntity
+from logfleet.quotas.rates import RateMeter, TokenBucket, Windows
 from logfleet.store.loader import Subscription
 
 METERS_MAX: Final = 20_000

@@ -1,1 +1,0 @@
-"""Quotas of clients and of replication, as this broker applies them."""
