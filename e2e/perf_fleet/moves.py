@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from logfleet.balance.load import BrokerLoad, Load, PartitionLoad
+from logfleet.balance.planner import plan
+from logfleet.balance.rebalancing import Goal, advance, finish, make_plan, throttle
 from logfleet.client.cluster import Client
 from logfleet.client.offsets import TopicPartition
 from logfleet.client.reassignments import alter_reassignments, list_reassignments
-from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad
-from logfleet.control.balance.planner import plan
-from logfleet.operations.rebalancing import Goal, advance, finish, make_plan, throttle
 
 from e2e.harness.processes import Broker, Fleet, Rig
 from e2e.harness.results import RESULTS, source_key, store

@@ -1,6 +1,6 @@
 """Whoever operates the fleet: all brokers are replaced zone by zone, some are emptied, forgotten, and begin anew with another disk.
 
-What is done next is decided by the operator's own rules (`clusters.rollout`, `clusters.may_i`) and by the brokers' (`control.balance`,
+What is done next is decided by the operator's own rules (`clusters.rollout`, `clusters.may_i`) and by the brokers' (`balance`,
 `control.unregistering`), from what is there at each look. Of the operator nothing but what stands in Kubernetes outlives its process.
 """
 
@@ -9,9 +9,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad
-from logfleet.control.balance.planner import plan
-from logfleet.control.balance.waves import next_moves
+from logfleet.balance.load import BrokerLoad, Load, PartitionLoad
+from logfleet.balance.planner import plan
+from logfleet.balance.waves import next_moves
 from logfleet.control.brokers.readiness import not_ready, out_of_sync
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.decisions import may_i_answer as brokers_word

@@ -8,9 +8,9 @@ the operator's image.
 import os
 from collections.abc import Collection, Mapping, Sequence
 
-from logfleet.control.balance.load import Plan
+from logfleet.balance.load import Plan
+from logfleet.balance.rebalancing import Goal, Progress
 from logfleet.control.brokers.feature_level import FeatureLevel
-from logfleet.operations.rebalancing import Goal, Progress
 from logfleet_operator.__main__ import BrokerAccess
 from logfleet_operator.__main__ import main as operate
 from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins

@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad, Plan
-from logfleet.control.balance.planner import plan
+from logfleet.balance.load import BrokerLoad, Load, PartitionLoad, Plan
+from logfleet.balance.planner import plan
+from logfleet.balance.rebalancing import Goal, Progress
 from logfleet.control.brokers.feature_level import FeatureLevel
-from logfleet.operations.rebalancing import Goal, Progress
 from logfleet_operator.clusters.moves import MovesUnavailable
 
 Result = TypeVar("Result")

@@ -14,7 +14,7 @@ from logfleet.resources.topic import ClusterRef
 
 KIND: Final = "Rebalance"
 PER_BROKER: Final = 5
-"""As in `control.balance.waves`."""
+"""As in `balance.waves`."""
 PER_BROKER_MAX: Final = 100
 EXCLUDED_MAX: Final = 1_000
 

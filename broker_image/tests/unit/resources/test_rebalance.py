@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from logfleet.control.balance import waves
+from logfleet.balance import waves
 from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.rebalance import parse_rebalance
 

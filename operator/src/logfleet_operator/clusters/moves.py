@@ -1,6 +1,6 @@
 """Asks the brokers to move replicas, one step per pass. SHELL.
 
-Each step plans again from the current state (`logfleet.operations.rebalancing`), so nothing is lost
+Each step plans again from the current state (`logfleet.balance.rebalancing`), so nothing is lost
 when the operator stops.
 """
 
@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
+from logfleet.balance.load import Plan
+from logfleet.balance.rebalancing import Goal, Progress, advance, finish, make_plan, stop
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.cordons import set_cordons
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.features import describe_level, raise_level
 from logfleet.client.unregistering import unregister_broker
-from logfleet.control.balance.load import Plan
 from logfleet.control.brokers.feature_level import FeatureLevel
-from logfleet.operations.rebalancing import Goal, Progress, advance, finish, make_plan, stop
 from logfleet.resources.cluster import ClusterResource
 from logfleet.wire.errors import ErrorCode
 

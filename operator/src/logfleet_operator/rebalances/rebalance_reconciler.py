@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
-from logfleet.operations.rebalancing import Goal
+from logfleet.balance.rebalancing import Goal
 from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.plan import Reason
 from logfleet.resources.rebalance import RebalanceResource

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from logfleet.control.balance.load import Plan, Skew
-from logfleet.operations.rebalancing import Progress
+from logfleet.balance.load import Plan, Skew
+from logfleet.balance.rebalancing import Progress
 
 NAMED_MAX: Final = 10
 MIB: Final = 1024 * 1024

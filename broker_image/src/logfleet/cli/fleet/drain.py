@@ -2,13 +2,13 @@
 
 import click
 
+from logfleet.balance.rebalancing import Goal, make_plan
 from logfleet.cli.fleet.cluster import check_brokers
 from logfleet.cli.fleet.rebalance import carry_out, goal, goal_options
 from logfleet.cli.session import Server, run, server_options
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.cordons import set_cordons
-from logfleet.operations.rebalancing import Goal, make_plan
 
 IDS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import click
 
+from logfleet.balance.load import Plan
+from logfleet.balance.rebalancing import Goal, make_plan
 from logfleet.cli.fleet.admin_port import Parameters, ask_any
 from logfleet.cli.fleet.cluster import check_brokers
 from logfleet.cli.fleet.rebalance import MIB, THROTTLE
@@ -23,8 +25,6 @@ from logfleet.cli.session import (
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.metadata import Node
-from logfleet.control.balance.load import Plan
-from logfleet.operations.rebalancing import Goal, make_plan
 from logfleet.resources.cluster import zone_that_gives
 
 PATH: Final = "/may-i"

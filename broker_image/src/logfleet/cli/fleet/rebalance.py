@@ -9,24 +9,24 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from logfleet.cli.fleet.admin_port import ask_all
-from logfleet.cli.log_dirs import bytes_text
-from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run, server_options
-from logfleet.client.cluster import Client
-from logfleet.client.reassignments import list_reassignments
-from logfleet.control.balance.load import Plan, Skew
-from logfleet.control.balance.waves import IN_ALL, PER_BROKER
-from logfleet.operations.fleet_load import bytes_left
-from logfleet.operations.rebalancing import (
+from logfleet.balance.fleet_load import bytes_left
+from logfleet.balance.load import Plan, Skew
+from logfleet.balance.rebalancing import (
     Goal,
     Progress,
     advance,
     finish,
     make_plan,
 )
-from logfleet.operations.rebalancing import (
+from logfleet.balance.rebalancing import (
     stop as call_back,
 )
+from logfleet.balance.waves import IN_ALL, PER_BROKER
+from logfleet.cli.fleet.admin_port import ask_all
+from logfleet.cli.log_dirs import bytes_text
+from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run, server_options
+from logfleet.client.cluster import Client
+from logfleet.client.reassignments import list_reassignments
 from logfleet.telemetry.flows import Flow
 
 SHOWN_MAX: Final = 20

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from logfleet.control.balance.load import Move
+from logfleet.balance.load import Move
 
 PER_BROKER: Final = 5
 """As Cruise Control's num.concurrent.partition.movements.per.broker."""

@@ -8,6 +8,10 @@ from typing import Final
 
 import msgspec
 
+from logfleet.balance.fleet_load import bytes_left, fleet_load
+from logfleet.balance.load import Move, Plan
+from logfleet.balance.planner import evacuation, plan
+from logfleet.balance.waves import IN_ALL, PER_BROKER, next_moves
 from logfleet.client.admin import Admin, ResourceType
 from logfleet.client.cluster import Client
 from logfleet.client.offsets import TopicPartition
@@ -19,10 +23,6 @@ from logfleet.client.reassignments import (
     list_reassignments,
 )
 from logfleet.config.throttle_keys import Side
-from logfleet.control.balance.load import Move, Plan
-from logfleet.control.balance.planner import evacuation, plan
-from logfleet.control.balance.waves import IN_ALL, PER_BROKER, next_moves
-from logfleet.operations.fleet_load import bytes_left, fleet_load
 from logfleet.resources.plan import OF_MOVES
 from logfleet.telemetry.flows import Flow
 

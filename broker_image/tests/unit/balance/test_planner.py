@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from logfleet.control.balance.load import BrokerLoad, Load, PartitionLoad, Plan
-from logfleet.control.balance.planner import evacuation, least_bytes, plan
+from logfleet.balance.load import BrokerLoad, Load, PartitionLoad, Plan
+from logfleet.balance.planner import evacuation, least_bytes, plan
 
 GIB = 1024**3
 MIB = 1024**2

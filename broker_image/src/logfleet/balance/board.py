@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from logfleet.control.balance.load import FULL, BrokerLoad, Load, PartitionLoad, Skew
+from logfleet.balance.load import FULL, BrokerLoad, Load, PartitionLoad, Skew
 
 
 class Board:

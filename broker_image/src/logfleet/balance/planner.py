@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from logfleet.control.balance.board import Board
-from logfleet.control.balance.load import (
+from logfleet.balance.board import Board
+from logfleet.balance.load import (
     FULL,
     HYSTERESIS,
     TARGET,

@@ -1,5 +1,5 @@
-from logfleet.control.balance.load import Move
-from logfleet.control.balance.waves import next_moves
+from logfleet.balance.load import Move
+from logfleet.balance.waves import next_moves
 
 
 def move(index: int, before: tuple[int, ...], after: tuple[int, ...]) -> Move:
