@@ -6,22 +6,22 @@ from contextlib import suppress
 
 import pytest
 import pytest_asyncio
-from logfleet.control.topics import NewTopic, TopicCreation, create_topic
+from logfleet.controller.changes.topics import NewTopic, TopicCreation, create_topic
+from logfleet.controller.running.loop import ControllerLoop
+from logfleet.controller.running.term import TermDecision
 from logfleet.io.clock import now_ms
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.store import Put, Txn, TxnResult
-from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.refusal import Refusal
 
 from broker_image.tests.contract.metadata_store import write
 from broker_image.tests.etcd.leases import revoke_for_another
-from broker_image.tests.unit.node.cluster.controller_rig import nobody_answers, until
+from broker_image.tests.unit.controller.running.controller_rig import nobody_answers, until
 from e2e.harness.etcd import EtcdServer
 
 PATIENCE_S = 60

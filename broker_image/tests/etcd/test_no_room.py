@@ -7,20 +7,20 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from logfleet.controller.running.loop import ControllerLoop
 from logfleet.io.clock import now_ms
 from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata import keys
 from logfleet.metadata.keys import ControllerValue
 from logfleet.metadata.store import Get, Put, StoreUnavailable, Txn, absent
-from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.store.claims import settle, settle_or_recognise
 from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
 from structlog.testing import capture_logs
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, write
-from broker_image.tests.unit.node.cluster.controller_rig import nobody_answers
+from broker_image.tests.unit.controller.running.controller_rig import nobody_answers
 from e2e.harness.etcd import EtcdServer
 
 pytestmark = pytest.mark.asyncio

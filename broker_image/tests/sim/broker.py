@@ -1,14 +1,14 @@
 """A broker of a simulated fleet: its process from start to stop, its registration, and which part it has in each partition by its image.
 
-What it decides is decided by the product's code (`logfleet.replication`, `logfleet.control`); this is the shell around it, without sockets and files.
+What it decides is decided by the product's code (`logfleet.replication`, `logfleet.controller`); this is the shell around it, without sockets and files.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from logfleet.control.brokers import leaving
-from logfleet.control.brokers.vanishing import RecentBrokers
-from logfleet.control.topics import confirm_deleted
+from logfleet.controller.brokers import leaving
+from logfleet.controller.brokers.vanishing import RecentBrokers
+from logfleet.controller.changes.topics import confirm_deleted
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import NO_LEADER, BrokerValue

@@ -1,16 +1,16 @@
-"""How a simulated broker stands for controller, and what it does as such: the order of `node.cluster.controller_term`, the rules of `logfleet.control`."""
+"""How a simulated broker stands for controller, and what it does as such: the order of `controller.running.term`, the rules of `logfleet.controller`."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from logfleet.config.topic import BrokerLayers
-from logfleet.control import election_writes, store_writes
-from logfleet.control.brokers import fencing, leaving
-from logfleet.control.brokers.vanishing import HELD_MS_MAX, Hold, hold
-from logfleet.control.reassignment_requests import reassign
-from logfleet.control.topics import NewTopic, TopicCreation, create_topic, delete_topic
-from logfleet.control.unregistering import unregister
+from logfleet.controller.brokers import fencing, leaving
+from logfleet.controller.brokers.unregistering import unregister
+from logfleet.controller.brokers.vanishing import HELD_MS_MAX, Hold, hold
+from logfleet.controller.changes import election_writes, store_writes
+from logfleet.controller.changes.reassignment_requests import reassign
+from logfleet.controller.changes.topics import NewTopic, TopicCreation, create_topic, delete_topic
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import ControllerValue
@@ -244,7 +244,7 @@ class Controlling:
         return (yield from self._write(epoch, decided))
 
     def _asking(self, epoch: int) -> Process:
-        """Ask how far logs reach where nobody may lead cleanly, and elect the longest (`node.cluster.longest_logs`)."""
+        """Ask how far logs reach where nobody may lead cleanly, and elect the longest (`controller.running.longest_logs`)."""
         fleet = self._node.fleet
         while self._controls(epoch):
             image = self._image

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import msgspec
-from logfleet.control.brokers.stop_check import check_stop
+from logfleet.controller.brokers.stop_check import check_stop
 from logfleet.metadata import keys
 from logfleet.metadata.keys import FenceValue
 from logfleet.metadata.store import Delete, Put, Txn, created_at, exists

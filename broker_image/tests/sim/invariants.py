@@ -6,7 +6,7 @@ that, else those that the elected broker's disk lost in a power loss. Below what
 
 from collections.abc import Mapping
 
-from logfleet.control.election_writes import LogEndsByPartition
+from logfleet.controller.changes.election_writes import LogEndsByPartition
 from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Partition
 from logfleet.metadata.store import WatchBatch

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
-from logfleet.control import reassignment_requests, store_writes, unregistering
-from logfleet.control.brokers import fencing, leaving, stop_check
+from logfleet.controller.brokers import fencing, leaving, stop_check, unregistering
+from logfleet.controller.changes import reassignment_requests, store_writes
 from logfleet.log.producers import states as producers
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER

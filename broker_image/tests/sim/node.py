@@ -3,7 +3,7 @@
 from copy import deepcopy
 
 import msgspec
-from logfleet.control.brokers.vanishing import RecentBrokers
+from logfleet.controller.brokers.vanishing import RecentBrokers
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import TopicValue

@@ -1,7 +1,7 @@
 """Whoever operates the fleet: all brokers are replaced zone by zone, some are emptied, forgotten, and begin anew with another disk.
 
 What is done next is decided by the operator's own rules (`clusters.rollout`, `clusters.may_i`) and by the brokers' (`balance`,
-`control.unregistering`), from what is there at each look. Of the operator nothing but what stands in Kubernetes outlives its process.
+`controller.brokers.unregistering`), from what is there at each look. Of the operator nothing but what stands in Kubernetes outlives its process.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import msgspec
 from logfleet.balance.load import BrokerLoad, Load, PartitionLoad
 from logfleet.balance.planner import plan
 from logfleet.balance.waves import next_moves
-from logfleet.control.brokers.readiness import not_ready, out_of_sync
+from logfleet.controller.brokers.readiness import not_ready, out_of_sync
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.decisions import may_i_answer as brokers_word
 from logfleet.replication.reassignment_steps import is_reassigning, target

@@ -1,4 +1,4 @@
-"""That a "yes" of `control.brokers.stop_check` is true: what it allowed takes no partition offline, and none below its min ISR.
+"""That a "yes" of `controller.brokers.stop_check` is true: what it allowed takes no partition offline, and none below its min ISR.
 
 A yes speaks of one act over one image. Of a partition it is judged until the brokers that may stop have left the ISR, and given up as soon as
 something else happened: somebody left who counted as staying, min.insync.replicas is another one, or a reassignment is done.

@@ -2,9 +2,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 import pytest
+import pytest_asyncio
 import uvloop
 
 from broker_image.tests.unit.controller.cluster_rig import Cluster
+from broker_image.tests.unit.controller.running.controller_rig import Store
 from broker_image.tests.unit.log.log_rig import LogRig
 from broker_image.tests.unit.waiting import Until
 
@@ -46,3 +48,11 @@ def rig(tmp_path) -> LogRig:
 def cluster() -> Cluster:
     """A metadata store in memory with a controller at work."""
     return Cluster()
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path):
+    """An embedded store whose answers the test can have lost, refused or late."""
+    opened = await Store.open(tmp_path / "metadata")
+    yield opened
+    await opened.close()

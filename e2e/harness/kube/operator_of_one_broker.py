@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from logfleet.balance.load import Plan
 from logfleet.balance.rebalancing import Goal, Progress
-from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet_operator.__main__ import BrokerAccess
 from logfleet_operator.__main__ import main as operate
 from logfleet_operator.brokers import BrokerAdmin, BrokerAdmins

@@ -7,7 +7,7 @@ import msgspec
 from logfleet.balance.load import BrokerLoad, Load, PartitionLoad, Plan
 from logfleet.balance.planner import plan
 from logfleet.balance.rebalancing import Goal, Progress
-from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet_operator.clusters.moves import MovesUnavailable
 
 Result = TypeVar("Result")

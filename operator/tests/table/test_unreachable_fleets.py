@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 import pytest_asyncio
-from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import parse_cluster
 from logfleet.resources.plan import DeleteTopic
 from logfleet_operator import waiting as waiting_module

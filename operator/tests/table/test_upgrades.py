@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.controller.brokers.feature_level import FeatureLevel
 
 from .disturbances import die_after, lose_answer_of, refuse
 from .operation import SETTINGS, Operation, at_rest, cluster, told, why

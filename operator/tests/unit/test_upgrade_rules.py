@@ -1,5 +1,5 @@
 import pytest
-from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterSpec, MetadataSpec
 from logfleet_operator.settings import Settings
 from logfleet_operator.upgrades.rules import broker_image, is_due, unmet, warning

@@ -1,12 +1,12 @@
 """Cordoning brokers through the admin API: they get no new replicas.
 
-KIP-1066; `logfleet.control.brokers.cordons`.
+KIP-1066; `logfleet.controller.brokers.cordons`.
 """
 
 from collections.abc import Collection
 
 from logfleet.client.admin import Admin, ResourceType
-from logfleet.control.brokers.cordons import ALL, CORDONED, is_whole
+from logfleet.controller.brokers.cordons import ALL, CORDONED, is_whole
 
 
 async def set_cordons(admin: Admin, broker_ids: Collection[int], *, cordoned: bool) -> None:

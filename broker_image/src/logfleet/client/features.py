@@ -1,12 +1,12 @@
 """The feature level of a fleet: describing and raising it.
 
-KIP-584; `logfleet.control.brokers.feature_level`.
+KIP-584; `logfleet.controller.brokers.feature_level`.
 """
 
 from logfleet.client.cluster import Client
 from logfleet.client.connection import SOFTWARE
 from logfleet.client.errors import KafkaError, raise_for
-from logfleet.control.brokers.feature_level import FEATURE, LEVEL_MIN, FeatureLevel
+from logfleet.controller.brokers.feature_level import FEATURE, LEVEL_MIN, FeatureLevel
 from logfleet.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,

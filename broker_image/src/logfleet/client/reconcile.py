@@ -37,7 +37,7 @@ from logfleet.config.keys import (
     ConfigKey,
     canonical_values,
 )
-from logfleet.control.placement import add_replicas, drop_replicas
+from logfleet.controller.changes.placement import add_replicas, drop_replicas
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import (
     AlterClusterConfig,

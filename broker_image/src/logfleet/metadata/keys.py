@@ -73,7 +73,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 class FeaturesValue(msgspec.Struct, frozen=True):
     """The finalized level of the feature `logfleet.version`.
 
-    `logfleet.control.brokers.feature_level`.
+    `logfleet.controller.brokers.feature_level`.
 
     by: the version of Logfleet that wrote it.
     """

@@ -18,6 +18,9 @@ import structlog
 from logfleet.config.broker import BrokerConfig
 from logfleet.config.dynamic import BrokerPart
 from logfleet.config.topic import BrokerLayers
+from logfleet.controller.running.access import ControllerAccess
+from logfleet.controller.running.log_ends import LogEndsClient
+from logfleet.controller.running.loop import ControllerLoop
 from logfleet.io import clock, descriptors
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.files import Files, PosixFiles
@@ -38,11 +41,8 @@ from logfleet.metadata.keys import Endpoint as Address
 from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.net.connection_rules import ConnectionRules
 from logfleet.net.listener import Listener
-from logfleet.node.cluster.controller_access import ControllerAccess
-from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.failsafe import Failsafe
-from logfleet.node.cluster.log_ends import LogEndsClient
 from logfleet.node.cluster.membership import BrokerMembership
 from logfleet.node.cluster.own_data import refuse_data_without_identity, refuse_data_without_store
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool

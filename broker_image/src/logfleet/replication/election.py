@@ -7,8 +7,8 @@ The first rule that applies decides:
 1. the leader stays while it is in the ISR and active;
 2. else the first active replica of the ISR leads, by preference and then by assignment: brokers
    that have just started come last; when a leader hands over before it stops, brokers that the roll
-   has already replaced come first (`logfleet.control.election_writes.preferences`); a draining
-   broker leads only if no active one is left;
+   has already replaced come first (`logfleet.controller.changes.election_writes.preferences`); a
+   draining broker leads only if no active one is left;
 3. the ISR is empty: the first active eligible leader leads (KIP-966), as it holds every committed
    record;
 4. no replica is eligible: once the last leader is active with the disk on which it led (KIP-966:

@@ -56,8 +56,8 @@ def may_begin_empty(partition: Partition, broker_id: int) -> bool:
 
     The leader then fills it, or, once the partition was given up, it may lead. Not if it is in the
     ISR or an eligible leader (KIP-966): it might be elected for the log it had. Registrations are
-    let in in an order (`control.brokers.fencing`) by which an active broker has left every ISR of
-    its former registration.
+    let in in an order (`controller.brokers.fencing`) by which an active broker has left every ISR
+    of its former registration.
     """
     if partition.given_up and not partition.has_leader:
         return True

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from logfleet.control.brokers.vanishing import RecentBrokers
+from logfleet.controller.brokers.vanishing import RecentBrokers
 from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes, ImageBuilder

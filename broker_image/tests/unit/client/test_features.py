@@ -5,7 +5,7 @@ import pytest_asyncio
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.features import describe_level, raise_level
-from logfleet.control.brokers.feature_level import FEATURE, FeatureLevel
+from logfleet.controller.brokers.feature_level import FEATURE, FeatureLevel
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     ApiVersionsRequest,

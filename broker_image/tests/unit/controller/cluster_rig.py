@@ -1,10 +1,10 @@
 from collections.abc import Iterable
 
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.brokers.fencing import admission_steps, fence_steps, newcomers
-from logfleet.control.election_writes import election_steps
-from logfleet.control.store_writes import pack
-from logfleet.control.topics import NewTopic, TopicCreation, create_topic
+from logfleet.controller.brokers.fencing import admission_steps, fence_steps, newcomers
+from logfleet.controller.changes.election_writes import election_steps
+from logfleet.controller.changes.store_writes import pack
+from logfleet.controller.changes.topics import NewTopic, TopicCreation, create_topic
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import ImageBuilder

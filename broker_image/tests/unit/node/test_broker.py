@@ -13,15 +13,16 @@ import pytest
 from logfleet.config.broker import BrokerConfig, broker_config
 from logfleet.config.description import describe_broker
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.brokers import fencing
-from logfleet.control.brokers.fencing import newcomers
+from logfleet.controller.brokers import fencing
+from logfleet.controller.brokers.fencing import newcomers
+from logfleet.controller.running import term as controller_term
 from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import Broker as RegisteredBroker
 from logfleet.metadata.image import ClusterImage
 from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker, StartError
-from logfleet.node.cluster import controller_term, failsafe
+from logfleet.node.cluster import failsafe
 from logfleet.node.metrics.admin_http import AdminHttp
 from logfleet.node.partitions import local_partitions
 from logfleet.wire.errors import ErrorCode

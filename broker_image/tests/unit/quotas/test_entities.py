@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from logfleet.control.store_writes import pack
+from logfleet.controller.changes.store_writes import pack
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity
 from logfleet.quotas.entities import (

@@ -1,8 +1,8 @@
 """Asks brokers which pods may be replaced now: /may-i at their admin port. SHELL.
 
-The brokers know which replicas are in sync (`logfleet.control.brokers.stop_check`). An answer holds
-for that moment only, so the question is repeated before each step. `objection_of` interprets an
-answer.
+The brokers know which replicas are in sync (`logfleet.controller.brokers.stop_check`). An answer
+holds for that moment only, so the question is repeated before each step. `objection_of` interprets
+an answer.
 """
 
 import asyncio

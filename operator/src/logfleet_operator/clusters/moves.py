@@ -18,7 +18,7 @@ from logfleet.client.cordons import set_cordons
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.features import describe_level, raise_level
 from logfleet.client.unregistering import unregister_broker
-from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterResource
 from logfleet.wire.errors import ErrorCode
 

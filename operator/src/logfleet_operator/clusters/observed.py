@@ -58,8 +58,8 @@ FRESH: Final = timedelta(seconds=30)
 
 kube-proxy gathers changes for a second, name servers cache answers for up to thirty (CoreDNS,
 plugin cache). Brokers hand leadership to one that has run for as long
-(`logfleet.control.election_writes.SETTLED_MS`), so the next wave's leaders move to replaced
-brokers, and not a second time."""
+(`logfleet.controller.changes.election_writes.SETTLED_MS`), so the next wave's leaders move to
+replaced brokers, and not a second time."""
 # The `stuck` reason of an etcd member whose gate (etcd.py) does not let it start.
 EMPTY_VOLUME: Final = "EmptyVolume"
 

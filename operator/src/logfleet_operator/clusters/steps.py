@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.plan import SpecRefusal
 

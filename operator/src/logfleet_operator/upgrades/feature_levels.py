@@ -1,7 +1,7 @@
 """Has the brokers raise their feature level, and reads it. SHELL."""
 
 import structlog
-from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterResource
 
 from logfleet_operator.clusters import manifests

@@ -2,10 +2,10 @@
 
 First, brokers are replaced and go on writing what the version before can read. Then
 `spec.featureLevel` raises what they may write, once all of them support it; the brokers refuse a
-raise that is too early (`logfleet.control.brokers.feature_level`).
+raise that is too early (`logfleet.controller.brokers.feature_level`).
 """
 
-from logfleet.control.brokers.feature_level import FeatureLevel
+from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterSpec
 
 from logfleet_operator.settings import Settings

@@ -12,7 +12,7 @@ from logfleet.client.admin import Admin, ClusterDescription
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
 from logfleet.client.metadata import Node, Topic
-from logfleet.control.brokers.cordons import CORDONED, is_whole
+from logfleet.controller.brokers.cordons import CORDONED, is_whole
 
 SHOWN_MAX: Final = 20
 """Largest number of partitions named on a terminal; JSON names all."""

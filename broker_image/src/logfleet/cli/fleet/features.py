@@ -9,7 +9,7 @@ from logfleet.cli.confirming import yes_option
 from logfleet.cli.session import Server, echo_json, listing_options, run, server_options
 from logfleet.client.cluster import Client
 from logfleet.client.features import describe_level, raise_level
-from logfleet.control.brokers.feature_level import FEATURE, FeatureLevel
+from logfleet.controller.brokers.feature_level import FEATURE, FeatureLevel
 
 
 @click.group()

@@ -68,7 +68,7 @@ offsets.retention.check.interval.ms LONG ro high 600000 1.. | How often committe
 offsets.retention.minutes INT ro high 10080 1.. | Committed offsets are kept this long after their group was last in use. | in node.groups.group_coordinators
 offsets.topic.compression.codec INT ro high 0 | Number of the codec that __consumer_offsets is written with.
 offsets.topic.num.partitions INT ro high 50 1.. | Partitions of __consumer_offsets. | in node.groups.group_coordinators
-offsets.topic.replication.factor SHORT ro high 3 1.. | Replicas of __consumer_offsets: if it is set never fewer, else as many as there are brokers, 3 at most; more are added as brokers come. | in control.brokers.internal_topics
+offsets.topic.replication.factor SHORT ro high 3 1.. | Replicas of __consumer_offsets: if it is set never fewer, else as many as there are brokers, 3 at most; more are added as brokers come. | in controller.brokers.internal_topics
 offsets.topic.segment.bytes INT ro high 104857600 1.. | Segment size of __consumer_offsets. | in node.groups.group_coordinators
 share.coordinator.append.linger.ms INT ro medium -1 -1.. | How long the share coordinator gathers records for one append; -1 adapts to the load.
 share.coordinator.cached.buffer.max.bytes INT cluster medium 1048588 524288.. | Largest append buffer that the share coordinator keeps for reuse.

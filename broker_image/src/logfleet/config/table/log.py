@@ -5,7 +5,7 @@ compression.gzip.level INT cluster medium -1 1..9|-1
 compression.lz4.level INT cluster medium 9 1..17
 compression.type STRING cluster high producer {uncompressed,zstd,lz4,snappy,gzip,producer}
 compression.zstd.level INT cluster medium 3 -131072..22
-cordoned.log.dirs LIST per-broker medium "" | Data directories that get no new partitions; * stands for all, and nothing else has an effect. | in control.brokers.cordons
+cordoned.log.dirs LIST per-broker medium "" | Data directories that get no new partitions; * stands for all, and nothing else has an effect. | in controller.brokers.cordons
 log.cleaner.backoff.ms LONG cluster medium 15000 0.. | Pause of the cleaner when no log needs compaction. | in config.cleaner
 log.cleaner.dedupe.buffer.size LONG cluster medium 134217728 | Memory for the key tables of all cleaner workers together. | in config.cleaner
 log.cleaner.delete.retention.ms LONG cluster medium 86400000 0..

@@ -13,7 +13,7 @@ delete.records.purgatory.purge.interval.requests INT ro medium 1 | Finished Dele
 early.start.listeners LIST ro high null | Listeners that take connections before the broker is ready.
 fetch.max.bytes INT ro medium 57671680 1024.. | Upper bound of one fetch response; the first batch is sent whatever its size. | in node.handlers.fetch_rows
 fetch.purgatory.purge.interval.requests INT ro medium 1000 | Finished fetches that may stay on the waiting list.
-inter.broker.listener.name STRING ro medium null | Listener by which brokers reach each other. | in node.cluster.controller_access
+inter.broker.listener.name STRING ro medium null | Listener by which brokers reach each other. | in controller.running.access
 listener.security.protocol.map STRING ro low SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT | Security protocol of each listener name; only PLAINTEXT is served. | in config.broker
 listeners LIST ro high PLAINTEXT://127.0.0.1:9092 | Addresses to listen on as NAME://host:port; an empty host means every interface. | in node.broker
 max.connection.creation.rate INT cluster medium 2147483647 0.. | New connections per second that are taken, of the broker or behind a prefix of one listener; others wait. | in config.connection_limits
@@ -29,7 +29,7 @@ queued.max.request.bytes LONG ro medium -1 | Bytes of requests that may wait; he
 queued.max.requests INT ro high 500 1.. | Requests that may wait; here a connection has one in progress.
 quota.window.num INT ro low 11 1.. | Windows over which the rates of client quotas are measured. | in quotas.client_quotas
 quota.window.size.seconds INT ro low 1 1.. | Length of one such window. | in quotas.client_quotas
-request.timeout.ms INT ro high 30000 | Longest wait for another broker's answer. | in node.cluster.controller_access
+request.timeout.ms INT ro high 30000 | Longest wait for another broker's answer. | in controller.running.access
 security.inter.broker.protocol STRING ro medium PLAINTEXT {PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL} | Names the listener between brokers by its protocol where inter.broker.listener.name is not set. | in config.broker
 share.fetch.purgatory.purge.interval.requests INT ro medium 1000 | Finished share fetches that may stay on the waiting list.
 socket.connection.setup.timeout.max.ms LONG ro medium 30000 | Longest time to set up a connection to another broker, after repeated failures.

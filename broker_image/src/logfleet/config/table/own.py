@@ -15,9 +15,9 @@ logfleet.etcd.key.location STRING ro medium null | PEM file with the key of the 
 logfleet.feature.level.max INT ro low 2 1..2 | Highest level of the feature logfleet.version that this broker supports. Set it lower only to rehearse an upgrade or a rollback with one version: the cluster's level can then not be raised above it, as if this broker were of a former version. | in node.broker
 logfleet.metadata.store STRING ro medium sqlite {sqlite,etcd} | Where cluster metadata lives: sqlite for one broker, etcd for a fleet. | in store.opening
 logfleet.metrics.series.max INT ro medium 1000 0.. | Partitions, topics and offsets of groups, of each kind, that metrics tell one by one; of a kind of which there are more only totals. | in node.metrics.observation
-logfleet.partitions.max INT cluster medium -1 -1.. | Partitions that the cluster may have, internal topics included; -1 for no limit. | in control.topics
+logfleet.partitions.max INT cluster medium -1 -1.. | Partitions that the cluster may have, internal topics included; -1 for no limit. | in controller.changes.topics
 logfleet.reassignment.throttled.rate LONG cluster medium 9223372036854775807 1.. | Bytes per second by which replicas that reassignments add to a broker come nearer to their leaders at most, unless a replication throttle lists them. | in config.throttle_keys
 logfleet.record.validation STRING cluster medium header {header,full}
 logfleet.replication.throttle.yields BOOLEAN ro medium true | Whether replication throttles give way while producers on this broker are slower than without copying: down to an eighth of the rate. | in quotas.replication_throttle
-logfleet.topics.max INT cluster medium -1 -1.. | Topics that the cluster may have, internal ones included; -1 for no limit. | in control.topics
+logfleet.topics.max INT cluster medium -1 -1.. | Topics that the cluster may have, internal ones included; -1 for no limit. | in controller.changes.topics
 """

@@ -24,7 +24,7 @@ message.timestamp.before.max.ms LONG medium 9223372036854775807 0.. | How far a 
 message.timestamp.type STRING medium CreateTime {CreateTime,LogAppendTime} | Whose clock stamps the records: the producer's (CreateTime) or the broker's (LogAppendTime). | in node.partitions.log_configs | from log.message.timestamp.type
 min.cleanable.dirty.ratio DOUBLE medium 0.5 0..1 | Share of a log that must be uncompacted before it is compacted. | in log.compaction.due | from log.cleaner.min.cleanable.ratio
 min.compaction.lag.ms LONG medium 0 0.. | Shortest time that a record stays uncompacted. | in log.compaction.due | from log.cleaner.min.compaction.lag.ms
-min.insync.replicas INT medium 1 1.. | In-sync replicas without which a write with acks=all is refused. | in control.election_writes | from min.insync.replicas
+min.insync.replicas INT medium 1 1.. | In-sync replicas without which a write with acks=all is refused. | in controller.changes.election_writes | from min.insync.replicas
 preallocate BOOLEAN medium false | Whether a segment's file is given its whole size when it is made. | from log.preallocate
 remote.copy.lag.bytes LONG medium -1 -1.. | Bytes that may be rolled before a segment is copied to the object store; -1 leaves it to the other bounds. | from log.remote.copy.lag.bytes
 remote.copy.lag.ms LONG medium 0 -1.. | Time that a rolled segment may wait before it is copied to the object store; -1 leaves it to the other bounds. | from log.remote.copy.lag.ms
@@ -37,5 +37,5 @@ segment.bytes INT medium 1073741824 1048576.. | A segment is closed at this size
 segment.index.bytes INT medium 10485760 4.. | Size of an index file; a segment whose index is full is closed. | in log.segments.roll | from log.index.size.max.bytes
 segment.jitter.ms LONG medium 0 0.. | Random part taken off segment.ms, so that the logs of a topic do not roll together. | in log.partition_log | from log.roll.jitter.ms log.roll.jitter.hours*3600000
 segment.ms LONG medium 604800000 1.. | A segment is closed at this age, however small it is. | in log.config | from log.roll.ms log.roll.hours*3600000
-unclean.leader.election.enable BOOLEAN medium false | Whether a replica that is not in sync may lead when no other is left, at the price of lost records. | in control.election_writes | from unclean.leader.election.enable
+unclean.leader.election.enable BOOLEAN medium false | Whether a replica that is not in sync may lead when no other is left, at the price of lost records. | in controller.changes.election_writes | from unclean.leader.election.enable
 """

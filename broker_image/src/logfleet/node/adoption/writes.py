@@ -15,8 +15,8 @@ from logfleet import __version__
 from logfleet.config.broker_updates import base_key, problem_of
 from logfleet.config.keys import ConfigError, UnavailableProtection
 from logfleet.config.topic import validate_topic_configs
-from logfleet.control.brokers.feature_level import LEVEL_MAX
-from logfleet.control.topics import name_problem
+from logfleet.controller.brokers.feature_level import LEVEL_MAX
+from logfleet.controller.changes.topics import name_problem
 from logfleet.log.names import TopicPartition
 from logfleet.metadata import keys
 from logfleet.metadata.keys import (

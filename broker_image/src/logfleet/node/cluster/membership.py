@@ -1,7 +1,7 @@
 """This broker's membership in the fleet: registers it, watches peers, and leaves before a stop.
 
 It leaves as Kafka does in a controlled shutdown: it announces it
-(`logfleet.control.brokers.leaving`), goes on serving while the controller moves its leaderships
+(`logfleet.controller.brokers.leaving`), goes on serving while the controller moves its leaderships
 elsewhere, and stops when none is left, or after LEAVING_S_MAX. If every broker is leaving, there is
 none to hand over to, and all stop at once.
 """
@@ -14,12 +14,12 @@ import msgspec
 import structlog
 
 from logfleet.config.broker import BrokerConfig
-from logfleet.control.brokers.leaving import may_exit
-from logfleet.control.brokers.readiness import not_ready
+from logfleet.controller.brokers.leaving import may_exit
+from logfleet.controller.brokers.readiness import not_ready
+from logfleet.controller.running.loop import ControllerLoop
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.store import MetadataStore
-from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.own_replicas import OwnReplicas
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.node.cluster.registration import Registrar, Registration

@@ -6,7 +6,7 @@ A probe asks every two seconds, with up to 10,000 partitions.
 import asyncio
 from typing import Final
 
-from logfleet.control.brokers.readiness import out_of_sync
+from logfleet.controller.brokers.readiness import out_of_sync
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes

@@ -1,11 +1,11 @@
 """Notices within moments that the process of another broker has ended; a lease takes seconds.
 
-Each broker keeps an idle connection to some others (`control.brokers.suspects`). The kernel closes
-it when the process ends, however it ends. A broker that is then refused a new connection reports
-the peer in the metadata store, and deletes the controller's key if the peer was the controller: a
-mistake does no harm, as each write of a controller compares its key. The controller probes the
-reported brokers, and fences those whose probe fails too. A machine that is cut off refuses nothing:
-there the lease decides.
+Each broker keeps an idle connection to some others (`controller.brokers.suspects`). The kernel
+closes it when the process ends, however it ends. A broker that is then refused a new connection
+reports the peer in the metadata store, and deletes the controller's key if the peer was the
+controller: a mistake does no harm, as each write of a controller compares its key. The controller
+probes the reported brokers, and fences those whose probe fails too. A machine that is cut off
+refuses nothing: there the lease decides.
 """
 
 import asyncio
@@ -17,7 +17,9 @@ from typing import Final
 
 import structlog
 
-from logfleet.control.brokers.suspects import fence_suspect, to_be_probed, watched_by
+from logfleet.controller.brokers.suspects import fence_suspect, to_be_probed, watched_by
+from logfleet.controller.running.loop import ControllerLoop
+from logfleet.controller.running.term import NotControllerError, TermDecision
 from logfleet.io.host_names import HOST_NAMES
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
@@ -34,8 +36,6 @@ from logfleet.metadata.store import (
     UnknownOutcome,
     created_at,
 )
-from logfleet.node.cluster.controller_loop import ControllerLoop
-from logfleet.node.cluster.controller_term import NotControllerError, TermDecision
 from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.types import BrokerEpoch

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from logfleet import __version__
-from logfleet.control.brokers.feature_level import LEVEL_MIN, cannot_join
+from logfleet.controller.brokers.feature_level import LEVEL_MIN, cannot_join
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import BrokerValue, FeaturesValue

@@ -7,7 +7,7 @@ from typing import Any, Final
 import structlog
 
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.brokers.internal_topics import factor_at_creation
+from logfleet.controller.brokers.internal_topics import factor_at_creation
 from logfleet.metadata.image import ClusterImage
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal

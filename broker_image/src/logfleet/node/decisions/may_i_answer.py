@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.control.brokers.stop_check import check_stop, objections
+from logfleet.controller.brokers.stop_check import check_stop, objections
 from logfleet.metadata.image import ClusterImage
 
 NAMED_MAX: Final = 20

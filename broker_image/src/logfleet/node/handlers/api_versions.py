@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from logfleet.control.brokers.feature_level import FEATURE, LEVEL_MIN
+from logfleet.controller.brokers.feature_level import FEATURE, LEVEL_MIN
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import Host
 from logfleet.wire.errors import ErrorCode

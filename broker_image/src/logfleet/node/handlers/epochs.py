@@ -10,7 +10,7 @@ followers, which do not return the last epoch.
 
 from typing import Any, Final
 
-from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID
+from logfleet.controller.running.log_ends import DEBUGGING_REPLICA_ID
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.partitions.leader_partition import LeaderPartition

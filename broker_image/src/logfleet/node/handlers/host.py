@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from logfleet.config.broker import BrokerConfig
+from logfleet.controller.running.access import ControllerAccess
 from logfleet.io.timers import TimerWheel
 from logfleet.log.checkpoints.checkpointer import Checkpointer
 from logfleet.log.directories.disk_space import DiskSpace
 from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Dispatcher

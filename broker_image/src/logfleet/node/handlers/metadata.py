@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from logfleet.control.topics import name_problem
+from logfleet.controller.changes.topics import name_problem
 from logfleet.metadata.image import INTERNAL_TOPICS, Broker, ClusterImage, Partition, Topic
 from logfleet.metadata.keys import NO_LEADER, Endpoint
 from logfleet.node.dispatch import Handler, RequestContext

@@ -6,9 +6,9 @@ from typing import Final
 
 import structlog
 
-from logfleet.control.topics import name_problem
+from logfleet.controller.changes.topics import name_problem
+from logfleet.controller.running.access import ControllerAccess
 from logfleet.metadata.image import INTERNAL_TOPICS
-from logfleet.node.cluster.controller_access import ControllerAccess
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.wire.errors import ErrorCode
 

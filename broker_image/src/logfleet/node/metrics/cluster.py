@@ -5,8 +5,8 @@ Brokers that are not the controller report zeros, as Kafka's do.
 
 from collections.abc import Callable, Iterator
 
+from logfleet.controller.running.loop import ControllerLoop
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.telemetry import table
 from logfleet.telemetry.decisions import Decisions, Kind

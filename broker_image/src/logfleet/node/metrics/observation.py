@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from logfleet.config.broker import ADMIN_LISTENER, BrokerConfig, with_admin_port
+from logfleet.controller.running.loop import ControllerLoop
 from logfleet.log.compaction.cleaner import Cleaner
 from logfleet.log.directories.disk_space import DiskSpace
 from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Endpoint as Address
 from logfleet.net.listener import Listener
-from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.membership import BrokerMembership
 from logfleet.node.decisions.journal import Journal

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from logfleet.control.topics import confirm_deleted
+from logfleet.controller.changes.topics import confirm_deleted
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
 from logfleet.metadata.store import MetadataStore, StoreRefused, StoreUnavailable, UnknownOutcome
 from logfleet.node.partitions.replica_logs import ReplicaLogs

@@ -16,8 +16,8 @@ from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
+from broker_image.tests.unit.controller.running.controller_rig import recorded
 from broker_image.tests.unit.node.broker_rig import ask_broker
-from broker_image.tests.unit.node.cluster.controller_rig import recorded
 from broker_image.tests.unit.node.replication.fleet_rig import Fleet, fleet_of, until
 
 pytestmark = pytest.mark.asyncio

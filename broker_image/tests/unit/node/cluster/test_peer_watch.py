@@ -14,7 +14,13 @@ from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.telemetry.decisions import Kind
 from logfleet.types import BrokerEpoch
 
-from broker_image.tests.unit.node.cluster.controller_rig import Node, recorded, running, soon, until
+from broker_image.tests.unit.controller.running.controller_rig import (
+    Node,
+    recorded,
+    running,
+    soon,
+    until,
+)
 
 pytestmark = pytest.mark.asyncio
 

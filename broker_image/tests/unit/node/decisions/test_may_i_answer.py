@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from logfleet.control.brokers.stop_check import NO_LEADER_LEFT, TOO_FEW_LEFT
+from logfleet.controller.brokers.stop_check import NO_LEADER_LEFT, TOO_FEW_LEFT
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from logfleet.node.cluster.log_ends import DEBUGGING_REPLICA_ID
+from logfleet.controller.running.log_ends import DEBUGGING_REPLICA_ID
 from logfleet.node.handlers.epochs import offset_for_leader_epoch
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import Record, build_batch

@@ -15,7 +15,7 @@ from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest, ProduceResponse
 
-from broker_image.tests.unit.node.cluster.controller_rig import recorded
+from broker_image.tests.unit.controller.running.controller_rig import recorded
 from broker_image.tests.unit.node.partitions.replicas_rig import A, B, C, fetch, replicated
 
 NOW = 1_700_000_000_000

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from logfleet.config.throttle_keys import Side
-from logfleet.control.brokers import leaving
+from logfleet.controller.brokers import leaving
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.packing import Step

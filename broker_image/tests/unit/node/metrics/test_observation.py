@@ -21,8 +21,11 @@ from logfleet.wire.messages import (
     ProduceRequest,
 )
 
+from broker_image.tests.unit.controller.running.controller_rig import (
+    WHAT_NO_CONTROLLER_EXPECTS,
+    until,
+)
 from broker_image.tests.unit.node.broker_rig import ask, config
-from broker_image.tests.unit.node.cluster.controller_rig import WHAT_NO_CONTROLLER_EXPECTS, until
 from broker_image.tests.unit.node.metrics.metric_values import MetricValues, read
 
 pytestmark = pytest.mark.asyncio

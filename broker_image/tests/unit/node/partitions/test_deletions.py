@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from logfleet.control.topics import confirm_deleted
+from logfleet.controller.changes.topics import confirm_deleted
 from logfleet.io.files import PosixFiles
 from logfleet.log.config import LogConfig
 from logfleet.log.directories.log_dir import LogDir

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from logfleet.controller.running import access as controller_access
 from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
-from logfleet.node.cluster import controller_access
 from logfleet.node.partitions import local_partitions
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition

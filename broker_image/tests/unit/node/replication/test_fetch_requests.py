@@ -12,7 +12,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import encode_request
 from logfleet.wire.messages import ApiVersionsRequest, FetchRequest
 
-from broker_image.tests.unit.node.cluster.controller_rig import until
+from broker_image.tests.unit.controller.running.controller_rig import until
 from broker_image.tests.unit.node.replication.test_replica_fetcher import (
     SESSION,
     TOPIC,

@@ -12,7 +12,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from structlog.testing import capture_logs
 
-from broker_image.tests.unit.node.cluster.controller_rig import until
+from broker_image.tests.unit.controller.running.controller_rig import until
 from broker_image.tests.unit.node.replication.test_replica_fetcher import (
     LEADER,
     batch,

@@ -26,7 +26,7 @@ from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from structlog.testing import capture_logs
 
-from broker_image.tests.unit.node.cluster.controller_rig import Store, recorded, soon, until
+from broker_image.tests.unit.controller.running.controller_rig import Store, recorded, soon, until
 from broker_image.tests.unit.node.handlers.conftest import Host
 from broker_image.tests.unit.node.handlers.fetch_rig import append
 

@@ -40,7 +40,7 @@ from logfleet.wire.messages import (
 )
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
-from broker_image.tests.unit.node.cluster.controller_rig import recorded, until
+from broker_image.tests.unit.controller.running.controller_rig import recorded, until
 
 pytestmark = pytest.mark.asyncio
 

@@ -7,8 +7,8 @@ import pytest
 from logfleet.telemetry.decisions import Kind
 from logfleet.wire.messages import FetchRequest
 
+from broker_image.tests.unit.controller.running.controller_rig import recorded
 from broker_image.tests.unit.node.broker_rig import ask_broker
-from broker_image.tests.unit.node.cluster.controller_rig import recorded
 from broker_image.tests.unit.node.metrics.metric_values import MetricValues, read
 from broker_image.tests.unit.node.replication.fleet_rig import fleet_of, until
 

@@ -9,7 +9,7 @@ from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import ApiVersionsRequest, FetchRequest
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
-from broker_image.tests.unit.node.cluster.controller_rig import until
+from broker_image.tests.unit.controller.running.controller_rig import until
 from broker_image.tests.unit.node.replication.test_replica_fetcher import (
     LEADER,
     Leader,

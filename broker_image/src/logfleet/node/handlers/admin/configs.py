@@ -23,17 +23,17 @@ from logfleet.config.description import (
 )
 from logfleet.config.dynamic import in_force, layers_of
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.config_changes import (
+from logfleet.controller.changes.config_changes import (
     ConfigChange,
     ConfigOperation,
     alter_broker_configs,
     alter_group_configs,
     alter_topic_configs,
 )
-from logfleet.control.topics import name_problem
+from logfleet.controller.changes.topics import name_problem
+from logfleet.controller.running.access import ControllerAccess, ControllerWork, Origin
+from logfleet.controller.running.term import Operation, TermDecision
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork, Origin
-from logfleet.node.cluster.controller_term import Operation, TermDecision
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.admin.loggers import alter_loggers, describe_loggers
 from logfleet.node.handlers.host import AdminHost

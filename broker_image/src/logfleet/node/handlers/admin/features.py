@@ -4,11 +4,11 @@ from typing import Final
 
 from logfleet import __version__
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.brokers.feature_level import Update, update_features
-from logfleet.control.store_writes import pack
+from logfleet.controller.brokers.feature_level import Update, update_features
+from logfleet.controller.changes.store_writes import pack
+from logfleet.controller.running.access import ControllerAccess, ControllerWork
+from logfleet.controller.running.term import TermDecision
 from logfleet.metadata.image import ClusterImage
-from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
-from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 from logfleet.wire.refusal import Refusal

@@ -11,8 +11,13 @@ import msgspec
 
 from logfleet.config.description import ConfigSource, DescribedConfig
 from logfleet.config.keys import ConfigType
-from logfleet.control.config_changes import ConfigChange, ConfigOperation
-from logfleet.control.logger_configs import LEVELS, ROOT, level_name, refuse_logger_changes
+from logfleet.controller.changes.config_changes import ConfigChange, ConfigOperation
+from logfleet.controller.changes.logger_levels import (
+    LEVELS,
+    ROOT,
+    level_name,
+    refuse_logger_changes,
+)
 from logfleet.node.handlers.host import AdminHost
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse

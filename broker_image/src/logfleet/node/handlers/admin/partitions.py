@@ -6,20 +6,20 @@ from typing import Final
 import msgspec
 
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.election_writes import (
+from logfleet.controller.changes.election_writes import (
     NO_LOG_ENDS,
     LogEndsByPartition,
     PartitionId,
     elect,
     replicas_to_ask,
 )
-from logfleet.control.reassignment_requests import reassign, reassigning
-from logfleet.control.store_writes import pack
+from logfleet.controller.changes.reassignment_requests import reassign, reassigning
+from logfleet.controller.changes.store_writes import pack
+from logfleet.controller.running.access import ControllerAccess, ControllerWork
+from logfleet.controller.running.term import Operation, TermDecision
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.packing import Step
-from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
-from logfleet.node.cluster.controller_term import Operation, TermDecision
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import AdminHost
 from logfleet.replication.reassignment_steps import is_reassigning, target

@@ -6,11 +6,11 @@ KIP-546.
 from typing import Final
 
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.store_writes import pack
+from logfleet.controller.changes.store_writes import pack
+from logfleet.controller.running.access import ControllerAccess, ControllerWork
+from logfleet.controller.running.term import TermDecision
 from logfleet.metadata.image import ClusterImage, Quotas
 from logfleet.metadata.keys import QuotaEntity
-from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork
-from logfleet.node.cluster.controller_term import TermDecision
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import AdminHost
 from logfleet.quotas.entities import (

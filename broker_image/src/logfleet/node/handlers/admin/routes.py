@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from logfleet.node.cluster.controller_access import ControllerWork, Origin
-from logfleet.node.cluster.controller_term import NotControllerError
+from logfleet.controller.running.access import ControllerWork, Origin
+from logfleet.controller.running.term import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.admin import brokers, configs, features, partitions, quotas, topics
 from logfleet.node.handlers.host import AdminHost

@@ -1,6 +1,7 @@
 """CreateTopics, DeleteTopics and CreatePartitions, done by the controller topic by topic.
 
-Checks of whole requests follow Kafka's ControllerApis; `logfleet.control.topics` checks topics.
+Checks of whole requests follow Kafka's ControllerApis; `logfleet.controller.changes.topics` checks
+topics.
 
 A controller that is replaced in the middle of a request answers for the topics that are done, and
 refuses the rest with the retriable REQUEST_TIMED_OUT. A client that retries the rest applies
@@ -21,7 +22,7 @@ import msgspec
 
 from logfleet.config.description import describe_new_topic
 from logfleet.config.topic import BrokerLayers
-from logfleet.control.topics import (
+from logfleet.controller.changes.topics import (
     NewPartitions,
     NewTopic,
     TopicCreation,
@@ -31,9 +32,9 @@ from logfleet.control.topics import (
     refuse_request,
     unknown_topic,
 )
+from logfleet.controller.running.access import ControllerAccess, ControllerWork, Origin
+from logfleet.controller.running.term import NotControllerError, Operation, TermDecision
 from logfleet.metadata.image import ClusterImage, Topic
-from logfleet.node.cluster.controller_access import ControllerAccess, ControllerWork, Origin
-from logfleet.node.cluster.controller_term import NotControllerError, Operation, TermDecision
 from logfleet.quotas.client_quotas import MutationBudget
 from logfleet.wire import uuids
 from logfleet.wire.apis import api_of

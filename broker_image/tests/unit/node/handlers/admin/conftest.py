@@ -9,6 +9,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.config.broker import BrokerConfig, broker_config
+from logfleet.controller.running.access import ControllerAccess
+from logfleet.controller.running.loop import ControllerLoop
 from logfleet.io import clock
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
@@ -17,8 +19,6 @@ from logfleet.metadata.keys import BrokerValue, ControllerValue, Endpoint
 from logfleet.metadata.store import Delete, MetadataStore, Operation, Put, Txn
 from logfleet.net import listener as sockets
 from logfleet.net.peer import Peer
-from logfleet.node.cluster.controller_access import ControllerAccess
-from logfleet.node.cluster.controller_loop import ControllerLoop
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers import api_versions, metadata, producer_ids
@@ -31,7 +31,7 @@ from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.apis import api_of
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request
 
-from broker_image.tests.unit.node.cluster.controller_rig import nobody_answers
+from broker_image.tests.unit.controller.running.controller_rig import nobody_answers
 
 PATIENCE_S = 20
 CLUSTER_ID = "AAECAwQFBgcICQoLDA0ODw"

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.control.brokers import vanishing
+from logfleet.controller.brokers import vanishing
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue
 from logfleet.metadata.store import Delete, Put
@@ -15,7 +15,7 @@ from logfleet.wire.messages import (
     ListPartitionReassignmentsRequest,
 )
 
-from broker_image.tests.unit.node.cluster.controller_rig import recorded
+from broker_image.tests.unit.controller.running.controller_rig import recorded
 
 pytestmark = pytest.mark.asyncio
 PREFERRED, UNCLEAN = 0, 1

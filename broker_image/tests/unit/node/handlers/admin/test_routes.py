@@ -24,7 +24,7 @@ from logfleet.wire.messages import (
     MetadataRequest,
 )
 
-from broker_image.tests.unit.node.cluster.controller_rig import until
+from broker_image.tests.unit.controller.running.controller_rig import until
 
 pytestmark = pytest.mark.asyncio
 

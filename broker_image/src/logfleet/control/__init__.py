@@ -1,1 +1,0 @@
-"""Controller decisions: placement, topic changes, configuration keys and their meaning."""

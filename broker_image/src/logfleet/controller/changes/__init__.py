@@ -1,0 +1,1 @@
+"""Changes that the controller decides on, as pure functions of an image."""

@@ -1,0 +1,1 @@
+"""The controller on a broker: its election, its term, requests that are sent to it."""
