@@ -112,7 +112,7 @@ def zones_refusals(cluster: ClusterResource, observed: ObservedCluster) -> Itera
 def _etcd_placement(
     cluster: ClusterResource, managed: ManagedMetadata, observed: ObservedCluster
 ) -> etcd.Placement:
-    """As etcd is placed now, without zones that were removed and never had a member.
+    """Etcd's present placement, without zones that were removed and never had a member.
 
     A zone counts as such only once every member has a node with a zone: its volume is there, too.
     """

@@ -145,7 +145,7 @@ class ClusterPlan:
 
     stage: what is under way. ranges: for the status, empty if unknown. level: the brokers' feature
     level, None if they were not asked. unmet: parts of the spec that are not, or not yet, carried
-    out while the rest is; see `hindered`. spread: new brokers have their share of replicas.
+    out while the rest is; see `resizing.unmet`. spread: new brokers have their share of replicas.
     """
 
     why: str

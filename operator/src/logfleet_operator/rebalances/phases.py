@@ -18,7 +18,7 @@ from logfleet_operator.conditions import PROGRESSING, READY, condition_of
 from logfleet_operator.names import Manifest
 
 PROPOSAL_S: Final = 600
-"""A proposal that nobody approved for this long, in seconds, is made again: partitions grow."""
+"""A proposal that nobody approved for so long is made again, because sizes have changed since."""
 
 
 class Phase(StrEnum):
@@ -74,7 +74,7 @@ def decide(
     proposal_s: float | None,
     ended_s: float | None,
 ) -> PhaseDecision:
-    """What to do next.
+    """The next step of a Rebalance.
 
     obstacle: why nothing may start now, "" if it may. proposal_s: seconds since this spec was
     planned, None if it was not. ended_s: seconds since the end, None if it has not ended.

@@ -152,7 +152,7 @@ def plan_topics(
     observed: Mapping[str, ObservedTopic],
     preconditions: DeletionPreconditions,
 ) -> TopicsPlan:
-    """Plan the next writes and actions. lines: as `judge` returned them."""
+    """Plan the next writes and actions. decision: of `ledger.decide_deletions`."""
     after = {name: line for name, line in lines.items() if name not in decision.forget}
     deletions = []
     for name in decision.delete:

@@ -68,7 +68,7 @@ class Swaps(msgspec.Struct, frozen=True):
 
     @contextmanager
     def _way_out(self, error: OSError) -> Iterator[None]:
-        """A step failed with `error`, and the block is the only way on.
+        """Run the block after a step failed with `error`: only it can finish or undo the swap.
 
         Raises Aborted if the log is gone, or the block fails as well. In the latter case the
         directory counts as failed, even if it is only full: only a start, which finishes the swap,

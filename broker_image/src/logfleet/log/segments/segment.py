@@ -472,7 +472,7 @@ class Segment:
         return self._files.files.status(self.log_path).modified_ms
 
     def as_active(self) -> ActiveSegment:
-        """The segment's state, as `segment_roll.should_roll` needs it."""
+        """The segment's state, as `roll.should_roll` needs it."""
         if self._first_timestamp == _UNKNOWN:
             header = parse_header(self.file.pread(HEADER_SIZE, 0))
             self._first_timestamp = header.max_timestamp

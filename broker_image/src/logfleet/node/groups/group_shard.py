@@ -28,7 +28,7 @@ class GroupShard(CoordinatorShard[GroupRecord, GroupCoordinator]):
     _is_removing = False
 
     def start(self) -> Iterator[None]:
-        """As for all shards; then remove the offsets of topics that were deleted meanwhile."""
+        """Start the shard, then remove the offsets of topics that were deleted while it loaded."""
         yield from super().start()
         self.remove_topics(self._deleted_while_loading)
 

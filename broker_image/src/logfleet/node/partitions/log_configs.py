@@ -16,8 +16,9 @@ from logfleet.records.compression import Codec
 
 log = structlog.get_logger(__name__)
 
-# Values of compression.type that leave batches as they are sent, and those that do not.
+# The value of compression.type that keeps batches as producers send them.
 _AS_SENT: Final = "producer"
+# The other values: the broker recompresses batches that have another codec.
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
