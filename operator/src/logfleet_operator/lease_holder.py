@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import structlog
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import ObservedTopic, Shortages, TopicAction
+from logfleet.resources.plan import ObservedTopic, PartitionHealth, TopicAction
 
 from logfleet_operator.admin import Admin, AdminFactory, AdminUnavailable
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
@@ -226,8 +226,8 @@ class GuardedAdmin:
     async def describe(self, names: Iterable[str]) -> dict[str, ObservedTopic]:
         return await self._admin.describe(names)
 
-    async def shortages(self) -> Shortages:
-        return await self._admin.shortages()
+    async def partition_health(self) -> PartitionHealth:
+        return await self._admin.partition_health()
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         async with self._guard():

@@ -183,16 +183,16 @@ class Worker:
     def _pass_to_cluster(self, key: Key) -> None:
         cluster = key.namespace, key.name
         notice = self._topics.notices.get(cluster, "")
-        shortages = self._topics.shortages.get(cluster)
+        partition_health = self._topics.partition_health.get(cluster)
         warning = self._topics.warnings.get(cluster, "")
         before = (
             self._clusters.notices.get(cluster, ""),
-            self._clusters.shortages.get(cluster),
+            self._clusters.partition_health.get(cluster),
             self._clusters.warnings.get(cluster, ""),
         )
-        if before != (notice, shortages, warning):
+        if before != (notice, partition_health, warning):
             self._clusters.notices[cluster] = notice
-            self._clusters.shortages[cluster] = shortages
+            self._clusters.partition_health[cluster] = partition_health
             self._clusters.warnings[cluster] = warning
             self.add(Key("cluster", *cluster))
 

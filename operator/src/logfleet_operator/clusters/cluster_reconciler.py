@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 import structlog
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.document import InvalidResourceError
-from logfleet.resources.plan import Reason, Shortages, SpecRefusal
+from logfleet.resources.plan import PartitionHealth, Reason, SpecRefusal
 
 from logfleet_operator import conditions, names
 from logfleet_operator.accepted import EffectiveSpec, checked_against_objects
@@ -83,9 +83,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class ClusterReconciler:
-    """notices, shortages, warnings: (namespace, Cluster) -> what topics add to its status.
+    """notices, partition_health, warnings: (namespace, Cluster) -> what topics add to its status.
 
-    shortages: what partitions lack; None if no broker has answered.
+    partition_health: what partitions lack; None if no broker has answered.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ClusterReconciler:
         self._events = Events(kube, settings.identity, now=self._now)
         self._readiness = Readiness()
         self.notices: dict[tuple[str, str], str] = {}
-        self.shortages: dict[tuple[str, str], Shortages | None] = {}
+        self.partition_health: dict[tuple[str, str], PartitionHealth | None] = {}
         self.warnings: dict[tuple[str, str], str] = {}
         # (namespace, Cluster) -> (kind, name) -> how the stored object differs from the last apply.
         self._rewritings: dict[tuple[str, str], dict[tuple[str, str], Rewriting]] = {}
@@ -456,7 +456,7 @@ class ClusterReconciler:
         """Write a status with what topics add: brokers may work although the Cluster failed."""
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
-        conditions.add_shortages(live, status, self.shortages.get(key), now)
+        conditions.add_partition_health(live, status, self.partition_health.get(key), now)
         others = (self.warnings.get(key, ""), self._maintenance.warnings.get(metadata["uid"], ""))
         if warnings := [warning for warning in others if warning]:
             status["warnings"] = [*status.get("warnings", ()), *warnings]
