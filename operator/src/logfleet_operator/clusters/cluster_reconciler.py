@@ -50,7 +50,7 @@ from logfleet_operator.clusters.steps import (
 from logfleet_operator.clusters.volumes import size_of
 from logfleet_operator.documents import read_cluster
 from logfleet_operator.event_text import EventText
-from logfleet_operator.events import Events, of_change, of_set
+from logfleet_operator.events import Events, stateful_set_event, status_events
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
 from logfleet_operator.ownership import OTHERS_RECHECK_S, Ownership
@@ -326,7 +326,7 @@ class ClusterReconciler:
                     await refuse_foreign(self._kube, cluster.metadata, manifest)
                 stored = await self._kube.apply(manifest)
                 self._compare(cluster, manifest, stored)
-                return of_set(stored, new=new)
+                return stateful_set_event(stored, new=new)
             case MakeAuthority(secret):
                 await self._create(certificates.authority_secret(cluster, secret, self._now()))
                 return None
@@ -469,7 +469,7 @@ class ClusterReconciler:
             status["operator"] = self._ownership.mine
         if live.get("status", {}) != status:
             await write_status(self._kube, live, status)
-            for event in of_change(live.get("status", {}), status):
+            for event in status_events(live.get("status", {}), status):
                 await self._events.write(live, event)
 
 
