@@ -140,7 +140,7 @@ async def operate(kube: Kube, access: BrokerAccess, settings: Settings) -> None:
             await work()
         else:
             await leadership.acquire(tick)
-            await _both(work(), leadership.keep())
+            await _run_together(work(), leadership.keep())
     finally:
         watcher.stop(WATCHES_STOP_S)
         await runner.cleanup()
@@ -148,7 +148,7 @@ async def operate(kube: Kube, access: BrokerAccess, settings: Settings) -> None:
             await leadership.release()
 
 
-async def _both(*parts: Coroutine[Any, Any, None]) -> None:
+async def _run_together(*parts: Coroutine[Any, Any, None]) -> None:
     """Run all until one raises or the caller is cancelled, then cancel the rest.
 
     Raises what the first one raised.

@@ -248,7 +248,7 @@ async def _apply_topic(
         plans.append(plan)
         await perform_all(admin, plan.actions, validate_only=dry_run)
 
-    async def again_if_it_exists() -> None:
+    async def call_again_if_created_meanwhile() -> None:
         try:
             await call()
         except KafkaError as error:
@@ -257,7 +257,7 @@ async def _apply_topic(
             error.retriable = error.code == ErrorCode.TOPIC_ALREADY_EXISTS
             raise
 
-    await admin.client.retrying(again_if_it_exists)
+    await admin.client.retrying(call_again_if_created_meanwhile)
     first, last = plans[0], plans[-1]
     kind, name = desired.kind.lower(), desired.metadata.name
     if last.refusal is not None:

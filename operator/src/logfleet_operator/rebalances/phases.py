@@ -138,10 +138,12 @@ def comes_before(live: Manifest, others: Iterable[Manifest]) -> Manifest | None:
         and _is_approved(each)
         and not _is_wrong(each)
         and not phase_of(each).has_ended
-        and (phase_of(each) is Phase.RUNNING or _age(each) < _age(live))
+        and (phase_of(each) is Phase.RUNNING or _creation_order(each) < _creation_order(live))
     ]
     return min(
-        rivals, key=lambda each: (phase_of(each) is not Phase.RUNNING, *_age(each)), default=None
+        rivals,
+        key=lambda each: (phase_of(each) is not Phase.RUNNING, *_creation_order(each)),
+        default=None,
     )
 
 
@@ -159,7 +161,7 @@ def _is_approved(live: Manifest) -> bool:
     return spec.get("approval") == "Auto" or bool(spec.get("approved"))
 
 
-def _age(live: Manifest) -> tuple[str, str]:
+def _creation_order(live: Manifest) -> tuple[str, str]:
     return live["metadata"]["creationTimestamp"], live["metadata"]["uid"]
 
 

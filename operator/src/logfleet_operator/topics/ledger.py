@@ -265,7 +265,7 @@ def _why_held(
     if foreign:
         message = (
             f"{len(foreign)} topics lost their Topics together with the CRD or the Cluster "
-            f"({_some(foreign)}): they stay; make Topics for them again"
+            f"({_first_few(foreign)}): they stay; make Topics for them again"
         )
         return message, True
     few = not missing or len(missing) <= max(
@@ -277,8 +277,8 @@ def _why_held(
     if confirmation == token:
         return "", True
     message = (
-        f"Topics gone at once: {len(missing)} ({_some(missing)}): their topics stay; make them "
-        "again to keep the topics with their records, or annotate the Cluster with "
+        f"Topics gone at once: {len(missing)} ({_first_few(missing)}): their topics stay; make "
+        "them again to keep the topics with their records, or annotate the Cluster with "
         f"{names.CONFIRM_ANNOTATION}={token} to delete the topics"
     )
     return message, True
@@ -290,5 +290,5 @@ def confirmation_for(lines: Ledger, missing: Iterable[str]) -> str:
     return hashlib.sha256(json.dumps(uids).encode()).hexdigest()[:12]
 
 
-def _some(topics: list[str]) -> str:
+def _first_few(topics: list[str]) -> str:
     return ", ".join(topics[:3]) + (" ..." if len(topics) > 3 else "")
