@@ -41,7 +41,7 @@ from logfleet_operator.clusters.steps import (
     MarkClaim,
     RemoveMember,
     Stage,
-    TakeBack,
+    Uncordon,
     UnregisterBroker,
     refused,
     target,
@@ -361,7 +361,7 @@ class ClusterReconciler:
                 await self._etcds.add(etcd_access(cluster, observed), peer_url)
                 log.info("member_added", namespace=namespace, member=name)
                 return None
-            case MarkClaim() | GrowClaim() | TakeBack() | UnregisterBroker():
+            case MarkClaim() | GrowClaim() | Uncordon() | UnregisterBroker():
                 return await self._scale(cluster, observed, action)
             case _:
                 assert_never(action)
@@ -370,7 +370,7 @@ class ClusterReconciler:
         self,
         cluster: ClusterResource,
         observed: ObservedCluster,
-        action: MarkClaim | GrowClaim | TakeBack | UnregisterBroker,
+        action: MarkClaim | GrowClaim | Uncordon | UnregisterBroker,
     ) -> EventText:
         """Perform an action on brokers that join or leave. Raises MovesUnavailable."""
         match action:
@@ -380,8 +380,8 @@ class ClusterReconciler:
             case GrowClaim(name, size):
                 await self._claim(cluster, observed, name, None, size=size)
                 return EventText("Normal", "VolumeGrows", f"{name} to {size}", f"{name}/{size}")
-            case TakeBack(brokers, claims):
-                await self._relocation.take_back(cluster, brokers)
+            case Uncordon(brokers, claims):
+                await self._relocation.uncordon(cluster, brokers)
                 for name in claims:
                     await self._claim(cluster, observed, name, "")
                 ids = ", ".join(map(str, brokers))

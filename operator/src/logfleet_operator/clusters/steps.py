@@ -86,7 +86,7 @@ class GrowClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeBack:
+class Uncordon:
     """Uncordon these brokers, and remove the drain marks from their volume claims."""
 
     brokers: tuple[int, ...]
@@ -134,7 +134,7 @@ Action = (
     | AddMember
     | MarkClaim
     | GrowClaim
-    | TakeBack
+    | Uncordon
     | UnregisterBroker
 )
 
