@@ -25,7 +25,7 @@ from logfleet_operator.lease_rules import (
     claimed,
     given_back,
     is_free,
-    see,
+    observed_lease,
 )
 from logfleet_operator.names import Manifest
 
@@ -82,7 +82,7 @@ class LeaseHolder:
         namespace, name = self._place
         began = self._monotonic()
         live = await self._kube.get("Lease", namespace, name)
-        self._seen = see(self._seen, live, self._monotonic())
+        self._seen = observed_lease(self._seen, live, self._monotonic())
         if not is_free(self._seen, self._identity, self._monotonic()):
             return False
         manifest = claimed(namespace, name, live, self._identity, self._now())
