@@ -73,7 +73,7 @@ class Rejected:
         if not self._is_wanted:
             self._check_last_batch()
 
-    def before(self, write: WriteBatch) -> WriteBatch:
+    def checked_write(self, write: WriteBatch) -> WriteBatch:
         """Wrap `write` so that the progress of the previous batch is checked before each batch."""
 
         def check_and_write(rows: DataFrame, batch_id: int) -> None:
