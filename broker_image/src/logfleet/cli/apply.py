@@ -81,7 +81,7 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
     line is wrong.
     """
     try:
-        documents, skipped = for_this_tool(read_documents(paths))
+        documents, skipped = applicable_documents(read_documents(paths))
         for line in skipped:
             click.echo(f"Warning: {line}", err=True)
         resources = parse(documents)
@@ -104,7 +104,7 @@ class InvalidDocuments(ValueError):
         self.lines = tuple(lines)
 
 
-def for_this_tool(documents: Sequence[Document]) -> tuple[list[Document], list[str]]:
+def applicable_documents(documents: Sequence[Document]) -> tuple[list[Document], list[str]]:
     """The documents to apply, and a line for each skipped one.
 
     A folder for kubectl may hold other kinds, and a Rebalance.
