@@ -349,7 +349,7 @@ def _limit_refusal(what: str, key: str, limit: int) -> Refusal:
 
 
 def _number(key: str, layers: BrokerLayers) -> int:
-    value = BROKER_KEYS[key].parse(layers.effective(key))
+    value = BROKER_KEYS[key].parse(layers.effective_value(key))
     assert isinstance(value, int), f"{key} is a number"
     return value
 

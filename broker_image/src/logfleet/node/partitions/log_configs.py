@@ -83,7 +83,7 @@ class LogConfigs:
         parallel, if that is more than the default.
         """
         layers = in_force(layers_of(self._static, image, self._node_id))[0]
-        threads = _RECOVERY_THREADS.parse(layers.effective(_RECOVERY_THREADS.name))
+        threads = _RECOVERY_THREADS.parse(layers.effective_value(_RECOVERY_THREADS.name))
         assert isinstance(threads, int), "it is a number"
         return min(threads, RECOVERY_THREADS_MAX)
 
