@@ -175,7 +175,7 @@ def _broker_id(observed: ObservedCluster, pod: Pod) -> int:
 
 
 def objection_of(answer: MayIAnswer, *, alone: bool) -> str:
-    """The objection to the stop; "" if nothing does.
+    """The objection to the stop; "" if there is none.
 
     A topic with one replica is offline whenever its broker is: it forbids that several brokers go
     together, not that one does (Strimzi's and Kafka's own rolls ignore it as well).

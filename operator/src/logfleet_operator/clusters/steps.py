@@ -264,7 +264,7 @@ def is_kept(observed: ObservedCluster, wanted: Manifest) -> bool:
         return False
     config = observed.get("ConfigMap", pods.config_of(live["spec"]["template"]["spec"])) or {}
     if manifests.PROPERTIES not in (config.get("data") or {}):
-        return False  # this operator may not know what stood there
+        return False  # it is gone, or has the form of another version
     made = [
         each["spec"]["template"]["metadata"].get("annotations", {}).get(names.MADE_ANNOTATION)
         for each in (live, wanted)

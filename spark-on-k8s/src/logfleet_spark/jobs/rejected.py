@@ -84,9 +84,9 @@ class Rejected:
         return check_and_write
 
     def follow(self, counting: StreamingQuery) -> None:
-        """Set the query that counts.
+        """Set the counting query.
 
-        Its batches must be written by the function that `before` returned.
+        Its batches must be written by the function that `checked_write` returned.
         """
         self._counting = counting
         self._is_known.set()

@@ -1,6 +1,6 @@
 """Replaces segments by those of a round, on a disk where any step may fail.
 
-Rules: log.swapping.
+Rules: log.segments.swap_steps.
 """
 
 import errno

@@ -22,7 +22,7 @@ def group_kind(config: GroupConfig) -> CoordinatorKind[GroupRecord, GroupCoordin
 
 
 class GroupShard(CoordinatorShard[GroupRecord, GroupCoordinator]):
-    """It also removes offsets: of deleted topics, and those whose retention is over."""
+    """The groups of one partition. It removes expired offsets, and those of deleted topics."""
 
     _deleted_while_loading: tuple[tuple[str, bytes], ...] = ()
     _is_removing = False

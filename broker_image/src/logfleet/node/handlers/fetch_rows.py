@@ -167,7 +167,7 @@ class FetchRead:
                 throttle.record(Side.LEADER, partition.topic, partition.index, size)
 
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
-        """An answer with these rows; neighbours of one topic stand together."""
+        """A response with these rows; adjacent rows of one topic form one entry."""
         topics: list[_Topic] = []
         last: Any = None
         for (topic, _), row in rows:
@@ -263,7 +263,7 @@ class FetchRead:
             stale = self._record_progress(partition, wanted)
             if stale is not ErrorCode.NONE:
                 return self._refused(partition.index, stale, partition.topic_id)
-            row.high_watermark = partition.high_watermark  # this very fetch may have moved it
+            row.high_watermark = partition.high_watermark  # the progress may have moved it
         self.partitions.append(partition)
         if records is not None and not (is_replica and self._is_held_back(partition)):
             size = len(records)
