@@ -195,7 +195,7 @@ class SimBroker(Node):
     def on_image(self, image: ClusterImage) -> None:
         assert image.revision > self.image.revision, "I23: images only grow"
         if image.brokers is not self.image.brokers:
-            self.recent.saw(image.brokers, self.fleet.kernel.now)
+            self.recent.record(image.brokers, self.fleet.kernel.now)
         self.image = image
         self._look_for_its_end()
         self.apply()

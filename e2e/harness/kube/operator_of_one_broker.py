@@ -57,9 +57,9 @@ class OneMover(FleetMovers):
         del bootstrap
         return await super().call_back(os.environ[ADDRESS], goal)
 
-    async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
+    async def uncordon(self, bootstrap: str, broker_ids: Collection[int]) -> None:
         serving = await OneDecider().serving(bootstrap) or frozenset()
-        await super().take_back(os.environ[ADDRESS], serving.intersection(broker_ids))
+        await super().uncordon(os.environ[ADDRESS], serving.intersection(broker_ids))
 
     async def unregister(self, bootstrap: str, broker_id: int) -> None:
         del bootstrap

@@ -46,9 +46,10 @@ class NotAllowed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """The operator's access to brokers.
+    """The kinds of clients with which the operator reaches brokers.
 
-    movers: called with the lease holder, None for an operator that works alone.
+    movers: makes the client that moves replicas, from this operator's lease holder (None if it
+    works without a Lease).
     """
 
     admins: AdminFactory = field(default_factory=BrokerAdmins)
@@ -56,8 +57,8 @@ class BrokerAccess:
     movers: Callable[[LeaseHolder | None], Movers] = FleetMovers
 
 
-def main(ways: BrokerAccess | None = None) -> None:
-    """Run the process. ways: None for the defaults of `Ways`."""
+def main(access: BrokerAccess | None = None) -> None:
+    """Run the process. access: None for the defaults of `BrokerAccess`."""
     if NO_ASSERTIONS:
         sys.exit(NO_ASSERTIONS)
     try:
@@ -66,12 +67,12 @@ def main(ways: BrokerAccess | None = None) -> None:
         sys.exit(f"logfleet-operator: {error}")
     logs.configure(settings.log_level, as_json=settings.log_json)
     try:
-        asyncio.run(run(settings, ways or BrokerAccess()))
+        asyncio.run(run(settings, access or BrokerAccess()))
     except (NoCredentials, NotAllowed, LeaseLost) as error:
         sys.exit(f"logfleet-operator: {error}")
 
 
-async def run(settings: Settings, ways: BrokerAccess) -> None:
+async def run(settings: Settings, access: BrokerAccess) -> None:
     """Operate until SIGTERM or SIGINT. No work is completed first: any step may be the last."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -79,7 +80,7 @@ async def run(settings: Settings, ways: BrokerAccess) -> None:
         loop.add_signal_handler(number, stopped.set)
     kube = ApiServer(lambda: login(watch_settings()))
     try:
-        work = asyncio.ensure_future(operate(kube, ways, settings))
+        work = asyncio.ensure_future(operate(kube, access, settings))
         stop = asyncio.ensure_future(stopped.wait())
         await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
         log.info("operator_stops")
@@ -91,12 +92,12 @@ async def run(settings: Settings, ways: BrokerAccess) -> None:
         await kube.close()
 
 
-async def operate(kube: Kube, ways: BrokerAccess, settings: Settings) -> None:
+async def operate(kube: Kube, access: BrokerAccess, settings: Settings) -> None:
     """Watch and reconcile until cancelled, while holding the Lease.
 
     Raises LeaseLost, NotAllowed.
     """
-    leadership, admins = None, ways.admins
+    leadership, admins = None, access.admins
     if settings.lease_namespace:
         # A new identity for each process, also when its container is restarted (as client-go
         # advises).
@@ -104,9 +105,11 @@ async def operate(kube: Kube, ways: BrokerAccess, settings: Settings) -> None:
         leadership = LeaseHolder(kube, settings.lease_namespace, settings.lease, identity)
         kube, admins = GuardedKube(kube, leadership), GuardedAdmins(admins, leadership)
     etcds = EtcdClients(leadership)
-    movers = ways.movers(leadership)
+    movers = access.movers(leadership)
     ownership = Ownership(kube, settings.release, Events(kube, settings.identity))
-    clusters = ClusterReconciler(kube, settings, ways.deciders, etcds, movers, ownership=ownership)
+    clusters = ClusterReconciler(
+        kube, settings, access.deciders, etcds, movers, ownership=ownership
+    )
     topics = TopicReconciler(kube, admins, settings, ownership=ownership, monotonic=time.monotonic)
     rebalances = RebalanceReconciler(kube, settings, movers, ownership=ownership)
     worker = Worker(kube, clusters, topics, rebalances, settings)
@@ -137,7 +140,7 @@ async def operate(kube: Kube, ways: BrokerAccess, settings: Settings) -> None:
             await work()
         else:
             await leadership.acquire(tick)
-            await _both(work(), leadership.keep())
+            await _run_together(work(), leadership.keep())
     finally:
         watcher.stop(WATCHES_STOP_S)
         await runner.cleanup()
@@ -145,7 +148,7 @@ async def operate(kube: Kube, ways: BrokerAccess, settings: Settings) -> None:
             await leadership.release()
 
 
-async def _both(*parts: Coroutine[Any, Any, None]) -> None:
+async def _run_together(*parts: Coroutine[Any, Any, None]) -> None:
     """Run all until one raises or the caller is cancelled, then cancel the rest.
 
     Raises what the first one raised.

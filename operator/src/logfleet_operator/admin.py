@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import ObservedTopic, Shortages, TopicAction
+from logfleet.resources.plan import ObservedTopic, PartitionHealth, TopicAction
 
 
 class AdminRefused(Exception):
@@ -30,8 +30,8 @@ class Admin(Protocol):
         """The named topics that exist. Raises AdminUnavailable."""
         ...
 
-    async def shortages(self) -> Shortages:
-        """The shortages of all topics' partitions. Raises AdminUnavailable."""
+    async def partition_health(self) -> PartitionHealth:
+        """The health of all topics' partitions. Raises AdminUnavailable."""
         ...
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:

@@ -16,7 +16,7 @@ from logfleet.client.reconcile import (
     GONE,
     cluster_as_shown,
     observe_brokers,
-    observe_shortages,
+    observe_partition_health,
     observe_topic,
     perform_all,
 )
@@ -25,7 +25,7 @@ from logfleet.resources.plan import (
     CreateTopic,
     DeleteTopic,
     ObservedTopic,
-    Shortages,
+    PartitionHealth,
     TopicAction,
     plan_cluster,
 )
@@ -75,10 +75,10 @@ class BrokerAdmin:
             raise AdminUnavailable(f"topics cannot be read: {error}") from error
         return {name: topic for name, topic in found if topic is not None}
 
-    async def shortages(self) -> Shortages:
+    async def partition_health(self) -> PartitionHealth:
         try:
             with waiting_for_fleet():
-                return await observe_shortages(self._admin)
+                return await observe_partition_health(self._admin)
         except ClientError as error:
             raise AdminUnavailable(f"partitions cannot be read: {error}") from error
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import ObservedTopic, Reason, Shortages, SpecRefusal
+from logfleet.resources.plan import ObservedTopic, PartitionHealth, Reason, SpecRefusal
 from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import names
@@ -220,7 +220,7 @@ def _cluster_conditions(live: Mapping[str, Any], plan: ClusterPlan, now: str) ->
     )
     if plan.paused and (ready := condition_of(live, READY)) is not None:
         # While paused, Ready keeps its last value, except that partitions are still checked
-        # (`add_shortages`).
+        # (`add_partition_health`).
         if ready["reason"] == Reason.OFFLINE_PARTITIONS:
             ready = condition(
                 live, READY, true=True, reason=Reason.READY, message=plan.why, now=now
@@ -306,43 +306,50 @@ def topic_status(
     return status
 
 
-def add_shortages(
-    live: Mapping[str, Any], status: Status, shortages: Shortages | None, now: str
+def add_partition_health(
+    live: Mapping[str, Any], status: Status, partition_health: PartitionHealth | None, now: str
 ) -> None:
-    """Put what its partitions lack into a Cluster's status; shortages: None if no broker answers.
+    """Put what its partitions lack into a Cluster's status.
+
+    partition_health: None if no broker answers.
 
     Degraded means that replicas or pods are missing and will not come back by themselves soon. A
     fleet with offline partitions is not Ready.
     """
     troubles = status.get("troubles", [])
     true: bool | None = True
-    if shortages is not None and shortages.reason is not None:
-        reason: str = shortages.reason
-        text = str(shortages)
+    if partition_health is not None and partition_health.reason is not None:
+        reason: str = partition_health.reason
+        text = str(partition_health)
     elif troubles:
         reason, text = PODS_CANNOT_RUN, "; ".join(troubles)
-    elif shortages is None:
+    elif partition_health is None:
         true, reason, text = None, "NobodyAnswers", "no broker answers what the partitions lack"
     else:
         true, reason, text = False, "NotDegraded", ""
     changed_condition = condition(live, DEGRADED, true=true, reason=reason, message=text, now=now)
     others = [known for known in status["conditions"] if known["type"] != DEGRADED]
     status["conditions"] = [*others, changed_condition]
-    if shortages is None:
+    if partition_health is None:
         status.pop("partitions", None)
         return
     status["partitions"] = {
-        "offline": shortages.offline,
-        "underMinIsr": shortages.under_min_isr,
-        "underReplicated": shortages.under_replicated,
+        "offline": partition_health.offline,
+        "underMinIsr": partition_health.under_min_isr,
+        "underReplicated": partition_health.under_replicated,
     }
-    if shortages.reason is None:
+    if partition_health.reason is None:
         return
-    status["why"] = f"{status['why']}; {shortages}"
-    if shortages.offline:
+    status["why"] = f"{status['why']}; {partition_health}"
+    if partition_health.offline:
         status["conditions"] = [
             condition(
-                live, READY, true=False, reason=shortages.reason, message=status["why"], now=now
+                live,
+                READY,
+                true=False,
+                reason=partition_health.reason,
+                message=status["why"],
+                now=now,
             )
             if known["type"] == READY and known["status"] == "True"
             else known

@@ -29,7 +29,7 @@ REFUSALS: Final = frozenset(
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
-def of_change(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[EventText]:
+def status_events(before: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[EventText]:
     """The Events for what is new in a status: refusals, warnings, degradation and their end."""
     for warning in status.get("warnings", ()):
         if warning not in before.get("warnings", ()):
@@ -104,7 +104,7 @@ class Events:
         }
 
 
-def of_set(stored: Manifest, *, new: bool) -> EventText | None:
+def stateful_set_event(stored: Manifest, *, new: bool) -> EventText | None:
     """The Event for an applied StatefulSet; None for other kinds, which do not concern pods."""
     if stored["kind"] != "StatefulSet":
         return None

@@ -57,7 +57,7 @@ class Feed:
         self._topics = topics
 
     def cluster(self, metadata: Mapping[str, Any]) -> None:
-        self._call(self._worker.add_both, metadata["namespace"], metadata["name"])
+        self._call(self._worker.add_cluster_and_topics, metadata["namespace"], metadata["name"])
 
     def topic(self, kind: str | None, body: Mapping[str, Any], *, rivals: int = 0) -> None:
         """Queue a Topic, or all Topics of its Cluster.
@@ -84,7 +84,7 @@ class Feed:
 
     def owned(self, metadata: Mapping[str, Any]) -> None:
         cluster = metadata["labels"][CLUSTER_LABEL]
-        self._call(self._worker.add_both, metadata["namespace"], cluster)
+        self._call(self._worker.add_cluster_and_topics, metadata["namespace"], cluster)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():

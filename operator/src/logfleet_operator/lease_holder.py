@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import structlog
 from logfleet.resources.cluster import ClusterResource
-from logfleet.resources.plan import ObservedTopic, Shortages, TopicAction
+from logfleet.resources.plan import ObservedTopic, PartitionHealth, TopicAction
 
 from logfleet_operator.admin import Admin, AdminFactory, AdminUnavailable
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
@@ -25,7 +25,7 @@ from logfleet_operator.lease_rules import (
     claimed,
     given_back,
     is_free,
-    see,
+    observed_lease,
 )
 from logfleet_operator.names import Manifest
 
@@ -82,7 +82,7 @@ class LeaseHolder:
         namespace, name = self._place
         began = self._monotonic()
         live = await self._kube.get("Lease", namespace, name)
-        self._seen = see(self._seen, live, self._monotonic())
+        self._seen = observed_lease(self._seen, live, self._monotonic())
         if not is_free(self._seen, self._identity, self._monotonic()):
             return False
         manifest = claimed(namespace, name, live, self._identity, self._now())
@@ -226,8 +226,8 @@ class GuardedAdmin:
     async def describe(self, names: Iterable[str]) -> dict[str, ObservedTopic]:
         return await self._admin.describe(names)
 
-    async def shortages(self) -> Shortages:
-        return await self._admin.shortages()
+    async def partition_health(self) -> PartitionHealth:
+        return await self._admin.partition_health()
 
     async def perform(self, actions: Sequence[TopicAction]) -> None:
         async with self._guard():

@@ -32,7 +32,7 @@ class SeenLease:
     since: float
 
 
-def see(before: SeenLease | None, live: Manifest | None, now: float) -> SeenLease:
+def observed_lease(before: SeenLease | None, live: Manifest | None, now: float) -> SeenLease:
     spec = (live or {}).get("spec") or {}
     if before is not None and before.spec == spec:
         return before

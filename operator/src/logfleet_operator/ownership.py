@@ -17,7 +17,7 @@ import structlog
 from logfleet_operator.event_text import EventText
 from logfleet_operator.events import Events
 from logfleet_operator.kube import Kube, KubeError
-from logfleet_operator.lease_rules import LEASE_S, SeenLease, see
+from logfleet_operator.lease_rules import LEASE_S, SeenLease, observed_lease
 from logfleet_operator.names import Manifest
 from logfleet_operator.writes import write_status
 
@@ -96,7 +96,7 @@ class Ownership:
             log.warning("lease_of_another_unknown", lease=holder, error=str(error))
             return True
         now = self._monotonic()
-        seen = self._seen[holder] = see(self._seen.get(holder), live, now)
+        seen = self._seen[holder] = observed_lease(self._seen.get(holder), live, now)
         # A release whose Lease was deleted creates it again at once.
         return now - seen.since < (LEASE_S if live is None else HANDOVER_S)
 

@@ -22,7 +22,7 @@ class Waiting:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the calls of `elsewhere` during the work on one key."""
+        """Count the calls of `waiting_for_fleet` during the work on one key."""
         token = _CURRENT.set(self)
         try:
             yield
@@ -40,7 +40,7 @@ class Waiting:
 
 
 _CURRENT: ContextVar[Waiting | None] = ContextVar("waiting", default=None)
-"""None outside of a worker, and within `elsewhere`, so that a nested wait counts once."""
+"""None outside of a worker, and within `waiting_for_fleet`, so that a nested wait counts once."""
 
 
 @contextmanager

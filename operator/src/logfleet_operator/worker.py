@@ -88,7 +88,7 @@ class Worker:
     def _pending(self, key: Key) -> Pending:
         return self._topics_due.setdefault(key, Pending())
 
-    def add_both(self, namespace: str, cluster: str) -> None:
+    def add_cluster_and_topics(self, namespace: str, cluster: str) -> None:
         """Reconcile a Cluster and its Topics."""
         self.add(Key("cluster", namespace, cluster))
         self.add(Key("topics", namespace, cluster))
@@ -183,16 +183,16 @@ class Worker:
     def _pass_to_cluster(self, key: Key) -> None:
         cluster = key.namespace, key.name
         notice = self._topics.notices.get(cluster, "")
-        shortages = self._topics.shortages.get(cluster)
+        partition_health = self._topics.partition_health.get(cluster)
         warning = self._topics.warnings.get(cluster, "")
         before = (
             self._clusters.notices.get(cluster, ""),
-            self._clusters.shortages.get(cluster),
+            self._clusters.partition_health.get(cluster),
             self._clusters.warnings.get(cluster, ""),
         )
-        if before != (notice, shortages, warning):
+        if before != (notice, partition_health, warning):
             self._clusters.notices[cluster] = notice
-            self._clusters.shortages[cluster] = shortages
+            self._clusters.partition_health[cluster] = partition_health
             self._clusters.warnings[cluster] = warning
             self.add(Key("cluster", *cluster))
 
@@ -232,7 +232,7 @@ class Worker:
     async def _add_all(self, namespace: str) -> None:
         for cluster in await self._kube.list("Cluster", namespace):
             metadata = cluster["metadata"]
-            self.add_both(metadata["namespace"], metadata["name"])
+            self.add_cluster_and_topics(metadata["namespace"], metadata["name"])
         for topic in await self._kube.list("Topic", namespace):
             cluster_name = topic["spec"]["clusterRef"]["name"]
             self.add(Key("topics", topic["metadata"]["namespace"], cluster_name))

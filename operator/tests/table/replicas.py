@@ -63,7 +63,7 @@ class Replicas:
 
         return self._do("call back", act)
 
-    async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
+    async def uncordon(self, bootstrap: str, broker_ids: Collection[int]) -> None:
         assert bootstrap
         self._do("take back", lambda: self.cordoned.difference_update(broker_ids))
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from logfleet.resources.plan import Shortages
+from logfleet.resources.plan import PartitionHealth
 from logfleet_operator.admin import AdminRefused
 from logfleet_operator.topics.topic_reconciler import DEGRADED_S
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from .world import World
 
 pytestmark = pytest.mark.asyncio
 
-LACKING = Shortages(offline=1, under_min_isr=2, under_replicated=3)
+LACKING = PartitionHealth(offline=1, under_min_isr=2, under_replicated=3)
 
 
 def degraded(world: World) -> dict[str, Any]:
@@ -22,9 +22,9 @@ def degraded(world: World) -> dict[str, Any]:
     return {**found, "partitions": status.get("partitions")}
 
 
-def lack(world: World, shortages: Shortages) -> None:
-    world.lacks = shortages
-    world.topics["flights"] = replace(world.topics["flights"], shortages=shortages)
+def lack(world: World, partition_health: PartitionHealth) -> None:
+    world.lacks = partition_health
+    world.topics["flights"] = replace(world.topics["flights"], partition_health=partition_health)
 
 
 async def test_a_cluster_tells_what_its_partitions_lack_while_they_do() -> None:
@@ -43,11 +43,11 @@ async def test_a_cluster_tells_what_its_partitions_lack_while_they_do() -> None:
         "replicas for acks=all, 3 partitions short of an in-sync replica"
     )
     assert world.ready("Cluster", "fleet") == ("False", "OfflinePartitions")
-    lack(world, Shortages(under_min_isr=2, under_replicated=3))
+    lack(world, PartitionHealth(under_min_isr=2, under_replicated=3))
     await operation.until_at_rest()
     assert degraded(world)["reason"] == "UnderMinIsrPartitions"
     assert world.ready("Cluster", "fleet") == ("True", "Ready"), "what it has can be used"
-    lack(world, Shortages())
+    lack(world, PartitionHealth())
     await operation.until_at_rest()
     assert degraded(world)["status"] == "False"
     assert why(world) == "all brokers are ready"
@@ -56,7 +56,7 @@ async def test_a_cluster_tells_what_its_partitions_lack_while_they_do() -> None:
 async def test_a_cluster_without_topics_of_its_own_tells_it_too() -> None:
     """The brokers' own topics, and those that somebody else made."""
     world, operation = await at_rest()
-    world.lacks = Shortages(under_replicated=3)
+    world.lacks = PartitionHealth(under_replicated=3)
     await operation.until_at_rest()
     assert degraded(world)["reason"] == "UnderReplicatedPartitions"
 
@@ -66,7 +66,7 @@ async def test_what_is_degraded_is_looked_at_again_soon() -> None:
     lack(world, LACKING)
     after, _ = await operation.topics.reconcile("air", "fleet")
     assert after == DEGRADED_S
-    lack(world, Shortages())
+    lack(world, PartitionHealth())
     assert (await operation.topics.reconcile("air", "fleet"))[0] is None
 
 
@@ -82,7 +82,7 @@ async def test_a_topic_with_offline_partitions_is_not_ready_and_one_that_lacks_r
     None
 ):
     world, operation = await fleet(topic())
-    lack(world, Shortages(under_replicated=2))
+    lack(world, PartitionHealth(under_replicated=2))
     await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("True", "Ready")
     said = "flights is as written, but 2 partitions short of an in-sync replica"
@@ -91,7 +91,7 @@ async def test_a_topic_with_offline_partitions_is_not_ready_and_one_that_lacks_r
     await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("False", "OfflinePartitions")
     assert "1 partition without a leader" in world.one("Topic", "flights")["status"]["why"]
-    lack(world, Shortages())
+    lack(world, PartitionHealth())
     await operation.until_at_rest()
     assert world.ready("Topic", "flights") == ("True", "Ready")
     assert world.one("Topic", "flights")["status"]["why"] == "flights is as written"
@@ -130,9 +130,9 @@ async def test_a_paused_cluster_whose_broker_came_back_is_ready_again() -> None:
     world, operation = await at_rest()
     world.put(cluster(paused=True))
     await operation.until_at_rest()
-    world.lacks = Shortages(offline=3, under_replicated=3)
+    world.lacks = PartitionHealth(offline=3, under_replicated=3)
     await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("False", "OfflinePartitions")
-    world.lacks = Shortages()
+    world.lacks = PartitionHealth()
     await operation.until_at_rest()
     assert world.ready("Cluster", "fleet") == ("True", "Ready")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from logfleet.resources.plan import Shortages
+from logfleet.resources.plan import PartitionHealth
 from logfleet_operator.kube import KubeError
 
 from .operation import Operation, at_rest, cluster, fleet, pool, told, topic, why
@@ -134,7 +134,11 @@ async def test_a_refusal_is_one_event_however_often_it_is_looked_at() -> None:
 
 async def test_what_degrades_is_a_warning_each_time_it_does() -> None:
     world, operation = await fleet(topic())
-    for lacking in (Shortages(under_replicated=3), Shortages(), Shortages(under_replicated=3)):
+    for lacking in (
+        PartitionHealth(under_replicated=3),
+        PartitionHealth(),
+        PartitionHealth(under_replicated=3),
+    ):
         world.lacks = lacking
         await operation.until_at_rest()
     warnings = [reason for kind, reason, _ in told(world, "Cluster") if kind == "Warning"]

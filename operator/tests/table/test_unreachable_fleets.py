@@ -162,7 +162,7 @@ async def members(address: str) -> None:
 
 QUESTIONS: dict[str, Callable[[str], Awaitable[object]]] = {
     "describe": lambda address: ask_admin(address, lambda admin: admin.describe(["flights"])),
-    "shortages": lambda address: ask_admin(address, lambda admin: admin.shortages()),
+    "partition_health": lambda address: ask_admin(address, lambda admin: admin.partition_health()),
     "perform": lambda address: ask_admin(
         address, lambda admin: admin.perform([DeleteTopic("flights", None)])
     ),

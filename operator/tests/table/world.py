@@ -21,8 +21,8 @@ from logfleet.resources.plan import (
     DeleteTopic,
     GrowTopic,
     ObservedTopic,
+    PartitionHealth,
     ReplicateTopic,
-    Shortages,
     TopicAction,
 )
 from logfleet_operator import names
@@ -81,7 +81,7 @@ class World:
         self.unreachable = False
         self.dynamic_config: dict[str, str] = {}
         self.host_ip = "10.0.0.1"
-        self.lacks = Shortages()
+        self.lacks = PartitionHealth()
         self.disruptions_allowed = True
         self.calls: list[str] = []
         self.before_call: Callable[[int], None] = lambda _: None
@@ -448,8 +448,8 @@ class World:
 
         return self._call("describe topics", read)
 
-    async def shortages(self) -> Shortages:
-        return self._call("describe shortages", lambda: self.lacks)
+    async def partition_health(self) -> PartitionHealth:
+        return self._call("describe partition health", lambda: self.lacks)
 
     async def configure(self, desired: ClusterResource) -> str:
         if self.forbidden_keys & desired.config.keys():

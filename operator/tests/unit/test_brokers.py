@@ -13,7 +13,7 @@ from logfleet.resources.plan import (
     CreateTopic,
     DeleteTopic,
     GrowTopic,
-    Shortages,
+    PartitionHealth,
     TopicAction,
 )
 from logfleet.wire.errors import ErrorCode
@@ -169,14 +169,14 @@ async def test_what_partitions_lack_is_told_of_each_topic_and_of_all(
     client: Any = None
     admin = brokers.BrokerAdmin(client)
     kafka.partitions = LACKING[:1]
-    assert await admin.shortages() == Shortages()
+    assert await admin.partition_health() == PartitionHealth()
     assert kafka.done == ["list_topics"], "of what lacks nothing no configuration is asked for"
     kafka.partitions = LACKING
-    wanted = Shortages(offline=1, under_min_isr=2, under_replicated=3)
-    assert await admin.shortages() == replace(wanted, lost=1)
+    wanted = PartitionHealth(offline=1, under_min_isr=2, under_replicated=3)
+    assert await admin.partition_health() == replace(wanted, lost=1)
     kafka.fenced = frozenset({2})
-    assert await admin.shortages() == wanted, "a broker that is away may have it"
-    assert (await admin.describe({"flights"}))["flights"].shortages == wanted
+    assert await admin.partition_health() == wanted, "a broker that is away may have it"
+    assert (await admin.describe({"flights"}))["flights"].partition_health == wanted
 
 
 @pytest.mark.parametrize("request_name", ["list_topics", "topic_values"])
@@ -187,4 +187,4 @@ async def test_while_no_broker_answers_it_is_not_known_what_partitions_lack(
     kafka.refusing = request_name
     client: Any = None
     with pytest.raises(AdminUnavailable, match="partitions cannot be read"):
-        await brokers.BrokerAdmin(client).shortages()
+        await brokers.BrokerAdmin(client).partition_health()

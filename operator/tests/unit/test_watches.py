@@ -118,7 +118,7 @@ class Noted:
         self.all_of: list[Key] = []
         self.seen: list[tuple[str, str]] = []
 
-    def add_both(self, namespace: str, cluster: str) -> None:
+    def add_cluster_and_topics(self, namespace: str, cluster: str) -> None:
         self.seen.append((namespace, cluster))
 
     def add(self, key: Key) -> None:

@@ -1,4 +1,4 @@
-"""Batch reads."""
+"""Spark's batch reads of topics."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

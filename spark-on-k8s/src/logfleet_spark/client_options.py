@@ -59,12 +59,12 @@ class _Option:
 class _Harmless:
     """A key that has no effect here. why: the reason.
 
-    so_anyway: values that ask for the behaviour of our client, so they get no warning.
+    already_met: values that ask for the behaviour of our client, so they get no warning.
     """
 
     uses: tuple[Use, ...]
     why: str
-    so_anyway: tuple[str, ...] = ()
+    already_met: tuple[str, ...] = ()
 
 
 def _text(value: str) -> str:
@@ -195,10 +195,10 @@ _HARMLESS_BY_WHY: tuple[tuple[str, tuple[Use, ...], tuple[str, ...]], ...] = (
 HARMLESS = {
     **{key: _Harmless(uses, why) for why, uses, keys in _HARMLESS_BY_WHY for key in keys},
     "acks": _Harmless(
-        ("write",), "all in-sync replicas acknowledge each record", so_anyway=("all", "-1")
+        ("write",), "all in-sync replicas acknowledge each record", already_met=("all", "-1")
     ),
     "enable.idempotence": _Harmless(
-        ("write",), "a retried request never writes twice", so_anyway=("true",)
+        ("write",), "a retried request never writes twice", already_met=("true",)
     ),
 }
 """Keys of Kafka's clients that our client does not need. None of them affects which records are
@@ -221,7 +221,7 @@ def client_options(options: Mapping[str, str], use: Use) -> ClientOptions:
         name = key.removeprefix(PREFIX)
         harmless = HARMLESS.get(name)
         if harmless is not None and use in harmless.uses:
-            if options[key].strip().lower() not in harmless.so_anyway:
+            if options[key].strip().lower() not in harmless.already_met:
                 unused.append(unused_sentence(key, harmless.why))
             continue
         option = OPTIONS.get(name)

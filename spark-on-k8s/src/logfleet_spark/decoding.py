@@ -109,7 +109,7 @@ class _Group:
     """
 
     parts: list[Part] = field(default_factory=list)
-    headers: list[BatchHeader] = field(default_factory=list)
+    batch_headers: list[BatchHeader] = field(default_factory=list)
     pieces: list[Buffer] = field(default_factory=list)
     size: int = 0
 
@@ -132,13 +132,13 @@ class _Group:
         ):
             _refuse(part, header, f"{header.record_count} records in {room} bytes")
         self.parts.append(part)
-        self.headers.append(header)
+        self.batch_headers.append(header)
         self.pieces.append(piece)
         self.size += room
 
     def decoded(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield one batch of rows, or none if no row is wanted."""
-        counts = np.array([header.record_count for header in self.headers], np.int64)
+        counts = np.array([header.record_count for header in self.batch_headers], np.int64)
         if not counts.sum():
             return
         try:
@@ -146,7 +146,7 @@ class _Group:
             batch = self._batch(rows, counts, columns)
         except _BadRow as bad:
             index = int(np.searchsorted(np.cumsum(counts), bad.row, side="right"))
-            _refuse(self.parts[index], self.headers[index], bad)
+            _refuse(self.parts[index], self.batch_headers[index], bad)
         if batch.num_rows:
             yield batch
 
@@ -159,7 +159,9 @@ class _Group:
             "partition": lambda: _repeated([p.partition for p in self.parts], counts),
             "offset": lambda: pa.array(offsets),
             "timestamp": lambda: self._timestamps(rows, counts),
-            "timestampType": lambda: _repeated([h.timestamp_type for h in self.headers], counts),
+            "timestampType": lambda: _repeated(
+                [h.timestamp_type for h in self.batch_headers], counts
+            ),
             "headers": lambda: rows.headers.column(rows.body),
         }
         batch = pa.RecordBatch.from_arrays([build[name]() for name in columns], names=list(columns))
@@ -174,13 +176,18 @@ class _Group:
         Raises _BadRow for an offset that lies outside its batch or is not above the previous one.
         """
         delta = rows.offset_delta
-        last = np.repeat(np.array([h.last_offset_delta for h in self.headers], np.int64), counts)
+        last = np.repeat(
+            np.array([h.last_offset_delta for h in self.batch_headers], np.int64), counts
+        )
         _check((delta < 0) | (delta > last), "its offset is not one of the batch's")
         rising = np.ones(len(delta), np.bool_)
         rising[1:] = delta[1:] > delta[:-1]
         rising[(np.cumsum(counts) - counts)[counts > 0]] = True
         _check(~rising, "offsets do not rise")
-        return np.repeat(np.array([h.base_offset for h in self.headers], np.int64), counts) + delta
+        return (
+            np.repeat(np.array([h.base_offset for h in self.batch_headers], np.int64), counts)
+            + delta
+        )
 
     def _topics(self, counts: Ints) -> pa.Array:
         names = [part.topic for part in self.parts]
@@ -195,12 +202,12 @@ class _Group:
 
         If the broker sets times, it is the largest time of the row's batch, else the record's own.
         """
-        appended = [h.timestamp_type is TimestampType.LOG_APPEND_TIME for h in self.headers]
+        appended = [h.timestamp_type is TimestampType.LOG_APPEND_TIME for h in self.batch_headers]
         base = np.repeat(
             np.array(
                 [
                     h.max_timestamp if set_by_broker else h.base_timestamp
-                    for h, set_by_broker in zip(self.headers, appended, strict=True)
+                    for h, set_by_broker in zip(self.batch_headers, appended, strict=True)
                 ],
                 np.int64,
             ),

@@ -41,7 +41,7 @@ class _Kept:
 _kept: _Kept | None = None
 
 
-def _here() -> tuple[int, int]:
+def _process_and_thread() -> tuple[int, int]:
     return os.getpid(), threading.get_ident()
 
 
@@ -53,7 +53,7 @@ def _take_kept(bootstrap: str, options: ClientOptions) -> Cluster | None:
     """
     global _kept
     kept, _kept = _kept, None
-    if kept is None or kept.owner != _here():
+    if kept is None or kept.owner != _process_and_thread():
         return None
     fresh = time.monotonic() - kept.used_s <= LEASE_S
     if fresh and (kept.bootstrap, kept.options) == (bootstrap, options):
@@ -75,6 +75,8 @@ def kept_cluster(bootstrap: str, options: ClientOptions) -> Iterator[Cluster]:
     except BaseException:
         cluster.close()
         raise
-    if _kept is not None and _kept.owner == _here():  # a task that ran within this one kept it
+    if (
+        _kept is not None and _kept.owner == _process_and_thread()
+    ):  # a task that ran within this one kept it
         _kept.cluster.close()
-    _kept = _Kept(cluster, bootstrap, options, _here(), time.monotonic())
+    _kept = _Kept(cluster, bootstrap, options, _process_and_thread(), time.monotonic())

@@ -98,7 +98,7 @@ def recreated_losses(before: TopicIds, now: TopicIds) -> list[Loss]:
     ]
 
 
-def of_other_topics(offsets: Mapping[TopicPartition, int], names: Iterable[str]) -> Offsets:
+def without_topics(offsets: Mapping[TopicPartition, int], names: Iterable[str]) -> Offsets:
     """Return the offsets without those of the topics of these names."""
     left_out = set(names)
     return {tp: offset for tp, offset in offsets.items() if tp.topic not in left_out}

@@ -26,12 +26,12 @@ from logfleet_spark.offsets import (
     gone_or_lower,
     ids_from_json,
     limited,
-    of_other_topics,
     planned,
     recreated,
     recreated_losses,
     to_json,
     without_latest,
+    without_topics,
 )
 from logfleet_spark.options import EARLIEST, LATEST, SourceOptions
 from logfleet_spark.planning import (
@@ -154,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = found, ids
         # check for losses before Spark writes this end to the checkpoint
         self._losses.take_standing(_lost(begin, before, found, ids))
-        begin = of_other_topics(begin, recreated(before, ids))
+        begin = without_topics(begin, recreated(before, ids))
         end = begin | found
         ids = {**before, **ids}
         self._reached = end
@@ -217,8 +217,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ids, now = ids_from_json(end), ids_of(topics)
         self._losses.take(recreated_losses(ids, now))
         gone = recreated(ids, now)
-        until = of_other_topics(until, gone)
-        begin = of_other_topics(begin, [*gone, *recreated(ids_from_json(start), ids)])
+        until = without_topics(until, gone)
+        begin = without_topics(begin, [*gone, *recreated(ids_from_json(start), ids)])
         earliest = self.cluster.offsets(dict.fromkeys(until, EARLIEST), there=topics)
         ranges, lost = planned(begin, until, earliest)
         self._losses.take(lost)
@@ -256,4 +256,4 @@ def _lost(begin: Offsets, before: TopicIds, found: Offsets, ids: TopicIds) -> li
     `begin`.
     """
     others = recreated(before, ids)
-    return recreated_losses(before, ids) + gone_or_lower(of_other_topics(begin, others), found)
+    return recreated_losses(before, ids) + gone_or_lower(without_topics(begin, others), found)

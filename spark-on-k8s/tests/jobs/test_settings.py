@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from logfleet_spark.jobs import dlq_router, table_to_topic, topic_to_table, window_counts
 from logfleet_spark.jobs.settings import interval_ms, moment
-from logfleet_spark.jobs.tables import beside
+from logfleet_spark.jobs.tables import sibling_folder
 
 JOBS = (dlq_router, table_to_topic, topic_to_table, window_counts)
 FILES = Path(__file__).resolve().parents[2] / "jobs"
@@ -193,7 +193,7 @@ def test_rejected_records_are_kept_beside_a_folder_unless_told_otherwise(more, r
 
 
 def test_a_folder_beside_another_is_no_folder_in_it():
-    assert beside("s3a://bucket/counts/", "rejected") == "s3a://bucket/counts-rejected"
+    assert sibling_folder("s3a://bucket/counts/", "rejected") == "s3a://bucket/counts-rejected"
 
 
 @pytest.mark.parametrize(

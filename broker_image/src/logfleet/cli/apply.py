@@ -81,7 +81,7 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
     line is wrong.
     """
     try:
-        documents, skipped = for_this_tool(read_documents(paths))
+        documents, skipped = applicable_documents(read_documents(paths))
         for line in skipped:
             click.echo(f"Warning: {line}", err=True)
         resources = parse(documents)
@@ -104,7 +104,7 @@ class InvalidDocuments(ValueError):
         self.lines = tuple(lines)
 
 
-def for_this_tool(documents: Sequence[Document]) -> tuple[list[Document], list[str]]:
+def applicable_documents(documents: Sequence[Document]) -> tuple[list[Document], list[str]]:
     """The documents to apply, and a line for each skipped one.
 
     A folder for kubectl may hold other kinds, and a Rebalance.
@@ -248,7 +248,7 @@ async def _apply_topic(
         plans.append(plan)
         await perform_all(admin, plan.actions, validate_only=dry_run)
 
-    async def again_if_it_exists() -> None:
+    async def call_again_if_created_meanwhile() -> None:
         try:
             await call()
         except KafkaError as error:
@@ -257,7 +257,7 @@ async def _apply_topic(
             error.retriable = error.code == ErrorCode.TOPIC_ALREADY_EXISTS
             raise
 
-    await admin.client.retrying(again_if_it_exists)
+    await admin.client.retrying(call_again_if_created_meanwhile)
     first, last = plans[0], plans[-1]
     kind, name = desired.kind.lower(), desired.metadata.name
     if last.refusal is not None:

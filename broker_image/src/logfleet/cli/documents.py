@@ -82,7 +82,7 @@ def _read(file: Path) -> list[Document]:
     documents = []
     for number, content in enumerate(contents, 1):
         where = name if len(contents) == 1 else f"{name} document {number}"
-        documents += _taken_apart(where, content)
+        documents += _documents_in(where, content)
     return documents
 
 
@@ -91,7 +91,7 @@ def _line(error: yaml.MarkedYAMLError) -> str:
     return "" if mark is None else f" line {mark.line + 1}"
 
 
-def _taken_apart(where: str, content: object) -> list[Document]:
+def _documents_in(where: str, content: object) -> list[Document]:
     if content is None:
         return []
     if not (isinstance(content, dict) and content.get("kind") == "List"):

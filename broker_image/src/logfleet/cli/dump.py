@@ -100,7 +100,7 @@ def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str
         if number == (count if count is not None else -1):
             break
         if not row.get("valid", True):
-            problems.append(_untrue(path, row))
+            problems.append(_mismatch_text(path, row))
         if as_json:
             click.echo(json.dumps({"file": path.name, **row}, ensure_ascii=False))
         elif number < TABLE_ROWS_MAX:
@@ -133,7 +133,7 @@ def _cell(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _untrue(path: Path, row: dict[str, Any]) -> str:
+def _mismatch_text(path: Path, row: dict[str, Any]) -> str:
     if path.suffix == LOG:
         return f"the batch at position {row['position']} has another checksum"
     return (

@@ -26,7 +26,7 @@ from logfleet.log.names import (
     parse_offset_file,
 )
 from logfleet.log.producers.states import ProducerStates
-from logfleet.log.segments.index_check import Batches, offset_entries_hold, time_entries_hold
+from logfleet.log.segments.index_check import Batches, offset_entries_match, time_entries_match
 from logfleet.log.segments.index_entries import OFFSET_ENTRY, TIME_ENTRY, unpack_entries
 from logfleet.records.batch import iterate_headers
 
@@ -58,7 +58,7 @@ def offset_index_rows(path: Path, base_offset: int) -> Rows:
     entries = unpack_entries(OFFSET_ENTRY, _entries(path, OFFSET_ENTRY.size))
     shown, checked = tee((base_offset + relative, position) for relative, position in entries)
     with _batches(path) as batches:
-        holds = repeat(None) if batches is None else offset_entries_hold(checked, batches)
+        holds = repeat(None) if batches is None else offset_entries_match(checked, batches)
         for (offset, position), valid in zip(shown, holds, strict=False):
             yield _with_validity({"offset": offset, "position": position}, valid=valid)
 
@@ -68,7 +68,7 @@ def time_index_rows(path: Path, base_offset: int) -> Rows:
     entries = unpack_entries(TIME_ENTRY, _entries(path, TIME_ENTRY.size))
     shown, checked = tee((time, base_offset + relative) for time, relative in entries)
     with _batches(path) as batches:
-        holds = repeat(None) if batches is None else time_entries_hold(checked, batches)
+        holds = repeat(None) if batches is None else time_entries_match(checked, batches)
         for (timestamp, offset), valid in zip(shown, holds, strict=False):
             yield _with_validity({"timestamp": timestamp, "offset": offset}, valid=valid)
 

@@ -46,7 +46,7 @@ class Outage:
     """How long nobody has answered a client at all.
 
     bootstrap: as it was given. warn: is called with a sentence WARN_AFTER_S after the first
-    failure, and then every WARN_EVERY_S as long as it is tried; None: nobody wants to know.
+    failure, and then every WARN_EVERY_S as long as it is tried; None: nobody is warned.
     """
 
     def __init__(self, bootstrap: str, warn: Callable[[str], None] | None) -> None:

@@ -48,7 +48,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     error: ErrorCode = ErrorCode.NONE
 
     def remarks(self, min_isr: int) -> list[str]:
-        """Its shortages as Kafka's metrics name them: offline, under_min_isr, under_replicated.
+        """What it lacks, as Kafka's metrics name them: offline, under_min_isr, under_replicated.
 
         min_isr: min.insync.replicas. Replicas that a reassignment is adding count as missing.
         """

@@ -365,7 +365,7 @@ class Producer:
             self._wake.set()
 
     def _left_ms(self, batches: list[Batch]) -> float:
-        """Milliseconds until the delivery timeout of the first of them; negative: it is over."""
+        """Milliseconds until the oldest of these batches times out; negative if it has."""
         deadline = min(batch.created for batch in batches) + self.delivery_timeout_seconds
         return 1000 * (deadline - asyncio.get_running_loop().time())
 

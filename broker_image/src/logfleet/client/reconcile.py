@@ -48,8 +48,8 @@ from logfleet.resources.plan import (
     ObservedBroker,
     ObservedConfig,
     ObservedTopic,
+    PartitionHealth,
     ReplicateTopic,
-    Shortages,
     TopicAction,
 )
 from logfleet.resources.topic import TopicResource
@@ -99,7 +99,7 @@ async def observe_topic(admin: Admin, topic: Topic, moving: Moving) -> ObservedT
     counts = [len(each) for each in targets(topic, moving)]
     config = own_config(entries)
     min_isr = int(entries[MIN_ISR].value or 1) if MIN_ISR in entries else 1
-    lacking = shortages([topic], {topic.name: min_isr})
+    lacking = partition_health([topic], {topic.name: min_isr})
     return ObservedTopic(
         to_text(topic.topic_id),
         len(topic.partitions),
@@ -115,26 +115,30 @@ def targets(topic: Topic, moving: Moving) -> list[tuple[int, ...]]:
     return [target_of(moving, topic.name, each.index, each.replicas) for each in topic.partitions]
 
 
-async def observe_shortages(admin: Admin) -> Shortages:
-    """Shortages of all topics, internal ones included. Raises ClientError."""
-    topics = [topic for topic in await admin.list_topics() if shortages([topic], {}) != Shortages()]
-    is_offline = any(shortages([topic], {}).offline for topic in topics)
+async def observe_partition_health(admin: Admin) -> PartitionHealth:
+    """The health of all partitions, internal topics included. Raises ClientError."""
+    topics = [
+        topic
+        for topic in await admin.list_topics()
+        if partition_health([topic], {}) != PartitionHealth()
+    ]
+    is_offline = any(partition_health([topic], {}).offline for topic in topics)
     lost = len(await find_lost(admin, topics)) if is_offline else 0
     names = [topic.name for topic in topics]
     found = await admin.topic_values(names, MIN_ISR) if names else {}
-    lacking = shortages(topics, {name: int(value) for name, value in found.items()})
+    lacking = partition_health(topics, {name: int(value) for name, value in found.items()})
     return msgspec.structs.replace(lacking, lost=lost)
 
 
-def shortages(topics: Iterable[Topic], min_isr: Mapping[str, int]) -> Shortages:
-    """Shortages of these topics. min_isr: min.insync.replicas by topic; 1 where it is missing."""
+def partition_health(topics: Iterable[Topic], min_isr: Mapping[str, int]) -> PartitionHealth:
+    """The health of these topics. min_isr: min.insync.replicas by topic; 1 where it is missing."""
     remarks = Counter(
         remark
         for topic in topics
         for each in topic.partitions
         for remark in each.remarks(min_isr.get(topic.name, 1))
     )
-    return Shortages(**remarks)
+    return PartitionHealth(**remarks)
 
 
 def own_config(entries: Mapping[str, ConfigEntry]) -> dict[str, str]:

@@ -35,7 +35,7 @@ def cleaner_settings(layers: BrokerLayers) -> CleanerSettings:
     """The values in force; a total over all threads is divided evenly among them, as Kafka does."""
 
     def number(key: str) -> float:
-        value = BROKER_KEYS[key].parse(layers.effective(key))
+        value = BROKER_KEYS[key].parse(layers.effective_value(key))
         assert isinstance(value, int | float), f"{key} is a number"
         return value
 

@@ -47,7 +47,7 @@ def connection_limits(layers: BrokerLayers, listeners: Iterable[str]) -> Connect
         max_connections=_limit("max.connections", layers),
         max_connection_creation_rate=_limit("max.connection.creation.rate", layers),
         max_connections_per_ip=_limit("max.connections.per.ip", layers),
-        by_address=parse_ip_overrides(layers.effective(_OVERRIDES) or ""),
+        by_address=parse_ip_overrides(layers.effective_value(_OVERRIDES) or ""),
         listeners={
             name: ListenerLimits(
                 _limit("max.connections", layers, name),
@@ -65,7 +65,7 @@ def listener_key(listener: str, key: str) -> str:
 
 def _limit(key: str, layers: BrokerLayers, listener: str | None = None) -> int:
     text = (
-        layers.effective(key)
+        layers.effective_value(key)
         if listener is None
         else layers.set_value(listener_key(listener, key)) or BROKER_KEYS[key].default
     )

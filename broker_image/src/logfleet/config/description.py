@@ -110,7 +110,7 @@ def describe_group(overrides: Mapping[str, str], layers: BrokerLayers) -> Iterat
 
 def _inherited(key: ConfigKey, layers: BrokerLayers) -> str | None:
     for source, _ in key.sources:
-        text = layers.effective(source)
+        text = layers.effective_value(source)
         if text is not None:
             broker_key = BROKER_KEYS[source]
             if broker_key.type is ConfigType.LIST and key.type is not ConfigType.LIST:
@@ -122,7 +122,7 @@ def _inherited(key: ConfigKey, layers: BrokerLayers) -> str | None:
 def describe_broker(layers: BrokerLayers) -> Iterator[DescribedConfig]:
     """Every broker key, listeners' keys that are set, and unknown keys without their values."""
     for name, key in BROKER_KEYS.items():
-        value = layers.effective(name)
+        value = layers.effective_value(name)
         if key.is_shown_while_set and layers.set_value(name) is None:
             continue
         synonyms = _synonyms(_names(name), layers)

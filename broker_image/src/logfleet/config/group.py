@@ -86,7 +86,7 @@ def validate_group_configs(overrides: Mapping[str, str], layers: BrokerLayers) -
 
 
 def _broker(key: str, layers: BrokerLayers) -> ConfigValue:
-    return BROKER_KEYS[key].parse(layers.effective(key))
+    return BROKER_KEYS[key].parse(layers.effective_value(key))
 
 
 def _check_bounds(name: str, value: ConfigValue, low: ConfigValue, high: ConfigValue) -> None:

@@ -2,7 +2,7 @@
 
 Type, default, valid values, when they may change, sources.
 
-The keys themselves are the lines of `config_table`. A value is kept and stored as the text the user
+The keys themselves are the lines of `config.table`. A value is kept and stored as the text the user
 gave; `ConfigKey.parse` turns it into a Python value and alone decides whether it is valid (Kafka:
 ConfigDef.parseType and its validators).
 """

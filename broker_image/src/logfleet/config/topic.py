@@ -28,7 +28,7 @@ class BrokerLayers(msgspec.Struct, frozen=True):
     cluster: Mapping[str, str] = _NOTHING
     dynamic: Mapping[str, str] = _NOTHING
 
-    def effective(self, key: str) -> str | None:
+    def effective_value(self, key: str) -> str | None:
         """The text in force for a broker key, or its default; None if it has no value."""
         text = self.set_value(key)
         return BROKER_KEYS[key].default if text is None else text
@@ -85,7 +85,7 @@ def source_and_default(name: str, layers: BrokerLayers) -> tuple[str, str | None
     That is a broker key, or the topic key itself if no broker key has a value.
     """
     for synonym, factor in TOPIC_KEYS[name].sources:
-        text = layers.effective(synonym)
+        text = layers.effective_value(synonym)
         if text is not None:
             is_text = factor == 1 and name != _RETENTION
             return synonym, text if is_text else _scaled(synonym, text, factor)

@@ -1,4 +1,4 @@
-"""Ends tasks."""
+"""Cancels asyncio tasks and waits for their end."""
 
 import asyncio
 from typing import Any

@@ -48,7 +48,7 @@ class Alarm:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, deadline_s: float) -> None:
-        """Call `ring` at this time of the loop, or before."""
+        """Let the loop call `ring` at this time of its clock, or earlier if the timer is set so."""
         if self._handle is not None:
             if self._handle.when() <= deadline_s:
                 return

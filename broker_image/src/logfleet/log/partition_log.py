@@ -187,7 +187,7 @@ class PartitionLog:
             self.written_end_offset = self.log_end_offset
 
     def _written(self, end_offset: int, truncations: int) -> None:
-        if truncations == self.truncations:  # else it may have been cut off instead
+        if truncations == self.truncations:  # else the bytes may be cut off by now
             self.written_end_offset = max(self.written_end_offset, end_offset)
 
     def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:

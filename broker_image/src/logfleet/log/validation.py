@@ -155,7 +155,7 @@ def prepare(
 def prepare_fully(
     buffer: bytearray | memoryview, config: LogConfig, now_ms: int, partition: TopicPartition
 ) -> Prepared | BatchRefusal:
-    """As prepare, but completely.
+    """Do what `prepare` does, and the checks that it leaves to a thread.
 
     Best in a thread: (de)compression releases the interpreter lock.
     """

@@ -57,13 +57,13 @@ class Keyspace:
         return lease in self._leases
 
     def without_lease(self, lease: int) -> WatchBatch | None:
-        """The revision that deletes the keys of `lease`; None if it has none."""
+        """Make the revision that deletes the keys of `lease`, without applying it; None if none."""
         return self._batch(
             [Deleted(key) for key in sorted(self._items) if self._items[key].lease == lease]
         )
 
     def without_leases(self) -> WatchBatch | None:
-        """The revision that deletes every key with a lease."""
+        """Make the revision that deletes every key with a lease, without applying it."""
         return self._batch([Deleted(key) for key in sorted(self._items) if self._items[key].lease])
 
     def evaluate(self, txn: Txn) -> tuple[TxnResult, WatchBatch | None]:

@@ -319,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._in_progress:
             return
         if view[:2] == _PRODUCE_KEY:
-            _frame_buffers.give(frame)
+            _frame_buffers.give_back(frame)
         if self._head and not self.finishing:
             self._cut_head()
 

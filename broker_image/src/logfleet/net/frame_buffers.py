@@ -24,7 +24,7 @@ class FrameBuffers:
             return spare.pop()
         return bytearray(rounded)
 
-    def give(self, buffer: bytearray) -> None:
+    def give_back(self, buffer: bytearray) -> None:
         """Return a buffer that is not used any more."""
         size = len(buffer)
         if size > ONE_SPARE_BYTES_MAX or size % STEP_BYTES:

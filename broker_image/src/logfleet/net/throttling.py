@@ -91,7 +91,7 @@ class Usage:
         request_ms = self._charge_time()
         throttle_ms = self._throttle(fetch, fetch.charge(self._client_id, size), request_ms)
         if throttle_ms:
-            fetch.take_back(self._client_id, size)
+            fetch.refund(self._client_id, size)
         return throttle_ms
 
     def charge(self, request: msgspec.Struct, answer: msgspec.Struct | None) -> None:

@@ -34,7 +34,7 @@ class AdaptiveThrottle:
         self.factor = 1.0
         self.calm_s: float | None = None
 
-    def second(self, p99_s: float | None, *, copied: bool) -> None:
+    def adapt(self, p99_s: float | None, *, copied: bool) -> None:
         """Adapt to the last second.
 
         p99_s: of Produce requests, None if there were too few. copied: whether throttled replicas

@@ -121,7 +121,7 @@ class RateQuota(_Quota):
             return min(throttle_ms, self._throttle_ms_max)
         return throttle_ms
 
-    def take_back(self, client_id: str | None, value: float) -> None:
+    def refund(self, client_id: str | None, value: float) -> None:
         """Undo a charge: the work was not done."""
         limit = self.limit(client_id)
         if limit is not None:

@@ -66,7 +66,7 @@ class ReplicationThrottle:
     async def update(self, layers: BrokerLayers) -> None:
         """Apply the rates of this configuration from now on."""
         for side, quota in self.quotas.items():
-            rate = BROKER_KEYS[side.rate_key].parse(layers.effective(side.rate_key))
+            rate = BROKER_KEYS[side.rate_key].parse(layers.effective_value(side.rate_key))
             assert isinstance(rate, int), side.rate_key
             quota.rate = rate
 

@@ -36,7 +36,7 @@ class YieldingThrottle:
         self._before = now
         copied = sum(quota.bytes for quota in self._quotas)
         p99_s = new.quantile(SHARE) if new.count >= REQUESTS_MIN else None
-        self._rule.second(p99_s, copied=copied > self._copied)
+        self._rule.adapt(p99_s, copied=copied > self._copied)
         self._copied = copied
         for quota in self._quotas:
             quota.factor = self._rule.factor

@@ -55,7 +55,7 @@ class SpecRefusal(msgspec.Struct, frozen=True):
     message: str
 
 
-class Shortages(msgspec.Struct, frozen=True):
+class PartitionHealth(msgspec.Struct, frozen=True):
     """Numbers of partitions that lack something, named as in Kafka's metrics.
 
     A partition may count in all three. lost: offline partitions of which no broker has a replica
@@ -69,7 +69,7 @@ class Shortages(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> Reason | None:
-        """The worst shortage; None if there is none."""
+        """What is worst; None if nothing is lacking."""
         if self.offline:
             return Reason.OFFLINE_PARTITIONS
         if self.under_min_isr:
@@ -77,13 +77,13 @@ class Shortages(msgspec.Struct, frozen=True):
         return Reason.UNDER_REPLICATED_PARTITIONS if self.under_replicated else None
 
     def __str__(self) -> str:
-        shortages = (
+        counts = (
             (self.offline, "without a leader (they cannot be used)"),
             (self.lost, "lost with the disks they were on (`logfleet partitions lost` names them)"),
             (self.under_min_isr, "with too few in-sync replicas for acks=all"),
             (self.under_replicated, "short of an in-sync replica"),
         )
-        return ", ".join(f"{_partitions(count)} {lack}" for count, lack in shortages if count)
+        return ", ".join(f"{_partitions(count)} {lack}" for count, lack in counts if count)
 
 
 class ObservedTopic(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class ObservedTopic(msgspec.Struct, frozen=True):
     partitions: int
     replicas: int
     config: dict[str, str]
-    shortages: Shortages = Shortages()
+    partition_health: PartitionHealth = PartitionHealth()
     replicas_most: int = 0
 
     def has_replicas(self, count: int) -> bool:

@@ -82,14 +82,14 @@ class SessionCache:
         if self.partitions + len(session.partitions) - session.cached_size > self._partitions_max:
             self.remove(session.id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        self.go_on(session, now_ms)
+        self.continue_session(session, now_ms)
         return session
 
     def find(self, session_id: int) -> FetchSession | None:
         """The session with this id, if it is cached."""
         return self._sessions.get(session_id)
 
-    def go_on(self, session: FetchSession, now_ms: int) -> None:
+    def continue_session(self, session: FetchSession, now_ms: int) -> None:
         """Continue the session: its epoch becomes the next request's, and a parked request ends."""
         self._touch(session, now_ms)
         session.epoch = next_epoch(session.epoch)

@@ -188,7 +188,7 @@ class FetchSession:
         partition: SessionPartition,
         row: FetchResponse.PartitionData,
         *,
-        is_first: bool = False,
+        is_first_response: bool = False,
     ) -> bool:
         """Store what was just read for the response; False to leave it out: the reader has it.
 
@@ -209,7 +209,7 @@ class FetchSession:
         partition.high_watermark = NOT_SENT if row.error_code else row.high_watermark
         partition.log_start_offset = row.log_start_offset
         if has_records:
-            if not is_first:
+            if not is_first_response:
                 self._places += 1
                 partition.place = self._places
         elif not special and partition.wanted.fetch_offset >= self._end_of(partition, row):

@@ -155,7 +155,7 @@ class MetadataLoader:
         assert image.revision > self._image.revision or changes.everything, "revisions only grow"
         self._image = image
         if changes.everything or changes.brokers:
-            self.recent_brokers.saw(image.brokers, monotonic_ms())
+            self.recent_brokers.record(image.brokers, monotonic_ms())
         for subscription in self._subscriptions:
             subscription.publish(image, changes)
         for waiter, holds in list(self._waiters.items()):

@@ -84,11 +84,11 @@ def _flow(samples: deque[tuple[int, FlowSample]]) -> Flow | None:
         last.partition,
         round(written / seconds, 1),
         round(read / seconds, 1),
-        _most(sample.writer for sample in seen) if written else None,
-        _most(sample.reader for sample in seen) if read else None,
+        _most_frequent(sample.writer for sample in seen) if written else None,
+        _most_frequent(sample.reader for sample in seen) if read else None,
     )
 
 
-def _most(clients: Iterable[str | None]) -> str | None:
+def _most_frequent(clients: Iterable[str | None]) -> str | None:
     counts = Counter(client for client in clients if client is not None)
     return counts.most_common(1)[0][0] if counts else None

@@ -91,7 +91,7 @@ class _Encoder:
         self.run = []
 
     def struct(self, owner: str, fields: tuple[Field, ...]) -> None:
-        self.refuse_what_is_absent(owner, fields)
+        self.refuse_absent_fields(owner, fields)
         tagged = []
         for field in fields:
             if not field.exists(self.version):
@@ -103,7 +103,7 @@ class _Encoder:
         if self.flexible:
             self.tags(owner, sorted(tagged, key=lambda field: field.tag or 0))
 
-    def refuse_what_is_absent(self, owner: str, fields: tuple[Field, ...]) -> None:
+    def refuse_absent_fields(self, owner: str, fields: tuple[Field, ...]) -> None:
         """Emit a check that refuses set fields which this version lacks and may not ignore."""
         absent = [
             field for field in fields if not field.exists(self.version) and not field.ignorable

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from click.testing import CliRunner
-from logfleet.cli.apply import InvalidDocuments, apply_all, for_this_tool, parse
+from logfleet.cli.apply import InvalidDocuments, applicable_documents, apply_all, parse
 from logfleet.cli.documents import Document
 from logfleet.cli.main import cli
 from logfleet.cli.session import Report
@@ -89,7 +89,7 @@ def test_kinds_that_are_not_for_this_command_are_skipped_and_named() -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
     misspelt = {**topic(), "kind": "Topics"}
-    taken, skipped = for_this_tool(
+    taken, skipped = applicable_documents(
         documents(rebalance, topic(), config_map, misspelt, deployment, "text", {"kind": "Topic"})
     )
     assert [each.where for each in taken] == ["f2", "f4", "f6", "f7"]
@@ -102,7 +102,7 @@ def test_kinds_that_are_not_for_this_command_are_skipped_and_named() -> None:
 
 def test_a_wrong_version_of_ours_is_no_kind_of_others() -> None:
     document = {**topic(), "apiVersion": "logfleet.dev/v1"}
-    assert for_this_tool(documents(document)) == (documents(document), [])
+    assert applicable_documents(documents(document)) == (documents(document), [])
 
 
 def test_nothing_is_applied_if_one_document_is_wrong(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_what_was_measured_counts_against_a_new_quota(quotas: ClientQuotas) -> N
 def test_what_is_taken_back_does_not_count(quotas: ClientQuotas) -> None:
     limit(quotas, consumer_byte_rate=100.0)
     assert quotas.fetch.charge("a", 5_000) == 40_000
-    quotas.fetch.take_back("a", 5_000)
+    quotas.fetch.refund("a", 5_000)
     assert quotas.fetch.charge("a", 1_000) == 0
 
 

@@ -15,9 +15,9 @@ from logfleet.resources.plan import (
     ObservedBroker,
     ObservedConfig,
     ObservedTopic,
+    PartitionHealth,
     Reason,
     ReplicateTopic,
-    Shortages,
     TopicAction,
     claimants,
     conflict,
@@ -231,9 +231,9 @@ def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
 @pytest.mark.parametrize(
     "lacks, reason, said",
     [
-        (Shortages(), None, ""),
+        (PartitionHealth(), None, ""),
         (
-            Shortages(1, 2, 3),
+            PartitionHealth(1, 2, 3),
             Reason.OFFLINE_PARTITIONS,
             (
                 "1 partition without a leader (they cannot be used), 2 partitions with too few in-sync "
@@ -241,7 +241,7 @@ def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
             ),
         ),
         (
-            Shortages(0, 2, 2),
+            PartitionHealth(0, 2, 2),
             Reason.UNDER_MIN_ISR_PARTITIONS,
             (
                 "2 partitions with too few in-sync replicas for acks=all, 2 partitions short of an "
@@ -249,7 +249,7 @@ def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
             ),
         ),
         (
-            Shortages(0, 0, 1),
+            PartitionHealth(0, 0, 1),
             Reason.UNDER_REPLICATED_PARTITIONS,
             "1 partition short of an in-sync replica",
         ),
@@ -257,6 +257,6 @@ def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
     ids=str,
 )
 def test_what_partitions_lack_is_one_sentence_and_the_worst_of_it_the_reason(
-    lacks: Shortages, reason: Reason | None, said: str
+    lacks: PartitionHealth, reason: Reason | None, said: str
 ) -> None:
     assert (lacks.reason, str(lacks)) == (reason, said)

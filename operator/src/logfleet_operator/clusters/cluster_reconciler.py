@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 import structlog
 from logfleet.resources.cluster import ClusterResource
 from logfleet.resources.document import InvalidResourceError
-from logfleet.resources.plan import Reason, Shortages, SpecRefusal
+from logfleet.resources.plan import PartitionHealth, Reason, SpecRefusal
 
 from logfleet_operator import conditions, names
 from logfleet_operator.accepted import EffectiveSpec, checked_against_objects
@@ -41,7 +41,7 @@ from logfleet_operator.clusters.steps import (
     MarkClaim,
     RemoveMember,
     Stage,
-    TakeBack,
+    Uncordon,
     UnregisterBroker,
     refused,
     target,
@@ -50,7 +50,7 @@ from logfleet_operator.clusters.steps import (
 from logfleet_operator.clusters.volumes import size_of
 from logfleet_operator.documents import read_cluster
 from logfleet_operator.event_text import EventText
-from logfleet_operator.events import Events, of_change, of_set
+from logfleet_operator.events import Events, stateful_set_event, status_events
 from logfleet_operator.kube import Kube, KubeConflict, KubeError, KubeUnavailable
 from logfleet_operator.names import Manifest
 from logfleet_operator.ownership import OTHERS_RECHECK_S, Ownership
@@ -83,9 +83,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class ClusterReconciler:
-    """notices, shortages, warnings: (namespace, Cluster) -> what topics add to its status.
+    """notices, partition_health, warnings: (namespace, Cluster) -> what topics add to its status.
 
-    shortages: what partitions lack; None if no broker has answered.
+    partition_health: what partitions lack; None if no broker has answered.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ClusterReconciler:
         self._events = Events(kube, settings.identity, now=self._now)
         self._readiness = Readiness()
         self.notices: dict[tuple[str, str], str] = {}
-        self.shortages: dict[tuple[str, str], Shortages | None] = {}
+        self.partition_health: dict[tuple[str, str], PartitionHealth | None] = {}
         self.warnings: dict[tuple[str, str], str] = {}
         # (namespace, Cluster) -> (kind, name) -> how the stored object differs from the last apply.
         self._rewritings: dict[tuple[str, str], dict[tuple[str, str], Rewriting]] = {}
@@ -326,7 +326,7 @@ class ClusterReconciler:
                     await refuse_foreign(self._kube, cluster.metadata, manifest)
                 stored = await self._kube.apply(manifest)
                 self._compare(cluster, manifest, stored)
-                return of_set(stored, new=new)
+                return stateful_set_event(stored, new=new)
             case MakeAuthority(secret):
                 await self._create(certificates.authority_secret(cluster, secret, self._now()))
                 return None
@@ -361,7 +361,7 @@ class ClusterReconciler:
                 await self._etcds.add(etcd_access(cluster, observed), peer_url)
                 log.info("member_added", namespace=namespace, member=name)
                 return None
-            case MarkClaim() | GrowClaim() | TakeBack() | UnregisterBroker():
+            case MarkClaim() | GrowClaim() | Uncordon() | UnregisterBroker():
                 return await self._scale(cluster, observed, action)
             case _:
                 assert_never(action)
@@ -370,7 +370,7 @@ class ClusterReconciler:
         self,
         cluster: ClusterResource,
         observed: ObservedCluster,
-        action: MarkClaim | GrowClaim | TakeBack | UnregisterBroker,
+        action: MarkClaim | GrowClaim | Uncordon | UnregisterBroker,
     ) -> EventText:
         """Perform an action on brokers that join or leave. Raises MovesUnavailable."""
         match action:
@@ -380,8 +380,8 @@ class ClusterReconciler:
             case GrowClaim(name, size):
                 await self._claim(cluster, observed, name, None, size=size)
                 return EventText("Normal", "VolumeGrows", f"{name} to {size}", f"{name}/{size}")
-            case TakeBack(brokers, claims):
-                await self._relocation.take_back(cluster, brokers)
+            case Uncordon(brokers, claims):
+                await self._relocation.uncordon(cluster, brokers)
                 for name in claims:
                     await self._claim(cluster, observed, name, "")
                 ids = ", ".join(map(str, brokers))
@@ -456,7 +456,7 @@ class ClusterReconciler:
         """Write a status with what topics add: brokers may work although the Cluster failed."""
         metadata = live["metadata"]
         key = metadata["namespace"], metadata["name"]
-        conditions.add_shortages(live, status, self.shortages.get(key), now)
+        conditions.add_partition_health(live, status, self.partition_health.get(key), now)
         others = (self.warnings.get(key, ""), self._maintenance.warnings.get(metadata["uid"], ""))
         if warnings := [warning for warning in others if warning]:
             status["warnings"] = [*status.get("warnings", ()), *warnings]
@@ -469,7 +469,7 @@ class ClusterReconciler:
             status["operator"] = self._ownership.mine
         if live.get("status", {}) != status:
             await write_status(self._kube, live, status)
-            for event in of_change(live.get("status", {}), status):
+            for event in status_events(live.get("status", {}), status):
                 await self._events.write(live, event)
 
 

@@ -155,10 +155,11 @@ class Placement:
 def placement(
     cluster: ClusterResource, managed: ManagedMetadata, live: Manifest | None, state: str
 ) -> Placement:
-    """As the spec says until members have data, then as they started.
+    """Where etcd's members may run: by the spec until they have data, then as at their start.
 
-    A member cannot be scheduled any more if it may not run where its volume is, or not beside
-    another member whose volume is there too. live: the current StatefulSet.
+    A later change of the zones cannot be followed, because the volumes stay where they are: a
+    member must be allowed to run in the zone of its volume, and beside another member whose volume
+    is in the same zone. live: the current StatefulSet.
     """
     zones = tuple(cluster.spec.zones)
     if state == BOOTSTRAPPING:

@@ -118,7 +118,7 @@ async def ask(
     A pod that is not ready and whose broker is fenced may go in any case: it serves nobody, and its
     present template may be the cause. So may one pod if no broker is ready to be asked.
     """
-    wave = next_wave(observed, _sets_of(observed))
+    wave = next_wave(observed, _broker_sets(observed))
     if not wave or cluster.spec.paused:
         return StopPermission()
     leaving = {pod.name for pod in wave}
@@ -157,7 +157,7 @@ async def _largest_allowed_part(
     return StopPermission(objection=objection)
 
 
-def _sets_of(observed: ObservedCluster) -> list[str]:
+def _broker_sets(observed: ObservedCluster) -> list[str]:
     """StatefulSets of brokers, in the order of their ids, like the plan."""
     bases = {}
     for (kind, name), live in observed.objects.items():
@@ -175,7 +175,7 @@ def _broker_id(observed: ObservedCluster, pod: Pod) -> int:
 
 
 def objection_of(answer: MayIAnswer, *, alone: bool) -> str:
-    """The objection to the stop; "" if nothing does.
+    """The objection to the stop; "" if there is none.
 
     A topic with one replica is offline whenever its broker is: it forbids that several brokers go
     together, not that one does (Strimzi's and Kafka's own rolls ignore it as well).

@@ -112,7 +112,7 @@ def zones_refusals(cluster: ClusterResource, observed: ObservedCluster) -> Itera
 def _etcd_placement(
     cluster: ClusterResource, managed: ManagedMetadata, observed: ObservedCluster
 ) -> etcd.Placement:
-    """As etcd is placed now, without zones that were removed and never had a member.
+    """Etcd's present placement, without zones that were removed and never had a member.
 
     A zone counts as such only once every member has a node with a zone: its volume is there, too.
     """
@@ -153,7 +153,10 @@ def plan_metadata_store(
     objects = [etcd.service(cluster), etcd.budget(cluster, managed), wanted]
     if cron_job := snapshots.cron_job(cluster, broker_image(cluster.spec, settings), config):
         objects.append(cron_job)
-    actions = (*applies(cluster, observed, objects), *snapshots.not_wanted(cluster, observed))
+    actions = (
+        *applies(cluster, observed, objects),
+        *snapshots.unwanted_cron_job(cluster, observed),
+    )
     if plan := without_refused(making(actions, "etcd"), observed):
         return plan
     if etcd_state(cluster, observed) == etcd.ESTABLISHED:

@@ -64,7 +64,7 @@ class Movers(Protocol):
         """Cancel the moves under way and remove throttles; return why some cannot be cancelled."""
         ...
 
-    async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
+    async def uncordon(self, bootstrap: str, broker_ids: Collection[int]) -> None:
         """Uncordon these brokers, so that they get replicas again."""
         ...
 
@@ -118,7 +118,7 @@ class FleetMovers:
         async with self._changing(bootstrap) as client:
             return await stop(client, goal)
 
-    async def take_back(self, bootstrap: str, broker_ids: Collection[int]) -> None:
+    async def uncordon(self, bootstrap: str, broker_ids: Collection[int]) -> None:
         async with self._changing(bootstrap) as client:
             await set_cordons(Admin(client), broker_ids, cordoned=False)
 
@@ -207,9 +207,9 @@ class Relocation:
             return f"no broker moves replicas: {error}"
         return None if progress.is_done else _sentence(progress)
 
-    async def take_back(self, cluster: ClusterResource, broker_ids: Collection[int]) -> None:
+    async def uncordon(self, cluster: ClusterResource, broker_ids: Collection[int]) -> None:
         """Raises MovesUnavailable."""
-        await self._movers.take_back(manifests.bootstrap_address(cluster), broker_ids)
+        await self._movers.uncordon(manifests.bootstrap_address(cluster), broker_ids)
 
     async def unregister(self, cluster: ClusterResource, broker_id: int) -> None:
         """Unregister the broker. Raises MovesUnavailable."""

@@ -32,7 +32,7 @@ from logfleet_operator.clusters.steps import (
     Delete,
     MarkClaim,
     Stage,
-    TakeBack,
+    Uncordon,
     UnregisterBroker,
 )
 from logfleet_operator.names import Manifest
@@ -103,7 +103,7 @@ def plan_shrinking(
     ]
     if back:
         ids = tuple(each.id for each in back)
-        return _step(f"brokers {_ids(ids)} are wanted again", TakeBack(ids, _names(back)))
+        return _step(f"brokers {_ids(ids)} are wanted again", Uncordon(ids, _names(back)))
     leaving = [each for each in places if each.id in leaving_ids(ranges)]
     unmarked = [each for each in leaving if each.claim is not None and not each.state]
     if unmarked:

@@ -94,7 +94,7 @@ def _pod(name: str, wanted: Snapshots, image: str, config: str) -> Manifest:
     }
 
 
-def not_wanted(cluster: ClusterResource, observed: ObservedCluster) -> list[Delete]:
+def unwanted_cron_job(cluster: ClusterResource, observed: ObservedCluster) -> list[Delete]:
     """Deletes the CronJob if no snapshots are wanted any more. The files stay."""
     managed = cluster.spec.metadata.managed
     live = observed.get("CronJob", names.snapshots(cluster.metadata.name))

@@ -86,7 +86,7 @@ class GrowClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeBack:
+class Uncordon:
     """Uncordon these brokers, and remove the drain marks from their volume claims."""
 
     brokers: tuple[int, ...]
@@ -134,7 +134,7 @@ Action = (
     | AddMember
     | MarkClaim
     | GrowClaim
-    | TakeBack
+    | Uncordon
     | UnregisterBroker
 )
 
@@ -145,7 +145,7 @@ class ClusterPlan:
 
     stage: what is under way. ranges: for the status, empty if unknown. level: the brokers' feature
     level, None if they were not asked. unmet: parts of the spec that are not, or not yet, carried
-    out while the rest is; see `hindered`. spread: new brokers have their share of replicas.
+    out while the rest is; see `resizing.unmet`. spread: new brokers have their share of replicas.
     """
 
     why: str
@@ -264,7 +264,7 @@ def is_kept(observed: ObservedCluster, wanted: Manifest) -> bool:
         return False
     config = observed.get("ConfigMap", pods.config_of(live["spec"]["template"]["spec"])) or {}
     if manifests.PROPERTIES not in (config.get("data") or {}):
-        return False  # this operator may not know what stood there
+        return False  # it is gone, or has the form of another version
     made = [
         each["spec"]["template"]["metadata"].get("annotations", {}).get(names.MADE_ANNOTATION)
         for each in (live, wanted)

@@ -18,7 +18,7 @@ from logfleet_operator.conditions import PROGRESSING, READY, condition_of
 from logfleet_operator.names import Manifest
 
 PROPOSAL_S: Final = 600
-"""A proposal that nobody approved for this long, in seconds, is made again: partitions grow."""
+"""A proposal that nobody approved for so long is made again, because sizes have changed since."""
 
 
 class Phase(StrEnum):
@@ -74,7 +74,7 @@ def decide(
     proposal_s: float | None,
     ended_s: float | None,
 ) -> PhaseDecision:
-    """What to do next.
+    """The next step of a Rebalance.
 
     obstacle: why nothing may start now, "" if it may. proposal_s: seconds since this spec was
     planned, None if it was not. ended_s: seconds since the end, None if it has not ended.
@@ -138,10 +138,12 @@ def comes_before(live: Manifest, others: Iterable[Manifest]) -> Manifest | None:
         and _is_approved(each)
         and not _is_wrong(each)
         and not phase_of(each).has_ended
-        and (phase_of(each) is Phase.RUNNING or _age(each) < _age(live))
+        and (phase_of(each) is Phase.RUNNING or _creation_order(each) < _creation_order(live))
     ]
     return min(
-        rivals, key=lambda each: (phase_of(each) is not Phase.RUNNING, *_age(each)), default=None
+        rivals,
+        key=lambda each: (phase_of(each) is not Phase.RUNNING, *_creation_order(each)),
+        default=None,
     )
 
 
@@ -159,7 +161,7 @@ def _is_approved(live: Manifest) -> bool:
     return spec.get("approval") == "Auto" or bool(spec.get("approved"))
 
 
-def _age(live: Manifest) -> tuple[str, str]:
+def _creation_order(live: Manifest) -> tuple[str, str]:
     return live["metadata"]["creationTimestamp"], live["metadata"]["uid"]
 
 

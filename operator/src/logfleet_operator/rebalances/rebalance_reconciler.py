@@ -48,7 +48,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class RebalanceReconciler:
-    """movers: the ones that Clusters use, too."""
+    """Carries out Rebalances. movers: shared with the ClusterReconciler."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class RebalanceReconciler:
         if decision.act is Act.NOTHING:
             ended = decision.phase.has_ended and "finishedAt" not in live.get("status", {})
             return decision, {"finishedAt": now} if ended else {}
-        if found is None:  # to be stopped, and its Cluster is gone
+        if found is None:  # its Cluster is gone, so there is nothing left to stop
             return PhaseDecision(Act.NOTHING, Phase.STOPPED, "its Cluster is gone"), {
                 "finishedAt": now
             }

@@ -3,7 +3,7 @@
 A finalizer would hang a namespace whose operator is gone, so Topics have none. Instead a line is
 written before a topic is created or adopted, in ConfigMaps that the Cluster owns. A topic is
 deleted because the resource of its line is gone, even if that was deleted while no operator ran.
-Since absence is weak evidence, `judge` requires more before it deletes:
+Since absence is weak evidence, `decide_deletions` requires more before it deletes:
 
 - CRD and Cluster are the ones in the line (a reinstalled CRD loses all its objects), nothing around
 is being deleted, and the namespace is this operator's;
@@ -36,7 +36,8 @@ from logfleet_operator.names import Manifest
 # A ConfigMap holds 1 MiB, a line takes about 300 bytes: 16 of them hold some 40,000 topics.
 SHARDS: Final = 16
 CONFIRM_WITHOUT_EVENT_S: Final = 30.0
-# A read may be ahead of the watch; a Topic that is missing for longer had no delete event.
+# A read may find a Topic missing before the watch delivers its delete event. No event comes for one
+# that is missing for longer than this: it was deleted while no operator watched.
 EVENT_WITHIN_S: Final = 2.0
 MISSING_AT_ONCE_MAX: Final = 3
 MISSING_SHARE_MAX: Final = Fraction(1, 20)
@@ -264,7 +265,7 @@ def _why_held(
     if foreign:
         message = (
             f"{len(foreign)} topics lost their Topics together with the CRD or the Cluster "
-            f"({_some(foreign)}): they stay; make Topics for them again"
+            f"({_first_few(foreign)}): they stay; make Topics for them again"
         )
         return message, True
     few = not missing or len(missing) <= max(
@@ -276,8 +277,8 @@ def _why_held(
     if confirmation == token:
         return "", True
     message = (
-        f"Topics gone at once: {len(missing)} ({_some(missing)}): their topics stay; make them "
-        "again to keep the topics with their records, or annotate the Cluster with "
+        f"Topics gone at once: {len(missing)} ({_first_few(missing)}): their topics stay; make "
+        "them again to keep the topics with their records, or annotate the Cluster with "
         f"{names.CONFIRM_ANNOTATION}={token} to delete the topics"
     )
     return message, True
@@ -289,5 +290,5 @@ def confirmation_for(lines: Ledger, missing: Iterable[str]) -> str:
     return hashlib.sha256(json.dumps(uids).encode()).hexdigest()[:12]
 
 
-def _some(topics: list[str]) -> str:
+def _first_few(topics: list[str]) -> str:
     return ", ".join(topics[:3]) + (" ..." if len(topics) > 3 else "")

@@ -152,7 +152,7 @@ def plan_topics(
     observed: Mapping[str, ObservedTopic],
     preconditions: DeletionPreconditions,
 ) -> TopicsPlan:
-    """Plan the next writes and actions. lines: as `judge` returned them."""
+    """Plan the next writes and actions. decision: of `ledger.decide_deletions`."""
     after = {name: line for name, line in lines.items() if name not in decision.forget}
     deletions = []
     for name in decision.delete:
@@ -202,10 +202,10 @@ def as_served(why: str, found: ObservedTopic) -> tuple[SpecRefusal | None, str]:
 
     A topic with offline partitions is not Ready; one that only lacks replicas is, with a remark.
     """
-    if found.shortages.reason is None:
+    if found.partition_health.reason is None:
         return None, why
-    sentence = f"{why}, but {found.shortages}"
-    if not found.shortages.offline:
+    sentence = f"{why}, but {found.partition_health}"
+    if not found.partition_health.offline:
         return None, sentence
     return SpecRefusal(Reason.OFFLINE_PARTITIONS, sentence), sentence
 

@@ -20,8 +20,8 @@ from logfleet.resources.document import GROUP, InvalidResourceError, Metadata
 from logfleet.resources.plan import (
     DeleteTopic,
     ObservedTopic,
+    PartitionHealth,
     Reason,
-    Shortages,
     SpecRefusal,
     TopicAction,
 )
@@ -139,7 +139,7 @@ class PassResult:
 class TopicReconciler:
     """notices: Cluster -> what blocks the deletion of its topics, for its status.
 
-    shortages: Cluster -> what its partitions lack, None if no broker answers. warnings: likewise.
+    partition_health: likewise, None if no broker answers. warnings: likewise.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class TopicReconciler:
         self._ownership = ownership
         self._settings = settings
         self.notices: dict[ClusterKey, str] = {}
-        self.shortages: dict[ClusterKey, Shortages | None] = {}
+        self.partition_health: dict[ClusterKey, PartitionHealth | None] = {}
         self.warnings: dict[ClusterKey, str] = {}
         self._monotonic = monotonic
         self._now = now or (lambda: datetime.now(UTC))
@@ -270,7 +270,7 @@ class TopicReconciler:
         topics = await statuses.valid(live.values())
         around = await self._preconditions(cluster)
         pass_ = TopicsPass(cluster, found, live, topics, around, deleted_policies, lines)
-        shortages = self.shortages[key] = await self._ask_brokers(cluster, found)
+        partition_health = self.partition_health[key] = await self._configure(cluster, found)
         self.warnings[key] = self._live.refused.get(cluster.metadata.uid, "")
         if obstacle := _obstacle(found):
             await _wait(pass_, statuses, f"Cluster {cluster_name} {obstacle}")
@@ -280,11 +280,11 @@ class TopicReconciler:
         except AdminUnavailable as error:
             await _wait(pass_, statuses, f"no broker of {cluster_name} answers: {error}")
             return UNAVAILABLE_S
-        if after is None and shortages != Shortages():
+        if after is None and partition_health != PartitionHealth():
             return DEGRADED_S
         return after
 
-    async def _ask_brokers(self, cluster: ClusterResource, found: Manifest) -> Shortages | None:
+    async def _configure(self, cluster: ClusterResource, found: Manifest) -> PartitionHealth | None:
         """Set the live configuration, and read what partitions lack; None without an answer."""
         if not found.get("status", {}).get("readyReplicas"):
             return None
@@ -293,7 +293,7 @@ class TopicReconciler:
             try:
                 if not cluster.spec.paused and not list(config_refusals(cluster)):
                     await self._live.apply(cluster, found, admin)
-                return await admin.shortages()
+                return await admin.partition_health()
             finally:
                 await admin.close()
         except AdminUnavailable:
@@ -303,7 +303,7 @@ class TopicReconciler:
         """Drop the state of a Cluster that is gone, since a later one is another Cluster."""
         for known in (
             self.notices,
-            self.shortages,
+            self.partition_health,
             self.warnings,
             self._deleted_policies,
             self._missed_since,

@@ -10,7 +10,7 @@ from logfleet.resources.topic import TopicResource
 
 from logfleet_operator import conditions
 from logfleet_operator.documents import ignored_fields, read_topic
-from logfleet_operator.events import Events, of_change
+from logfleet_operator.events import Events, status_events
 from logfleet_operator.kube import Kube, KubeError, Refused
 from logfleet_operator.logs import log_ignored_fields
 from logfleet_operator.names import Manifest
@@ -51,7 +51,7 @@ class TopicStatuses:
         except KubeError as error:
             self._refused["Topic", document["metadata"]["name"]] = error
             return
-        for event in of_change(document.get("status", {}), status):
+        for event in status_events(document.get("status", {}), status):
             if event.type == "Warning":  # the actions have their own Events
                 await self._events.write(document, event)
 

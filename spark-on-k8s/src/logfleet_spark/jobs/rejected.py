@@ -41,11 +41,11 @@ def text_of(spark: SparkSession, place: str) -> list[tuple[str, str]]:
 class Rejected:
     """Starts the query that keeps rejected records.
 
-    checkpoint: of the query that counts. place: checkpoint of the query that keeps. count: returns
-    the number of rejected records between two sets of offsets.
+    checkpoint: of the first query, which counts. place: checkpoint of the second query, which keeps
+    rejected records. count: returns the number of rejected records between two sets of offsets.
 
-    start: starts the query that keeps, at these offsets (JSON); they have an effect only while it
-    has no checkpoint. is_last: whether to start it only after the first query has ended.
+    start: starts the second query at these offsets (JSON); they have an effect only while it has no
+    checkpoint. is_last: whether to start it only after the first query has ended.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Rejected:
         if not self._is_wanted:
             self._check_last_batch()
 
-    def before(self, write: WriteBatch) -> WriteBatch:
+    def checked_write(self, write: WriteBatch) -> WriteBatch:
         """Wrap `write` so that the progress of the previous batch is checked before each batch."""
 
         def check_and_write(rows: DataFrame, batch_id: int) -> None:
@@ -84,9 +84,9 @@ class Rejected:
         return check_and_write
 
     def follow(self, counting: StreamingQuery) -> None:
-        """Set the query that counts.
+        """Set the counting query.
 
-        Its batches must be written by the function that `before` returned.
+        Its batches must be written by the function that `checked_write` returned.
         """
         self._counting = counting
         self._is_known.set()
@@ -140,7 +140,7 @@ class Rejected:
             self._store_start(begin, end)
 
     def _initial(self) -> Offsets:
-        """Return the offsets at which the first batch of the query that counts began.
+        """Return the offsets at which the first batch of the counting query began.
 
         Spark's connector stores them in the checkpoint. With our source they are empty here, as its
         first batch has no rows.

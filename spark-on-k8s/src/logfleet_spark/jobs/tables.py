@@ -153,7 +153,7 @@ def check_types(root: str, there: StructType, fresh: StructType) -> None:
         log.info("%s gets the new columns %s", root, ", ".join(added))
 
 
-def not_ours(root: str, owner: str | None, query: str, what: str) -> SettingError:
+def not_owned_error(root: str, owner: str | None, query: str, what: str) -> SettingError:
     whose = f"query {owner}" if owner else "something else"
     return SettingError(
         f"{root} was written by {whose}, this is query {query}: {what}, or the --checkpoint that it was "
@@ -296,14 +296,14 @@ class DeltaTable:
         """Do what a batch needs that the table already has."""
 
     def _put(self, rows: DataFrame, this: Batch) -> None:
-        fresh = lacking(rows, self.root) if self._ends else rows
+        fresh = missing_rows(rows, self.root) if self._ends else rows
         if this.is_beyond(self._ends):
             self._ends = {}
         with committing_as(rows.sparkSession, replace(this, is_passing=bool(self._ends))):
             append(fresh, self.root)
 
 
-def lacking(rows: DataFrame, root: str) -> DataFrame:
+def missing_rows(rows: DataFrame, root: str) -> DataFrame:
     """Return the rows that are not in the table."""
     there = rows.sparkSession.read.format("delta").load(root).select(*PLACE).alias("there")
     # the timestamp of a rejected record may be null
@@ -324,7 +324,7 @@ def backfill(rows: DataFrame, root: str) -> int:
     """
     root = absolute(root)
     opened(rows, root, is_there=bool(commits(rows.sparkSession, root)))
-    fresh = lacking(rows, root).persist()
+    fresh = missing_rows(rows, root).persist()
     try:
         if added := fresh.count():
             append(fresh, root)
@@ -353,7 +353,9 @@ class LatestTable(DeltaTable):
         properties = rows.sparkSession.sql(f"SHOW TBLPROPERTIES {named(self.root)}").collect()
         owner = {row["key"]: row["value"] for row in properties}.get(OWNER)
         if owner != this.query:
-            raise not_ours(self.root, owner, this.query, "give the job an --output of its own")
+            raise not_owned_error(
+                self.root, owner, this.query, "give the job an --output of its own"
+            )
 
     def _skip(self, rows: DataFrame) -> None:
         # the query's state takes in the batch only if the batch is computed, so compute it
@@ -422,7 +424,7 @@ class ParquetExport:
         owner = next((batch.query for batch in known if batch.query != this.query), None)
         if owner or (not known and _read_if_there(rows.sparkSession, "parquet", self.root)):
             what = f"Parquet files are an export of one query; {OUTPUT_AGAIN}, use --format delta"
-            raise not_ours(self.root, owner, this.query, what)
+            raise not_owned_error(self.root, owner, this.query, what)
         for _, columns in found:
             check_types(self.root, StructType.fromJson(json.loads(columns)), rows.schema)
         return known
@@ -450,6 +452,6 @@ def session_settings(form: str | None) -> Mapping[str, str]:
     return DELTA if form == "delta" else FILES
 
 
-def beside(folder: str, word: str) -> str:
+def sibling_folder(folder: str, word: str) -> str:
     """Return a folder next to another one: its name, a hyphen, and the word."""
     return f"{folder.rstrip('/')}-{word}"

@@ -38,7 +38,7 @@ from logfleet_spark.jobs.settings import (
     names,
     refuse_same,
 )
-from logfleet_spark.jobs.tables import PLACE, beside
+from logfleet_spark.jobs.tables import PLACE, sibling_folder
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if not settings.backfill and not settings.checkpoint:
         parser.error("write --checkpoint, or --backfill")
     if settings.rejected is None:
-        settings.rejected = beside(settings.output, "rejected")
+        settings.rejected = sibling_folder(settings.output, "rejected")
     if settings.rejected == "none":
         settings.rejected = None
     refuse_same(parser, settings, ("--output", "--rejected", "--checkpoint"))

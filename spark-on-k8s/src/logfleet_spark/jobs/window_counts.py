@@ -56,7 +56,7 @@ from logfleet_spark.jobs.settings import (
     interval_ms,
     refuse_same,
 )
-from logfleet_spark.jobs.tables import LatestTable, beside
+from logfleet_spark.jobs.tables import LatestTable, sibling_folder
 from logfleet_spark.jobs.windows import END, START, Windows
 
 log = logging.getLogger(__name__)
@@ -312,7 +312,7 @@ def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
         )
     check_database(parser, settings)
     if settings.rejected is None and settings.sink in tables.FORMATS:
-        settings.rejected = beside(settings.output, "rejected")
+        settings.rejected = sibling_folder(settings.output, "rejected")
     if settings.rejected == NOWHERE:
         settings.rejected = None
     refuse_same(parser, settings, ("--output", "--rejected", "--checkpoint"))
@@ -391,7 +391,7 @@ def keeper_of_rejected(job: Job, settings: argparse.Namespace, wanted: WindowCou
             trigger=settings.trigger,
         )
 
-    place = beside(settings.checkpoint, "rejected")
+    place = sibling_folder(settings.checkpoint, "rejected")
     return Rejected(
         job.spark,
         settings.checkpoint,
@@ -444,7 +444,7 @@ def run(job: Job, settings: argparse.Namespace) -> None:
     with naming("--group-by, --aggregate, --output-mode"):
         query = job.start(
             made.rows.writeStream.outputMode(settings.output_mode),
-            keeping.before(write) if keeping else write,
+            keeping.checked_write(write) if keeping else write,
             name=QUERY,
             checkpoint=settings.checkpoint,
             trigger=settings.trigger,

@@ -111,12 +111,12 @@ def _row(each: dict[str, Any]) -> tuple[object, ...]:
         f"{at:%Y-%m-%d %H:%M:%S}.{each['time_ms'] % 1000:03}",
         each["by"],
         each["kind"],
-        about(each),
+        subject_of(each),
         f"{each['cause']} ({facts})" if facts else each["cause"],
     )
 
 
-def about(each: dict[str, Any]) -> str:
+def subject_of(each: dict[str, Any]) -> str:
     """The subject of an event: a partition, a topic or a broker."""
     if "topic" in each:
         return f"{each['topic']}-{each['partition']}" if "partition" in each else each["topic"]

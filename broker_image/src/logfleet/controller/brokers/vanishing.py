@@ -37,7 +37,7 @@ class RecentBrokers:
     def __init__(self) -> None:
         self._seen: deque[tuple[int, Brokers]] = deque()
 
-    def saw(self, brokers: Brokers, now_ms: int) -> None:
+    def record(self, brokers: Brokers, now_ms: int) -> None:
         """Call this whenever brokers have changed. now_ms: monotonic."""
         self._seen.append((now_ms, brokers))
         self._forget(now_ms)

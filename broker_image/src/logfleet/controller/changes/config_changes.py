@@ -145,7 +145,7 @@ def _store(epoch: int, key: str, present: StoredConfigs, values: dict[str, str])
     return pack(epoch, [Step(write, (modified_at(key, present.revision),))])
 
 
-def refuse_form(changes: Sequence[ConfigChange]) -> Refusal | None:
+def refuse_malformed_changes(changes: Sequence[ConfigChange]) -> Refusal | None:
     """Why these changes are refused for any resource (Kafka: ConfigAdminManager.preprocess)."""
     names = [change.name for change in changes]
     if len(set(names)) < len(names):
@@ -167,7 +167,7 @@ def _changed(
     changes: Sequence[ConfigChange],
     list_key: Callable[[str, ConfigOperation], ConfigKey | Refusal],
 ) -> dict[str, str] | Refusal:
-    refusal = refuse_form(changes)
+    refusal = refuse_malformed_changes(changes)
     if refusal is not None:
         return refusal
     values = dict(present)

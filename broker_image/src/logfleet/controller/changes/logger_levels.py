@@ -8,7 +8,11 @@ KIP-412; Kafka: LoggingController.
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
-from logfleet.controller.changes.config_changes import ConfigChange, ConfigOperation, refuse_form
+from logfleet.controller.changes.config_changes import (
+    ConfigChange,
+    ConfigOperation,
+    refuse_malformed_changes,
+)
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 
@@ -33,7 +37,7 @@ def refuse_logger_changes(
     changes: Sequence[ConfigChange], loggers: Container[str]
 ) -> Refusal | None:
     """Why these levels cannot be set; None if they can. loggers: the names that exist."""
-    refusal = refuse_form(changes)
+    refusal = refuse_malformed_changes(changes)
     for change in changes:
         refusal = refusal or _refuse(change, loggers)
     return refusal

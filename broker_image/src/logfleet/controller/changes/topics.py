@@ -331,16 +331,16 @@ def _refuse_growth(
     """Why the cluster may not grow by these; None if it may. Counts only if a limit is set."""
     limit = _number("logfleet.topics.max", layers)
     if limit != UNLIMITED and topics and len(image.entries) + topics > limit:
-        return _over("topics", "logfleet.topics.max", limit)
+        return _limit_refusal("topics", "logfleet.topics.max", limit)
     limit = _number("logfleet.partitions.max", layers)
     if limit != UNLIMITED:
         present = sum(len(topic.partitions) for topic in image.entries)
         if present + partitions > limit:
-            return _over("partitions", "logfleet.partitions.max", limit)
+            return _limit_refusal("partitions", "logfleet.partitions.max", limit)
     return None
 
 
-def _over(what: str, key: str, limit: int) -> Refusal:
+def _limit_refusal(what: str, key: str, limit: int) -> Refusal:
     return Refusal(
         ErrorCode.POLICY_VIOLATION,
         f"The cluster would have more {what} than {key}={limit} allows: delete some, or raise "
@@ -349,7 +349,7 @@ def _over(what: str, key: str, limit: int) -> Refusal:
 
 
 def _number(key: str, layers: BrokerLayers) -> int:
-    value = BROKER_KEYS[key].parse(layers.effective(key))
+    value = BROKER_KEYS[key].parse(layers.effective_value(key))
     assert isinstance(value, int), f"{key} is a number"
     return value
 

@@ -250,8 +250,8 @@ class ControllerLoop:
         """
         layers = BrokerLayers(self._static)
         key = "auto.leader.rebalance.enable"
-        is_enabled = BROKER_KEYS[key].parse(layers.effective(key)) is True
-        interval_s = float(layers.effective("leader.imbalance.check.interval.seconds") or 0)
+        is_enabled = BROKER_KEYS[key].parse(layers.effective_value(key)) is True
+        interval_s = float(layers.effective_value("leader.imbalance.check.interval.seconds") or 0)
         while True:
             await asyncio.sleep(interval_s)
             found = await self._imbalances() if is_enabled else {}

@@ -98,7 +98,7 @@ class EtcdLease:
         await self._revoke(self)
 
     def end(self) -> None:
-        """Wake those who wait in `lost`: the lease is over. Call it on the lease's loop."""
+        """The lease has ended: wake the tasks that wait in `lost`. Call it on the lease's loop."""
         self._ended.set()
 
     def end_from_thread(self) -> None:

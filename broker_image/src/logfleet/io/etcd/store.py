@@ -1,4 +1,4 @@
-"""MetadataStore on etcd."""
+"""The MetadataStore of a fleet, on etcd."""
 
 import asyncio
 import random

@@ -35,7 +35,7 @@ class Checkpointer:
         self._running: set[asyncio.Task[None]] = set()
 
     async def write(self, log_dir: LogDir, high_watermark_of: HighWatermarkOf) -> None:
-        """Write all checkpoints, as they are when it is this write's turn."""
+        """Write all checkpoints, with the values of the moment at which this write begins."""
         await self._complete(self._write_all(log_dir, high_watermark_of))
 
     async def write_log_starts(self, log_dir: LogDir) -> None:
@@ -112,7 +112,7 @@ class Checkpointer:
     async def _run(
         self, job: CheckpointJob, log_dir: LogDir, high_watermark_of: HighWatermarkOf
     ) -> None:
-        """Add each log as it is when its turn comes: what its line says stays true.
+        """Add a line for each log. Lines are made at different moments, and each stays true.
 
         A log that leaves meanwhile counts as departed.
         """

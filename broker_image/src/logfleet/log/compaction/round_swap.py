@@ -1,6 +1,6 @@
 """Replaces segments by those of a round, on a disk where any step may fail.
 
-Rules: log.swapping.
+Rules: log.segments.swap_steps.
 """
 
 import errno
@@ -27,7 +27,7 @@ class Swaps(msgspec.Struct, frozen=True):
     """The swaps of one round. truncations: of the log when the round began.
 
     check_present: raises Aborted once the log is gone; check_wanted: also once nothing is to be put
-    in place any more. `put_in_place` handles a step that fails; `_way_out` handles that the
+    in place any more. `put_in_place` handles a step that fails; `_last_resort` handles that the
     recovery from it fails, too.
     """
 
@@ -54,7 +54,7 @@ class Swaps(msgspec.Struct, frozen=True):
         try:
             await self.flusher.run(promote, log.files, log.directory, base_offset)
         except OSError as error:  # unknown how far it got, and what of it is durable: undo it
-            with self._way_out(error):
+            with self._last_resort(error):
                 await self.flusher.run(demote, log.files, log.directory, base_offset)
             log.cancel_swap()
             raise
@@ -62,13 +62,13 @@ class Swaps(msgspec.Struct, frozen=True):
         try:
             log.complete_swap(cleaned.size, now_ms)
         except OSError as error:  # the new file is in place: retry before anybody reads the log
-            with self._way_out(error):
+            with self._last_resort(error):
                 log.complete_swap(cleaned.size, now_ms)
         await self.flusher.run(log.files.fsync_directory, log.directory)
 
     @contextmanager
-    def _way_out(self, error: OSError) -> Iterator[None]:
-        """A step failed with `error`, and the block is the only way on.
+    def _last_resort(self, error: OSError) -> Iterator[None]:
+        """Run the block after a step failed with `error`: only it can finish or undo the swap.
 
         Raises Aborted if the log is gone, or the block fails as well. In the latter case the
         directory counts as failed, even if it is only full: only a start, which finishes the swap,

@@ -58,9 +58,9 @@ class DiskBusy(OSError):
 
 
 class _QueuedWrite:
-    """path: of the file; None once the file was renamed or removed.
+    """Bytes to write at a position of a file.
 
-    then: callbacks for the loop.
+    path: of the file; None once the file was renamed or removed. then: callbacks for the loop.
     """
 
     __slots__ = ("data", "file", "is_written", "path", "position", "then")

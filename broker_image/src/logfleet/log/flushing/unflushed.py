@@ -147,7 +147,7 @@ class Unflushed:
         return FlushJob(log.end_offset, files, writes, sorted(directories, reverse=True))
 
     def _changed(self, log: Stored, segments: Sequence[Segment]) -> list[Segment]:
-        """The log's segments that are not durable as they are."""
+        """The log's segments that have changed since the last flush."""
         first = len(segments)
         if self.stored.end_offset < log.end_offset:
             first = segment_number(segments, self.stored.end_offset)

@@ -8,7 +8,7 @@ Batches = Iterable[tuple[int, BatchHeader]]
 """(position, header) of a segment's batches, in order."""
 
 
-def offset_entries_hold(entries: Iterable[tuple[int, int]], batches: Batches) -> Iterator[bool]:
+def offset_entries_match(entries: Iterable[tuple[int, int]], batches: Batches) -> Iterator[bool]:
     """For each (offset, position), whether that batch begins and ends there."""
     rest = iter(batches)
     batch = next(rest, None)
@@ -18,7 +18,7 @@ def offset_entries_hold(entries: Iterable[tuple[int, int]], batches: Batches) ->
         yield batch is not None and batch[0] == position and batch[1].last_offset == offset
 
 
-def time_entries_hold(entries: Iterable[tuple[int, int]], batches: Batches) -> Iterator[bool]:
+def time_entries_match(entries: Iterable[tuple[int, int]], batches: Batches) -> Iterator[bool]:
     """For each (timestamp, offset), whether the offset's batch has that largest timestamp."""
     rest = iter(batches)
     batch = next(rest, None)

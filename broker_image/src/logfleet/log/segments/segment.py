@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from logfleet.io.files import File, remove_if_there
 from logfleet.log.config import LONG_MAX
 from logfleet.log.names import INDEX, LOG, TIME_INDEX, offset_file
-from logfleet.log.segments.index_check import time_entries_hold
+from logfleet.log.segments.index_check import time_entries_match
 from logfleet.log.segments.index_entries import (
     OFFSET_ENTRY,
     RELATIVE_OFFSET_MAX,
@@ -344,12 +344,14 @@ class Segment:
 
     def _last_entry(self, end: int) -> tuple[Position, int]:
         """(position, base offset) of the last entry's batch; the segment's start if it is wrong."""
-        if not self.offset_index and self._times_hold(None):
+        if not self.offset_index and self._time_index_matches(None):
             return FILE_START, self.base_offset
         relative, position = self.offset_index[-1] if self.offset_index else (0, 0)
         if 0 < position <= end - HEADER_SIZE:
             header = parse_header(self.file.pread(HEADER_SIZE, position))
-            if header.last_offset == self.base_offset + relative and self._times_hold(header):
+            if header.last_offset == self.base_offset + relative and self._time_index_matches(
+                header
+            ):
                 return Position(position), header.base_offset
         self.offset_index.truncate(0)
         self.time_index.truncate(0)
@@ -436,7 +438,7 @@ class Segment:
         Read from the time index on first use; rebuilt from all headers if the log contradicts it.
         """
         if self._max_timestamp == _UNKNOWN:
-            if not self._times_hold(self._last_batch()):
+            if not self._time_index_matches(self._last_batch()):
                 entries = time_entries(self.headers(), self.base_offset, self._interval_bytes)
                 self.time_index.replace(entries)
                 self.has_new_times = True
@@ -444,14 +446,14 @@ class Segment:
             self._max_timestamp, self._max_timestamp_offset = last[0], self.base_offset + last[1]
         return self._max_timestamp
 
-    def _times_hold(self, later: BatchHeader | None) -> bool:
+    def _time_index_matches(self, later: BatchHeader | None) -> bool:
         """Whether log and `later` confirm the time index's last entry, which retention uses."""
         newest = NO_TIMESTAMP
         if len(self.time_index):
             newest, relative = self.time_index[-1]
             offset = self.base_offset + relative
             batches = self.headers(self.position_of(offset))
-            if not all(time_entries_hold([(newest, offset)], batches)):
+            if not all(time_entries_match([(newest, offset)], batches)):
                 return False
         return later is None or not later.record_count or later.max_timestamp <= newest
 
@@ -472,7 +474,7 @@ class Segment:
         return self._files.files.status(self.log_path).modified_ms
 
     def as_active(self) -> ActiveSegment:
-        """The segment's state, as `segment_roll.should_roll` needs it."""
+        """The segment's state, as `roll.should_roll` needs it."""
         if self._first_timestamp == _UNKNOWN:
             header = parse_header(self.file.pread(HEADER_SIZE, 0))
             self._first_timestamp = header.max_timestamp

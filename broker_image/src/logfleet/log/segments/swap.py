@@ -1,6 +1,6 @@
 """Replaces segments by compacted ones, and finishes after a crash what was begun.
 
-See log.swapping.
+See log.segments.swap_steps.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from logfleet.types import FILE_START
 class Swap(msgspec.Struct):
     """A running swap.
 
-    replaced: the old segments. is_cleared: their files are out of use (step 3 of log.swapping).
+    replaced: the old segments. is_cleared: their files are out of use (step 3 of `swap_steps`).
     renames: the rest of step 4.
     """
 

@@ -131,7 +131,7 @@ class BrokerMembership:
         return not_ready(broker, self._broker_epoch, self._own.missing)
 
     async def leave(self, seconds_max: float = LEAVING_S_MAX) -> None:
-        """Hand over what others can take; the registration stands until `unregister`."""
+        """Let other brokers take over the leaderships; stay registered until `unregister`."""
         if self.registration is None or self._is_last(self._follower.image):
             return
         self.update(leaving=True)

@@ -88,13 +88,17 @@ async def refuse_data_without_identity(store: MetadataStore, node_id: int, on_di
     held = await retry_while_unavailable(lambda: store.get(keys.directories(node_id)))
     recorded = () if held is None else msgspec.json.decode(held.value, type=DirectoriesValue).ids
     cluster_id = None if cluster is None else cluster.value.decode()
-    advice = what_to_do(on_disk, node_id, cluster_id, sorted({*recorded} - on_disk.directory_ids))
+    advice = missing_identity_advice(
+        on_disk, node_id, cluster_id, sorted({*recorded} - on_disk.directory_ids)
+    )
     raise DataWithoutIdentity(
         f"{data_without_identity(on_disk.nameless)}; nothing was changed. {advice}"
     )
 
 
-def what_to_do(on_disk: OnDisk, node_id: int, cluster_id: str | None, missing: list[str]) -> str:
+def missing_identity_advice(
+    on_disk: OnDisk, node_id: int, cluster_id: str | None, missing: list[str]
+) -> str:
     """The advice for directories with logs but without meta.properties.
 
     missing: ids of directories that are recorded for this broker, and are not there.

@@ -87,14 +87,14 @@ class IdTaken(RegistrationError):
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """A registration, whether it still stands or not. epoch: the broker epoch."""
+    """A registration, which may have ended since. epoch: the broker epoch."""
 
     broker_id: int
     epoch: BrokerEpoch
     lease: Lease
 
     def ended_in(self, image: ClusterImage) -> str:
-        """Why this registration has ended by `image`; empty if it stands or the image is older."""
+        """Why it has ended, as `image` shows; empty if it has not, or the image is older."""
         if image.revision < self.epoch:
             return ""
         broker = image.brokers.get(self.broker_id)

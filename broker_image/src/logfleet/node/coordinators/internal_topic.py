@@ -24,17 +24,17 @@ CreateTopic = Callable[[str, int, int, Mapping[str, str]], Awaitable[Refusal | N
 class InternalTopic:
     """One internal topic.
 
-    noun: for names of log events. at_creation: the number of partitions that it gets, with these
-    configs. layers: have its replication factor, if that is set. hint: what an operator can do if
-    it cannot be created. create_topic: see CreateTopic. spawn: starts a task that lives as long as
-    the broker.
+    event_prefix: of the names of its log events. at_creation: the number of partitions that it
+    gets, with these configs. layers: have its replication factor, if that is set. hint: what an
+    operator can do if it cannot be created. create_topic: see CreateTopic. spawn: starts a task
+    that lives as long as the broker.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        noun: str,
+        event_prefix: str,
         at_creation: int,
         configs: Mapping[str, str],
         layers: BrokerLayers,
@@ -43,7 +43,7 @@ class InternalTopic:
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self.name = name
-        self._noun = noun
+        self._event_prefix = event_prefix
         self._at_creation = at_creation
         self._configs = configs
         self._layers = layers
@@ -76,10 +76,10 @@ class InternalTopic:
         replicas = factor_at_creation(self.name, image, self._layers)
         refusal = await self._create_topic(self.name, self._at_creation, replicas, self._configs)
         if refusal is None:
-            event = f"{self._noun}_created"
+            event = f"{self._event_prefix}_created"
             log.info(event, partitions=self._at_creation)
         elif refusal.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            event = f"{self._noun}_not_created"
+            event = f"{self._event_prefix}_not_created"
             log.error(
                 event,
                 error=refusal.error.name,

@@ -63,7 +63,7 @@ class GroupCoordinators:
         self._subscription = Subscription()
         self.topic = InternalTopic(
             OFFSETS_TOPIC,
-            noun="offsets_topic",
+            event_prefix="offsets_topic",
             at_creation=config.offsets_topic_num_partitions,
             configs={
                 "cleanup.policy": "compact",

@@ -22,13 +22,13 @@ def group_kind(config: GroupConfig) -> CoordinatorKind[GroupRecord, GroupCoordin
 
 
 class GroupShard(CoordinatorShard[GroupRecord, GroupCoordinator]):
-    """It also removes offsets: of deleted topics, and those whose retention is over."""
+    """The groups of one partition. It removes expired offsets, and those of deleted topics."""
 
     _deleted_while_loading: tuple[tuple[str, bytes], ...] = ()
     _is_removing = False
 
     def start(self) -> Iterator[None]:
-        """As for all shards; then remove the offsets of topics that were deleted meanwhile."""
+        """Start the shard, then remove the offsets of topics that were deleted while it loaded."""
         yield from super().start()
         self.remove_topics(self._deleted_while_loading)
 

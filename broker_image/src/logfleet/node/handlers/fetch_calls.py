@@ -96,7 +96,7 @@ class FetchCall(ParkedRequest):
         self.reply(self._read_again)
 
     def _read_again(self) -> FetchResponse | list[Part]:
-        return self._answer_or_throttle(self.read(is_first=False))
+        return self._answer_or_throttle(self.read(is_first_pass=False))
 
     def _answer_or_throttle(self, reading: FetchRead) -> FetchResponse:
         """The answer; beyond the client's quota one without records (KIP-219).
@@ -113,8 +113,8 @@ class FetchCall(ParkedRequest):
     def _throttled(self, throttle_ms: int) -> FetchResponse:
         return FetchResponse(throttle_time_ms=throttle_ms)
 
-    def read(self, *, is_first: bool = True) -> FetchRead:
-        reading = FetchRead(self._broker, self._request, self._context, is_first=is_first)
+    def read(self, *, is_first_pass: bool = True) -> FetchRead:
+        reading = FetchRead(self._broker, self._request, self._context, is_first_pass=is_first_pass)
         for key, asked in self._wanted.items():
             reading.add(key, asked)
         return reading
@@ -151,7 +151,7 @@ class FetchCall(ParkedRequest):
         for key, row in rows:
             partition = session.partitions[key]
             partition.listen(reading.source(key))
-            session.store_sent(partition, row, is_first=True)
+            session.store_sent(partition, row, is_first_response=True)
         return reading.answer(rows, session.id)
 
 
@@ -168,8 +168,8 @@ class SessionFetchCall(FetchCall):
         super().__init__(broker, request, context, {})
         self._session = session
 
-    def read(self, *, is_first: bool = True) -> FetchRead:
-        reading = FetchRead(self._broker, self._request, self._context, is_first=is_first)
+    def read(self, *, is_first_pass: bool = True) -> FetchRead:
+        reading = FetchRead(self._broker, self._request, self._context, is_first_pass=is_first_pass)
         for partition in self._session.due():
             partition.listen(reading.add(partition.key, partition.wanted))
         return reading

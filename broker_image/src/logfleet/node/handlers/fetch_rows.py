@@ -46,7 +46,7 @@ class FetchRead:
     (KafkaApis.handleFetchRequest). bytes: read so far. min_bytes: what to wait for, no more than a
     limit lets through (KafkaApis.handleFetchRequest). is_enough: waiting gains nothing: min_bytes
     are there, a partition has more than its limit, or a row needs the client. partitions: those
-    read, to wait on. is_first: the pass is the first of its request, not the one after a wait.
+    read, to wait on. is_first_pass: the pass is the first of its request, not the one after a wait.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class FetchRead:
         "_bytes_left",
         "_client_id",
         "_endpoints",
-        "_is_first",
+        "_is_first_pass",
         "_listener",
         "_rack",
         "_read",
@@ -79,9 +79,9 @@ class FetchRead:
         request: FetchRequest,
         context: RequestContext,
         *,
-        is_first: bool = True,
+        is_first_pass: bool = True,
     ) -> None:
-        self._is_first = is_first
+        self._is_first_pass = is_first_pass
         self._table = table = broker.partitions
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
         self.find: Callable[[Any, int], LeaderPartition | ErrorCode] = (
@@ -167,7 +167,7 @@ class FetchRead:
                 throttle.record(Side.LEADER, partition.topic, partition.index, size)
 
     def answer(self, rows: Rows, session_id: int = 0) -> FetchResponse:
-        """An answer with these rows; neighbours of one topic stand together."""
+        """A response with these rows; adjacent rows of one topic form one entry."""
         topics: list[_Topic] = []
         last: Any = None
         for (topic, _), row in rows:
@@ -259,11 +259,11 @@ class FetchRead:
             return self._refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, partition.topic_id)
         if isinstance(records, ErrorCode):
             return self._refused(partition.index, records, partition.topic_id)
-        if is_replica and self._is_first and isinstance(partition, LeaderPartition):
+        if is_replica and self._is_first_pass and isinstance(partition, LeaderPartition):
             stale = self._record_progress(partition, wanted)
             if stale is not ErrorCode.NONE:
                 return self._refused(partition.index, stale, partition.topic_id)
-            row.high_watermark = partition.high_watermark  # this very fetch may have moved it
+            row.high_watermark = partition.high_watermark  # the progress may have moved it
         self.partitions.append(partition)
         if records is not None and not (is_replica and self._is_held_back(partition)):
             size = len(records)

@@ -103,7 +103,7 @@ class FollowerFetch(SessionFetchCall):
         self._replica_state.replica_id = fetch.replica_id
         self._replica_state.replica_epoch = fetch.replica_epoch
         session.mark_due(row)
-        broker.fetch_sessions.go_on(session, broker.now_ms())
+        broker.fetch_sessions.continue_session(session, broker.now_ms())
         broker.follower_fetches.fetched(
             fetch.replica_id, fetch.replica_epoch, session, {}, monotonic_ms()
         )

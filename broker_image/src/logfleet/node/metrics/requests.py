@@ -1,4 +1,4 @@
-"""Requests by API."""
+"""Metrics of requests, by API."""
 
 from collections.abc import Callable, Iterator, Mapping
 

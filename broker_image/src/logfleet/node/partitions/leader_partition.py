@@ -199,7 +199,7 @@ class LeaderPartition(Replica):
         before, self.high_watermark = self.high_watermark, self.replicas_state.high_watermark
         size = 0
         if before < min(self.high_watermark, self.epoch_start_offset):
-            # The records of an earlier leader were never counted: use an upper bound.
+            # Bytes that an earlier leader appended were never counted here: use an upper bound.
             size = self.log.size
         size += self._uncommitted.take(self.high_watermark)
         if size:

@@ -16,8 +16,9 @@ from logfleet.records.compression import Codec
 
 log = structlog.get_logger(__name__)
 
-# Values of compression.type that leave batches as they are sent, and those that do not.
+# The value of compression.type that keeps batches as producers send them.
 _AS_SENT: Final = "producer"
+# The other values: the broker recompresses batches that have another codec.
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -82,7 +83,7 @@ class LogConfigs:
         parallel, if that is more than the default.
         """
         layers = in_force(layers_of(self._static, image, self._node_id))[0]
-        threads = _RECOVERY_THREADS.parse(layers.effective(_RECOVERY_THREADS.name))
+        threads = _RECOVERY_THREADS.parse(layers.effective_value(_RECOVERY_THREADS.name))
         assert isinstance(threads, int), "it is a number"
         return min(threads, RECOVERY_THREADS_MAX)
 

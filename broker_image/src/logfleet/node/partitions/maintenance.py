@@ -71,7 +71,9 @@ class Maintenance:
 
     async def update(self, layers: BrokerLayers) -> None:
         """Use the configuration's new values from now on."""
-        self.producer_id_expiration_ms = int(layers.effective("producer.id.expiration.ms") or 0)
+        self.producer_id_expiration_ms = int(
+            layers.effective_value("producer.id.expiration.ms") or 0
+        )
 
     @property
     def flush_period_s(self) -> float:

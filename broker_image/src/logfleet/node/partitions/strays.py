@@ -24,7 +24,7 @@ def set_strays_aside(log_dirs: LogDirs, image: ClusterImage, node_id: int) -> No
     """
     for log_dir in log_dirs:
         try:
-            _set_strays_of(log_dir, image, node_id)
+            _set_strays_aside_in(log_dir, image, node_id)
         except OSError as error:
             log_dirs.fail_at_start(log_dir, error)
     log_dirs.refuse_none()
@@ -47,7 +47,7 @@ def is_deleted(image: ClusterImage, node_id: int, topic_id: str | None) -> bool:
     )
 
 
-def _set_strays_of(log_dir: LogDir, image: ClusterImage, node_id: int) -> None:
+def _set_strays_aside_in(log_dir: LogDir, image: ClusterImage, node_id: int) -> None:
     for name, partition_log in list(log_dir.logs.items()):
         reason = _stray_reason(image, node_id, name, partition_log.topic_id)
         if reason is not None:

@@ -90,7 +90,7 @@ class ReplicaFetcher:
         self._want(key)
 
     def remove(self, partition: FollowerPartition) -> None:
-        """Fetch it no more; drop what is on its way."""
+        """Stop fetching the partition; records of it that are on their way are dropped."""
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is not None and followed.partition is partition:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from click.testing import CliRunner
 from logfleet.cli.fleet.admin_port import Answers
-from logfleet.cli.fleet.events import _row, about, merged, parse_since
+from logfleet.cli.fleet.events import _row, merged, parse_since, subject_of
 from logfleet.cli.main import cli
 
 NOW = datetime(2026, 3, 1, 14, 30, 15, tzinfo=timezone(timedelta(hours=1)))
@@ -72,7 +72,7 @@ def test_a_row_says_what_changed() -> None:
 
 
 def test_a_row_says_whom_it_concerns() -> None:
-    assert about({"topic": "t", "partition": 3, "broker": 1}) == "t-3"
-    assert about({"topic": "t"}) == "t"
-    assert about({"broker": 1}) == "broker 1"
-    assert about({}) == ""
+    assert subject_of({"topic": "t", "partition": 3, "broker": 1}) == "t-3"
+    assert subject_of({"topic": "t"}) == "t"
+    assert subject_of({"broker": 1}) == "broker 1"
+    assert subject_of({}) == ""

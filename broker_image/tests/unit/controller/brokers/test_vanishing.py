@@ -91,17 +91,17 @@ def test_brokers_that_vanish_one_after_the_other_have_vanished_at_once_if_it_tak
     None
 ):
     before, recent = fleet("abc"), RecentBrokers()
-    recent.saw(before, 0)
-    recent.saw(without(before, 1), 50_000)
+    recent.record(before, 0)
+    recent.record(without(before, 1), 50_000)
     assert hold(None, recent.within(50_000), without(before, 1), 50_000) is None
-    recent.saw(without(before, 1, 2), 50_900)
+    recent.record(without(before, 1, 2), 50_900)
     assert hold(None, recent.within(50_900), without(before, 1, 2), 50_900) is not None
 
 
 def test_what_was_long_ago_is_forgotten() -> None:
     before, recent = fleet("abc"), RecentBrokers()
-    recent.saw(before, 0)
+    recent.record(before, 0)
     assert recent.within(1_000_000) == [before], "it is so still"
-    recent.saw(without(before, 1), 2_000_000)
+    recent.record(without(before, 1), 2_000_000)
     assert recent.within(2_000_000 + WITHIN_MS - 1) == [before, without(before, 1)]
     assert recent.within(2_000_000 + WITHIN_MS) == [without(before, 1)]

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.log.segments.index_check import offset_entries_hold, time_entries_hold
+from logfleet.log.segments.index_check import offset_entries_match, time_entries_match
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch
 
@@ -24,7 +24,7 @@ SECOND = len(ONE)
     ],
 )
 def test_an_offset_leads_to_the_batch_that_it_ends(entries, hold):
-    assert list(offset_entries_hold(entries, iterate_headers(LOG))) == hold
+    assert list(offset_entries_match(entries, iterate_headers(LOG))) == hold
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_an_offset_leads_to_the_batch_that_it_ends(entries, hold):
     ],
 )
 def test_a_time_is_that_of_the_batch_with_its_offset(entries, hold):
-    assert list(time_entries_hold(entries, iterate_headers(LOG))) == hold
+    assert list(time_entries_match(entries, iterate_headers(LOG))) == hold

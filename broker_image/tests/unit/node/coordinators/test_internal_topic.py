@@ -25,7 +25,7 @@ class Rig:
         config = broker_config({"transaction.state.log.replication.factor": "2"})
         self.topic = InternalTopic(
             NAME,
-            noun="transaction_state",
+            event_prefix="transaction_state",
             at_creation=7,
             configs={"cleanup.policy": "compact"},
             layers=BrokerLayers(config.static),
