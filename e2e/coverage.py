@@ -129,7 +129,7 @@ def covered(folder: Path, room: str, names: Sequence[str]) -> float:
     total.combine([*data, str(folder / IMPORTS)], strict=True, keep=True)
     report = folder / f"{room}.json"
     files = [
-        f"{ROOT / file_of(name)}{'' if file_of(name).endswith('.py') else '*'}" for name in names
+        f"{ROOT / file_of(name)}{'' if file_of(name).endswith('.py') else '/**'}" for name in names
     ]
     total.json_report(outfile=str(report), include=files)
     return percent(json.loads(report.read_text()), names)

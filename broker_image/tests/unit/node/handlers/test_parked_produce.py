@@ -181,11 +181,10 @@ def test_the_leaders_own_acknowledgement_comes_at_once(sides, monkeypatch) -> No
 
 
 @pytest.mark.asyncio
-async def test_too_few_in_sync_are_found_out_without_decoding(sides, monkeypatch) -> None:
+async def test_a_repeated_request_is_refused_while_too_few_are_in_sync(sides) -> None:
     side, _ = sides
     partition = side.host.host("topic", 0, replicas_state=replicated(isr=(A, B)))
     await replicate_one(side, partition)
-    side.refuse_to_decode(monkeypatch)
     shrink(partition, A)
     answer = row(side.ask(frame(9, batch(), timeout_ms=60_000)), 9)
     assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
