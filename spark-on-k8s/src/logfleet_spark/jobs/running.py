@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from logfleet_spark import register
+from logfleet_spark import register_for_streams
 from logfleet_spark.jobs.expressions import SESSION, SettingError
 from logfleet_spark.jobs.failures import cause_of
 from logfleet_spark.jobs.metrics import COUNTERS, Metrics, Progress, ProgressListener
@@ -111,7 +111,7 @@ class Job:
 
     def __post_init__(self) -> None:
         # see register(): a job may start two queries at once
-        register(self.spark)
+        register_for_streams(self.spark)
 
     def start(
         self,
