@@ -145,3 +145,21 @@ def test_a_crowd_expires_in_slices():
     assert timers.next_ms() == 10
     timers.expire_until(10, log, ALL)
     assert log == [0, 1, 2, 3, 4]
+
+
+def test_after_clear_none_expires_and_each_can_be_set_again():
+    timers, log = timers_and_log()
+    moved, cancelled, kept = recording("moved"), recording("cancelled"), recording("kept")
+    timers.schedule(moved, 300)
+    timers.schedule(moved, 100)
+    timers.schedule(cancelled, 100)
+    timers.cancel(cancelled)
+    timers.schedule(kept, 200)
+    timers.clear()
+    assert (len(timers), timers.next_ms()) == (0, None)
+    timers.expire_until(1000, log, ALL)
+    assert log == []
+    timers.schedule(kept, 1100)
+    timers.expire_until(1100, log, ALL)
+    assert log == ["kept"]
+    assert len(timers) == 0
