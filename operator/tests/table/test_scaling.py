@@ -260,7 +260,7 @@ async def test_fewer_brokers_that_cannot_be_emptied_leave_min_insync_replicas_as
 
 
 async def test_brokers_that_went_with_their_volumes_get_their_share_when_they_come_again() -> None:
-    """Whoever is forgotten, its cordon is, too (`logfleet.controller.brokers.unregistering`)."""
+    """A broker that is unregistered loses its cordon, too (`logfleet.controller.brokers.unregistering`)."""
     keep = {"scaling": {"volumes": "Delete"}}
     world, operation = await at_rest(**pool(replicas=6), **keep)
     world.replicas.counts = dict.fromkeys(SIX, 10)

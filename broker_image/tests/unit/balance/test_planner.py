@@ -14,9 +14,9 @@ GIB = 1024**3
 MIB = 1024**2
 
 
-def brokers(count: int, racks: str = "abc", **said) -> tuple[BrokerLoad, ...]:
+def brokers(count: int, racks: str = "abc", **fields) -> tuple[BrokerLoad, ...]:
     return tuple(
-        BrokerLoad(number, racks[(number - 1) % len(racks)] if racks else None, **said)
+        BrokerLoad(number, racks[(number - 1) % len(racks)] if racks else None, **fields)
         for number in range(1, count + 1)
     )
 
@@ -134,7 +134,7 @@ def test_a_disk_that_fills_up_is_emptied_also_where_the_mean_is_no_reason() -> N
 
 
 def test_a_disk_that_fills_up_is_not_emptied_into_a_rack_that_has_the_partition_already() -> None:
-    """It stays as full as it is, and is told: racks come first."""
+    """It stays as full as it is, and the plan reports it: racks come first."""
     fleet = tuple(
         BrokerLoad(number, rack, 10 * GIB if number == 1 else 100 * GIB)
         for number, rack in enumerate("abcc", 1)

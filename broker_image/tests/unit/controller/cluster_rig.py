@@ -45,12 +45,12 @@ class Cluster:
         assert self.image.controller is not None
         self.epoch = self.image.controller.epoch
 
-    def register(self, *broker_ids: int, **said) -> None:
+    def register(self, *broker_ids: int, **fields) -> None:
         for broker_id in broker_ids:
-            self.put(keys.broker(broker_id), keys.BrokerValue("i", (), **said))
+            self.put(keys.broker(broker_id), keys.BrokerValue("i", (), **fields))
 
-    def start(self, *broker_ids: int, **said) -> None:
-        self.register(*broker_ids, **said)
+    def start(self, *broker_ids: int, **fields) -> None:
+        self.register(*broker_ids, **fields)
         self.converge()
 
     def vanish(self, broker_id: int) -> None:

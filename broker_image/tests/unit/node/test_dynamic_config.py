@@ -19,10 +19,10 @@ def image_with(values: dict[str, str]) -> ClusterImage:
 
 
 async def test_a_stored_value_that_cannot_be_used_is_reported_once_and_left_out():
-    told: list[BrokerLayers] = []
+    applied: list[BrokerLayers] = []
 
     async def connections(layers: BrokerLayers) -> None:
-        told.append(layers)
+        applied.append(layers)
 
     config = DynamicConfig(
         BrokerLayers({OVERRIDES: "h:1"}), 7, {BrokerPart.CONNECTIONS: connections}
@@ -30,7 +30,7 @@ async def test_a_stored_value_that_cannot_be_used_is_reported_once_and_left_out(
     with capture_logs() as logged:
         await config.update(image_with({OVERRIDES: "no number", "max.connections": "5"}))
         await config.update(image_with({OVERRIDES: "no number", "max.connections": "6"}))
-    assert [layers.effective_value(OVERRIDES) for layers in told] == ["h:1", "h:1"]
-    assert [layers.effective_value("max.connections") for layers in told] == ["5", "6"]
+    assert [layers.effective_value(OVERRIDES) for layers in applied] == ["h:1", "h:1"]
+    assert [layers.effective_value("max.connections") for layers in applied] == ["5", "6"]
     problems = [entry for entry in logged if entry["event"] == "config_not_applied"]
     assert [(entry["key"], entry["log_level"]) for entry in problems] == [(OVERRIDES, "error")]

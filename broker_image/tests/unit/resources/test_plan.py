@@ -229,7 +229,7 @@ def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    "lacks, reason, said",
+    "lacks, reason, message",
     [
         (PartitionHealth(), None, ""),
         (
@@ -257,6 +257,6 @@ def test_only_dynamic_keys_of_a_running_fleet_are_changed() -> None:
     ids=str,
 )
 def test_what_partitions_lack_is_one_sentence_and_the_worst_of_it_the_reason(
-    lacks: PartitionHealth, reason: Reason | None, said: str
+    lacks: PartitionHealth, reason: Reason | None, message: str
 ) -> None:
-    assert (lacks.reason, str(lacks)) == (reason, said)
+    assert (lacks.reason, str(lacks)) == (reason, message)

@@ -102,7 +102,7 @@ def test_no_more_are_kept_than_the_bounds_allow(decisions: Decisions, clock: Clo
 def test_a_storm_of_one_kind_is_counted_into_one_record(decisions: Decisions, clock: Clock) -> None:
     for index in range(PER_SECOND_MAX + 20):
         decisions.record(Decision(Kind.ISR_SHRINK, f"replica {index} is behind"))
-    decisions.record(Decision(Kind.FENCED, "another kind is told as ever"))
+    decisions.record(Decision(Kind.FENCED, "another kind is still recorded"))
     assert len(told(decisions)) == PER_SECOND_MAX + 1
     clock.ms += 1000
     last = told(decisions)[-1]

@@ -62,11 +62,10 @@ class _Pending(msgspec.Struct, Generic[R], frozen=True):
 class CoordinatorShard(Generic[R, C]):
     """One partition of an internal topic that this broker leads, with its coordinator.
 
-    coordinator: has the state of the log. is_loaded: requests are served. is_closed: requests have
-    to go elsewhere, for as long as the shard exists. write_timeout_ms: a write that is not
-    committed within this time fails with REQUEST_TIMED_OUT. arm: called with the time (monotonic
-    ms) by which `tick` must be called. spawn: starts a task that lives as long as the broker.
-    storage_failed: takes a partition whose log cannot be written out of service.
+    coordinator: has the state of the log. write_timeout_ms: a write that is not committed within
+    this time fails with REQUEST_TIMED_OUT. arm: called with the time (monotonic ms) by which `tick`
+    must be called. spawn: starts a task that lives as long as the broker. storage_failed: takes a
+    partition whose log cannot be written out of service.
     """
 
     def __init__(
@@ -83,8 +82,6 @@ class CoordinatorShard(Generic[R, C]):
         self.partition = partition
         self.coordinator = coordinator
         self.state = ShardState.LOADING
-        self.is_loaded = False
-        self.is_closed = False
         self._kind = kind
         self._write_timeout_s = write_timeout_ms / 1000
         self._arm = arm
@@ -93,6 +90,16 @@ class CoordinatorShard(Generic[R, C]):
         self._end_offset = 0
         self._pending: deque[_Pending[R]] = deque()
         self._log = log.bind(partition=partition.index)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether requests are served."""
+        return self.state is ShardState.ACTIVE
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether requests have to go elsewhere, for as long as the shard exists."""
+        return self.state is ShardState.FAILED or self.state is ShardState.CLOSED
 
     @staticmethod
     def turn() -> Turn[R]:
@@ -159,8 +166,6 @@ class CoordinatorShard(Generic[R, C]):
     def _enter(self, state: ShardState) -> None:
         assert self.state in PREVIOUS_STATES[state], f"{self.state.name} to {state.name}"
         self.state = state
-        self.is_loaded = state is ShardState.ACTIVE
-        self.is_closed = state in {ShardState.FAILED, ShardState.CLOSED}
 
     def _unload(self) -> None:
         turn = self.turn()

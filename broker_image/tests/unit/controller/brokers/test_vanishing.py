@@ -5,8 +5,8 @@ from logfleet.metadata.keys import ACTIVE, DRAINING, FENCED, BrokerValue
 from logfleet.types import BrokerEpoch
 
 
-def broker(broker_id: int, rack: str | None = None, epoch: int = 0, state: str = ACTIVE, **said):
-    value = BrokerValue("i", (), rack, **said)
+def broker(broker_id: int, rack: str | None = None, epoch: int = 0, state: str = ACTIVE, **fields):
+    value = BrokerValue("i", (), rack, **fields)
     return Broker(broker_id, BrokerEpoch(epoch or 10 * broker_id), value, state)
 
 

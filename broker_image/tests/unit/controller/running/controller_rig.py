@@ -201,8 +201,8 @@ def recorded(decisions: Decisions, kind: Kind) -> list[RecordedDecision]:
     return [decision for decision, _ in parse(b"".join(lines))]
 
 
-async def start_broker(store: Store, broker_id: int, **told: Any) -> int:
-    value = keys.encode(BrokerValue(f"incarnation-{broker_id}", (), **told))
+async def start_broker(store: Store, broker_id: int, **fields: Any) -> int:
+    value = keys.encode(BrokerValue(f"incarnation-{broker_id}", (), **fields))
     return await store.write(Put(keys.broker(broker_id), value))
 
 

@@ -162,11 +162,11 @@ async def test_a_leaving_broker_hands_over_to_replaced_and_settled_ones(
         await _replicated(node, store, 1, replicas=3)
         leader, first, second = node.partition("t").replicas
         replaced = second if is_preferred else first
-        for broker_id, said in (
+        for broker_id, fields in (
             (replaced, {"since_ms": now_ms() - age_ms}),
             (leader, {"leaving": True}),
         ):
-            value = BrokerValue(f"incarnation-{broker_id}", (), **said)
+            value = BrokerValue(f"incarnation-{broker_id}", (), **fields)
             await store.write(Put(keys.broker(broker_id), keys.encode(value)))
         await until_leader(node, "t", second)
 

@@ -38,13 +38,13 @@ class Controlled(Cluster):
             assert self.commit(txn)
             record_write(self.decisions, image, txn, cause)
 
-    def say(self, broker_id: int, **said: object) -> None:
+    def change(self, broker_id: int, **fields: object) -> None:
         """The broker rewrites its registration."""
-        value = msgspec.structs.replace(self.image.brokers[broker_id].value, **said)
+        value = msgspec.structs.replace(self.image.brokers[broker_id].value, **fields)
         self.put(keys.broker(broker_id), value)
         self.converge()
 
-    def told(self, kind: Kind) -> list[RecordedDecision]:
+    def recorded(self, kind: Kind) -> list[RecordedDecision]:
         return recorded(self.decisions, kind)
 
     def elections(self) -> tuple[int, int]:
@@ -53,7 +53,7 @@ class Controlled(Cluster):
         return count(Kind.ELECTION, Kind.UNCLEAN_ELECTION), count(Kind.UNCLEAN_ELECTION)
 
     def last(self, kind: Kind) -> RecordedDecision:
-        return self.told(kind)[-1]
+        return self.recorded(kind)[-1]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def controlled() -> Controlled:
 
 def test_an_election_reports_both_leaders_and_the_cause(controlled: Controlled) -> None:
     controlled.stop(1)
-    assert controlled.told(Kind.ELECTION) == [
+    assert controlled.recorded(Kind.ELECTION) == [
         RecordedDecision(
             time_ms=0,
             by=0,
@@ -83,7 +83,7 @@ def test_each_reason_for_which_a_leader_is_replaced_is_distinguished(
     controlled: Controlled,
 ) -> None:
     uuid = controlled.uuid("t")
-    controlled.say(1, offline={uuid: (0,)})
+    controlled.change(1, offline={uuid: (0,)})
     assert controlled.last(Kind.ELECTION).cause.startswith("the log directory of broker 1 is off")
     for txn in leaving_txns(controlled, 2):
         controlled.do_all([txn])
@@ -93,14 +93,14 @@ def test_each_reason_for_which_a_leader_is_replaced_is_distinguished(
     controlled.register(3)
     controlled.converge()
     cause = "broker 3 has registered again: broker 3, an eligible leader (ELR), leads"
-    assert [each.cause for each in controlled.told(Kind.ELECTION)][-2:] == [
+    assert [each.cause for each in controlled.recorded(Kind.ELECTION)][-2:] == [
         "broker 3 has registered again: nobody else may lead",
         cause.replace("broker 3 has registered again", "nobody leads"),
     ]
 
 
 def leaving_txns(controlled: Controlled, broker_id: int) -> Iterable[Txn]:
-    controlled.say(broker_id, leaving=True)
+    controlled.change(broker_id, leaving=True)
     ((_, step),) = leaving.decide(controlled.image)
     assert isinstance(step, Step)
     return pack(controlled.epoch, [step])
@@ -128,8 +128,8 @@ def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whatever_caused
     step = elect(controlled.image, controlled.topic("t"), 0, unclean=True)
     assert isinstance(step, Step)
     controlled.do_all(pack(controlled.epoch, [step]), "ElectLeaders requests it")
-    (told,) = controlled.told(Kind.UNCLEAN_ELECTION)
-    assert told.cause == (
+    (recorded,) = controlled.recorded(Kind.UNCLEAN_ELECTION)
+    assert recorded.cause == (
         "ElectLeaders requests it: broker 2, the longest log of those that are there, "
         "leads and may lack records"
     )
@@ -138,22 +138,22 @@ def test_an_unclean_election_is_of_a_kind_of_its_own_and_counted_whatever_caused
 
 def test_a_follower_that_is_taken_out_of_the_isr_is_reported(controlled: Controlled) -> None:
     controlled.stop(3)
-    (told,) = controlled.told(Kind.ISR_SHRINK)
-    assert (told.topic, told.partition, told.broker) == ("t", 0, 3)
-    assert told.cause == "broker 3 is not registered any more"
-    assert told.facts == {"isr": [[1, 2, 3], [1, 2]]}
-    assert controlled.told(Kind.ELECTION) == []
+    (recorded,) = controlled.recorded(Kind.ISR_SHRINK)
+    assert (recorded.topic, recorded.partition, recorded.broker) == ("t", 0, 3)
+    assert recorded.cause == "broker 3 is not registered any more"
+    assert recorded.facts == {"isr": [[1, 2, 3], [1, 2]]}
+    assert controlled.recorded(Kind.ELECTION) == []
 
 
 def test_brokers_are_admitted_drained_and_fenced_with_the_cause(controlled: Controlled) -> None:
-    (*_, told) = controlled.told(Kind.UNFENCED)
+    (*_, recorded) = controlled.recorded(Kind.UNFENCED)
     epoch = controlled.image.brokers[3].epoch
-    assert (told.broker, told.facts) == (3, {"epoch": epoch, "state": [None, "active"]})
+    assert (recorded.broker, recorded.facts) == (3, {"epoch": epoch, "state": [None, "active"]})
     controlled.do_all(leaving_txns(controlled, 2))
     assert controlled.last(Kind.DRAINING).broker == 2
     controlled.stop(2)
     controlled.stop(3)
-    assert [(each.broker, each.cause) for each in controlled.told(Kind.FENCED)] == [
+    assert [(each.broker, each.cause) for each in controlled.recorded(Kind.FENCED)] == [
         (2, "it has left"),
         (3, "its registration has ended: its lease expired, or it gave it up"),
     ]
@@ -175,9 +175,9 @@ def test_a_broker_that_must_stay_is_reported_with_the_partition_that_needs_it(
 ) -> None:
     objection = Objection("t", 0, "no other in-sync replica could lead", True)
     controlled.decisions.record(broker_kept(2, objection))
-    (told,) = controlled.told(Kind.REFUSAL)
-    assert told.cause == "it may not leave yet: t-0: no other in-sync replica could lead"
-    assert (told.topic, told.partition, told.broker) == ("t", 0, 2)
+    (recorded,) = controlled.recorded(Kind.REFUSAL)
+    assert recorded.cause == "it may not leave yet: t-0: no other in-sync replica could lead"
+    assert (recorded.topic, recorded.partition, recorded.broker) == ("t", 0, 2)
 
 
 def test_new_topics_and_what_changes_no_member_are_not_reported(controlled: Controlled) -> None:
@@ -189,7 +189,7 @@ def test_new_topics_and_what_changes_no_member_are_not_reported(controlled: Cont
 def test_of_thousands_of_elections_in_a_second_most_are_counted_into_one() -> None:
     controlled = Controlled(partitions=PER_SECOND_MAX + 100)
     controlled.stop(1)
-    assert len(controlled.told(Kind.ELECTION)) == PER_SECOND_MAX
+    assert len(controlled.recorded(Kind.ELECTION)) == PER_SECOND_MAX
     controlled.now_ms = 1000
     assert controlled.last(Kind.ELECTION).facts == {"left_out": 100}
     assert controlled.elections()[0] == PER_SECOND_MAX + 100

@@ -10,6 +10,7 @@ from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.segments.file_slice import FileSlice
 from logfleet.net.peer import Peer
 from logfleet.node.coordinators.loader import replay_record
+from logfleet.node.coordinators.shard import ShardState
 from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
@@ -200,8 +201,9 @@ async def test_a_leadership_that_ends_between_two_groups_ends_the_loading(tmp_pa
 async def test_topics_deleted_while_loading_lose_their_offsets_afterwards(tmp_path):
     rig = ShardRig(str(tmp_path))
     rig.shard.remove_topics([("t", ZERO_UUID)])
-    rig.shard.is_loaded = True  # as if the log had held the commit
+    rig.shard.state = ShardState.ACTIVE  # as if the log had held the commit
     commit(rig.shard, 5)
+    rig.shard.state = ShardState.LOADING
     take_up(rig.shard)
     assert fetch(rig.shard) == -1
     rig.shard.close()
