@@ -83,4 +83,4 @@ def test_a_sink_that_the_job_cannot_look_into_is_refused(capsys):
     basic = ["--bootstrap-servers", "b:1", "--topic", "a", "--input", "/t"]
     with pytest.raises(SystemExit):
         table_to_topic.parse_settings([*basic, "--sink-bootstrap-servers", "c:1"])
-    assert "--sink-bootstrap-servers: this job looks into" in capsys.readouterr().err
+    assert "--sink-bootstrap-servers: this job also reads" in capsys.readouterr().err
