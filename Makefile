@@ -11,6 +11,9 @@ SOURCES := broker_image operator charts spark-on-k8s e2e conftest.py
 STAMP := $(VENV)/.logfleet-setup
 PREPARE := $(addprefix spark-on-k8s/,prepare_spark.py fetch_jars.py jars.lock tables.lock) $(wildcard spark-on-k8s/conf/*)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# FULL=1 adds the tests marked `full`: they take long, and a shorter test shows the same rule.
+export FULL
+CHOSEN = $(if $(FULL),,-m "not full")
 # The tests start brokers by the hundred: without compiled files each of them compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -58,7 +61,7 @@ types: $(STAMP)
 
 .PHONY: unit
 unit: $(STAMP)
-	pytest -q -n auto --dist loadgroup -p e2e.coverage --ignore=broker_image/tests/etcd $(wildcard broker_image/tests operator/tests e2e/tests)
+	pytest -q $(CHOSEN) -n auto --dist loadgroup -p e2e.coverage --ignore=broker_image/tests/etcd $(wildcard broker_image/tests operator/tests e2e/tests)
 
 .PHONY: coverage
 coverage: $(STAMP) ## fail if a pure package's own tests cover less than 95 % of its lines and branches (part of check)
@@ -66,7 +69,7 @@ coverage: $(STAMP) ## fail if a pure package's own tests cover less than 95 % of
 
 .PHONY: etcd-tests
 etcd-tests: $(STAMP) ## the metadata store against every etcd on this machine, faults included (part of test-local)
-	pytest -q -n auto broker_image/tests/etcd
+	pytest -q $(CHOSEN) -n auto broker_image/tests/etcd
 
 .PHONY: sim
 sim: $(STAMP) ## simulate replicated partitions: the next SEEDS=6000 seeds (FIRST=n: from seed n, results not stored; MUTANTS=1: check that it finds broken rules)
@@ -82,12 +85,18 @@ fmt: $(STAMP) ## format the sources
 	ruff check --fix-only $(SOURCES)
 
 .PHONY: test
-test: $(STAMP) ## all tests: test-local, then the end-to-end suite
+test: $(STAMP) ## test-local, then the end-to-end suite (tests marked `full` run in release)
 	@$(PY) -m e2e.parts tools jars build check sim-share etcd-tests local-suites spark quickstarts apiserver e2e
 
 .PHONY: test-local
-test-local: $(STAMP) ## all tests that need no Kubernetes
+test-local: $(STAMP) ## make test without Kubernetes
 	@$(PY) -m e2e.parts tools jars check sim-share etcd-tests local-suites spark quickstarts apiserver
+
+.PHONY: release
+release: $(STAMP) ## before a release, many hours: all tests and everything that other targets run by hand; one table in e2e/results/release.json
+	@FULL=1 $(PY) -m e2e.parts --into e2e/results/release.json tools jars build check "sim SEEDS=50000" "sim MUTANTS=1" etcd-tests \
+		local-suites spark quickstarts apiserver e2e-full oracle failover soak fuzz \
+		bench bench-kafka bench-fleet bench-spark bench-groups bench-moves bench-topics bench-lag
 
 .PHONY: tools
 tools: $(STAMP) ## Kubernetes' programs and helm, built once per version in minutes, and the Python of the operator's image (first part of test and test-local)
@@ -104,15 +113,15 @@ build: $(STAMP) ## packages, the nodes' programs and the images for e2e (part of
 
 .PHONY: local-suites
 local-suites: $(STAMP) ## clients against brokers and fleets that run as processes (part of test-local)
-	pytest -q -n auto --dist loadgroup e2e/suites/local
+	pytest -q $(CHOSEN) -n auto --dist loadgroup e2e/suites/local
 
 .PHONY: apiserver
 apiserver: tools ## CRDs, charts and the operator against a real API server without nodes (part of test-local)
-	pytest -q -n 2 --dist loadfile --no-loadscope-reorder e2e/suites/apiserver
+	pytest -q $(CHOSEN) -n 2 --dist loadfile --no-loadscope-reorder e2e/suites/apiserver
 
 .PHONY: spark
 spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Java)
-	pytest -q -n 2 --dist loadfile --no-loadscope-reorder --timeout=600 spark-on-k8s/tests
+	pytest -q $(CHOSEN) -n 2 --dist loadfile --no-loadscope-reorder --timeout=600 spark-on-k8s/tests
 
 .PHONY: bench
 bench: $(STAMP) ## processor time per record and request, compared with a bare server in the same run (REALTIME=1 on a busy machine, ONLY=part of a row's name)
@@ -128,7 +137,7 @@ bench-fleet: $(STAMP) ## three Apache Kafkas beside three of our brokers, record
 	@$(PY) -m e2e.perf_fleet $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(QUICK),--quick)
 
 .PHONY: bench-spark
-bench-spark: $(STAMP) ## the data source `logfleet` and Spark's own connector in turns on one broker, about 15 minutes (ROUNDS=n ONLY=part of a row's name QUICK=1)
+bench-spark: $(STAMP) ## the data source `logfleet` and Spark's own connector in turns on one broker, about 25 minutes (ROUNDS=n ONLY=part of a row's name QUICK=1)
 	@$(PY) -m e2e.perf_spark $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)") $(if $(QUICK),--quick)
 
 .PHONY: bench-groups

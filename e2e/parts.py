@@ -1,33 +1,51 @@
-"""`make test`: runs the parts one after another, prints minutes per part and what failed in them, fails if one failed.
+"""`make test` and `make release`: run parts one after another and print the minutes of each.
 
-A part that this machine cannot run, or for which it could not build what the part needs, is left out and said so in one line; under
-continuous integration (CI=true) that is a failure.
+A part is a target of the Makefile, with its variables if it has any: `local-suites`,
+`"sim SEEDS=50000"`. It is left out, with the reason, where this machine cannot run it or where
+what it needs could not be built. Under continuous integration (CI=true) that is a failure.
 """
 
+import argparse
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
+from e2e.harness.results import ROOT, store
 from e2e.lab.machine import obstacle
 
-Row = tuple[str, float, str]
-
 PYTEST_FAILED = ("FAILED ", "ERROR ")
-"""How the lines of pytest's summary begin that name a failed test; they are said again at the end, as what is kept of a long run's output is often that."""
+"""Lines of pytest's summary that name a failed test begin so; they are printed again at the end."""
 
-OBSTACLES: dict[str, Callable[[], str | None]] = {"build": obstacle, "e2e": obstacle}
-"""Part -> why this machine cannot run it, if it cannot."""
+OBSTACLES: dict[str, Callable[[], str | None]] = {
+    "build": obstacle,
+    "e2e": obstacle,
+    "e2e-full": obstacle,
+}
+"""Returns why this machine cannot run the part, or None."""
 BUILDERS = ("tools", "jars", "build")
-"""What makes or fetches, once per version, what other parts use; the minutes of these are told apart."""
-BUILT_BY = {"apiserver": "tools", "e2e": "build"}
-"""Part -> the builder without which nothing of it can be run."""
+"""These build or fetch what other parts use, once per version."""
+BUILT_BY = {"apiserver": "tools", "e2e": "build", "e2e-full": "build"}
+"""Part -> the builder that it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """result: `ok`, or text that begins with `left out` or `FAILED`. load: average at the end."""
+
+    part: str
+    minutes: float
+    result: str
+    load: float
 
 
 def why_not(part: str, broken: set[str]) -> str | None:
-    """Why a part cannot be run on this machine, if it cannot. broken: parts before it that did not end well."""
+    """Return why a part cannot run here, or None. broken: earlier parts that failed."""
     reason = OBSTACLES[part]() if part in OBSTACLES else None
     if reason is None and BUILT_BY.get(part) in broken:
         return f"make {BUILT_BY[part]} failed"
@@ -35,8 +53,8 @@ def why_not(part: str, broken: set[str]) -> str | None:
 
 
 def make(part: str, failed: list[str]) -> int:
-    """The exit code of `make PART`, whose output is passed on; the lines that name failed tests are added to `failed`."""
-    command = ["make", "--no-print-directory", part]
+    """Return the exit code of `make PART`; lines that name failed tests are added to `failed`."""
+    command = ["make", "--no-print-directory", *part.split()]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
@@ -49,37 +67,61 @@ def make(part: str, failed: list[str]) -> int:
 
 
 def run_part(part: str, broken: set[str], failed: list[str], *, is_ci: bool) -> Row:
-    """(part, minutes, result); the result is `ok`, or begins with `left out` or `FAILED`. failed: see `make`."""
     missing = "FAILED" if is_ci else "left out"
     reason = why_not(part, broken)
     if reason is not None:
-        return (part, 0.0, f"{missing}: {reason}")
+        return Row(part, 0.0, f"{missing}: {reason}", os.getloadavg()[0])
     print(f"\n=== {part}", flush=True)
     started = time.monotonic()
     code = make(part, failed)
     minutes = (time.monotonic() - started) / 60
-    if code == 0:
-        return (part, minutes, "ok")
-    return (part, minutes, f"{missing if part in BUILDERS else 'FAILED'} ({code})")
+    result = "ok"
+    if code != 0:
+        result = f"{missing if part in BUILDERS else 'FAILED'} ({code})"
+    return Row(part, minutes, result, os.getloadavg()[0])
 
 
-def main(parts: list[str]) -> int:
-    """Run `make PART` for each part; later parts run even if an earlier one failed."""
-    # Started in the background by a script, we were told to ignore SIGINT, and so would be what the tests press Ctrl-C for.
+def table(rows: list[Row]) -> str:
+    """Return a line per part, and their sum."""
+    lines = [f"{'part':<24} minutes  load  result"]
+    lines += [f"{row.part:<24} {row.minutes:>7.1f}  {row.load:>4.1f}  {row.result}" for row in rows]
+    building = sum(row.minutes for row in rows if row.part in BUILDERS)
+    total = sum(row.minutes for row in rows)
+    lines.append(f"{'all':<24} {total:>7.1f}        {building:.1f} of them build once per version")
+    return "\n".join(lines)
+
+
+def commit() -> str:
+    """Return the commit of the sources, marked if files have changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--match="]
+    return subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def main(arguments: list[str]) -> int:
+    """Run each part, also after a failure. Returns 1 if a part failed."""
+    parser = argparse.ArgumentParser(prog="e2e.parts", description=__doc__)
+    parser.add_argument(
+        "--into", type=Path, help="store the rows under the commit in this JSON file"
+    )
+    parser.add_argument("parts", nargs="+")
+    chosen = parser.parse_args(arguments)
+    # A shell ignores SIGINT for what it starts in the background, and the tests' programs would
+    # inherit that; some tests interrupt them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rows: list[Row] = []
     failed: list[str] = []
-    for part in parts:
-        broken = {name for name, _, result in rows if result != "ok"}
+    began = {"commit": commit(), "began": f"{datetime.now(UTC):%Y-%m-%d %H:%M}"}
+    for part in chosen.parts:
+        broken = {row.part for row in rows if row.result != "ok"}
         rows.append(run_part(part, broken, failed, is_ci=os.environ.get("CI") == "true"))
+        if chosen.into is not None:
+            entry = began | {"parts": [asdict(row) for row in rows], "failed": failed}
+            store(chosen.into, began["commit"], entry)
     print("", *failed, sep="\n")
-    print(f"\npart            minutes  result   (load average {os.getloadavg()[0]:.1f})")
-    for part, minutes, result in rows:
-        print(f"{part:<15} {minutes:>7.1f}  {result}")
-    building = sum(minutes for part, minutes, _ in rows if part in BUILDERS)
-    total = sum(minutes for _, minutes, _ in rows)
-    print(f"{'all':<15} {total:>7.1f}  {building:.1f} of them for what is built once")
-    return int(any(result.startswith("FAILED") for _, _, result in rows))
+    print(f"\n{table(rows)}")
+    return int(any(row.result.startswith("FAILED") for row in rows))
 
 
 if __name__ == "__main__":

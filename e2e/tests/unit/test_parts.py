@@ -1,4 +1,6 @@
+import json
 import re
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -26,14 +28,14 @@ def test_later_parts_run_although_an_earlier_one_failed(machine, capsys):
     assert "FAILED (2)" in capsys.readouterr().out
 
 
-def test_what_failed_is_said_again_at_the_end(machine, capsys):
+def test_what_failed_is_printed_again_at_the_end(machine, capsys):
     (machine.parent / "Makefile").write_text(
         "bad:\n\t@echo FAILED a.py::test_b - assert 1 == 2; echo 1 failed; false\ngood:\n\t@echo fine\n"
     )
     parts.main(["bad", "good"])
-    said = capsys.readouterr().out
-    assert "bad: FAILED a.py::test_b - assert 1 == 2" in said[said.index("fine") :].splitlines()
-    assert said.count("1 failed") == 1
+    output = capsys.readouterr().out
+    assert "bad: FAILED a.py::test_b - assert 1 == 2" in output[output.index("fine") :].splitlines()
+    assert output.count("1 failed") == 1
 
 
 def test_a_part_can_be_interrupted_although_the_run_is_in_the_background(machine):
@@ -62,19 +64,20 @@ def test_under_continuous_integration_that_is_a_failure(machine, capsys, monkeyp
 def test_what_builds_goes_first():
     """On a machine that has nothing yet `make test` builds, and then leaves nothing out."""
     makefile = Path(__file__).parents[3] / "Makefile"
-    runs = re.findall(r"-m e2e\.parts (.+)", makefile.read_text())
-    assert len(runs) == 2
-    for run in map(str.split, runs):
+    joined = makefile.read_text().replace("\\\n", " ")
+    runs = re.findall(r"-m e2e\.parts (?:--into \S+ )?(.+)", joined)
+    assert len(runs) == 3
+    for run in map(shlex.split, runs):
         builders = [part for part in run if part in parts.BUILDERS]
         assert run[: len(builders)] == builders
         assert {parts.BUILT_BY[part] for part in run if part in parts.BUILT_BY} <= {*builders}
 
 
 @pytest.mark.parametrize(
-    "ci, code, said", [("false", 0, "left out"), ("true", 1, "FAILED")], ids=["person", "ci"]
+    "ci, code, result", [("false", 0, "left out"), ("true", 1, "FAILED")], ids=["person", "ci"]
 )
 def test_what_could_not_be_built_leaves_out_what_needs_it(
-    machine, capsys, monkeypatch, ci, code, said
+    machine, capsys, monkeypatch, ci, code, result
 ):
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(parts, "BUILDERS", ("bad",))
@@ -82,13 +85,27 @@ def test_what_could_not_be_built_leaves_out_what_needs_it(
     assert parts.main(["bad", "good"]) == code
     assert machine.read_text() == "bad\n"
     table = capsys.readouterr().out
-    assert f"{said} (2)" in table
-    assert f"{said}: make bad failed" in table
+    assert f"{result} (2)" in table
+    assert f"{result}: make bad failed" in table
 
 
-def test_the_minutes_of_building_are_told_apart(machine, capsys, monkeypatch):
+def test_the_minutes_of_building_are_summed_apart(machine, capsys, monkeypatch):
     monkeypatch.setattr(parts, "BUILDERS", ("good",))
     seconds = iter([0, 90, 90, 390])
     monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
     parts.main(["good", "bad"])
-    assert "6.5  1.5 of them" in capsys.readouterr().out.splitlines()[-1]
+    assert re.search(r" 6\.5 +1\.5 of them", capsys.readouterr().out.splitlines()[-1])
+
+
+def test_each_part_is_stored_under_the_commit(machine, tmp_path):
+    """With its variables, also if the run ends before the last part."""
+    (machine.parent / "Makefile").write_text("good:\n\t@echo $(SIZE) >> ran\nbad:\n\t@false\n")
+    into = tmp_path / "release.json"
+    assert parts.main(["--into", str(into), "good SIZE=7", "bad"]) == 1
+    assert machine.read_text() == "7\n"
+    ((commit, entry),) = json.loads(into.read_text()).items()
+    assert commit == entry["commit"] == parts.commit()
+    assert [(row["part"], row["result"]) for row in entry["parts"]] == [
+        ("good SIZE=7", "ok"),
+        ("bad", "FAILED (2)"),
+    ]

@@ -1,8 +1,9 @@
-"""Each job is killed at points of its batches, started again until its topic is read, and what it wrote compared with pandas.
+"""Each job is killed at points of its batches and restarted until it has read its topic; then what
+it wrote is compared with pandas.
 
-A usual run has three cases with 4,000 records (2 to 3 minutes). All cases and points, with any number of records:
+A usual run has one case with 4,000 records. `FULL=1` runs all cases and points with 100,000:
 
-    LOGFLEET_KILL_RECORDS=100000 pytest -s --timeout=3600 spark-on-k8s/tests/jobs/test_kill_points.py
+    FULL=1 pytest -s spark-on-k8s/tests/jobs/test_kill_points.py
 """
 
 import json
@@ -32,19 +33,14 @@ from e2e.harness.postgres import Postgres
 from e2e.harness.processes import Broker
 from e2e.harness.spark_topics import NumberedTopic
 
-ASKED = os.environ.get("LOGFLEET_KILL_RECORDS")
-RECORDS = int(ASKED or 4_000)
-BATCHES = 10
+FULL = bool(os.environ.get("FULL"))
+RECORDS, BATCHES = (100_000, 10) if FULL else (4_000, 4)
+pytestmark = pytest.mark.timeout(3600 if FULL else 600)
 PLANNED, AMID, WRITTEN = Moment
 COUNTS = (
     "CREATE TABLE {} (window_start timestamptz, window_end timestamptz, origin text, count bigint, "
     "UNIQUE NULLS NOT DISTINCT (window_start, window_end, origin))"
 )
-
-
-def by_hand(test):
-    """A case that only a run by hand collects, as it takes minutes."""
-    return test if ASKED else None
 
 
 @dataclass
@@ -57,7 +53,7 @@ class World:
     topic: NumberedTopic
 
     def kills(self, *points: str) -> list[Kill]:
-        """Points by name; those with a plus are for runs by hand."""
+        """Return the points by name; only a full run has those with a plus."""
         known = {
             "driver": driver,
             "python": python_workers,
@@ -65,7 +61,7 @@ class World:
             "broker": lambda moment: server("broker", moment, self.broker),
             "database": lambda moment: server("database", moment, self.database),
         }
-        chosen = [each.lstrip("+") for each in points if ASKED or not each.startswith("+")]
+        chosen = [each.lstrip("+") for each in points if FULL or not each.startswith("+")]
         return [known[what](Moment[moment]) for what, moment in (each.split() for each in chosen)]
 
 
@@ -82,7 +78,7 @@ def world(rig):
 
 @pytest.fixture
 def run(world, tmp_path):
-    """Runs a job over the topic, killed at each of the points, and says what was killed when."""
+    """Runs a job over the topic, kills it at each of the points, and prints what was killed when."""
 
     def run(name: str, arguments: list[str], sink: Sink, *points: str, master: str = LOCAL) -> None:
         given = ["--bootstrap-servers", world.broker.bootstrap, *arguments]
@@ -149,7 +145,7 @@ def test_counts_in_a_delta_table(world, run, tmp_path):
     assert_rejected(world, Folder(tmp_path / "out-rejected").rows(), "broken", "future")
 
 
-@by_hand
+@pytest.mark.full
 def test_closed_counts_in_a_folder(world, run, tmp_path):
     folder = Folder(tmp_path / "out")
     arguments = ["--sink", "parquet", "--output", str(folder.root), *BY_ORIGIN]
@@ -159,6 +155,7 @@ def test_closed_counts_in_a_folder(world, run, tmp_path):
     assert_rejected(world, Folder(tmp_path / "out-rejected").rows(), "broken", "future")
 
 
+@pytest.mark.full
 def test_counts_in_a_database(world, run):
     table = Table(world.database, "killed")
     world.database.execute(COUNTS.format(table.name))
@@ -169,7 +166,7 @@ def test_counts_in_a_database(world, run):
     assert_counts(table.rows(), counts(world.records, closed=False))
 
 
-@by_hand
+@pytest.mark.full
 def test_counts_in_a_topic(world, run):
     """The last record of a key is its count."""
     out = NumberedTopic(world.broker.bootstrap, partitions=1)
@@ -181,7 +178,7 @@ def test_counts_in_a_topic(world, run):
     assert_counts(rows, counts(world.records, closed=False))
 
 
-@by_hand
+@pytest.mark.full
 def test_counts_with_executors_that_are_killed(world, run):
     table = Table(world.database, "on_executors")
     world.database.execute(COUNTS.format(table.name))
@@ -192,7 +189,7 @@ def test_counts_with_executors_that_are_killed(world, run):
     assert_counts(table.rows(), counts(world.records, closed=False))
 
 
-@by_hand
+@pytest.mark.full
 @pytest.mark.parametrize("form", ["parquet", "delta"])
 def test_a_topic_as_a_table(world, run, tmp_path, form):
     folder = Folder(tmp_path / "out")
@@ -213,7 +210,7 @@ def test_a_topic_as_a_table(world, run, tmp_path, form):
     assert_rejected(world, Folder(tmp_path / "out-rejected").rows(), "broken")
 
 
-@by_hand
+@pytest.mark.full
 def test_dead_letters(world, run):
     """Each record at least once; the headers of dead letters tell which are the same."""
     good, dead = (NumberedTopic(world.broker.bootstrap, partitions=1) for _ in range(2))
@@ -238,6 +235,7 @@ def test_dead_letters(world, run):
     print("  written twice: {} records, {} dead letters".format(*doubled))  # noqa: T201
 
 
+@pytest.mark.full
 def test_rows_of_a_table(world, run, tmp_path):
     """Each row is one record, however often the job is started."""
     world.records[["n", "origin"]].to_parquet(tmp_path / "rows.parquet")
