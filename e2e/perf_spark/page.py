@@ -25,7 +25,7 @@ def line(row: dict[str, Any]) -> str:
         f"{speed['theirs']:,g}" if speed["theirs"] < 1000 else f"{speed['theirs']:,.0f}",
         f"{speed['ratio']:.2f}",
         f"{cpu['ratio']:.2f}",
-        f"{own['ratio']:.2f}" if own else "",
+        f"{max(own['ratio'], 0):.2f}" if own else "",
         f"{row['broker_cpu_s']['ratio']:.2f}",
     ]
     return "| " + " | ".join(cells) + " |"
