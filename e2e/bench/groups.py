@@ -1,6 +1,6 @@
 """`make bench-groups`: what 1,000 classic groups of 10,000 members in all cost one broker.
 
-The members are requests over 100 connections (e2e.workloads.group_crowd). What counts is processor time of the broker's process; times
+The members are requests over 100 connections (e2e.load.group_crowd). What counts is processor time of the broker's process; times
 on the wall and the loop's lag hold for a machine that has nothing else to do.
 """
 
@@ -17,10 +17,10 @@ from typing import Any
 
 from e2e.bench.conditions import conditions
 from e2e.bench.cpu import cpu_time, rss_kib, run_undisturbed
-from e2e.harness.numbers import create_topic
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.results import RESULTS, source_key, store
-from e2e.workloads.group_crowd import TOPIC, Crowd
+from e2e.load.group_crowd import TOPIC, Crowd
+from e2e.load.numbers import create_topic
 
 SOURCES = (
     "broker_image/src",

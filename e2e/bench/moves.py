@@ -22,7 +22,7 @@ from logfleet.client.reassignments import alter_reassignments, list_reassignment
 from e2e.bench.conditions import conditions
 from e2e.harness.processes import Broker, Fleet, Rig
 from e2e.harness.results import RESULTS, source_key, store
-from e2e.workloads.running_load import fill
+from e2e.load.running import fill
 
 STORE: Final = RESULTS / "moves.json"
 SOURCES: Final = ("broker_image/src", "broker_image/requirements.lock", "e2e/bench/moves.py")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from e2e.bench.kafka.client import Client, figures
 from e2e.bench.kafka.nodes import Cluster
 from e2e.bench.kafka.rows import Kind, Load
-from e2e.harness.numbers import create_topic, delete_topic
+from e2e.load.numbers import create_topic, delete_topic
 
 Values = dict[str, float]
 Rounds = dict[str, list[Values]]

@@ -25,8 +25,8 @@ from e2e.bench.kafka.rows import (
     Life,
 )
 from e2e.bench.rounds import Rounds, rotated
-from e2e.harness.numbers import NO_CONFIG, create_topic, delete_topic
 from e2e.harness.processes import Rig
+from e2e.load.numbers import NO_CONFIG, create_topic, delete_topic
 
 WARM_UP_S = 5.0
 """After a start, before an idle broker's memory is read: what it loads in its first moments belongs to it."""

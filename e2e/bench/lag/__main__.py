@@ -25,7 +25,6 @@ from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import ProduceRequest
 
 from e2e.bench.conditions import conditions, load_average
-from e2e.bench.lag.load import TOPIC
 from e2e.bench.lag.one_slow_write import SLOW_MS, SlowWriteCost, slow_write_cost
 from e2e.bench.lag.probe import LIMIT_S, Figures
 from e2e.bench.lag.watched_broker import PATH, WatchedBroker
@@ -33,6 +32,7 @@ from e2e.harness.preload import compiled
 from e2e.harness.processes import Rig
 from e2e.harness.results import RESULTS, source_key, store
 from e2e.harness.wire.wire_connection import WireConnection
+from e2e.load.mixed import TOPIC
 
 SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/bench/lag")
 STORE = RESULTS / "lag.json"
@@ -223,7 +223,7 @@ def main() -> int:
         bench.prepare()
         load = rig.program(
             "load",
-            [sys.executable, "-m", "e2e.bench.lag.load", broker.bootstrap, str(broker.admin_port)],
+            [sys.executable, "-m", "e2e.load.mixed", broker.bootstrap, str(broker.admin_port)],
             {**os.environ, "PYTHONPATH": PATH},
         )
         load.launch()

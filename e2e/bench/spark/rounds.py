@@ -15,8 +15,8 @@ from e2e.bench.cpu import cpu_time
 from e2e.bench.report import short
 from e2e.bench.spark.session import PeakRss, cpu_s
 from e2e.bench.spark.work import BURST_RECORDS, FLOOR, PARTITIONS, SIDES, Row
-from e2e.harness.numbers import create_topic, delete_topic
 from e2e.harness.processes import Broker
+from e2e.load.numbers import create_topic, delete_topic
 
 Values = dict[str, float]
 Rounds = dict[str, list[Values]]

@@ -25,8 +25,8 @@ from e2e.harness.kube.fleet import (
 )
 from e2e.harness.kube.kubernetes import Object, wait_for
 from e2e.harness.kube.kubernetes_rig import Rig
-from e2e.harness.kube.load import PARTITIONS
 from e2e.lab.commands import LabError
+from e2e.load.cluster import PARTITIONS
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 

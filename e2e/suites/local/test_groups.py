@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.harness.groups import GROUP, MemberGroup
 from e2e.harness.kafka import tool_command
-from e2e.harness.numbers import Numbers, create_topic
 from e2e.harness.processes import Broker, Rig
+from e2e.load.groups import GROUP, MemberGroup
+from e2e.load.numbers import Numbers, create_topic
 
 pytestmark = pytest.mark.timeout(300)
 TOPIC = "numbers"

@@ -16,9 +16,9 @@ from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import ProduceRequest
 
 from e2e.bench.lag.watched_broker import WatchedBroker
-from e2e.harness.numbers import PATIENCE_S
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.wire.wire_connection import Disconnected, WireConnection
+from e2e.load.numbers import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(300)
 T = TypeVar("T")

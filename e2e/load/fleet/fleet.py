@@ -7,8 +7,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from e2e.failover.disks import Disk
 from e2e.harness.processes import Broker, Fleet, Rig
+from e2e.load.fleet.disks import Disk
 
 TOPIC = "kept"
 PARTITIONS = 6

@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e.soak.history import (
+from e2e.load.disk.history import (
     Found,
     History,
     Value,

@@ -1,4 +1,4 @@
-"""The producers of `make failover`, each a process of its own: `python -m e2e.failover.producers KIND BOOTSTRAP TOPIC PARTITIONS RATE`.
+"""The producers of `make failover`, each a process of its own: `python -m e2e.load.producers KIND BOOTSTRAP TOPIC PARTITIONS RATE`.
 
 Each sends numbered records (`KIND.N`) with acks=all and idempotence and default timeouts, to the partitions in turns, until SIGTERM; then it waits for what is on its way.
 On standard output it says of each record what became of it: `N PARTITION OFFSET NANOSECONDS TOOK` (OFFSET -1: acknowledged, at one that the client was not told), the time being that of the answer on the

@@ -60,7 +60,7 @@ def _whole_lines(text: str) -> list[str]:
 
 
 def read_history(kind: str, text: str) -> History:
-    """The lines of `e2e.failover.producers`."""
+    """The lines of `e2e.load.producers`."""
     history = History([], [])
     for line in _whole_lines(text):
         fields = line.split(maxsplit=3)

@@ -14,13 +14,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from e2e.failover.faults import FAULTS
-from e2e.failover.round import Outcome, run_round
-from e2e.failover.verdict import percentile
 from e2e.harness.results import RESULTS, entry_of, source_key, store
+from e2e.load.fleet.faults import FAULTS
+from e2e.load.fleet.round import Outcome, run_round
+from e2e.load.verdict import percentile
 
 STORE = RESULTS / "failover.json"
-SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/failover")
+SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/load/fleet")
 WANTED = {
     "SIGKILL leader": 40,
     "SIGKILL follower": 20,

@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from e2e.failover.faults import FAULTS, OF_DISKS
-from e2e.failover.fleet import PARTITIONS, PATIENCE_S, TOPIC, FailoverFleet
-from e2e.failover.replicas import batches_of, differences
-from e2e.failover.verdict import (
+from e2e.harness.kafka import dump_log, tool_command
+from e2e.harness.program import Program
+from e2e.load.fleet.faults import FAULTS, OF_DISKS
+from e2e.load.fleet.fleet import PARTITIONS, PATIENCE_S, TOPIC, FailoverFleet
+from e2e.load.fleet.replicas import batches_of, differences
+from e2e.load.verdict import (
     Fault,
     Gap,
     History,
@@ -23,8 +25,6 @@ from e2e.failover.verdict import (
     read_history,
     read_java_history,
 )
-from e2e.harness.kafka import dump_log, tool_command
-from e2e.harness.program import Program
 
 CLIENTS = {"confluent": 400, "aiokafka": 400, "probe": 120}
 """Records a second. The probe gives up on a silent broker after a second; the others have their default timeouts."""
@@ -118,7 +118,7 @@ class _Round:
         python = str(Path(__file__).parents[2] / ".venv/bin/python")
         self._producers: dict[str, Program] = {}
         for kind, rate in CLIENTS.items():
-            module = [python, "-m", "e2e.failover.producers"]
+            module = [python, "-m", "e2e.load.producers"]
             arguments = [kind, fleet.bootstrap, TOPIC, str(PARTITIONS), str(rate)]
             self._producers[kind] = fleet.rig.program(f"producer-{kind}", [*module, *arguments])
         config = directory / "producer.properties"

@@ -15,7 +15,7 @@ from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
 from e2e.harness.wire.wire_connection import Disconnected, WireConnection
-from e2e.soak.history import History, Partition, Value, is_tombstone, key_of
+from e2e.load.disk.history import History, Partition, Value, is_tombstone, key_of
 
 KEPT, PRUNED, COMPACTED = "kept", "pruned", "compacted"
 PARTITIONS = {KEPT: 2, PRUNED: 2, COMPACTED: 1}

@@ -9,12 +9,11 @@ from typing import NamedTuple
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from logfleet.log.names import TopicPartition
 
-from e2e.harness.numbers import PATIENCE_S
 from e2e.harness.processes import Rig
 from e2e.harness.wire.wire_connection import WireConnection
-from e2e.soak.directory import check_directory, first_dirty_offsets, is_amid_compaction
-from e2e.soak.history import History, check_not_less
-from e2e.soak.load import (
+from e2e.load.disk.directory import check_directory, first_dirty_offsets, is_amid_compaction
+from e2e.load.disk.history import History, check_not_less
+from e2e.load.disk.workers import (
     COMPACTED,
     GROUP,
     KEPT,
@@ -28,6 +27,7 @@ from e2e.soak.load import (
     committed_offsets,
     log_starts,
 )
+from e2e.load.numbers import PATIENCE_S
 
 WRITERS = ("a", "b", "c")
 INTERVAL_BYTES = 2000

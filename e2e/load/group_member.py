@@ -1,6 +1,6 @@
 """One member of a consumer group, as a process that can be killed: it reads, tells what it read, and commits.
 
-usage: python -m e2e.workloads.group_member SETTINGS      (JSON, the fields of Settings)
+usage: python -m e2e.load.group_member SETTINGS      (JSON, the fields of Settings)
 
 Each client library is used in the way it is meant to be for commits in order: what was read is committed before a partition
 is given back. On standard output stands one JSON object a line:

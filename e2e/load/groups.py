@@ -1,4 +1,4 @@
-"""Consumer groups whose members are processes (e2e.workloads.group_member): what each owns, what it read and committed.
+"""Consumer groups whose members are processes (e2e.load.group_member): what each owns, what it read and committed.
 
 group = MemberGroup(rig, broker.bootstrap, "numbers", partitions=6, client="aiokafka")
 first, second = group.join(), group.join()
@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 from e2e.harness.images import ROOT
 from e2e.harness.processes import Rig
 from e2e.harness.program import Program
-from e2e.workloads.group_member import Settings
+from e2e.load.group_member import Settings
 
 PATIENCE_S = 60.0
 GROUP = "readers"
@@ -34,7 +34,7 @@ class Member(Program):
     """
 
     def __init__(self, directory: Path, name: str, settings: Settings) -> None:
-        command = [sys.executable, "-m", "e2e.workloads.group_member"]
+        command = [sys.executable, "-m", "e2e.load.group_member"]
         command.append(msgspec.json.encode(settings).decode())
         super().__init__(name, command, directory, {**os.environ, "PYTHONPATH": str(ROOT)})
         self.settings = settings

@@ -3,12 +3,12 @@
 import sys
 from pathlib import Path
 
-from e2e.failover.verdict import History, read_history
 from e2e.harness.kube.fleet import Fleet
 from e2e.harness.kube.kubernetes import wait_for
-from e2e.harness.kube.load import PARTITIONS
 from e2e.harness.kube.spark import SparkJobs
 from e2e.harness.program import Program
+from e2e.load.cluster import PARTITIONS
+from e2e.load.verdict import History, read_history
 
 RATE = 20
 """Records a second, idempotent and acks=all."""
@@ -26,7 +26,7 @@ class Streamed:
         self._counts = f"/data/{topic}/counts"
         self._fleet = fleet
         self._jobs = jobs
-        module = [sys.executable, "-m", "e2e.failover.producers"]
+        module = [sys.executable, "-m", "e2e.load.producers"]
         arguments = ["probe", fleet.outside, topic, str(PARTITIONS), str(RATE)]
         self._producer = Program("producer", [*module, *arguments], directory)
         self._driver = ""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from e2e.failover.fleet import TOPIC, FailoverFleet
+from e2e.load.fleet.fleet import TOPIC, FailoverFleet
 
 ETCD_AWAY_S = 6.0
 ETCD_LONG_AWAY_S = 300.0

@@ -26,8 +26,15 @@ from logfleet.records.batch import iterate_headers
 from logfleet.records.record import read_records
 
 from broker_image.tests.sim.rebuild import index_faults, producer_faults
-from e2e.soak.history import Found, History, Value, check_acknowledged, check_in_order, check_latest
-from e2e.soak.load import COMPACTED, KEPT, NUMBER, PRUNED
+from e2e.load.disk.history import (
+    Found,
+    History,
+    Value,
+    check_acknowledged,
+    check_in_order,
+    check_latest,
+)
+from e2e.load.disk.workers import COMPACTED, KEPT, NUMBER, PRUNED
 
 READ_BYTES = 1 << 20
 

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
-from e2e.failover.round import Reader, read_all
-from e2e.failover.verdict import (
+from e2e.harness.kube.kubernetes import wait_for
+from e2e.harness.program import Program
+from e2e.load.fleet.round import Reader, read_all
+from e2e.load.verdict import (
     Fault,
     History,
     Verdict,
@@ -20,8 +22,6 @@ from e2e.failover.verdict import (
     percentile,
     read_history,
 )
-from e2e.harness.kube.kubernetes import wait_for
-from e2e.harness.program import Program
 
 CLIENTS = {"confluent": 100, "probe": 50}
 """Client -> records a second. The probe gives up on a silent broker after a second; confluent-kafka
@@ -86,7 +86,7 @@ class Load:
         self._calm_from_s: float | None = None
 
     def _command(self, kind: str, rate: int) -> list[str]:
-        module = [sys.executable, "-m", "e2e.failover.producers"]
+        module = [sys.executable, "-m", "e2e.load.producers"]
         return [*module, kind, self._bootstrap, self.topic, str(PARTITIONS), str(rate)]
 
     def start(self) -> None:

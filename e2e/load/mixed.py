@@ -1,4 +1,4 @@
-"""The mixed load: `python -m e2e.bench.lag.load BOOTSTRAP ADMIN_PORT` until SIGTERM.
+"""The mixed load: `python -m e2e.load.mixed BOOTSTRAP ADMIN_PORT` until SIGTERM.
 
 Producers of small and of large batches, a group that reads and commits, a member that comes and goes, an administrator that looks
 at everything, and Prometheus. None goes as fast as it can: it is the steps of the broker that are looked at, not its speed.

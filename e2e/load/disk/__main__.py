@@ -13,14 +13,14 @@ from typing import Any
 
 from e2e.harness.program import ProgramFailed
 from e2e.harness.results import RESULTS, entry_of, source_key, store
-from e2e.soak.round import Figures, SoakFailed, run_round
+from e2e.load.disk.round import Figures, SoakFailed, run_round
 
 STORE = RESULTS / "soak.json"
 SOURCES = (
     "broker_image/src",
     "broker_image/requirements.lock",
     "broker_image/tests/sim/rebuild.py",
-    "e2e/soak",
+    "e2e/load/disk",
 )
 KILLS = 200
 KILLS_PER_ROUND = 10
