@@ -158,7 +158,7 @@ bench-lag: $(STAMP) ## delay of a broker's event loop under mixed load: alone, a
 
 .PHONY: oracle
 oracle: $(STAMP) ## send the same requests to Apache Kafka and to a broker, and compare the responses (ONLY=regular expression on CORPUS/CASE)
-	@$(PY) -m e2e.oracle $(if $(ONLY),--only '$(ONLY)') $(if $(EXAMPLES),--examples $(EXAMPLES))
+	@$(PY) -m e2e.compare $(if $(ONLY),--only '$(ONLY)') $(if $(EXAMPLES),--examples $(EXAMPLES))
 
 .PHONY: soak
 soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; no acknowledged record may be lost (adds up in e2e/results)

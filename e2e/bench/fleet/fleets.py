@@ -12,7 +12,7 @@ from e2e.bench.kafka.nodes import CONFIG as OF_BOTH
 from e2e.bench.kafka.nodes import Cluster, KafkaNode
 from e2e.harness.kafka import KafkaBroker
 from e2e.harness.processes import Broker, Rig
-from e2e.harness.wire.wire_connection import WireConnection
+from e2e.harness.wire_connection import WireConnection
 
 ZONES = ("a", "b", "c")
 NODES = len(ZONES)

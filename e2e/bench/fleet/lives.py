@@ -21,7 +21,7 @@ from e2e.bench.lag.watched_broker import WatchedBroker
 from e2e.bench.rounds import Rounds, Values, rotated, tell
 from e2e.harness.processes import Broker
 from e2e.harness.program import Program
-from e2e.harness.wire.wire_connection import WireConnection
+from e2e.harness.wire_connection import WireConnection
 
 TOPIC_PARTITIONS = 1_000
 """More in one request are more records than Kafka's controller writes in one batch (QuorumController.MAX_RECORDS_PER_USER_OP)."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from logfleet.wire.messages import DescribeTopicPartitionsRequest, MetadataRequest
 
-from e2e.harness.wire.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire_connection import Disconnected, WireConnection
 
 PATIENCE_S = 300.0
 POLL_S = 0.02

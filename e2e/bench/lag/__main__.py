@@ -31,7 +31,7 @@ from e2e.bench.lag.watched_broker import PATH, WatchedBroker
 from e2e.harness.preload import compiled
 from e2e.harness.processes import Rig
 from e2e.harness.results import RESULTS, source_key, store
-from e2e.harness.wire.wire_connection import WireConnection
+from e2e.harness.wire_connection import WireConnection
 from e2e.load.mixed import TOPIC
 
 SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/bench/lag")

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from logfleet.log.names import TopicPartition
 
 from e2e.harness.processes import Rig
-from e2e.harness.wire.wire_connection import WireConnection
+from e2e.harness.wire_connection import WireConnection
 from e2e.load.disk.directory import check_directory, first_dirty_offsets, is_amid_compaction
 from e2e.load.disk.history import History, check_not_less
 from e2e.load.disk.workers import (

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
-from e2e.harness.wire.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire_connection import Disconnected, WireConnection
 from e2e.load.disk.history import History, Partition, Value, is_tombstone, key_of
 
 KEPT, PRUNED, COMPACTED = "kept", "pruned", "compacted"

@@ -13,7 +13,7 @@ from logfleet.wire.frame import encode_request
 
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.results import ROOT
-from e2e.harness.wire.wire_connection import WireConnection
+from e2e.harness.wire_connection import WireConnection
 from e2e.load.numbers import create_topic
 
 MIB = 1024 * 1024

@@ -11,10 +11,10 @@ from logfleet.records.record import Record, build_batch
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
+from e2e.compare.brokers import Pair
+from e2e.compare.talks.talker import Talker
 from e2e.harness.processes import Broker, Rig
-from e2e.harness.wire.talks import Talker
-from e2e.harness.wire.wire_connection import WireConnection
-from e2e.oracle.brokers import Pair
+from e2e.harness.wire_connection import WireConnection
 
 pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(600)]
 Names = tuple[tuple[str, str | None], ...]

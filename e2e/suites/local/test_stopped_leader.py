@@ -17,7 +17,7 @@ from logfleet.wire.messages import ProduceRequest
 
 from e2e.bench.lag.watched_broker import WatchedBroker
 from e2e.harness.processes import Broker, Rig
-from e2e.harness.wire.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire_connection import Disconnected, WireConnection
 from e2e.load.numbers import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(300)

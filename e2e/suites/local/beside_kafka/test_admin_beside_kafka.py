@@ -14,11 +14,11 @@ from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.consumer_protocol import write_subscription
 from logfleet.wire.errors import ErrorCode
 
-from e2e.harness.beside_kafka import BesideKafka
+from e2e.compare.beside_kafka import BesideKafka
+from e2e.compare.talks.clients import fit
+from e2e.compare.talks.talker import Talker, comparable, error_codes
 from e2e.harness.command_line import until
-from e2e.harness.wire.client_requests import fit
-from e2e.harness.wire.talks import Talker, comparable, error_codes
-from e2e.harness.wire.wire_connection import Disconnected
+from e2e.harness.wire_connection import Disconnected
 
 pytestmark = [pytest.mark.xdist_group("admin-beside-kafka"), pytest.mark.timeout(900)]
 CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}

@@ -7,12 +7,12 @@ import contextlib
 
 import pytest
 
-from e2e.oracle.__main__ import LIST, run
-from e2e.oracle.brokers import Pair
-from e2e.oracle.corpora import all_corpora
-from e2e.oracle.report import tell
-from e2e.oracle.reviewed import ReviewedList
-from e2e.oracle.runs import Oracle
+from e2e.compare.__main__ import LIST, run
+from e2e.compare.brokers import Pair
+from e2e.compare.corpora import all_corpora
+from e2e.compare.report import tell
+from e2e.compare.reviewed import ReviewedList
+from e2e.compare.runs import Oracle
 
 pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(900)]
 

@@ -10,8 +10,8 @@ import pytest
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
-from e2e.harness.beside_kafka import BesideKafka
-from e2e.harness.config_edges import (
+from e2e.compare.beside_kafka import BesideKafka
+from e2e.compare.corpora.config_edges import (
     BROKER,
     DELETE,
     GROUP,
@@ -21,8 +21,8 @@ from e2e.harness.config_edges import (
     Change,
     edges,
 )
-from e2e.harness.wire.talks import Talker
-from e2e.harness.wire.wire_connection import Disconnected, WireConnection
+from e2e.compare.talks.talker import Talker
+from e2e.harness.wire_connection import Disconnected, WireConnection
 
 pytestmark = [pytest.mark.xdist_group("configs-beside-kafka"), pytest.mark.timeout(900)]
 CONFIG = {

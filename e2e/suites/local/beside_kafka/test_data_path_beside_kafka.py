@@ -5,9 +5,12 @@ from itertools import zip_longest
 
 import pytest
 
-from e2e.harness.wire import fetch_talks, produce_talks, text_talks, topic_id_talks
-from e2e.harness.wire.talks import Talker
-from e2e.oracle.brokers import Pair
+from e2e.compare.brokers import Pair
+from e2e.compare.corpora import batches as produce_talks
+from e2e.compare.corpora import sessions as fetch_talks
+from e2e.compare.corpora import texts as text_talks
+from e2e.compare.corpora import topic_ids as topic_id_talks
+from e2e.compare.talks.talker import Talker
 
 pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(900)]
 

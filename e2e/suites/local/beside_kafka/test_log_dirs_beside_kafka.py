@@ -9,9 +9,9 @@ import pytest
 from logfleet.records.record import Record, build_batch
 from logfleet.wire import messages as m
 
-from e2e.harness.beside_kafka import BesideKafka
+from e2e.compare.beside_kafka import BesideKafka
+from e2e.compare.talks.talker import Talker, error_codes
 from e2e.harness.command_line import until
-from e2e.harness.wire.talks import Talker, error_codes
 
 pytestmark = [pytest.mark.xdist_group("log-dirs-beside-kafka"), pytest.mark.timeout(600)]
 PRODUCTS = ("kafka", "ours")

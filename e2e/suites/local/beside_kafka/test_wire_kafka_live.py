@@ -12,10 +12,10 @@ from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.codec import decode, encode_bytes
 from logfleet.wire.errors import ErrorCode
 
+from e2e.compare.talks.administration import REFUSALS, TALKS
+from e2e.compare.talks.clients import TOPIC
+from e2e.compare.talks.talker import Talker, error_codes
 from e2e.harness.kafka import KafkaBroker
-from e2e.harness.wire.admin_requests import REFUSALS, TALKS
-from e2e.harness.wire.client_requests import TOPIC
-from e2e.harness.wire.talks import Talker, error_codes
 
 GROUP_RECORDS: dict[int, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     1: (m.OffsetCommitKey, m.OffsetCommitValue),

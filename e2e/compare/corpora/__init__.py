@@ -1,0 +1,36 @@
+"""One module per corpus; each makes what can be played."""
+
+from e2e.compare.brokers import Pair
+from e2e.compare.corpora import (
+    admin,
+    boundaries,
+    directories,
+    fetch,
+    fleet,
+    groups,
+    offsets,
+    produce,
+    reading,
+    scripts,
+    sequences,
+    versions,
+)
+from e2e.compare.corpus import Playable
+
+
+def all_corpora(pair: Pair, examples: int) -> list[Playable]:
+    """In the order of playing. examples: random sequences to try instead of the fixed ones, 0 for these."""
+    return [
+        versions.talks(pair.ours),
+        boundaries.corpus(pair.ours),
+        produce.CORPUS,
+        fetch.CORPUS,
+        reading.CORPUS,
+        groups.CORPUS,
+        offsets.CORPUS,
+        admin.corpus(pair.ours),
+        sequences.Sequences(pair.ours, examples),
+        scripts.CORPUS,
+        fleet.Fleets(pair.directory / "fleets"),
+        directories.Directories(pair),
+    ]
