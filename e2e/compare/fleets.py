@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from e2e.compare.brokers import CONFIG as OF_ALL
 from e2e.compare.fleet_side import NODES, RACKS, FleetSide
-from e2e.harness.kafka import KafkaBroker
+from e2e.harness.kafka import KafkaBroker, kafka_quorum
 from e2e.harness.processes import Broker, Rig
 
 CONFIG: Final = {
@@ -18,24 +18,14 @@ CONFIG: Final = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 """Leaders move only when a case says so. A silent broker of Kafka is soon fenced; ours holds a lease of 3 s."""
-CONTROLLER: Final = 1
-"""The node of Kafka that is the controller as well, alone: the others can be stopped without an election of controllers."""
 
 
 class KafkaFleet:
-    """Nodes 1 to 3, in racks of their own."""
+    """Nodes 1 to 3, in racks of their own. Only the first is a controller as well: the others can be stopped without an election."""
 
     def __init__(self, directory: Path) -> None:
-        self.nodes = {node: KafkaBroker(directory / f"kafka-{node}", **CONFIG) for node in NODES}
-        voters = self.nodes[CONTROLLER].config["controller.quorum.voters"]
-        for (node, broker), rack in zip(self.nodes.items(), RACKS, strict=True):
-            broker.config |= {"node.id": str(node), "broker.rack": rack}
-            if node != CONTROLLER:
-                broker.config |= {
-                    "process.roles": "broker",
-                    "listeners": f"PLAINTEXT://{broker.bootstrap}",
-                    "controller.quorum.voters": voters,
-                }
+        nodes = kafka_quorum(directory, RACKS, controllers=1, **CONFIG)
+        self.nodes = dict(zip(NODES, nodes, strict=True))
 
     def start(self) -> None:
         """All at once: each needs seconds for itself. A broker waits for its controller."""

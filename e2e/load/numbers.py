@@ -2,38 +2,11 @@
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import Producer
 
-PATIENCE_S = 60.0
-NO_CONFIG: Mapping[str, str] = MappingProxyType({})
-
-
-def create_topic(
-    bootstrap: str,
-    topic: str,
-    partitions: int,
-    config: Mapping[str, str] = NO_CONFIG,
-    replicas: int = 1,
-) -> None:
-    """Create a topic. Raises KafkaException with the broker's message if it refuses."""
-    new = NewTopic(topic, partitions, replicas, config=dict(config))
-    # librdkafka cancels the requests when the last reference to the client is dropped
-    admin = _admin(bootstrap)
-    admin.create_topics([new])[topic].result(timeout=PATIENCE_S)
-
-
-def delete_topic(bootstrap: str, topic: str) -> None:
-    """Delete a topic. Raises KafkaException with the broker's message if it refuses."""
-    admin = _admin(bootstrap)
-    admin.delete_topics([topic])[topic].result(timeout=PATIENCE_S)
-
-
-def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+from e2e.harness.topics import PATIENCE_S, read
 
 
 class Numbers(threading.Thread):
@@ -128,45 +101,10 @@ class Numbers(threading.Thread):
 
 def stored(bootstrap: str, topic: str, partitions: int) -> list[list[int]]:
     """Read the numbers in each partition, from its beginning to its end."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    found: list[list[int]] = []
-    for partition in range(partitions):
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), PATIENCE_S)
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        numbers: list[int] = []
-        position = 0
-        deadline = time.monotonic() + PATIENCE_S
-        while position < end:
-            assert time.monotonic() < deadline, f"read {position} of {end} records"
-            for message in consumer.consume(1000, timeout=1):
-                assert message.error() is None, message.error()
-                value, offset = message.value(), message.offset()
-                assert value is not None
-                assert offset is not None
-                numbers.append(int(value))
-                position = offset + 1
-        found.append(numbers)
-    consumer.close()
+    found: list[list[int]] = [[] for _ in range(partitions)]
+    for record in read(bootstrap, topic):
+        found[record.partition].append(int(record.value))
     return found
-
-
-def ends(bootstrap: str, topic: str) -> list[tuple[int, int]]:
-    """Return the log start offset and the high watermark of each partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    try:
-        known = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic]
-        assert known.error is None, known.error
-        return [
-            consumer.get_watermark_offsets(TopicPartition(topic, index), PATIENCE_S)
-            for index in sorted(known.partitions)
-        ]
-    finally:
-        consumer.close()
-
-
-def held(bootstrap: str, topic: str) -> int:
-    """Return the number of offsets between log start and high watermark, of all partitions."""
-    return sum(high - low for low, high in ends(bootstrap, topic))
 
 
 def check_once_and_in_order(producer: Numbers, found: list[list[int]]) -> None:

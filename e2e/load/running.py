@@ -8,6 +8,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
+from e2e.harness.topics import write
+
 PATIENCE_S: Final = 90
 RECORD_BYTES: Final = 65_536
 PREFIX: Final = b"r"
@@ -109,8 +111,6 @@ def load(bootstrap: str, topic: str) -> Iterator[Load]:
 
 def fill(bootstrap: str, topic: str, partitions: int, size: int) -> None:
     """So many bytes in each partition, of one record after the other, all acknowledged by acks=all."""
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
-    for number in range(partitions * size // RECORD_BYTES):
-        producer.produce(topic, b"x" * RECORD_BYTES, partition=number % partitions)
-        producer.poll(0)
-    assert producer.flush(PATIENCE_S) == 0
+    value = b"x" * RECORD_BYTES
+    count = partitions * size // RECORD_BYTES
+    write(bootstrap, topic, ((None, value, n % partitions) for n in range(count)), PATIENCE_S)

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from logfleet.log.names import TopicPartition
 
 from e2e.harness.processes import Rig
+from e2e.harness.topics import PATIENCE_S
 from e2e.harness.wire_connection import WireConnection
 from e2e.load.disk.directory import check_directory, first_dirty_offsets, is_amid_compaction
 from e2e.load.disk.history import History, check_not_less
@@ -27,7 +28,6 @@ from e2e.load.disk.workers import (
     committed_offsets,
     log_starts,
 )
-from e2e.load.numbers import PATIENCE_S
 
 WRITERS = ("a", "b", "c")
 INTERVAL_BYTES = 2000

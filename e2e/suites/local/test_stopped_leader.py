@@ -17,8 +17,8 @@ from logfleet.wire.messages import ProduceRequest
 
 from e2e.bench.lag.watched_broker import WatchedBroker
 from e2e.harness.processes import Broker, Rig
+from e2e.harness.topics import PATIENCE_S
 from e2e.harness.wire_connection import Disconnected, WireConnection
-from e2e.load.numbers import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(300)
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from e2e.harness.command_line import config_of, partitions_of
 from e2e.harness.kafka import QUICK, KafkaBroker, classpath, java
 from e2e.harness.processes import Rig
 from e2e.harness.program import Program
-from e2e.load.numbers import create_topic, held
+from e2e.harness.topics import create_topic, held
 
 PARTITIONS, RECORDS = 3, 3000
 AGE_MS = 3_600_000
