@@ -9,9 +9,7 @@ what processor time.
 import asyncio
 import json
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from logfleet.client.admin import Admin, NewTopic
 from logfleet.client.cluster import Client
@@ -27,7 +25,8 @@ from logfleet.wire.messages import (
     OffsetFetchResponse,
 )
 
-from e2e.harness.processes import Broker, Fleet, Rig
+from e2e.bench.conditions import bench_rig
+from e2e.harness.processes import Broker, Fleet
 
 GROUP_OFFSETS = 1000
 TIMEOUT_MS = 30_000
@@ -141,14 +140,10 @@ async def measure(fleet: Fleet, groups: int) -> dict[str, float]:
 
 def main() -> None:
     offsets = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    with tempfile.TemporaryDirectory() as directory:
-        rig = Rig(Path(directory))
-        try:
-            config = {"offsets.topic.num.partitions": "1", "min.insync.replicas": "2"}
-            fleet = rig.fleet(3, zones=["a", "b", "c"], config=config)
-            print(json.dumps(asyncio.run(measure(fleet, offsets // GROUP_OFFSETS))))
-        finally:
-            rig.close()
+    with bench_rig("election") as rig:
+        config = {"offsets.topic.num.partitions": "1", "min.insync.replicas": "2"}
+        fleet = rig.fleet(3, zones=["a", "b", "c"], config=config)
+        print(json.dumps(asyncio.run(measure(fleet, offsets // GROUP_OFFSETS))))
 
 
 if __name__ == "__main__":

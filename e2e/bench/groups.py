@@ -6,27 +6,24 @@ on the wall and the loop's lag hold for a machine that has nothing else to do.
 
 import argparse
 import asyncio
-import contextlib
 import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from e2e.bench.conditions import conditions
+from e2e.bench.conditions import bench_rig, conditions
 from e2e.bench.cpu import cpu_time, rss_kib, run_undisturbed
-from e2e.harness.processes import Broker, Rig
+from e2e.harness.processes import Broker
 from e2e.harness.results import RESULTS, source_key, store
+from e2e.harness.topics import create_topic
 from e2e.load.group_crowd import TOPIC, Crowd
-from e2e.load.numbers import create_topic
 
 SOURCES = (
     "broker_image/src",
     "broker_image/requirements.lock",
-    "e2e/bench/requests",
-    "e2e/workloads",
+    "e2e/bench/groups.py",
+    "e2e/load/group_crowd.py",
 )
 STORE = RESULTS / "groups.json"
 GROUPS, SIZE, ROUNDS = 1_000, 10, 3
@@ -178,24 +175,15 @@ async def _after_a_kill(report: Report, crowd: Crowd, *, realtime: bool) -> None
     assert lost == 0, f"{lost} members were lost with the coordinator"
 
 
-@contextlib.contextmanager
-def one_broker() -> Iterator[Broker]:
-    with tempfile.TemporaryDirectory(prefix="logfleet-groups-") as directory:
-        rig = Rig(Path(directory))
-        try:
-            yield rig.broker(CONFIG)
-        finally:
-            rig.close()
-
-
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="make bench-groups")
     parser.add_argument("--groups", type=int, default=GROUPS)
     parser.add_argument("--size", type=int, default=SIZE, help="members of each group")
     parser.add_argument("--realtime", action="store_true", help="for a machine that is busy")
     options = parser.parse_args(arguments)
-    with one_broker() as broker:
-        entry = asyncio.run(run(broker, options.groups, options.size, realtime=options.realtime))
+    with bench_rig("groups") as rig:
+        running = run(rig.broker(CONFIG), options.groups, options.size, realtime=options.realtime)
+        entry = asyncio.run(running)
     store(STORE, source_key(*SOURCES), {**entry, "conditions": conditions()})
     return 0
 

@@ -5,9 +5,7 @@ A paced producer with acks=all measures the time of each send, before the move a
 
 import asyncio
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -19,7 +17,7 @@ from logfleet.client.cluster import Client
 from logfleet.client.offsets import TopicPartition
 from logfleet.client.reassignments import alter_reassignments, list_reassignments
 
-from e2e.bench.conditions import conditions
+from e2e.bench.conditions import bench_rig, conditions
 from e2e.harness.processes import Broker, Fleet, Rig
 from e2e.harness.results import RESULTS, source_key, store
 from e2e.load.running import fill
@@ -167,25 +165,21 @@ async def measure(fleet: Fleet) -> dict[str, Any]:
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="logfleet-moves-") as directory:
-        rig = Rig(Path(directory))
-        try:
-            fleet = rig.fleet(3, zones=ZONES, config=CONFIG)
-            admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
-            layout = [[1, 2, 3]] * PARTITIONS
-            made = admin.create_topics(
-                [
-                    NewTopic(TOPIC, PARTITIONS, replica_assignment=layout),
-                    NewTopic(PACED, 3, replica_assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]]),
-                ]
-            )
-            for each in made.values():
-                each.result(60)
-            fill(fleet.bootstrap, TOPIC, PARTITIONS, SIZE // PARTITIONS)
-            add_brokers(rig, fleet)
-            entry = {**asyncio.run(measure(fleet)), "plan of 10,000 partitions": plan_many()}
-        finally:
-            rig.close()
+    with bench_rig("moves") as rig:
+        fleet = rig.fleet(3, zones=ZONES, config=CONFIG)
+        admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
+        layout = [[1, 2, 3]] * PARTITIONS
+        made = admin.create_topics(
+            [
+                NewTopic(TOPIC, PARTITIONS, replica_assignment=layout),
+                NewTopic(PACED, 3, replica_assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]]),
+            ]
+        )
+        for each in made.values():
+            each.result(60)
+        fill(fleet.bootstrap, TOPIC, PARTITIONS, SIZE // PARTITIONS)
+        add_brokers(rig, fleet)
+        entry = {**asyncio.run(measure(fleet)), "plan of 10,000 partitions": plan_many()}
     for name, row in entry.items():
         print(name)
         for key, value in row.items():

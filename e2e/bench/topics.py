@@ -5,15 +5,15 @@ e2e/results/topics.json. Times on the wall hold for a machine that has nothing e
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
 
-from e2e.bench.conditions import conditions
+from e2e.bench.conditions import bench_rig, conditions
 from e2e.bench.cpu import cpu_time, rss_kib
 from e2e.harness.kube.control_plane import ControlPlane, Kubelets
 from e2e.harness.kube.fleet import (
@@ -113,28 +113,26 @@ def measure(stage: Stage, count: int, idle_s: float) -> dict[str, Any]:
 
 def run(count: int, idle_s: float) -> dict[str, Any]:
     tools = settings_from(os.environ, Path.home()).bin
-    with tempfile.TemporaryDirectory(prefix="logfleet-topics-") as directory:
-        folder = Path(directory)
-        plane = ControlPlane(tools, folder)
-        kubelets, broker, operator = None, Broker(folder / "broker"), None
-        try:
-            plane.start()
-            chart = ("upgrade", "--install", OPERATOR_RELEASE, str(CHARTS / "operator"))
-            plane.kubernetes.helm(*chart, "-n", OPERATOR_NAMESPACE, "--create-namespace")
-            plane.kubernetes.create_namespace(NAMESPACE)
-            kubelets = Kubelets(plane)
-            broker.start()
-            kubelets.start()
-            token = plane.kubeconfig_of(OPERATOR_RELEASE, OPERATOR_NAMESPACE)
-            operator = Operator(
-                folder / "operator", token, broker, lease_namespace=OPERATOR_NAMESPACE
-            )
-            operator.start()
-            return measure(Stage(plane, kubelets, operator, broker), count, idle_s)
-        finally:
-            for each in (operator, kubelets, broker, plane):
-                if each is not None:
-                    each.close()
+    with bench_rig("topics") as rig, contextlib.ExitStack() as stack:
+        plane = ControlPlane(tools, rig.directory)
+        stack.callback(plane.close)
+        plane.start()
+        chart = ("upgrade", "--install", OPERATOR_RELEASE, str(CHARTS / "operator"))
+        plane.kubernetes.helm(*chart, "-n", OPERATOR_NAMESPACE, "--create-namespace")
+        plane.kubernetes.create_namespace(NAMESPACE)
+        broker = Broker(rig.directory / "broker")
+        stack.callback(broker.close)
+        kubelets = Kubelets(plane)
+        stack.callback(kubelets.close)
+        broker.start()
+        kubelets.start()
+        token = plane.kubeconfig_of(OPERATOR_RELEASE, OPERATOR_NAMESPACE)
+        operator = Operator(
+            rig.directory / "operator", token, broker, lease_namespace=OPERATOR_NAMESPACE
+        )
+        stack.callback(operator.close)
+        operator.start()
+        return measure(Stage(plane, kubelets, operator, broker), count, idle_s)
 
 
 def main() -> int:

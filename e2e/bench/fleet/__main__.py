@@ -7,23 +7,20 @@ broker_image/docs/performance.md is made from it. All data lies in a temporary d
 
 import argparse
 import contextlib
-import os
 import sys
 from pathlib import Path
 
+from e2e.bench.figures import Rounds
 from e2e.bench.fleet.document import STORE, write_document
 from e2e.bench.fleet.fleets import started
 from e2e.bench.fleet.lives import SIDES, run_lives
 from e2e.bench.fleet.rows import MANY, MOVED, ROWS
 from e2e.bench.kafka.client import Client
-from e2e.bench.kafka.machine import measured
+from e2e.bench.kafka.loads import SOURCES, Rows, measured, parsed, parser_of, run_loads
 from e2e.bench.kafka.nodes import BROKER_CPU, on_cpu
-from e2e.bench.kafka.rows import Life, Load, Row, chosen
-from e2e.bench.report import as_json, compared, table
-from e2e.bench.rounds import Rounds, run_loads
+from e2e.bench.kafka.rows import Life, Load
 from e2e.harness.results import source_key, store
 
-SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/bench/fleet", "e2e/kafka")
 ROUNDS, WARMUPS = 3, 4
 """Three Java machines that share a processor still became faster after three whole rounds."""
 MOVES_MAX = 2
@@ -31,7 +28,7 @@ MOVES_MAX = 2
 QUICK_PARTITIONS = 300
 
 
-def run(rows: list[Row], options: argparse.Namespace, scratch: Path) -> dict[str, Rounds]:
+def run(rows: Rows, options: argparse.Namespace, scratch: Path) -> dict[str, Rounds]:
     """Measure. Whatever was started is ended with it."""
     loads = [row for row in rows if isinstance(row, Load)]
     lives = [row for row in rows if isinstance(row, Life)]
@@ -60,35 +57,12 @@ def run(rows: list[Row], options: argparse.Namespace, scratch: Path) -> dict[str
     )
 
 
-def parsed() -> tuple[argparse.Namespace, list[Row]]:
-    parser = argparse.ArgumentParser(prog="make bench-fleet", description=__doc__)
-    parser.add_argument("--rows", default="", help="rows whose name contains one of these words")
-    parser.add_argument("--rounds", type=int, help=f"that count (default {ROUNDS})")
-    parser.add_argument("--quick", action="store_true", help="a trial: small sizes, no results")
-    options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else ROUNDS)
-    try:
-        rows = chosen(options.rows, ROWS)
-    except ValueError as error:
-        parser.error(str(error))
-    if options.rounds < 1:
-        parser.error("ROUNDS is 1 or more")
-    if not {0, 1} <= os.sched_getaffinity(0):
-        parser.error("processors 0 and 1 are needed: one for the brokers, one for the client")
-    return options, [
-        row.smaller if options.quick and isinstance(row, Load) else row for row in rows
-    ]
-
-
 def main() -> int:
-    options, rows = parsed()
-    found_on, rounds = measured(lambda scratch: run(rows, options, scratch))
-    figures = [(row, compared(row, rounds[row.name])) for row in rows]
-    print(table(figures, quick=options.quick))
+    parser = parser_of("make bench-fleet", __doc__, ROUNDS)
+    options, rows = parsed(parser, ROWS, ROUNDS)
+    entry = measured(lambda rig: run(rows, options, rig.directory), rows, quick=options.quick)
     if not options.quick and len(rows) == len(ROWS):
-        kept = {row.name: as_json(row, found, rounds[row.name]) for row, found in figures}
-        entry = {**found_on, "rows": kept}
-        store(STORE, source_key(*SOURCES), entry)
+        store(STORE, source_key(*SOURCES, "e2e/bench/fleet"), entry)
         write_document(entry)
     return 0
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from e2e.bench.figures import between, short
 from e2e.bench.fleet.rows import ROWS
-from e2e.bench.report import short
 from e2e.harness.results import RESULTS, ROOT
 
 STORE = RESULTS / "bench-fleet.json"
@@ -60,12 +60,7 @@ def _spread(figure: Mapping[str, float]) -> str:
 
 def filled(page: str, entry: Mapping[str, Any] | None) -> str:
     """The page with this run's table between its marks, or nothing between them where none is kept. Raises ValueError without marks."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page lacks {BEGIN} or {END}")
-    table = "" if entry is None else f"{as_markdown(entry)}\n"
-    return f"{before}{BEGIN}\n{table}{END}{after}"
+    return between(page, BEGIN, END, "" if entry is None else f"{as_markdown(entry)}\n")
 
 
 def write_document(entry: Mapping[str, Any], page: Path = PAGE) -> None:

@@ -10,7 +10,7 @@ from logfleet.wire.messages import DescribeClusterRequest
 from e2e.bench.fleet.view import View
 from e2e.bench.kafka.nodes import CONFIG as OF_BOTH
 from e2e.bench.kafka.nodes import Cluster, KafkaNode
-from e2e.harness.kafka import KafkaBroker
+from e2e.harness.kafka import KafkaBroker, kafka_quorum
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.wire_connection import WireConnection
 
@@ -55,23 +55,10 @@ def our_fleet(rig: Rig, prefix: Sequence[str], made: type[Broker]) -> Fleet:
 
 
 def kafka_fleet(rig: Rig, prefix: Sequence[str]) -> Fleet:
-    kafkas = [
-        KafkaBroker(rig.directory / f"kafka-{number}", **CONFIG) for number in range(1, NODES + 1)
-    ]
-    voters = ",".join(
-        f"{number}@127.0.0.1:{kafka.controller_port}" for number, kafka in enumerate(kafkas, 1)
-    )
-    nodes: list[KafkaNode] = []
-    for number, kafka in enumerate(kafkas, 1):
-        kafka.config |= {
-            "node.id": str(number),
-            "broker.rack": ZONES[number - 1],
-            "controller.quorum.voters": voters,
-        }
-        node = rig.own(KafkaNode(kafka, f"kafka-{number}"))
-        node.prefix = list(prefix)
-        nodes.append(node)
+    kafkas = kafka_quorum(rig.directory, ZONES, controllers=NODES, **CONFIG)
+    nodes = [rig.own(KafkaNode(kafka, kafka.directory.name)) for kafka in kafkas]
     for node in nodes:
+        node.prefix = list(prefix)
         node.launch()
     for node in nodes:
         node.wait_ready()

@@ -13,12 +13,13 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from logfleet.wire.messages import ElectLeadersRequest
 
 from e2e.bench.cpu import cpu_time
+from e2e.bench.figures import Rounds, Values
 from e2e.bench.fleet.fleets import NODES, Fleet, started
 from e2e.bench.fleet.rows import LAG, LAG_KEYS, LAG_PHASES, LAG_PLACES, LEADERS, REPLICAS
 from e2e.bench.kafka.rows import SMALL_INDEXES, Life
 from e2e.bench.lag.probe import Figures
 from e2e.bench.lag.watched_broker import WatchedBroker
-from e2e.bench.rounds import Rounds, Values, rotated, tell
+from e2e.bench.rounds import report, rotated
 from e2e.harness.processes import Broker
 from e2e.harness.program import Program
 from e2e.harness.wire_connection import WireConnection
@@ -59,7 +60,7 @@ def run_lives(
                     ]
             found[life.name][side] += values
             for each in values:
-                tell(life.name, side, each)
+                report(life.name, side, each)
             shutil.rmtree(where)
     return found
 

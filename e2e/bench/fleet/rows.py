@@ -5,19 +5,8 @@ Processor time is that of all brokers together. Kafka's controllers are in its b
 
 from dataclasses import replace
 
-from e2e.bench.kafka.rows import (
-    FULL,
-    PACED,
-    PER_RECORD,
-    THROUGHPUT,
-    Bound,
-    Goal,
-    Kind,
-    Life,
-    Load,
-    Metric,
-    Row,
-)
+from e2e.bench.figures import Bound, Goal, Metric
+from e2e.bench.kafka.rows import FULL, PACED, PER_RECORD, THROUGHPUT, Kind, Life, Load
 
 REPLICAS = 3
 PARTITIONS = 12
@@ -119,4 +108,4 @@ LAG = Life(
     ),
 )
 LIVES = (LEADERS, PARTITIONED, LAG)
-ROWS: tuple[Row, ...] = (*LOADS, *LIVES)
+ROWS: tuple[Load | Life, ...] = (*LOADS, *LIVES)

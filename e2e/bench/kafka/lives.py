@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from e2e.bench.figures import Rounds
 from e2e.bench.kafka.client import GIVE_UP_S, Acknowledged, Client
 from e2e.bench.kafka.nodes import SIDES, Cluster, Node, started
 from e2e.bench.kafka.rows import (
@@ -24,9 +25,9 @@ from e2e.bench.kafka.rows import (
     Kind,
     Life,
 )
-from e2e.bench.rounds import Rounds, rotated
+from e2e.bench.rounds import rotated
 from e2e.harness.processes import Rig
-from e2e.load.numbers import NO_CONFIG, create_topic, delete_topic
+from e2e.harness.topics import NO_CONFIG, create_topic, delete_topic
 
 WARM_UP_S = 5.0
 """After a start, before an idle broker's memory is read: what it loads in its first moments belongs to it."""

@@ -1,7 +1,6 @@
 """The two brokers, each as its users start it, on the same processor."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from logfleet.node.tools.loopback_ports import is_taken
 
-from e2e.harness.kafka import HERE, KafkaBroker
+from e2e.harness.kafka import KafkaBroker
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.program import Program
 
@@ -103,13 +102,6 @@ def started(rig: Rig, side: str, life: str) -> Node:
     node = rig.own(SIDES[side](rig.directory / f"{side}-{life}"))
     node.start()
     return node
-
-
-def kafka_version() -> str:
-    """The release that the rig runs."""
-    found = re.search(r"<version>(\d+\.\d+\.\d+)</version>", (HERE / "broker.xml").read_text())
-    assert found is not None
-    return found[1]
 
 
 def disk_bytes(directory: Path) -> int:

@@ -4,10 +4,11 @@ Values are half random bytes and half zeros, so that lz4 halves them. Batches of
 counts them.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from e2e.bench.figures import Bound, Goal, Metric
 
 BATCH_BYTES = 64 * 1024
 
@@ -18,45 +19,6 @@ class Kind(StrEnum):
     WRITE = "write"
     READ = "read"
     PACE = "pace"
-
-
-class Bound(StrEnum):
-    """What a goal compares: the ratio ours / Kafka from above or from below, or our own figure from above."""
-
-    RATIO_MAX = "ratio <="
-    RATIO_MIN = "ratio >="
-    OURS_MAX = "ours <="
-
-
-@dataclass(frozen=True)
-class Goal:
-    """ours_max: our own figure may not be larger either."""
-
-    bound: Bound
-    limit: float
-    ours_max: float = math.inf
-
-    def __str__(self) -> str:
-        also = f", {Bound.OURS_MAX} {self.ours_max:,g}" if self.ours_max < math.inf else ""
-        return f"{self.bound} {self.limit:g}{also}"
-
-    def is_met(self, ours: float, kafka: float) -> bool:
-        """kafka: NaN where it has no such figure; then no ratio is met."""
-        if ours > self.ours_max:
-            return False
-        if self.bound is Bound.OURS_MAX:
-            return ours <= self.limit
-        ratio = ours / kafka
-        return ratio <= self.limit if self.bound is Bound.RATIO_MAX else ratio >= self.limit
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One figure of a row. key: in the measured values and in the JSON."""
-
-    key: str
-    title: str
-    goal: Goal | None = None
 
 
 @dataclass(frozen=True)
@@ -188,15 +150,4 @@ KILLED = Life(
 )
 LIVES = (IDLE, FILLED, COLD, CLEAN, KILLED, CHURNED)
 
-Row = Load | Life
-ROWS: tuple[Row, ...] = (*LOADS, *LIVES)
-
-
-def chosen(patterns: str, rows: Sequence[Row] = ROWS) -> list[Row]:
-    """Those of the rows whose name contains one of the words (all for none). Raises ValueError for a word that no name contains."""
-    words = patterns.replace(",", " ").split()
-    for word in words:
-        if not any(word in row.name for row in rows):
-            names = ", ".join(row.name for row in rows)
-            raise ValueError(f"ROWS: no row is named like {word!r}; there are {names}")
-    return [row for row in rows if not words or any(word in row.name for word in words)]
+ROWS: tuple[Load | Life, ...] = (*LOADS, *LIVES)

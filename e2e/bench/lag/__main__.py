@@ -5,10 +5,8 @@ for what they do to caches and disks. The figures and the slowest steps go to e2
 """
 
 import argparse
-import contextlib
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,22 +17,26 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as its docu
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewTopic,
 )
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import ProduceRequest
 
-from e2e.bench.conditions import conditions, load_average
+from e2e.bench.conditions import bench_rig, conditions, print_conditions
 from e2e.bench.lag.one_slow_write import SLOW_MS, SlowWriteCost, slow_write_cost
 from e2e.bench.lag.probe import LIMIT_S, Figures
 from e2e.bench.lag.watched_broker import PATH, WatchedBroker
 from e2e.harness.preload import compiled
-from e2e.harness.processes import Rig
 from e2e.harness.results import RESULTS, source_key, store
+from e2e.harness.topics import create_topic
 from e2e.harness.wire_connection import WireConnection
 from e2e.load.mixed import TOPIC
 
-SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/bench/lag")
+SOURCES = (
+    "broker_image/src",
+    "broker_image/requirements.lock",
+    "e2e/bench/lag",
+    "e2e/load/mixed.py",
+)
 STORE = RESULTS / "lag.json"
 STALL = Path(__file__).with_name("stall.c")
 COMPACTED, EXPIRING = "compacted", "expiring"
@@ -98,9 +100,11 @@ class Bench:
 
     def prepare(self) -> None:
         """All topics, and the records that are to be compacted and to expire."""
-        self._topic(TOPIC, 12, {})
-        self._topic(EXPIRING, PARTITIONS, {"retention.ms": "-1"})
-        self._topic(COMPACTED, 1, {"segment.bytes": str(16 * MIB), "retention.ms": "-1"})
+        bootstrap = self._broker.bootstrap
+        create_topic(bootstrap, TOPIC, 12)
+        create_topic(bootstrap, EXPIRING, PARTITIONS, {"retention.ms": "-1"})
+        segments = {"segment.bytes": str(16 * MIB), "retention.ms": "-1"}
+        create_topic(bootstrap, COMPACTED, 1, segments)
         now_ms = time.time_ns() // 1_000_000
         old = bytes(build_batch([Record(None, b"old", now_ms - OLD_MS)]))
         batches = [
@@ -157,10 +161,6 @@ class Bench:
         )
         time.sleep(min(self._seconds, 5))
 
-    def _topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        topic = NewTopic(name, partitions, 1, config=dict(config))
-        self._admin.create_topics([topic])[name].result(PATIENCE_S)
-
     def _alter(self, name: str, config: Mapping[str, str]) -> None:
         entries = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
@@ -213,9 +213,7 @@ def main() -> int:
     parser.add_argument("--no-store", action="store_true", help=f"leave {STORE.name} alone")
     options = parser.parse_args()
     found = conditions() | {"compacted_mib": options.size}
-    with contextlib.ExitStack() as stack:
-        rig = Rig(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logfleet-lag-"))))
-        stack.callback(rig.close)
+    with bench_rig("lag") as rig:
         library = compiled(STALL, rig.directory)
         broker = rig.own(Stalled(rig.directory / "broker", library))
         broker.start()
@@ -248,8 +246,7 @@ def main() -> int:
         phases = broker.seen()
         cost = slow_write_cost(rig, library)
     assert [each.name for each in phases] == list(PHASES), phases
-    found["load_average_after"] = load_average()
-    print(", ".join(f"{key} {value}" for key, value in found.items()))
+    print_conditions(found)
     print(
         f"Lateness of the event loop in ms; own: without waiting for a processor; goal {LIMIT_S * 1000:.0f} ms"
     )

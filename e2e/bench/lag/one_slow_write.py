@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.apis import api_of
 from logfleet.wire.codec import decoder
@@ -20,6 +19,7 @@ from logfleet.wire.messages import ProduceRequest
 
 from e2e.bench.cpu import cpu_time
 from e2e.harness.processes import Broker, Rig
+from e2e.harness.topics import create_topic
 
 TOPIC: Final = "small"
 CONNECTIONS: Final = 4
@@ -124,8 +124,7 @@ def _round(rig: Rig, library: Path, number: int) -> tuple[float, float, float]:
     broker = rig.own(Broker(directory, name=f"slow-{number}"))
     broker.environment = {"LD_PRELOAD": str(library), "LOGFLEET_STALL_WRITES": str(switch)}
     broker.start()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
-    admin.create_topics([NewTopic(TOPIC, CONNECTIONS, 1)])[TOPIC].result(PATIENCE_S)
+    create_topic(broker.bootstrap, TOPIC, CONNECTIONS)
     requests = SmallRequests(broker)
     requests.run(WARM_UP_S)
     before_us = requests.run(BEFORE_S)

@@ -5,18 +5,16 @@ processor time of the server's process, never the clock on the wall.
 """
 
 import argparse
-import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from e2e.bench.conditions import conditions, load_average
+from e2e.bench.conditions import bench_rig, conditions, print_conditions
 from e2e.bench.cpu import rss_kib, run_undisturbed
 from e2e.bench.requests.cases import CASES
 from e2e.bench.requests.clients import client_rows
@@ -28,7 +26,12 @@ from e2e.harness.processes import Rig
 from e2e.harness.program import Program
 from e2e.harness.results import RESULTS, ROOT, source_key, store
 
-SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/bench/requests")
+SOURCES = (
+    "broker_image/src",
+    "broker_image/requirements.lock",
+    ":(glob)e2e/bench/*.py",
+    "e2e/bench/requests",
+)
 STORE = RESULTS / "bench.json"
 ROUNDS = 7
 ROUND_S_MAX = 300
@@ -141,17 +144,14 @@ def main() -> int:
     if options.realtime and (os.cpu_count() or 1) <= LOAD_CPU:
         parser.error("--realtime needs two processors")
     found = conditions() | {"realtime": options.realtime}
-    with contextlib.ExitStack() as stack:
-        rig = Rig(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logfleet-bench-"))))
-        stack.callback(rig.close)
+    with bench_rig("bench") as rig:
         bench = Bench(rig, cases, realtime=options.realtime)
         for number in range(options.rounds):
             bench.round()
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
         clients = bench.librdkafka() if not options.only else []
         loaded_kib = bench.now_kib
-    found["load_average_after"] = load_average()
-    print(", ".join(f"{key} {value}" for key, value in found.items()))
+    print_conditions(found)
     rows = [*bench.rows, *clients]
     print(table(rows))
     print(memory(bench.idle_kib, loaded_kib))

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from e2e.bench.cpu import cpu_time
 from e2e.bench.requests.load import Measured
 from e2e.bench.requests.report import Row
 from e2e.bench.requests.spec import Case, Kind
+from e2e.harness import topics
 from e2e.harness.results import ROOT
 
 RECORDS = 200_000
@@ -53,49 +53,22 @@ def client_rows(bootstrap: str, pid: int, *, rounds: int) -> list[Row]:
 
 def write(bootstrap: str, topic: str, records: int) -> None:
     """Write `records`; all are acknowledged by all replicas."""
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "batch.size": 64 * 1024,
-            "linger.ms": 5,
-            "queue.buffering.max.messages": 100_000,
-        }
+    topics.write(
+        bootstrap,
+        topic,
+        ((None, _VALUE, 0) for _ in range(records)),
+        PATIENCE_S,
+        enable_idempotence=True,
+        batch_size=64 * 1024,
+        linger_ms=5,
+        queue_buffering_max_messages=100_000,
     )
-    failed: list[object] = []
-    acknowledged = 0
-
-    def delivered(error: object, _message: object) -> None:
-        nonlocal acknowledged
-        if error is None:
-            acknowledged += 1
-        else:
-            failed.append(error)
-
-    for _ in range(records):
-        while True:
-            try:
-                producer.produce(topic, _VALUE, on_delivery=delivered)
-                break
-            except BufferError:  # its queue is full: let it deliver
-                producer.poll(0.1)
-        producer.poll(0)
-    left = producer.flush(PATIENCE_S)
-    assert (left, failed, acknowledged) == (0, [], records), (left, failed[:3], acknowledged)
 
 
 def read(bootstrap: str, topic: str, records: int) -> None:
     """Read the topic from its beginning until all are there."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    got, give_up_s = 0, time.monotonic() + PATIENCE_S
-    while got < records:
-        assert time.monotonic() < give_up_s, f"{got} of {records} records came"
-        for message in consumer.consume(10_000, 1.0):
-            assert message.error() is None, message.error()
-            assert message.offset() == got
-            got += 1
-    consumer.close()
+    offsets = [record.offset for record in topics.read(bootstrap, topic, PATIENCE_S)]
+    assert offsets == list(range(records))
 
 
 def measured(call: Callable[[], None], pid: int, records: int) -> Measured:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from e2e.bench.figures import Spread, spread
 from e2e.bench.requests.load import Measured
 from e2e.bench.requests.spec import Case
 
@@ -31,21 +32,17 @@ class Row:
         """Of the medians: what is held against the aim."""
         if not self.bare:
             return None
-        return per_request_us(self.broker)[1] / per_request_us(self.bare)[1]
+        return per_request_us(self.broker).median / per_request_us(self.bare).median
 
 
-def per_request_us(rounds: Sequence[Measured]) -> tuple[float, float]:
-    """(least, median) processor time per request in microseconds."""
-    return _least_and_median([each.cpu_s / each.requests * 1e6 for each in rounds])
+def per_request_us(rounds: Sequence[Measured]) -> Spread:
+    """Processor time per request in microseconds."""
+    return spread([each.cpu_s / each.requests * 1e6 for each in rounds])
 
 
-def per_record_us(rounds: Sequence[Measured]) -> tuple[float, float]:
-    """(least, median) processor time per record in microseconds."""
-    return _least_and_median([each.cpu_s / each.records * 1e6 for each in rounds])
-
-
-def _least_and_median(values: Sequence[float]) -> tuple[float, float]:
-    return min(values), statistics.median(values)
+def per_record_us(rounds: Sequence[Measured]) -> Spread:
+    """Processor time per record in microseconds."""
+    return spread([each.cpu_s / each.records * 1e6 for each in rounds])
 
 
 def system_share(rounds: Sequence[Measured]) -> float:
@@ -81,14 +78,12 @@ def line(row: Row) -> str:
 def _pair(rounds: Sequence[Measured]) -> str:
     if not rounds:
         return " " * 25
-    per_record, per_request = per_record_us(rounds), per_request_us(rounds)
-    return f"{_figure(per_record):>12} {_figure(per_request):>12}"
+    return f"{_figure(per_record_us(rounds)):>12} {_figure(per_request_us(rounds)):>12}"
 
 
-def _figure(least_and_median: tuple[float, float]) -> str:
-    least, median = least_and_median
-    digits = 2 if median < 10 else 0
-    return f"{least:.{digits}f} ({median:.{digits}f})"
+def _figure(found: Spread) -> str:
+    digits = 2 if found.median < 10 else 0
+    return f"{found.least:.{digits}f} ({found.median:.{digits}f})"
 
 
 def as_json(row: Row) -> dict[str, Any]:
@@ -105,8 +100,8 @@ def as_json(row: Row) -> dict[str, Any]:
 def _rounds(rounds: Sequence[Measured]) -> dict[str, Any]:
     record, request = per_record_us(rounds), per_request_us(rounds)
     return {
-        "us_per_record": {"least": round(record[0], 4), "median": round(record[1], 4)},
-        "us_per_request": {"least": round(request[0], 2), "median": round(request[1], 2)},
+        "us_per_record": {"least": round(record.least, 4), "median": round(record.median, 4)},
+        "us_per_request": {"least": round(request.least, 2), "median": round(request.median, 2)},
         "requests_per_s": round(statistics.median(each.requests / each.wall_s for each in rounds)),
         "kernel_share": round(system_share(rounds), 2),
         "rounds": len(rounds),

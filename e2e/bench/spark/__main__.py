@@ -9,84 +9,71 @@ as JSON. All data lies in a temporary directory (TMPDIR) and goes with the run.
 import argparse
 import contextlib
 import dataclasses
-import signal
 import sys
-import tempfile
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from e2e.bench.conditions import conditions, load_average
-from e2e.bench.report import short, spread
+from e2e.bench.conditions import bench_rig, conditions, print_conditions
+from e2e.bench.figures import Bound, Figure, Metric, Rounds, figure_of, short, spread, table
 from e2e.bench.spark.page import PAGE, STORE, write_table
-from e2e.bench.spark.rounds import Rounds, SideProcess, run
-from e2e.bench.spark.work import CPU, FLOOR, OVER_FLOOR_MOST, SIDES, Row, rows
+from e2e.bench.spark.rounds import SideProcess, run
+from e2e.bench.spark.work import CPU, FLOOR, OWN, SIDES, Row, rows
 from e2e.harness.java import JavaMissing, find_java
-from e2e.harness.processes import Rig
 from e2e.harness.results import source_key, store
 
-SOURCES = ("broker_image/src", "spark-on-k8s/src", "e2e/bench/spark", "spark-on-k8s/jars.lock")
+SOURCES = (
+    "broker_image/src",
+    "spark-on-k8s/src",
+    ":(glob)e2e/bench/*.py",
+    "e2e/bench/spark",
+    "spark-on-k8s/jars.lock",
+)
 ROUNDS = 3
 WITHIN_S = 15 * 60.0
 """No round begins later."""
-NOTHING = spread([])
-
-HEAD = ("work", "figure", "logfleet", "Spark's own", "floor", "ratio", "aim", "")
-VERDICTS = {None: "", True: "met", False: "missed"}
+HEAD = ("work", "logfleet", "Spark's own", "floor")
+KEPT_AS = dict(zip((*SIDES, FLOOR), ("ours", "theirs", "floor"), strict=True))
 
 
-def floors(measured: dict[str, Rounds], row: Row) -> list[dict[str, float]]:
-    """The floor's values of a row; one with a codec has that of the row without, as the floor knows no codecs."""
+def figures(row: Row, measured: dict[str, Rounds]) -> list[Figure]:
+    """The figures of a row, with that of what is ours beyond the floor.
+
+    A row with a codec has the floor of the row without, as the floor knows no codecs.
+    """
     plain = dataclasses.replace(row, codec="none").name
-    return measured.get(plain, {}).get(FLOOR, [])
-
-
-def figures(row: Row, measured: dict[str, Rounds]) -> list[dict[str, Any]]:
-    """Each metric of a row with the spreads of both sides and of the floor, the ratio of the sides' medians and whether the aim is met."""
+    rounds = measured[row.name] | {FLOOR: measured.get(plain, {}).get(FLOOR, [])}
     found = []
-    rounds = measured[row.name]
     for metric in row.metrics:
-        ours, theirs = (spread([values[metric.key] for values in rounds[side]]) for side in SIDES)
-        floor = spread([values[metric.key] for values in floors(measured, row)])
-        ratio = ours.median / theirs.median
-        figure = {"title": metric.title, "key": metric.key, "ours": ours, "theirs": theirs}
-        figure |= {"floor": floor, "ratio": ratio, "aim": metric.aim}
-        found.append(figure | {"met": metric.is_met(ratio, ours.median)})
+        figure = figure_of(metric, rounds)
+        found.append(figure)
+        ours, theirs, floor = figure.sides.values()
         if metric.key == CPU and floor.rounds:
             own = (ours.median - floor.median) / theirs.median
-            figure = {"title": "own CPU beyond the floor / Spark's own", "key": "own", "ratio": own}
-            figure |= {"ours": NOTHING, "theirs": NOTHING, "floor": NOTHING}
-            found.append(figure | {"aim": f"<= {OVER_FLOOR_MOST:g}", "met": own <= OVER_FLOOR_MOST})
+            found.append(Figure(OWN, dict.fromkeys(rounds, spread([])), own))
     return found
 
 
-def table(found: Sequence[tuple[Row, list[dict[str, Any]]]]) -> str:
-    lines: list[Sequence[str]] = [HEAD]
-    for row, each in found:
-        for place, figure in enumerate(each):
-            title = "" if place else row.title
-            spreads = [str(figure[side]) for side in ("ours", "theirs", "floor")]
-            cells = (*spreads, f"{figure['ratio']:.2f}", figure["aim"], VERDICTS[figure["met"]])
-            lines.append((title, figure["title"], *cells))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+def aim(metric: Metric) -> str:
+    """A goal in the words of bench-spark.json."""
+    goal = metric.goal
+    if goal is None:
+        return ""
+    if goal.bound is Bound.OURS_MAX:
+        return f"<= {goal.limit:g} {metric.title}"
+    return f"{'<=' if goal.bound is Bound.RATIO_MAX else '>='} {goal.limit:g}"
 
 
-def as_json(row: Row, each: Sequence[dict[str, Any]], rounds: Rounds) -> dict[str, Any]:
+def as_json(row: Row, found: list[Figure], rounds: Rounds) -> dict[str, Any]:
     kept: dict[str, Any] = {"title": row.title, "records": row.records}
-    for figure in each:
+    for figure in found:
         medians = {
-            side: float(short(figure[side].median).replace(",", ""))
-            for side in ("ours", "theirs", "floor")
-            if figure[side].rounds
+            KEPT_AS[side]: float(short(each.median).replace(",", ""))
+            for side, each in figure.sides.items()
+            if each.rounds
         }
-        kept[figure["key"]] = {**medians, "ratio": round(figure["ratio"], 3)}
-        if figure["aim"]:
-            kept[figure["key"]] |= {"aim": figure["aim"], "met": figure["met"]}
+        kept[figure.metric.key] = {**medians, "ratio": round(figure.ratio, 3)}
+        if figure.metric.goal is not None:
+            kept[figure.metric.key] |= {"aim": aim(figure.metric), "met": figure.is_met}
     return kept | {"rounds": rounds}
 
 
@@ -107,7 +94,6 @@ def parsed() -> tuple[argparse.Namespace, list[Row]]:
 
 def main() -> int:
     options, chosen = parsed()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # to end in order
     try:
         find_java(at_least=17, wanted_by="Spark")
     except JavaMissing as missing:
@@ -115,26 +101,17 @@ def main() -> int:
         return 2
     begin = time.monotonic()
     found_on = conditions()
-    with (
-        tempfile.TemporaryDirectory(prefix="logfleet-bench-spark-") as scratch,
-        contextlib.ExitStack() as stack,
-    ):
-        rig = Rig(Path(scratch))
-        stack.callback(rig.close)
+    with bench_rig("bench-spark") as rig, contextlib.ExitStack() as stack:
         broker = rig.broker()
         sides = [
-            stack.enter_context(SideProcess(side, broker, Path(scratch)))
-            for side in (*SIDES, FLOOR)
+            stack.enter_context(SideProcess(source, broker, rig.directory)) for source in KEPT_AS
         ]
-        measured = run(chosen, broker, sides, rounds=options.rounds, until=begin + WITHIN_S)
-    found_on["load_average_after"] = load_average()
+        measured = run(chosen, broker, sides, rounds=options.rounds, until_s=begin + WITHIN_S)
     found_on["minutes"] = round((time.monotonic() - begin) / 60, 1)
-    print(", ".join(f"{key} {value}" for key, value in found_on.items()))
+    print_conditions(found_on)
     found = [(row, figures(row, measured)) for row in chosen]
-    print(table(found))
-    if options.quick:
-        print("QUICK=1: a trial of the bench itself; these figures say nothing")
-    elif not options.only:
+    print(table(HEAD, found, quick=options.quick))
+    if not options.quick and not options.only:
         kept = {row.name: as_json(row, each, measured[row.name]) for row, each in found}
         counted = len(measured[chosen[0].name][SIDES[0]])
         entry = {**found_on, "rounds": counted, "rows": kept}

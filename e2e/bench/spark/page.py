@@ -6,6 +6,7 @@
 import json
 from typing import Any
 
+from e2e.bench.figures import between
 from e2e.harness.results import RESULTS, ROOT
 
 PAGE = ROOT / "spark-on-k8s" / "docs" / "performance.md"
@@ -33,17 +34,13 @@ def line(row: dict[str, Any]) -> str:
 
 def write_table(text: str, entry: dict[str, Any]) -> str:
     """The page with the figures of an entry of bench-spark.json between its two marks."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name}: the marks {BEGIN} and {END} are missing")
     load = f"load {entry['load_average'][0]:g} to {entry['load_average_after'][0]:g}"
     rounds = entry["rounds"]
     of = f"Medians of {rounds} rounds" if rounds > 1 else "One round"
     intro = f"{of} after one that does not count; broker of commit {entry['commit']}, {load}."
     rows = [line(row) for row in entry["rows"].values()]
     lines = [intro, "", HEAD, "|---" * (HEAD.count("|") - 1) + "|", *rows]
-    return before + begin + "\n" + "\n".join(lines) + "\n" + end + after
+    return between(text, BEGIN, END, "\n".join(lines) + "\n")
 
 
 def main() -> None:

@@ -3,24 +3,19 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import Producer
 from logfleet.io.tether import tethered
 
-from e2e.bench.cpu import cpu_time
-from e2e.bench.report import short
-from e2e.bench.spark.session import PeakRss, cpu_s
+from e2e.bench.cpu import PeakRss, cpu_time, session_cpu_s
+from e2e.bench.figures import Rounds, Values
+from e2e.bench.rounds import run_rounds
 from e2e.bench.spark.work import BURST_RECORDS, FLOOR, PARTITIONS, SIDES, Row
 from e2e.harness.processes import Broker
-from e2e.load.numbers import create_topic, delete_topic
+from e2e.harness.topics import create_topic, delete_topic, write
 
-Values = dict[str, float]
-Rounds = dict[str, list[Values]]
-"""The values of each round, by side."""
 END_S = 60.0
 FLUSH_S = 120.0
 
@@ -93,25 +88,12 @@ def value_of(number: int, size: int) -> bytes:
 
 def fill(broker: Broker, topic: str, row: Row, first: int, count: int) -> None:
     """Records `first` to `first + count`, evenly over the partitions, as librdkafka batches them."""
-    producer = Producer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "compression.type": row.codec,
-            "linger.ms": 5,
-            "batch.size": 65_536,
-            "queue.buffering.max.messages": 500_000,
-        }
+    records = (
+        (b"%08d" % number, value_of(number, row.size), number % PARTITIONS)
+        for number in range(first, first + count)
     )
-    for number in range(first, first + count):
-        value = value_of(number, row.size)
-        while True:
-            try:
-                producer.produce(topic, value, b"%08d" % number, number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    left = producer.flush(FLUSH_S)
-    assert left == 0, f"{left} records were not written in {FLUSH_S:.0f} s"
+    batches = {"linger_ms": 5, "batch_size": 65_536, "queue_buffering_max_messages": 500_000}
+    write(broker.bootstrap, topic, records, FLUSH_S, compression_type=row.codec, **batches)
 
 
 def measure(row: Row, side: SideProcess, broker: Broker, name: str) -> Values:
@@ -128,7 +110,7 @@ def measure(row: Row, side: SideProcess, broker: Broker, name: str) -> Values:
         create_topic(broker.bootstrap, topic, PARTITIONS)
     if row.kind == "small_batches":
         side.do("start", topic=topic)
-    broker_ns, spark_s = cpu_time(broker.pid).total_ns, cpu_s(side.session)
+    broker_ns, spark_s = cpu_time(broker.pid).total_ns, session_cpu_s(side.session)
     with PeakRss(side.session) as peak:
         if row.kind == "small_batches":
             for burst in range(row.records // BURST_RECORDS):
@@ -137,7 +119,7 @@ def measure(row: Row, side: SideProcess, broker: Broker, name: str) -> Values:
             found = side.do("stop", **arguments)
         else:
             found = side.do(row.kind, topic=topic, **arguments)
-        found["spark_cpu_s"] = cpu_s(side.session) - spark_s
+        found["spark_cpu_s"] = session_cpu_s(side.session) - spark_s
     found["rss_mib"] = peak.mib
     found["broker_cpu_s"] = (cpu_time(broker.pid).total_ns - broker_ns) / 1e9
     if fresh:
@@ -151,31 +133,20 @@ def run(
     sides: Sequence[SideProcess],
     *,
     rounds: int,
-    until: float,
+    until_s: float,
 ) -> dict[str, Rounds]:
-    """By row. The first round warms up and is thrown away. No round begins after `until` (monotonic seconds) but the first two."""
-    for row in {
-        row.topic: row for row in rows if row.kind not in {"write", "small_batches"}
-    }.values():
+    """By row. The first round warms up and is thrown away. No round begins after `until_s` (monotonic) but the first two."""
+    read = {row.topic: row for row in rows if row.kind not in {"write", "small_batches"}}
+    for row in read.values():
         create_topic(broker.bootstrap, row.topic, PARTITIONS)
         fill(broker, row.topic, row, 0, row.records)
-    found: dict[str, Rounds] = {row.name: {side: [] for side in (*SIDES, FLOOR)} for row in rows}
-    for number in range(1 + rounds):
-        if number > 1 and time.monotonic() > until:
-            print(f"the time is up after {number - 1} of {rounds} rounds", file=sys.stderr)
-            break
-        for place, row in enumerate(rows):
-            taking = [side for side in sides if side.source != FLOOR or row.floor]
-            turn = (number + place) % len(taking)
-            for side in taking[turn:] + taking[:turn]:
-                values = measure(row, side, broker, f"{row.name}-{number}-{side.source}")
-                metric = row.metrics[0]
-                figure = f"{short(values[metric.key])} {metric.title}"
-                print(f"  {row.title}, {side.source}: {figure}", file=sys.stderr, flush=True)
-                if number:
-                    found[row.name][side.source].append(values)
-        print(
-            f"{'round' if number else 'warm-up round'} {number + 1} of {1 + rounds}",
-            file=sys.stderr,
-        )
-    return found
+    by_source = {side.source: side for side in sides}
+
+    def taking(row: Row) -> list[str]:
+        return [source for source in by_source if source != FLOOR or row.floor]
+
+    def one(row: Row, source: str, number: int) -> Values:
+        return measure(row, by_source[source], broker, f"{row.name}-{number}-{source}")
+
+    every = (*SIDES, FLOOR)
+    return run_rounds(rows, every, one, rounds=rounds, warmups=1, taking=taking, until_s=until_s)

@@ -3,6 +3,8 @@
 import dataclasses
 from dataclasses import dataclass
 
+from e2e.bench.figures import Bound, Goal, Metric
+
 SIDES = ("logfleet", "kafka")
 """Formats of Spark: our data source, and Spark's own connector for Kafka."""
 FLOOR = "floor"
@@ -11,37 +13,10 @@ ALL_COLUMNS = "key,value,topic,partition,offset,timestamp,timestampType"
 PARTITIONS = 8
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A figure. least, most: what the ratio ours / theirs is aimed to be; ours_most: what our value is; none: it is only reported."""
-
-    key: str
-    title: str
-    least: float | None = None
-    most: float | None = None
-    ours_most: float | None = None
-
-    def is_met(self, ratio: float, ours: float) -> bool | None:
-        """None without an aim."""
-        if self.ours_most is not None:
-            return ours <= self.ours_most
-        if self.least is not None:
-            return ratio >= self.least
-        return None if self.most is None else ratio <= self.most
-
-    @property
-    def aim(self) -> str:
-        if self.ours_most is not None:
-            return f"<= {self.ours_most:g} {self.title}"
-        if self.least is not None:
-            return f">= {self.least:g}"
-        return "" if self.most is None else f"<= {self.most:g}"
-
-
 CPU = "spark_cpu_s"
 BROKER_CPU = Metric("broker_cpu_s", "CPU s of the broker")
 RSS = Metric("rss_mib", "peak RSS, MiB")
-OVER_FLOOR_MOST = 0.3
+OWN = Metric("own", "own CPU beyond the floor / Spark's own", Goal(Bound.RATIO_MAX, 0.3))
 """CPU of ours beyond the floor, in multiples of that of Spark's own connector."""
 
 
@@ -84,35 +59,31 @@ RECORDS = {100: 2_000_000, 1024: 300_000}
 AVAILABLE_NOW_RECORDS = 300_000
 BURSTS, BURST_RECORDS = 30, 800
 """Micro-batches of a stream of small ones, and the records of each."""
+
+
+def _rows_per_s(least: float) -> Metric:
+    return Metric("rows_per_s", "rows/s", Goal(Bound.RATIO_MIN, least))
+
+
+_TRIGGER = Metric("trigger_ms", "ms per micro-batch", Goal(Bound.RATIO_MAX, 1.0))
 AIMS: dict[str, dict[int, tuple[Metric, float | None]]] = {
-    "batch_read": {
-        100: (Metric("rows_per_s", "rows/s", least=1.5), 1.1),
-        1024: (Metric("rows_per_s", "rows/s", least=1.5), 1.6),
-    },
-    "available_now": {
-        100: (Metric("rows_per_s", "rows/s", least=1.0), 1.3),
-        1024: (Metric("rows_per_s", "rows/s", least=1.0), 1.3),
-    },
-    "small_batches": {
-        100: (Metric("trigger_ms", "ms per micro-batch", most=1.0), None),
-        1024: (Metric("trigger_ms", "ms per micro-batch", most=1.0), None),
-    },
-    "write": {
-        100: (Metric("rows_per_s", "rows/s", least=1.0), 1.1),
-        1024: (Metric("rows_per_s", "rows/s", least=0.8), 2.0),
-    },
+    "batch_read": {100: (_rows_per_s(1.5), 1.1), 1024: (_rows_per_s(1.5), 1.6)},
+    "available_now": {100: (_rows_per_s(1.0), 1.3), 1024: (_rows_per_s(1.0), 1.3)},
+    "small_batches": {100: (_TRIGGER, None), 1024: (_TRIGGER, None)},
+    "write": {100: (_rows_per_s(1.0), 1.1), 1024: (_rows_per_s(0.8), 2.0)},
 }
 """By kind and size: the figure of speed, and how much more processor time than Spark's own connector is aimed at."""
 
 
 def metrics(kind: str, size: int) -> tuple[Metric, ...]:
     speed, cpu_most = AIMS[kind][size]
-    return (speed, Metric(CPU, "CPU s of Spark", most=cpu_most), BROKER_CPU, RSS)
+    goal = None if cpu_most is None else Goal(Bound.RATIO_MAX, cpu_most)
+    return (speed, Metric(CPU, "CPU s of Spark", goal), BROKER_CPU, RSS)
 
 
 def rows(*, quick: bool = False) -> list[Row]:
     part = 10 if quick else 1
-    cpu_of_start = Metric(CPU, "CPU s of Spark", ours_most=1.5)
+    cpu_of_start = Metric(CPU, "CPU s of Spark", Goal(Bound.OURS_MAX, 1.5))
     found = [Row(FEW, "none", 100, FEW_RECORDS, (cpu_of_start, BROKER_CPU, RSS), floor=True)]
     for codec in ("none", "lz4"):
         for size, records in RECORDS.items():

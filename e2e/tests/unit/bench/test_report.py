@@ -1,7 +1,8 @@
 import pytest
 
+from e2e.bench.figures import NOT_RESULTS, compared, figure_of, short, spread, table
 from e2e.bench.kafka.rows import IDLE, LOADS, THROUGHPUT
-from e2e.bench.report import NOT_RESULTS, Figure, as_json, compared, short, spread, table
+from e2e.bench.report import HEAD, as_json
 
 WRITE = LOADS[0]
 
@@ -44,7 +45,7 @@ def test_the_ratio_is_that_of_the_medians_and_is_held_against_the_goal():
 
 
 def test_the_table_has_a_line_per_figure_and_names_a_row_once():
-    lines = table([(WRITE, compared(WRITE, ROUNDS))], quick=False).splitlines()
+    lines = table(HEAD, [(WRITE, compared(WRITE, ROUNDS))], quick=False).splitlines()
     assert lines[0].split() == ["row", "figure", "Logfleet", "Kafka", "ratio", "goal"]
     assert lines[1].startswith("write 100 B, none, 12 partitions  CPU, us per record")
     assert lines[1].endswith("0.50   ratio <= 1  met")
@@ -54,7 +55,7 @@ def test_the_table_has_a_line_per_figure_and_names_a_row_once():
 
 
 def test_a_trial_says_that_it_is_one_and_judges_nothing():
-    text = table([(WRITE, compared(WRITE, ROUNDS))], quick=True)
+    text = table(HEAD, [(WRITE, compared(WRITE, ROUNDS))], quick=True)
     assert text.splitlines()[0] == text.splitlines()[-1] == NOT_RESULTS
     assert "met" not in text.split()
     assert "missed" not in text
@@ -80,15 +81,17 @@ def test_what_is_kept_holds_figures_goals_and_every_round():
 
 
 def test_a_figure_without_a_goal_is_not_judged():
-    assert Figure(LOADS[0].metrics[2], spread([1]), spread([2])).is_met is None
-    assert Figure(THROUGHPUT, spread([3]), spread([2])).is_met is True
+    full = LOADS[0].metrics[2]
+    for metric, is_met in ((full, None), (THROUGHPUT, True)):
+        rounds = {side: [{metric.key: value}] for side, value in (("ours", 3.0), ("kafka", 2.0))}
+        assert figure_of(metric, rounds).is_met is is_met
 
 
 def test_what_kafka_was_not_asked_for_is_neither_compared_nor_kept():
     rounds: dict[str, list[dict[str, float]]] = {"ours": [{"mib": 60}], "kafka": []}
     (found,) = compared(IDLE, rounds)
     assert found.is_met is True
-    assert table([(IDLE, [found])], quick=False).splitlines()[1].split() == [
+    assert table(HEAD, [(IDLE, [found])], quick=False).splitlines()[1].split() == [
         *("idle", "resident", "memory,", "MiB", "60.0", "-", "ours", "<=", "80", "met")
     ]
     assert as_json(IDLE, [found], rounds)["mib"].keys() == {"ours", "goal", "met"}

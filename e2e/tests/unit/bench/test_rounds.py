@@ -1,8 +1,7 @@
 from collections import Counter
 
-from e2e.bench import rounds
 from e2e.bench.kafka.rows import LOADS
-from e2e.bench.rounds import rotated, run_loads
+from e2e.bench.rounds import rotated, run_rounds
 
 
 def test_sides_take_turns_in_being_first():
@@ -13,17 +12,16 @@ def test_sides_take_turns_in_being_first():
     ]
 
 
-def test_each_row_runs_on_both_sides_in_every_round_and_warm_ups_do_not_count(monkeypatch):
+def test_each_row_runs_on_both_sides_in_every_round_and_warm_ups_do_not_count():
     runs: list[tuple[str, str]] = []
 
-    def measure(load, node, client, topic):
-        runs.append((load.name, node))
+    def measure(load, side, number):
+        runs.append((load.name, side))
         return {"number": float(len(runs))}
 
-    monkeypatch.setattr(rounds, "measure", measure)
-    nodes = {"ours": "ours", "kafka": "kafka"}
-    found = run_loads(LOADS[:2], nodes, None, rounds=2, warmups=1)  # type: ignore[arg-type]
-    assert Counter(runs) == {(load.name, side): 3 for load in LOADS[:2] for side in nodes}
+    sides = ["ours", "kafka"]
+    found = run_rounds(LOADS[:2], sides, measure, rounds=2, warmups=1)
+    assert Counter(runs) == {(load.name, side): 3 for load in LOADS[:2] for side in sides}
     assert [side for name, side in runs if name == LOADS[0].name] == [
         *("ours", "kafka"),
         *("kafka", "ours"),
@@ -34,3 +32,16 @@ def test_each_row_runs_on_both_sides_in_every_round_and_warm_ups_do_not_count(mo
         "ours": [{"number": 6}, {"number": 9}],
         "kafka": [{"number": 5}, {"number": 10}],
     }
+
+
+def test_a_row_has_the_sides_that_take_part_in_it_and_no_round_begins_after_the_time_is_up():
+    found = run_rounds(
+        LOADS[:1],
+        ["ours", "floor"],
+        lambda _row, _side, number: {"number": float(number)},
+        rounds=3,
+        warmups=1,
+        taking=lambda _: ["ours"],
+        until_s=0,
+    )
+    assert found == {LOADS[0].name: {"ours": [{"number": 1}], "floor": []}}

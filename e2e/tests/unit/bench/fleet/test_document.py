@@ -1,8 +1,9 @@
 import pytest
 
+from e2e.bench.figures import compared
 from e2e.bench.fleet.document import BEGIN, END, PAGE, as_markdown, filled, newest
 from e2e.bench.fleet.rows import LAG, ROWS
-from e2e.bench.report import as_json, compared
+from e2e.bench.report import as_json
 
 ENTRY = {
     "cpus": 2,

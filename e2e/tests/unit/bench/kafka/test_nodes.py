@@ -1,7 +1,8 @@
 import pytest
 
+from e2e.bench.conditions import kafka_version
 from e2e.bench.kafka import nodes
-from e2e.bench.kafka.nodes import Cluster, disk_bytes, kafka_version
+from e2e.bench.kafka.nodes import Cluster, disk_bytes
 
 
 def test_the_release_of_kafka_is_that_of_the_pom():
