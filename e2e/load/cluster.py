@@ -3,31 +3,22 @@
 It checks for lost and duplicated records, and measures stalls.
 """
 
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
+from e2e.harness.kube.fleet import PARTITIONS
 from e2e.harness.kube.kubernetes import wait_for
-from e2e.harness.program import Program
-from e2e.load.fleet.round import Reader, read_all
-from e2e.load.verdict import (
-    Fault,
-    History,
-    Verdict,
-    gaps,
-    judge,
-    percentile,
-    read_history,
-)
+from e2e.harness.topics import are_whole
+from e2e.load.clients import Producers, Reader, producer, read_all
+from e2e.load.verdict import Fault, History, Verdict, gaps, judge, percentile
 
 CLIENTS = {"confluent": 100, "probe": 50}
 """Client -> records a second. The probe gives up on a silent broker after a second; confluent-kafka
 has its default timeouts.
 """
-PARTITIONS = 6
 SERVED_WITHIN_S = 60.0
 WHOLE_WITHIN_S = 180.0
 CALM_S = 20.0
@@ -78,21 +69,18 @@ class Load:
     def __init__(self, bootstrap: str, topic: str, directory: Path) -> None:
         self._bootstrap = bootstrap
         self.topic = topic
-        self._producers = {
-            kind: Program(f"producer-{kind}", self._command(kind, rate), directory)
-            for kind, rate in CLIENTS.items()
-        }
+        self._producers = Producers(
+            {
+                kind: producer(kind, bootstrap, topic, PARTITIONS, rate, directory)
+                for kind, rate in CLIENTS.items()
+            }
+        )
         self._reader = Reader(bootstrap, topic)
         self._calm_from_s: float | None = None
 
-    def _command(self, kind: str, rate: int) -> list[str]:
-        module = [sys.executable, "-m", "e2e.load.producers"]
-        return [*module, kind, self._bootstrap, self.topic, str(PARTITIONS), str(rate)]
-
     def start(self) -> None:
         """Start the producers; wait until each is served on every partition."""
-        for producer in self._producers.values():
-            producer.launch()
+        self._producers.launch()
         self._reader.start()
         wait_for("acknowledgements", lambda: self._served_since(0.0), SERVED_WITHIN_S)
         self._from_s = time.monotonic()
@@ -111,17 +99,14 @@ class Load:
     def _served_since(self, at_s: float) -> bool:
         return all(
             len({each.partition for each in found.acknowledged if each.at_s > at_s}) == PARTITIONS
-            for found in map(self._history, self._producers)
+            for found in self._producers.histories().values()
         )
-
-    def _history(self, kind: str) -> History:
-        return read_history(kind, self._producers[kind].log.read_text())
 
     def end(self, scenario: str) -> Row:
         """Stop the load, read all records, and check them."""
         fault = Fault(scenario, "", self._from_s, time.monotonic(), frozenset())
         self.stop()
-        histories = {kind: self._history(kind) for kind in self._producers}
+        histories = self._producers.histories()
         return Row(
             scenario,
             sum(len(found.acknowledged) for found in histories.values()),
@@ -135,7 +120,7 @@ class Load:
             {} if self._calm_from_s is None else self._p99s(histories, self._calm_from_s),
             [
                 line
-                for line in self._producers["confluent"].log.read_text().splitlines()
+                for line in self._producers.programs["confluent"].log.read_text().splitlines()
                 if OUT_OF_ORDER in line
             ],
         )
@@ -154,9 +139,7 @@ class Load:
         }
 
     def stop(self) -> None:
-        for producer in self._producers.values():
-            if producer.running:
-                producer.terminate()
+        self._producers.stop()
         if self._reader.is_alive():
             self._reader.stop()
 
@@ -165,11 +148,4 @@ def wait_whole(bootstrap: str) -> None:
     """Wait until every partition has a leader and all its replicas are in sync."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000})
 
-    def probe() -> bool:
-        return all(
-            len(state.isrs) == len(state.replicas) and state.leader in state.isrs
-            for topic in admin.list_topics(timeout=20).topics.values()
-            for state in topic.partitions.values()
-        )
-
-    wait_for("all replicas to be in sync", probe, WHOLE_WITHIN_S)
+    wait_for("all replicas to be in sync", lambda: are_whole(admin, 20), WHOLE_WITHIN_S)

@@ -1,13 +1,11 @@
 """A topic that is written all the time, and the Spark job that streams it."""
 
-import sys
 from pathlib import Path
 
-from e2e.harness.kube.fleet import Fleet
+from e2e.harness.kube.fleet import PARTITIONS, Fleet
 from e2e.harness.kube.kubernetes import wait_for
 from e2e.harness.kube.spark import SparkJobs
-from e2e.harness.program import Program
-from e2e.load.cluster import PARTITIONS
+from e2e.load.clients import producer
 from e2e.load.verdict import History, read_history
 
 RATE = 20
@@ -26,9 +24,9 @@ class Streamed:
         self._counts = f"/data/{topic}/counts"
         self._fleet = fleet
         self._jobs = jobs
-        module = [sys.executable, "-m", "e2e.load.producers"]
-        arguments = ["probe", fleet.outside, topic, str(PARTITIONS), str(RATE)]
-        self._producer = Program("producer", [*module, *arguments], directory)
+        self._producer = producer(
+            "probe", fleet.outside, topic, PARTITIONS, RATE, directory / "streamed"
+        )
         self._driver = ""
         self._uid = ""
 

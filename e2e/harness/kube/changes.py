@@ -19,6 +19,7 @@ from logfleet.wire.messages import (
 from e2e.harness.kube.fleet import (
     CLUSTERS,
     OPERATOR_NAMESPACE,
+    PARTITIONS,
     Fleet,
     operator_pods,
     wait_brokers,
@@ -26,7 +27,6 @@ from e2e.harness.kube.fleet import (
 from e2e.harness.kube.kubernetes import Object, wait_for
 from e2e.harness.kube.kubernetes_rig import Rig
 from e2e.lab.commands import LabError
-from e2e.load.cluster import PARTITIONS
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 

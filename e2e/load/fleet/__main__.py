@@ -2,25 +2,27 @@
 
 Then every acknowledged record is looked for, and Kafka's dump tool has to find the same batches in all replicas. Disks take root to mount.
 
-What was gone through adds up in e2e/results/failover.json under the hash of the sources, so a run can be ended at any time and gone on
-with; each round has its own seed. A round that fails leaves its directory and names it.
+What was gone through adds up in e2e/results/failover.json, see `e2e.load.schedule`.
 """
 
 import argparse
 import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
-from typing import Any
 
-from e2e.harness.results import RESULTS, entry_of, source_key, store
+from e2e.harness.results import RESULTS
 from e2e.load.fleet.faults import FAULTS
 from e2e.load.fleet.round import Outcome, run_round
+from e2e.load.schedule import Entry, run_rounds
 from e2e.load.verdict import percentile
 
 STORE = RESULTS / "failover.json"
-SOURCES = ("broker_image/src", "broker_image/requirements.lock", "e2e/load/fleet")
+SOURCES = (
+    "broker_image/src",
+    "broker_image/requirements.lock",
+    ":(glob)e2e/load/*.py",
+    "e2e/load/fleet",
+)
 WANTED = {
     "SIGKILL leader": 40,
     "SIGKILL follower": 20,
@@ -40,7 +42,7 @@ PROBE = "probe"
 DEFAULTS = "all defaults"
 
 
-def due(entry: dict[str, Any], wanted: dict[str, int]) -> list[str]:
+def due(entry: Entry, wanted: dict[str, int]) -> list[str]:
     """The faults of the next round: of each kind its share of what is missing."""
     done = entry.get("faults", {})
     missing = {kind: count - done.get(kind, 0) for kind, count in wanted.items()}
@@ -52,7 +54,7 @@ def due(entry: dict[str, Any], wanted: dict[str, int]) -> list[str]:
     return kinds
 
 
-def added(entry: dict[str, Any], kinds: list[str], outcome: Outcome) -> dict[str, Any]:
+def added(entry: Entry, kinds: list[str], outcome: Outcome) -> Entry:
     """The entry with one more round in it. gaps: seconds by client, kind, and whether the victim led the partition."""
     done = dict(entry.get("faults", {}))
     for kind in kinds:
@@ -83,7 +85,7 @@ def of_defaults(seconds: dict[str, dict[str, list[float]]]) -> dict[str, list[fl
     return together
 
 
-def show(entry: dict[str, Any]) -> None:
+def show(entry: Entry) -> None:
     print(
         f"{entry['acknowledged']:,} records acknowledged, {entry['failed_sends']} sends failed; faults {entry['faults']}"
     )
@@ -97,6 +99,21 @@ def show(entry: dict[str, Any]) -> None:
             print(f"{client:<12} {name:<32} {p50:>8.3f} {p99:>8.3f} {max(values):>8.3f}")
 
 
+def next_round(entry: Entry, seed: int, directory: Path, wanted: dict[str, int]) -> Entry | None:
+    kinds = due(entry, wanted)
+    print(f"round {seed}: {', '.join(kinds)}", flush=True)
+    outcome = run_round(directory, seed, kinds)
+    if not outcome.is_clean:
+        for name, found in outcome.verdict._asdict().items():
+            print(f"{name}: {len(found)}", *found[:20], sep="\n  ")
+        print("commits that went back:", *outcome.commits_back[:20], sep="\n  ")
+        print("replicas that differ:", *outcome.unlike[:20], sep="\n  ")
+        return None
+    for reason in outcome.failed[:5]:
+        print(f"  failed send: {reason}")
+    return added(entry, kinds, outcome)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make failover", description=__doc__)
     parser.add_argument("--only", help="part of a fault's name")
@@ -108,25 +125,15 @@ def main() -> int:
         if asked.only is None or asked.only in kind
     }
     assert wanted.keys() <= FAULTS.keys()
-    key = source_key(*SOURCES)
-    entry = entry_of(STORE, key)
-    while kinds := due(entry, wanted):
-        seed = entry.get("rounds", 0) + 1
-        directory = Path(tempfile.mkdtemp(prefix=f"logfleet-failover-{seed}-"))
-        print(f"round {seed}: {', '.join(kinds)}", flush=True)
-        outcome = run_round(directory, seed, kinds)
-        if not outcome.is_clean:
-            print(f"round {seed} FAILED, see {directory}:")
-            for name, found in outcome.verdict._asdict().items():
-                print(f"{name}: {len(found)}", *found[:20], sep="\n  ")
-            print("commits that went back:", *outcome.commits_back[:20], sep="\n  ")
-            print("replicas that differ:", *outcome.unlike[:20], sep="\n  ")
-            return 1
-        shutil.rmtree(directory)
-        entry = added(entry, kinds, outcome)
-        store(STORE, key, entry)
-        for reason in outcome.failed[:5]:
-            print(f"  failed send: {reason}")
+    entry = run_rounds(
+        "failover",
+        STORE,
+        SOURCES,
+        lambda entry, seed, directory: next_round(entry, seed, directory, wanted),
+        is_done=lambda entry: not due(entry, wanted),
+    )
+    if entry is None:
+        return 1
     show(entry)
     return 0
 

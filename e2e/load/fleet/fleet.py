@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from e2e.harness.processes import Broker, Fleet, Rig
+from e2e.harness.topics import are_whole
 from e2e.load.fleet.disks import Disk
 
 TOPIC = "kept"
@@ -92,15 +93,7 @@ class FailoverFleet:
 
     def until_whole(self) -> None:
         """Every replica of every topic is in sync, and every partition is led."""
-        self.until("whole", self._is_whole)
-
-    def _is_whole(self) -> bool:
-        topics = self.admin.list_topics(timeout=5).topics
-        return all(
-            len(state.isrs) == len(state.replicas) == 3 and state.leader in state.isrs
-            for topic in topics.values()
-            for state in topic.partitions.values()
-        )
+        self.until("whole", lambda: are_whole(self.admin, 5, replicas=3))
 
     def until(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         give_up_s = time.monotonic() + seconds
