@@ -125,48 +125,48 @@ spark: $(STAMP) ## tests of the Spark source and jobs, on Spark itself (needs Ja
 
 .PHONY: bench
 bench: $(STAMP) ## processor time per record and request, compared with a bare server in the same run (REALTIME=1 on a busy machine, ONLY=part of a row's name)
-	@$(PY) -m e2e.perf $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)") $(if $(REALTIME),--realtime)
+	@$(PY) -m e2e.bench.requests $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)") $(if $(REALTIME),--realtime)
 
 .PHONY: bench-kafka
 bench-kafka: $(STAMP) ## Apache Kafka and Logfleet side by side on this machine (ROWS=words ROUNDS=n SIZE=GiB MINUTES=n QUICK=1)
-	@$(PY) -m e2e.perf_kafka $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SIZE),--size $(SIZE)) \
+	@$(PY) -m e2e.bench.kafka $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SIZE),--size $(SIZE)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(QUICK),--quick)
 
 .PHONY: bench-fleet
 bench-fleet: $(STAMP) ## three Apache Kafkas beside three of our brokers, records with three replicas (ROWS=words ROUNDS=n QUICK=1)
-	@$(PY) -m e2e.perf_fleet $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(QUICK),--quick)
+	@$(PY) -m e2e.bench.fleet $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(QUICK),--quick)
 
 .PHONY: bench-spark
 bench-spark: $(STAMP) ## the data source `logfleet` and Spark's own connector in turns on one broker, about 25 minutes (ROUNDS=n ONLY=part of a row's name QUICK=1)
-	@$(PY) -m e2e.perf_spark $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)") $(if $(QUICK),--quick)
+	@$(PY) -m e2e.bench.spark $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only "$(ONLY)") $(if $(QUICK),--quick)
 
 .PHONY: bench-groups
 bench-groups: $(STAMP) ## processor time and memory of a broker for 1,000 consumer groups with 10,000 members (REALTIME=1 on a busy machine)
-	@$(PY) -m e2e.perf.groups $(if $(REALTIME),--realtime)
+	@$(PY) -m e2e.bench.groups $(if $(REALTIME),--realtime)
 
 .PHONY: bench-moves
 bench-moves: $(STAMP) ## move 1 GiB: effect on producers, and whether the throttle is kept; then add three brokers to three: evenness afterwards (3 minutes)
-	@$(PY) -m e2e.perf_fleet.moves
+	@$(PY) -m e2e.bench.moves
 
 .PHONY: bench-topics
 bench-topics: tools ## the operator with 2,000 Topics: time until a change is Ready, and its cost when idle (5 minutes; COUNT=n)
-	@$(PY) -m e2e.perf_operator $(if $(COUNT),--count $(COUNT))
+	@$(PY) -m e2e.bench.topics $(if $(COUNT),--count $(COUNT))
 
 .PHONY: bench-lag
 bench-lag: $(STAMP) ## delay of a broker's event loop under mixed load: alone, and with compaction, a stalling disk, expiring logs, a slow write (PHASE_S=n SIZE=MiB)
-	@$(PY) -m e2e.loop_lag $(if $(PHASE_S),--seconds $(PHASE_S)) $(if $(SIZE),--size $(SIZE))
+	@$(PY) -m e2e.bench.lag $(if $(PHASE_S),--seconds $(PHASE_S)) $(if $(SIZE),--size $(SIZE))
 
 .PHONY: oracle
 oracle: $(STAMP) ## send the same requests to Apache Kafka and to a broker, and compare the responses (ONLY=regular expression on CORPUS/CASE)
-	@$(PY) -m e2e.oracle $(if $(ONLY),--only '$(ONLY)') $(if $(EXAMPLES),--examples $(EXAMPLES))
+	@$(PY) -m e2e.compare $(if $(ONLY),--only '$(ONLY)') $(if $(EXAMPLES),--examples $(EXAMPLES))
 
 .PHONY: soak
 soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; no acknowledged record may be lost (adds up in e2e/results)
-	@$(PY) -m e2e.soak $(if $(KILLS),--kills $(KILLS))
+	@$(PY) -m e2e.load.disk $(if $(KILLS),--kills $(KILLS))
 
 .PHONY: failover
 failover: $(STAMP) ## kill, pause and stop brokers and etcd under load: no acknowledged record may be lost, and outages are timed (ONLY=part of a fault COUNT=n; adds up in e2e/results)
-	@$(PY) -m e2e.failover $(if $(ONLY),--only "$(ONLY)") $(if $(COUNT),--count $(COUNT))
+	@$(PY) -m e2e.load.fleet $(if $(ONLY),--only "$(ONLY)") $(if $(COUNT),--count $(COUNT))
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## send EXAMPLES=100000 hostile requests and batches to a broker, in this process and over TCP (adds up in e2e/results)

@@ -19,7 +19,7 @@ from e2e.fuzz.topics import CREATE_VERSION, creation, ids_of
 from e2e.fuzz.values import SAFE_TOPICS, World
 from e2e.harness.clients import CLIENTS, Sent
 from e2e.harness.processes import Broker, Rig
-from e2e.harness.wire.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire_connection import Disconnected, WireConnection
 
 PATIENCE_S: Final = 30.0
 WAITS_S: Final = 0.02

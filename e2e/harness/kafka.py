@@ -275,3 +275,31 @@ class KafkaBroker:
     def _java(self, main: str, *arguments: str) -> None:
         done = subprocess.run(self._command(main, *arguments), capture_output=True, check=False)
         assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
+
+
+def kafka_quorum(
+    directory: Path, racks: Sequence[str], *, controllers: int, **config: str
+) -> list[KafkaBroker]:
+    """Return nodes 1 to N of one cluster, a node per rack, which are not formatted yet.
+
+    controllers: how many of them, from the first on, are controllers as well.
+    """
+    nodes = [
+        KafkaBroker(directory / f"kafka-{number}", **config) for number in range(1, len(racks) + 1)
+    ]
+    voters = ",".join(
+        f"{number}@127.0.0.1:{node.controller_port}"
+        for number, node in enumerate(nodes[:controllers], 1)
+    )
+    for number, (node, rack) in enumerate(zip(nodes, racks, strict=True), 1):
+        node.config |= {
+            "node.id": str(number),
+            "broker.rack": rack,
+            "controller.quorum.voters": voters,
+        }
+        if number > controllers:
+            node.config |= {
+                "process.roles": "broker",
+                "listeners": f"PLAINTEXT://{node.bootstrap}",
+            }
+    return nodes

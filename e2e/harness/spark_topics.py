@@ -27,7 +27,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from e2e.harness.numbers import ends
+from e2e.harness.topics import ends
 
 SOURCES = ("logfleet", "kafka")
 T0 = 1_000_000

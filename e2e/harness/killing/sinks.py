@@ -13,8 +13,8 @@ import pandas as pd
 import psycopg
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from e2e.harness.numbers import ends
 from e2e.harness.postgres import Postgres
+from e2e.harness.topics import ends
 
 PATIENCE_S = 60.0
 HIDDEN = re.compile(r"(^|/)[_.]")

@@ -19,13 +19,13 @@ from logfleet.wire.messages import (
 from e2e.harness.kube.fleet import (
     CLUSTERS,
     OPERATOR_NAMESPACE,
+    PARTITIONS,
     Fleet,
     operator_pods,
     wait_brokers,
 )
 from e2e.harness.kube.kubernetes import Object, wait_for
 from e2e.harness.kube.kubernetes_rig import Rig
-from e2e.harness.kube.load import PARTITIONS
 from e2e.lab.commands import LabError
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)

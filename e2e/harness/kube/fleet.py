@@ -24,6 +24,8 @@ EXAMPLES = ROOT / "crds" / "examples"
 CLUSTERS = "clusters.logfleet.dev"
 TOPICS = "topics.logfleet.dev"
 REBALANCES = "rebalances.logfleet.dev"
+PARTITIONS = 6
+"""Of the topics that are written while a scenario runs."""
 FLEET_WITHIN_S = 240.0
 TOPIC_WITHIN_S = 120.0
 BROKERS_WITHIN_S = 240.0

@@ -15,6 +15,7 @@ import pytest
 
 from e2e.harness.java import find_java
 from e2e.harness.kube.fleet import (
+    PARTITIONS,
     TOPICS,
     Fleet,
     install_example_fleet,
@@ -24,10 +25,10 @@ from e2e.harness.kube.fleet import (
 )
 from e2e.harness.kube.kubernetes import Kubernetes
 from e2e.harness.kube.kubernetes_rig import Rig, running_rig
-from e2e.harness.kube.load import HEADING, PARTITIONS, Load, Row, wait_whole
 from e2e.harness.kube.spark import SparkJobs
-from e2e.harness.kube.streamed import Streamed
 from e2e.lab.settings import settings_from
+from e2e.load.cluster import HEADING, Load, Row, wait_whole
+from e2e.load.streamed import Streamed
 
 HERE = Path(__file__).parent
 RIG = pytest.StashKey[Rig]()

@@ -13,7 +13,7 @@ from e2e.harness.kube.fleet import example
 from e2e.harness.kube.kubernetes import ZONE_LABEL
 from e2e.harness.kube.kubernetes_rig import TEST_ZONE
 from e2e.harness.kube.spark import SparkJobs
-from e2e.harness.numbers import held
+from e2e.harness.topics import held
 
 TOPIC = example("topic")["metadata"]["name"]
 PUBLISH = ("-m", "e2e.workloads.publish_flights")

@@ -16,7 +16,7 @@ from e2e.harness.kube.fleet import CHARTS, TOPICS, topic
 from e2e.harness.kube.kubernetes import ZONE_LABEL, wait_for
 from e2e.harness.kube.kubernetes_rig import SPARK_ZONE
 from e2e.harness.kube.spark import SparkJobs
-from e2e.harness.numbers import ends
+from e2e.harness.topics import ends
 
 JOBS = "spark-jobs"
 FLIGHTS = 40_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from e2e.compare.brokers import Pair
 from e2e.harness.command_line import said
 from e2e.harness.processes import Broker, Rig
-from e2e.oracle.brokers import Pair
 
 FAILED = pytest.StashKey[bool]()
 A_CLIENTS_SOCKET = "ignore:unclosed <socket:ResourceWarning"

@@ -12,7 +12,7 @@ from logfleet.wire.errors import ErrorCode
 from e2e.harness.clients import CLIENTS
 from e2e.harness.command_line import PATIENCE_S, logfleet, said
 from e2e.harness.processes import Broker, Rig
-from e2e.harness.wire.wire_connection import WireConnection
+from e2e.harness.wire_connection import WireConnection
 
 LAST = [b"6", b"7", b"8"]
 

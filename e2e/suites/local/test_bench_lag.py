@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from e2e.bench.lag.__main__ import STALL
 from e2e.harness.preload import compiled
-from e2e.loop_lag.__main__ import STALL
 
 STALLED_S = 0.2
 PROGRAM = """

@@ -8,14 +8,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from e2e.harness.clients import CLIENTS, Sent
-from e2e.harness.numbers import (
-    PATIENCE_S,
-    Numbers,
-    check_once_and_in_order,
-    create_topic,
-    stored,
-)
 from e2e.harness.processes import Broker, Rig
+from e2e.harness.topics import PATIENCE_S, create_topic
+from e2e.load.numbers import Numbers, check_once_and_in_order, stored
 
 TOPIC = "numbers"
 PARTITIONS = 3

@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from logfleet.wire import messages as m
 from logfleet.wire.frame import encode_request
 
-from e2e.harness.numbers import create_topic
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.results import ROOT
-from e2e.harness.wire.wire_connection import WireConnection
+from e2e.harness.topics import create_topic
+from e2e.harness.wire_connection import WireConnection
 
 MIB = 1024 * 1024
 PATIENCE_S = 60.0

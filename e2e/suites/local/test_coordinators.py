@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from e2e.harness.groups import GROUP, MemberGroup
-from e2e.harness.numbers import PATIENCE_S, Numbers, create_topic
 from e2e.harness.processes import Broker, Fleet, Rig
+from e2e.harness.topics import PATIENCE_S, create_topic
+from e2e.load.groups import GROUP, MemberGroup
+from e2e.load.numbers import Numbers
 
 pytestmark = pytest.mark.timeout(300)
 OFFSETS = "__consumer_offsets"

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from e2e.harness.numbers import PATIENCE_S
 from e2e.harness.processes import Fleet, Rig
+from e2e.harness.topics import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(300)
 TOPIC = "kept"

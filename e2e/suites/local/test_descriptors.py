@@ -20,7 +20,7 @@ from logfleet.wire.errors import ErrorCode
 
 from e2e.harness.command_line import said
 from e2e.harness.processes import Broker, Rig
-from e2e.harness.wire.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire_connection import Disconnected, WireConnection
 
 pytestmark = pytest.mark.timeout(240)
 LIMIT = 200

@@ -18,7 +18,7 @@ from logfleet.wire.errors import ErrorCode
 from e2e.harness.command_line import said
 from e2e.harness.kafka import run_tool
 from e2e.harness.processes import Broker
-from e2e.harness.wire.wire_connection import WireConnection
+from e2e.harness.wire_connection import WireConnection
 
 pytestmark = pytest.mark.timeout(300)
 DISK_MIB = 64

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from e2e.failover.round import run_round
+from e2e.load.fleet.round import run_round
 
 FAULTS = ("SIGKILL leader", "SIGTERM", "SIGKILL controller")
 

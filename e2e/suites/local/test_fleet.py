@@ -19,15 +19,10 @@ from logfleet.log.names import DELETE_DIRECTORY
 from logfleet.wire.errors import ErrorCode
 
 from e2e.harness.clients import CLIENTS, JavaClient, Sent, free_of_time
-from e2e.harness.groups import GROUP, MemberGroup
-from e2e.harness.numbers import (
-    PATIENCE_S,
-    Numbers,
-    check_once_and_in_order,
-    create_topic,
-    stored,
-)
 from e2e.harness.processes import Broker, Fleet, Rig
+from e2e.harness.topics import PATIENCE_S, create_topic
+from e2e.load.groups import GROUP, MemberGroup
+from e2e.load.numbers import Numbers, check_once_and_in_order, stored
 
 pytestmark = pytest.mark.timeout(300)
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from e2e.harness.numbers import PATIENCE_S, create_topic
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.program import Program
+from e2e.harness.topics import PATIENCE_S, create_topic
 
 PROGRAM = """
 import os, sys, time

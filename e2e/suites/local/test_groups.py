@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.harness.groups import GROUP, MemberGroup
 from e2e.harness.kafka import tool_command
-from e2e.harness.numbers import Numbers, create_topic
 from e2e.harness.processes import Broker, Rig
+from e2e.harness.topics import create_topic
+from e2e.load.groups import GROUP, MemberGroup
+from e2e.load.numbers import Numbers
 
 pytestmark = pytest.mark.timeout(300)
 TOPIC = "numbers"

@@ -18,8 +18,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from e2e.harness.kafka import KafkaBroker, try_tool
-from e2e.harness.numbers import PATIENCE_S, create_topic
 from e2e.harness.processes import Rig
+from e2e.harness.topics import PATIENCE_S, create_topic
 
 TOPIC = "topic"
 PARTITIONS = 2

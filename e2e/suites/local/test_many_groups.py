@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from e2e.bench.groups import CONFIG, GROUPS, SIZE, run
 from e2e.harness.processes import Rig
-from e2e.perf.groups import CONFIG, GROUPS, SIZE, run
 
 
 @pytest.mark.timeout(900)

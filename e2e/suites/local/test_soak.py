@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.soak.round import run_round
+from e2e.load.disk.round import run_round
 
 
 @pytest.mark.timeout(300)  # half a minute on a machine of its own

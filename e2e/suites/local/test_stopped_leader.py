@@ -15,10 +15,10 @@ from logfleet.client.cluster import Client
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import ProduceRequest
 
-from e2e.harness.numbers import PATIENCE_S
+from e2e.bench.lag.watched_broker import WatchedBroker
 from e2e.harness.processes import Broker, Rig
-from e2e.harness.wire.wire_connection import Disconnected, WireConnection
-from e2e.loop_lag.watched_broker import WatchedBroker
+from e2e.harness.topics import PATIENCE_S
+from e2e.harness.wire_connection import Disconnected, WireConnection
 
 pytestmark = pytest.mark.timeout(300)
 T = TypeVar("T")

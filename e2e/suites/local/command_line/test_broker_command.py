@@ -12,7 +12,7 @@ import pytest
 from logfleet.wire import messages as m
 
 from e2e.harness.processes import Broker, Rig
-from e2e.harness.wire.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire_connection import Disconnected, WireConnection
 
 COMMAND = [sys.executable, "-m", "logfleet", "broker"]
 ANY_PORTS = ["--override", "listeners=PLAINTEXT://127.0.0.1:0"]
@@ -51,7 +51,7 @@ def test_nothing_given_is_a_broker_for_a_laptop(tmp_path: Path) -> None:
     """In a network namespace of its own, where the well-known ports are free whatever else runs on this machine."""
     script = """
 import json, pathlib, signal, subprocess, sys, time
-from e2e.harness.wire.wire_connection import WireConnection
+from e2e.harness.wire_connection import WireConnection
 from logfleet.wire import messages as m
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 broker = subprocess.Popen([sys.executable, "-m", "logfleet", "broker"])

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from e2e.harness.command_line import logfleet, said
 from e2e.harness.processes import Broker, Fleet, Rig
-from e2e.workloads.running_load import fill, load
+from e2e.load.running import fill, load
 
 TOPIC = "spread"
 PARTITIONS = 12

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from e2e.harness.kafka import run_tool, tool_command
 from e2e.harness.processes import Fleet, Rig
 from e2e.harness.program import Program
-from e2e.workloads.running_load import RECORD_BYTES, fill
+from e2e.load.running import RECORD_BYTES, fill
 
 TOOLS = "org.apache.kafka.tools"
 PARTITIONS = 2

@@ -13,9 +13,9 @@ from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 from e2e.harness.clients import ConfluentClient, Sent, by_key
 from e2e.harness.command_line import config_of, partitions_of
 from e2e.harness.kafka import QUICK, KafkaBroker, classpath, java
-from e2e.harness.numbers import create_topic, held
 from e2e.harness.processes import Rig
 from e2e.harness.program import Program
+from e2e.harness.topics import create_topic, held
 
 PARTITIONS, RECORDS = 3, 3000
 AGE_MS = 3_600_000

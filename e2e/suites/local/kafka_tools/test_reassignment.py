@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from e2e.failover.replicas import batches_of, differences
 from e2e.harness.kafka import dump_log, run_tool
 from e2e.harness.processes import Fleet, Rig
-from e2e.workloads.running_load import fill, load
+from e2e.load.fleet.replicas import batches_of, differences
+from e2e.load.running import fill, load
 
 PARTITIONS = 4
 MIB = 1024 * 1024

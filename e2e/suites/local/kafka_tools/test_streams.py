@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from e2e.harness.clients import ConfluentClient
 from e2e.harness.command_line import config_of, until
 from e2e.harness.jvm import Jvm
-from e2e.harness.numbers import create_topic, ends, held
 from e2e.harness.processes import Broker, Rig
+from e2e.harness.topics import create_topic, ends, held
 
 APPLICATION = "count-words"
 STORE = "words-seen"

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from e2e.harness.command_line import logfleet
 from e2e.harness.processes import Broker, Fleet, Rig
-from e2e.workloads.running_load import load
+from e2e.load.running import load
 
 CONFIG = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 TOPIC = "kept"
