@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from logfleet.groups.join import Caller, Join, protocols_of
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteGroupsResponse,

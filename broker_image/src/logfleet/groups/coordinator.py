@@ -14,13 +14,13 @@ from functools import partial
 
 from logfleet.coordinators.coordinator import Coordinator
 from logfleet.coordinators.turn import Waiter, answer_to_append_error
-from logfleet.groups.classic import ClassicGroup, GroupState, Member
+from logfleet.groups.classic.group import ClassicGroup, GroupState, Member
+from logfleet.groups.classic.join import Join
+from logfleet.groups.classic.membership import Membership
+from logfleet.groups.classic.rebalance import Rebalancer
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.expiry import OffsetExpiry
-from logfleet.groups.join import Join
-from logfleet.groups.membership import Membership
 from logfleet.groups.offsets import OffsetCommits
-from logfleet.groups.rebalance import Rebalancer
 from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
 from logfleet.groups.replay import Replay
 from logfleet.groups.table import GroupTable, StoredGroup

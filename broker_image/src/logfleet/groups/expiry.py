@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from logfleet.groups.classic import ClassicGroup, GroupState
+from logfleet.groups.classic.group import ClassicGroup, GroupState
 from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import GroupTurn

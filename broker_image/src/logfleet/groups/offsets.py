@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from logfleet.coordinators.turn import Waiter, answer_to_append_error
-from logfleet.groups.classic import ClassicGroup, GroupState
-from logfleet.groups.rebalance import Rebalancer
+from logfleet.groups.classic.group import ClassicGroup, GroupState
+from logfleet.groups.classic.rebalance import Rebalancer
 from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import GroupTurn

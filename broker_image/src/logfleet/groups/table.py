@@ -7,7 +7,7 @@ only `GroupCoordinator.apply` changes them. `groups` and `timers` live in memory
 from dataclasses import dataclass, field
 
 from logfleet.coordinators.timers import Timers
-from logfleet.groups.classic import ClassicGroup
+from logfleet.groups.classic.group import ClassicGroup
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.messages import GroupMetadataValue, OffsetCommitValue

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.groups.classic import ClassicGroup, GroupState
+from logfleet.groups.classic.group import ClassicGroup, GroupState
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.expiry import CHECKED_PER_STEP, PARTITIONS_PER_PIECE, REMOVED_PER_STEP

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.join import Caller, Join, protocols_of
 from logfleet.groups.records import GroupMetadataRecord
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.groups.classic import GroupState
+from logfleet.groups.classic.group import GroupState
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import utf16_length
 from logfleet.groups.records import OffsetRecord

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from logfleet.groups.join import Caller, Join, protocols_of
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.groups.group_shard import GroupShard

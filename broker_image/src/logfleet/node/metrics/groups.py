@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from logfleet.groups.classic import GroupState
+from logfleet.groups.classic.group import GroupState
 from logfleet.node.groups.group_lag import PartitionLag, group_lags
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.parked import ParkedCounts

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.join import Caller, Join, protocols_of
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata.image import ClusterImage, Topic

@@ -2,17 +2,22 @@
 
 Follows Kafka's GroupMetadataManager (classicGroupJoin, classicGroupSync ...). KIP-394: a new member
 first gets an id and joins with it; KIP-559: protocol type and name are checked; KIP-800: reasons.
-`logfleet.groups.static_members` handles static members that restart.
+`logfleet.groups.classic.static_members` handles static members that restart.
 """
 
 from functools import partial
 
 from logfleet.coordinators.turn import Waiter, answer_to_append_error
-from logfleet.groups.classic import ClassicGroup, GroupState, Member
-from logfleet.groups.join import MEMBER_ID_REQUIRED_VERSION, UNKNOWN_MEMBER, Join, update_member
-from logfleet.groups.rebalance import Rebalancer, generation_answer
+from logfleet.groups.classic.group import ClassicGroup, GroupState, Member
+from logfleet.groups.classic.join import (
+    MEMBER_ID_REQUIRED_VERSION,
+    UNKNOWN_MEMBER,
+    Join,
+    update_member,
+)
+from logfleet.groups.classic.rebalance import Rebalancer, generation_answer
+from logfleet.groups.classic.static_members import StaticMembers
 from logfleet.groups.records import GroupMetadataRecord
-from logfleet.groups.static_members import StaticMembers
 from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode

@@ -1,7 +1,7 @@
 """Requests that are refused before they reach a group's state; the rest is in tests/scenario/groups."""
 
 import pytest
-from logfleet.groups.join import Caller, Join, protocols_of
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     HeartbeatRequest,

@@ -9,7 +9,7 @@ from functools import partial
 
 from logfleet.coordinators.timers import Deadline
 from logfleet.coordinators.turn import answer_to_append_error
-from logfleet.groups.classic import ClassicGroup, GroupState, InitialWait, Member
+from logfleet.groups.classic.group import ClassicGroup, GroupState, InitialWait, Member
 from logfleet.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from logfleet.groups.records import GroupMetadataRecord
 from logfleet.groups.table import GroupTable

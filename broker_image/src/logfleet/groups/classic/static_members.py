@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from logfleet.coordinators.turn import answer_to_append_error
-from logfleet.groups.classic import ClassicGroup, GroupState, Member, Protocol
-from logfleet.groups.join import SKIP_ASSIGNMENT_VERSION, Join, update_member
-from logfleet.groups.rebalance import Rebalancer, generation_answer
+from logfleet.groups.classic.group import ClassicGroup, GroupState, Member, Protocol
+from logfleet.groups.classic.join import SKIP_ASSIGNMENT_VERSION, Join, update_member
+from logfleet.groups.classic.rebalance import Rebalancer, generation_answer
 from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
