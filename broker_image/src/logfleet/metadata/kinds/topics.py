@@ -201,7 +201,8 @@ class _Topics:
         if unfinished != self._unfinished:
             draft.set(UNFINISHED, frozenset(unfinished))
         draft.set(ENTRIES, self._entries.updated(topics))
-        draft.set(IDS, self._base_ids.updated(self.ids))
+        if self.ids:
+            draft.set(IDS, self._base_ids.updated(self.ids))
 
 
 class _Names:

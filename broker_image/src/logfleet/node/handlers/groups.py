@@ -1,6 +1,6 @@
-"""The classic group APIs.
+"""The APIs of members of classic groups, and those of administrators for groups of all kinds.
 
-JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups.
+JoinGroup, SyncGroup, Heartbeat, LeaveGroup; DescribeGroups, ListGroups, DeleteGroups.
 `logfleet.groups` has the rules; here are the differences between versions, and the lookup of the
 coordinator.
 """
