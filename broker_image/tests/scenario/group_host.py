@@ -8,9 +8,12 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from logfleet.coordinators.turn import LogLine, Waiter, Write
+from logfleet.groups.classic.group import ClassicGroup
+from logfleet.groups.classic.groups import CLASSIC
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
-from logfleet.groups.records import GroupRecord, decode_record, encode_record
+from logfleet.groups.records import GroupRecord
+from logfleet.groups.registry import KINDS, Kinds, record_types
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 
@@ -30,16 +33,23 @@ class GroupHost:
     now_ms: int = 0
     holds_commits: bool = False
     append_error: ErrorCode = ErrorCode.NONE
+    kinds: Kinds = KINDS
 
     def __post_init__(self) -> None:
+        self.types = record_types(self.kinds)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.committed_end = 0
         self.replies: list[tuple[Waiter, object]] = []
         self.answered: set[Waiter] = set()
         self.log_lines: list[LogLine] = []
         self.held: deque[Write[GroupRecord]] = deque()
-        self.coordinator = GroupCoordinator(self.config)
+        self.coordinator = GroupCoordinator(self.config, self.kinds)
         self.take_up()
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """A classic group in the coordinator's memory."""
+        groups = self.coordinator.of(CLASSIC).groups()
+        return next((group for group in groups if group.group_id == group_id), None)
 
     def turn(self) -> GroupTurn:
         return GroupTurn(self.now_ms, WALL_MS + self.now_ms)
@@ -88,14 +98,14 @@ class GroupHost:
         """Take over the partition on another broker, which knows what was committed."""
         del self.log[self.committed_end :]
         self.held.clear()
-        self.coordinator = GroupCoordinator(self.config)
+        self.coordinator = GroupCoordinator(self.config, self.kinds)
         for record in self.records():
             self.coordinator.apply(record)
         self.take_up()
 
     def records(self) -> list[GroupRecord]:
         return [
-            decode_record(memoryview(key), None if value is None else memoryview(value))
+            self.types.decode(memoryview(key), None if value is None else memoryview(value))
             for key, value in self.log
         ]
 
@@ -109,7 +119,7 @@ class GroupHost:
             self._finish(write, self.append_error)
             return
         for record in write.records:
-            self.log.append(encode_record(record))
+            self.log.append(self.types.encode(record))
             self.coordinator.apply(record)
         if self.holds_commits:
             self.held.append(write)

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from logfleet.groups.join import Caller, Join, protocols_of
+from logfleet.groups.classic.groups import CLASSIC
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteGroupsResponse,
@@ -127,7 +128,7 @@ class Script:
             f"{name}-{self._ids}",
         )
         turn = self.host.turn()
-        self.host.coordinator.join(turn, join)
+        self.host.coordinator.of(CLASSIC).join(turn, join)
         self.host.run(turn)
 
     def do_sync(self, words: list[str], options: dict[str, str]) -> None:
@@ -148,7 +149,7 @@ class Script:
             ],
         )
         turn = self.host.turn()
-        self.host.coordinator.sync(turn, request, self._waiter(name))
+        self.host.coordinator.of(CLASSIC).sync(turn, request, self._waiter(name))
         self.host.run(turn)
 
     def do_beat(self, words: list[str], options: dict[str, str]) -> None:
@@ -162,7 +163,7 @@ class Script:
         )
         turn = self.host.turn()
         waiter = self._waiter(name)
-        turn.reply(waiter, self.host.coordinator.heartbeat(turn, request))
+        turn.reply(waiter, self.host.coordinator.of(CLASSIC).heartbeat(turn, request))
         self.host.run(turn)
 
     def do_leave(self, words: list[str], options: dict[str, str]) -> None:
@@ -179,7 +180,7 @@ class Script:
             ],
         )
         turn = self.host.turn()
-        self.host.coordinator.leave(turn, request, self._waiter(",".join(names)))
+        self.host.coordinator.of(CLASSIC).leave(turn, request, self._waiter(",".join(names)))
         self.host.run(turn)
 
     def do_commit(self, words: list[str], options: dict[str, str]) -> None:

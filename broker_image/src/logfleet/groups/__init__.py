@@ -1,4 +1,4 @@
-"""The rules of the consumer group coordinator.
+"""The rules of the group coordinator, for groups of all kinds.
 
-It decides records and responses, and applies records.
+It decides records and responses, and applies records. Each kind of groups is a room.
 """

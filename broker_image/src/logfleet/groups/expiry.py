@@ -8,7 +8,7 @@ An offset's retention begins
 - in a stable group of consumers: at the commit, but only for topics without a subscription.
 
 A commit with its own retention (OffsetCommit v2 to v4) expires by that. Groups of other protocol
-types keep all offsets while they have members. Source: ClassicGroup.offsetExpirationCondition,
+types keep all offsets while they have members (`Group.retention_begins`). Source:
 OffsetMetadataManager.cleanupExpiredOffsets.
 """
 
@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from logfleet.groups.classic import ClassicGroup, GroupState
-from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
+from logfleet.groups.group import Group
+from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import GroupTurn
-from logfleet.wire.consumer_protocol import PROTOCOL_TYPE
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
 CHECKED_PER_STEP: Final = 2_000
 """Offsets and groups checked in one step, under a microsecond each."""
@@ -118,12 +117,9 @@ class OffsetExpiry:
         """Whether a group expires: it has neither members nor offsets.
 
         removed: offsets that this step removes.
-
-        Kafka also removes a group that has just sent a member its id (KIP-394); that member would
-        have to join again.
         """
         group = self._table.groups.get(group_id)
-        if group is None or group.state is not GroupState.EMPTY or group.pending:
+        if group is None or not group.may_expire():
             return False
         return removed == sum(map(len, self._table.offsets.get(group_id, {}).values()))
 
@@ -132,9 +128,8 @@ class OffsetExpiry:
     ) -> None:
         records = [record for found in expired.values() for record in found]
         then = partial(self._written, len(records), list(expired), gone)
-        records += [
-            GroupMetadataRecord(GroupMetadataKey(group=group_id), None) for group_id in gone
-        ]
+        for group_id in gone:
+            records += self._table.groups[group_id].tombstones()
         turn.write(records, then)
 
     def _written(
@@ -154,30 +149,14 @@ class OffsetExpiry:
         )
 
 
-def is_expired(
-    group: ClassicGroup, value: OffsetCommitValue, now_ms: int, retention_ms: int
-) -> bool:
+def is_expired(group: Group, value: OffsetCommitValue, now_ms: int, retention_ms: int) -> bool:
     """Whether an offset has expired, given that no member subscribes to its topic.
 
     now_ms: wall clock.
     """
-    begins_ms = _retention_begins(group, value)
+    begins_ms = group.retention_begins(value)
     if begins_ms is None:
         return False
     if value.expire_timestamp != -1:
         return now_ms >= value.expire_timestamp
     return now_ms - begins_ms >= retention_ms
-
-
-def _retention_begins(group: ClassicGroup, value: OffsetCommitValue) -> int | None:
-    """Wall clock ms; None: not in the group's present state.
-
-    Records from before Kafka 2.1 lack the time.
-    """
-    if group.protocol_type is None:
-        return value.commit_timestamp
-    if group.state is GroupState.EMPTY:
-        return value.commit_timestamp if group.state_since_ms is None else group.state_since_ms
-    if group.state is GroupState.STABLE and group.protocol_type == PROTOCOL_TYPE:
-        return value.commit_timestamp
-    return None

@@ -3,19 +3,17 @@
 Upholds I15 (an offset fetched after an acknowledged commit is that commit's or a later one's)
 together with the shell: a commit is answered once its records are committed, a fetch once all
 earlier appends are.
-Source: Kafka's OffsetMetadataManager and ClassicGroup.validateOffsetCommit.
+The group decides who may commit (`Group.check_commit`). Source: Kafka's OffsetMetadataManager.
 """
 
 from collections.abc import Iterator
 from functools import partial
 
 from logfleet.coordinators.turn import Waiter, answer_to_append_error
-from logfleet.groups.classic import ClassicGroup, GroupState
-from logfleet.groups.rebalance import Rebalancer
+from logfleet.groups.group import Group
 from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import GroupTurn
-from logfleet.wire.consumer_protocol import PROTOCOL_TYPE
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     OffsetCommitKey,
@@ -45,9 +43,8 @@ TopicAnswer = OffsetFetchResponse.OffsetFetchResponseTopics
 class OffsetCommits:
     """Handles commits and fetches of offsets for all groups of a table."""
 
-    def __init__(self, table: GroupTable, rebalancer: Rebalancer) -> None:
+    def __init__(self, table: GroupTable) -> None:
         self._table = table
-        self._rebalancer = rebalancer
 
     def commit(
         self, turn: GroupTurn, request: OffsetCommitRequest, api_version: int, waiter: Waiter
@@ -56,13 +53,13 @@ class OffsetCommits:
 
         Each topic has its name, and its id if the client or the image has it.
         """
-        error = self._check(request, api_version)
+        group = self._table.groups.get(request.group_id)
+        error = _check_commit(group, request, api_version)
         if error is not ErrorCode.NONE:
             turn.reply(waiter, commit_failed(request, error))
             return
-        group = self._table.groups.get(request.group_id)
-        if group is not None and group.state in {GroupState.STABLE, GroupState.PREPARING_REBALANCE}:
-            self._rebalancer.start_session(group.members[request.member_id], turn)
+        if group is not None:
+            group.record_commit(request.member_id, turn, self._table.timers)
         records: list[GroupRecord] = []
         response = OffsetCommitResponse(
             topics=[self._commit_topic(turn, request, topic, records) for topic in request.topics]
@@ -73,19 +70,6 @@ class OffsetCommits:
         if group is None:
             turn.log("simple_group_created", group=request.group_id, why="offsets committed")
         turn.write(records, partial(_answer_commit, request, response, waiter))
-
-    def _check(self, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
-        group = self._table.groups.get(request.group_id)
-        generation = request.generation_id_or_member_epoch
-        if group is not None:
-            return check_commit(group, request.member_id, request.group_instance_id, generation)
-        if generation < 0:
-            # a consumer that assigns its own partitions, or an administrator: the commit creates
-            # the group
-            return ErrorCode.NONE
-        if api_version >= GROUP_NOT_FOUND_VERSION:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.ILLEGAL_GENERATION
 
     def _commit_topic(
         self,
@@ -133,6 +117,11 @@ class OffsetCommits:
 
         An unknown group, topic or partition is not an error: it has no committed offset.
         """
+        group = self._table.groups.get(request.group_id)
+        error = ErrorCode.NONE if group is None else group.check_fetch(request)
+        if error is not ErrorCode.NONE:
+            turn.reply(waiter, fetch_failed(request.group_id, error))
+            return
         offsets = self._table.offsets.get(request.group_id, {})
         response = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id)
         if request.topics is None:
@@ -154,15 +143,10 @@ class OffsetCommits:
     def delete(self, turn: GroupTurn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
         """Handle an OffsetDelete (KIP-496). An offset that was never committed is not an error.
 
-        Offsets of subscribed topics are refused; groups of other protocol types refuse all while
-        they have members.
+        Offsets of subscribed topics are refused.
         """
         group = self._table.groups.get(request.group_id)
-        error = ErrorCode.NONE
-        if group is None:
-            error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
-            error = ErrorCode.NON_EMPTY_GROUP
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
         if group is None or error is not ErrorCode.NONE:
             turn.reply(waiter, OffsetDeleteResponse(error_code=error))
             return
@@ -206,28 +190,16 @@ class OffsetCommits:
                     yield group_id, topic, number, value
 
 
-def check_commit(
-    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int
-) -> ErrorCode:
-    """NONE for a member of the present generation, or for a client outside an empty group.
-
-    A commit of an older generation is refused (I14): after a rebalance another member may own the
-    partition.
-    """
-    if generation < 0 and group.state is GroupState.EMPTY:
+def _check_commit(group: Group | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
+    if group is not None:
+        return group.check_commit(request, api_version)
+    if request.generation_id_or_member_epoch < 0:
+        # a consumer that assigns its own partitions, or an administrator: the commit creates the
+        # group
         return ErrorCode.NONE
-    if generation >= 0 or member_id or group_instance_id is not None:
-        error = group.check_member(member_id, group_instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if generation != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-    elif group.state is not GroupState.EMPTY:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        # the member has the new generation but no assignment yet: make it rejoin, not fail
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
+    if api_version >= GROUP_NOT_FOUND_VERSION:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.ILLEGAL_GENERATION
 
 
 def _expire_timestamp(now_ms: int, retention_ms: int) -> int:
@@ -255,6 +227,11 @@ def commit_failed(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommi
             for topic in request.topics
         ]
     )
+
+
+def fetch_failed(group_id: str, error: ErrorCode) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    """The response to a fetch of a group that failed as a whole."""
+    return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group_id, error_code=error)
 
 
 def utf16_length(text: str) -> int:
@@ -331,7 +308,5 @@ def _answer_fetch(
 ) -> None:
     if error is not ErrorCode.NONE:
         # consumers before 3.9 do not handle COORDINATOR_NOT_AVAILABLE here (KAFKA-17232)
-        response = OffsetFetchResponse.OffsetFetchResponseGroup(
-            group_id=response.group_id, error_code=ErrorCode.NOT_COORDINATOR
-        )
+        response = fetch_failed(response.group_id, ErrorCode.NOT_COORDINATOR)
     turn.reply(waiter, response)

@@ -1,25 +1,16 @@
-"""The state of one coordinator: its groups in memory, and their stored state.
+"""The state that the groups of one coordinator share: their offsets, and their timers.
 
-`stored` and `offsets` are replicated: they equal the state that the partition's log defines, and
-only `GroupCoordinator.apply` changes them. `groups` and `timers` live in memory only.
+`offsets` is replicated: it equals the state that the partition's log defines, and only
+`GroupCoordinator.apply` changes it. `groups` and `timers` live in memory only.
 """
 
 from dataclasses import dataclass, field
 
 from logfleet.coordinators.timers import Timers
-from logfleet.groups.classic import ClassicGroup
 from logfleet.groups.config import GroupConfig
+from logfleet.groups.group import Group
 from logfleet.groups.turn import GroupTurn
-from logfleet.wire.messages import GroupMetadataValue, OffsetCommitValue
-
-
-@dataclass(slots=True)
-class StoredGroup:
-    """A group's last stored generation and the assignments in it, by member id."""
-
-    value: GroupMetadataValue
-    assignments: dict[str, bytes]
-
+from logfleet.wire.messages import OffsetCommitValue
 
 Offsets = dict[str, dict[int, OffsetCommitValue]]
 """Topic name -> partition -> the committed offset. No empty inner dicts."""
@@ -27,15 +18,9 @@ Offsets = dict[str, dict[int, OffsetCommitValue]]
 
 @dataclass(slots=True)
 class GroupTable:
-    """The groups of one coordinator, their stored state and their timers."""
+    """The groups of one coordinator, of all kinds."""
 
     config: GroupConfig
-    groups: dict[str, ClassicGroup] = field(default_factory=dict)
-    stored: dict[str, StoredGroup] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
     offsets: dict[str, Offsets] = field(default_factory=dict)
     timers: Timers[GroupTurn] = field(default_factory=Timers)
-
-    def assignment(self, group_id: str, member_id: str) -> bytes:
-        """A member's assignment in the last stored generation; empty if it has none."""
-        stored = self.stored.get(group_id)
-        return stored.assignments.get(member_id, b"") if stored is not None else b""

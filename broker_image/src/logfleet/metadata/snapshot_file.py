@@ -5,11 +5,9 @@ or three, of another version, or embedded. The file is lines of JSON: a head, on
 (value in base64), and the SHA-256 of everything before it, which reveals a truncated file. Keys
 with a lease are left out: registrations and elections are not data.
 
-A restored store is older than the brokers' logs, so `restored` raises the numbers that must never
-be given out twice: leader epochs, by which consumers recognise a newer leader (KIP-320), and
-producer ids (KIP-98). All ISRs are empty, and their former members are eligible leaders (KIP-966)
-that may have fallen behind since (`PartitionValue.restored`). Broker epochs need no change: they
-are revisions, and another etcd counts its own.
+A restored store is older than the brokers' logs, so some values are changed as they are restored
+(`SnapshotRule.restored` of each kind): numbers that must never be given out twice are raised.
+Broker epochs need no change: they are revisions, and another etcd counts its own.
 """
 
 import base64
@@ -19,16 +17,10 @@ from typing import Final
 
 import msgspec
 
-from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER, DirectoriesValue, PartitionValue
+from logfleet.metadata.registry import KINDS, Kinds
 from logfleet.metadata.store import Put, Snapshot
 
 FORMAT: Final = 1
-EPOCHS_UP: Final = 1_000_000
-PRODUCER_IDS_UP: Final = 1 << 40
-SINCE_THEN: Final = "what-moved-away-since-the-snapshot"
-LEFT_OUT: Final = (keys.FENCES, keys.SUSPECTS, keys.BROKERS, keys.CONTROLLER, keys.RECEIPTS)
-"""Keys about registrations, which end with their leases, and about the controller's terms."""
 
 
 class DamagedSnapshot(Exception):
@@ -57,14 +49,19 @@ class _Foot(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def encode(cluster: str, snapshot: Snapshot, taken: str) -> bytes:
-    """The content of the file."""
-    kept = [item for item in snapshot.items if not item.lease and not item.key.startswith(LEFT_OUT)]
+def encode(cluster: str, snapshot: Snapshot, taken: str, kinds: Kinds = KINDS) -> bytes:
+    """The content of the file. Keys of no kind are kept: another version or a tool wrote them."""
+    kept = [item for item in snapshot.items if not item.lease and _is_kept(kinds, item.key)]
     head = SnapshotHead(FORMAT, cluster, snapshot.revision, taken, len(kept))
     lines = [_Line(item.key, base64.b64encode(item.value).decode()) for item in kept]
     body = msgspec.json.Encoder().encode_lines([head, *lines])
     foot = _Foot(hashlib.sha256(body).hexdigest())
     return body + msgspec.json.encode(foot) + b"\n"
+
+
+def _is_kept(kinds: Kinds, key: str) -> bool:
+    kind = kinds.of(key)
+    return kind is None or kind.snapshot.is_kept
 
 
 def decode(data: bytes) -> tuple[SnapshotHead, dict[str, bytes]]:
@@ -84,43 +81,22 @@ def decode(data: bytes) -> tuple[SnapshotHead, dict[str, bytes]]:
     return head, {line.k: base64.b64decode(line.v) for line in found}
 
 
-def restored(items: Mapping[str, bytes]) -> Iterator[Put]:
+def restored(items: Mapping[str, bytes], kinds: Kinds = KINDS) -> Iterator[Put]:
     """The writes that restore a snapshot into an empty store.
 
     The cluster's id comes last: brokers refuse to start without it, so none starts on half a
     restore.
-
-    Each broker's record gets a log directory that does not exist (SINCE_THEN). If a replica's log
-    moved to another broker after the snapshot, its former broker then reports that it lacks the log
-    (`replication.missing_directories`). It must not create an empty one, which might be elected in
-    place of the log that holds the acknowledged records.
     """
+    last = []
     for key, value in sorted(items.items()):
-        if key == keys.CLUSTER_ID:
-            continue
-        if key.startswith(keys.PARTITIONS):
-            state = msgspec.json.decode(value, type=PartitionValue)
-            yield Put(key, keys.encode(_as_after_a_death(state)))
-        elif key.startswith(keys.DIRECTORIES):
-            recorded = msgspec.json.decode(value, type=DirectoriesValue)
-            yield Put(key, keys.encode(DirectoriesValue((*recorded.ids, SINCE_THEN))))
-        elif key == keys.NEXT_PRODUCER_ID:
-            yield Put(key, str(int(value) + PRODUCER_IDS_UP).encode())
-        else:
+        kind = kinds.of(key)
+        if kind is None:
             yield Put(key, value)
-    if keys.NEXT_PRODUCER_ID not in items:
-        yield Put(keys.NEXT_PRODUCER_ID, str(PRODUCER_IDS_UP).encode())
-    if keys.CLUSTER_ID in items:
-        yield Put(keys.CLUSTER_ID, items[keys.CLUSTER_ID])
-
-
-def _as_after_a_death(state: PartitionValue) -> PartitionValue:
-    eligible = {*state.elr, *(broker_id for broker_id, _ in state.isr)}
-    return state.changed(
-        isr=(),
-        elr=tuple(each for each in state.replicas if each in eligible),
-        leader=NO_LEADER,
-        restored=True,
-        leader_epoch=state.leader_epoch + EPOCHS_UP,
-        last_leader=state.last_leader if state.leader == NO_LEADER else state.leader,
-    )
+        elif kind.snapshot.is_last:
+            last.append(Put(key, kind.restored(value)))
+        else:
+            yield Put(key, kind.restored(value))
+    for kind in kinds:
+        if kind.snapshot.otherwise is not None and kind.prefix not in items:
+            yield kind.put(None, kind.snapshot.otherwise)
+    yield from last

@@ -11,11 +11,9 @@ from typing import Final
 
 import msgspec
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import Quotas
-from logfleet.metadata.keys import QuotaEntity
+from logfleet.metadata.kinds.quotas import QUOTA, QuotaEntity
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import Delete, Put, modified_at
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 
@@ -106,9 +104,7 @@ def _steps(
             values[key] = limit
     if values == present.values:
         return []
-    key = keys.quota(entity)
-    write = Put(key, keys.encode(values)) if values else Delete(key)
-    return [Step(write, (modified_at(key, present.revision),))]
+    return [QUOTA.change(entity, values or None, present.revision)]
 
 
 def _refuse(alteration: QuotaAlteration) -> Refusal | None:

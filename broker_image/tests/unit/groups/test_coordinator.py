@@ -1,6 +1,7 @@
 import pytest
+from logfleet.groups.classic.records import GroupMetadataRecord
 from logfleet.groups.coordinator import GroupCoordinator
-from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
+from logfleet.groups.records import OffsetRecord
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     GroupMetadataKey,
@@ -143,7 +144,8 @@ def test_a_rebalance_timeout_that_old_brokers_did_not_store_is_the_session_timeo
     host.coordinator = GroupCoordinator(host.config)
     host.coordinator.apply(with_a_member_of_7_s("g"))
     host.take_up()
-    group = host.coordinator._table.groups["g"]
+    group = host.classic("g")
+    assert group is not None
     assert group.rebalance_timeout_ms() == 7_000
     assert group.state_since_ms is None
     assert host.coordinator.next_deadline_ms() == 7_000

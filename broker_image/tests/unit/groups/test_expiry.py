@@ -1,9 +1,11 @@
 import pytest
-from logfleet.groups.classic import ClassicGroup, GroupState
+from logfleet.groups.classic.group import ClassicGroup, GroupState
+from logfleet.groups.classic.groups import CLASSIC
+from logfleet.groups.classic.records import GroupMetadataRecord
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.expiry import CHECKED_PER_STEP, PARTITIONS_PER_PIECE, REMOVED_PER_STEP
-from logfleet.groups.records import GroupMetadataRecord, GroupRecord, OffsetRecord
+from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -165,7 +167,8 @@ def test_consumers_keep_the_offsets_of_topics_that_they_are_subscribed_to():
 
 def test_nothing_expires_while_consumers_rebalance():
     host = host_with(generation(meta=READS_T), offset(topic="u"))
-    group = host.coordinator._table.groups["g"]
+    group = host.classic("g")
+    assert group is not None
     for state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE):
         group.state = state
         expire(host, 10 * RETENTION_MS)
@@ -200,8 +203,9 @@ def test_empty_groups_without_offsets_are_removed_and_others_stay():
     host = host_with(
         generation("empty", empty_since_ms=0), generation("stable"), generation("asked", "", 0)
     )
-    asked = host.coordinator._table.groups["asked"]
-    host.coordinator._rebalancer.add_pending(asked, "c-1", 10_000, host.turn())
+    asked = host.classic("asked")
+    assert asked is not None
+    host.coordinator.of(CLASSIC)._rebalancer.add_pending(asked, "c-1", 10_000, host.turn())
     expire(host, 1)
     assert groups(host) == {"stable", "asked"}, "one was just given its id to join with"
     host.wait(10_000)

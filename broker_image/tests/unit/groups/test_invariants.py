@@ -9,9 +9,10 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from logfleet.groups.classic.groups import CLASSIC
+from logfleet.groups.classic.join import Caller, Join, protocols_of
+from logfleet.groups.classic.records import GroupMetadataRecord
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.join import Caller, Join, protocols_of
-from logfleet.groups.records import GroupMetadataRecord
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     HeartbeatRequest,
@@ -115,7 +116,7 @@ class Groups(RuleBasedStateMachine):
         fresh = f"{client}-{self.requests}"
         turn = self.host.turn()
         caller = Caller("c", "/h", version)
-        self.host.coordinator.join(
+        self.host.coordinator.of(CLASSIC).join(
             turn, Join(request, protocols_of(request), caller, waiter, fresh)
         )
         self.host.run(turn)
@@ -143,7 +144,7 @@ class Groups(RuleBasedStateMachine):
         )
         turn = self.host.turn()
         waiter = self.waiter("sync", client=client, generation=generation, member=member)
-        self.host.coordinator.sync(turn, request, waiter)
+        self.host.coordinator.of(CLASSIC).sync(turn, request, waiter)
         self.host.run(turn)
         self.take_answers()
 
@@ -155,7 +156,7 @@ class Groups(RuleBasedStateMachine):
             member_id=self.member_ids[client],
         )
         turn = self.host.turn()
-        self.host.coordinator.heartbeat(turn, request)
+        self.host.coordinator.of(CLASSIC).heartbeat(turn, request)
         self.host.run(turn)
 
     @rule(client=CLIENTS)
@@ -163,7 +164,7 @@ class Groups(RuleBasedStateMachine):
         identity = LeaveGroupRequest.MemberIdentity(member_id=self.member_ids[client])
         request = LeaveGroupRequest(group_id=GROUP, members=[identity])
         turn = self.host.turn()
-        self.host.coordinator.leave(turn, request, self.waiter("leave"))
+        self.host.coordinator.of(CLASSIC).leave(turn, request, self.waiter("leave"))
         self.host.run(turn)
         self.take_answers()
 
@@ -189,7 +190,7 @@ class Groups(RuleBasedStateMachine):
             ],
         )
         before = len(self.host.log)
-        current = self.host.coordinator._table.groups.get(GROUP)
+        current = self.host.classic(GROUP)
         old = current is not None and 0 <= generation < current.generation
         turn = self.host.turn()
         waiter = self.waiter("commit", number=self.commits)
@@ -260,7 +261,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def the_group_is_consistent(self):
-        group = self.host.coordinator._table.groups.get(GROUP)
+        group = self.host.classic(GROUP)
         if group is None:
             return
         parked = [member for member in group.members.values() if member.join_waiter is not None]
@@ -279,10 +280,11 @@ class Groups(RuleBasedStateMachine):
         fresh.committed_end = len(fresh.log)
         fresh.load()
         mine, other = self.host.coordinator._table, fresh.coordinator._table
-        assert {key: stored.value for key, stored in mine.stored.items()} == {
-            key: stored.value for key, stored in other.stored.items()
-        }
         assert mine.offsets == other.offsets
+        stored, read = (host.coordinator.of(CLASSIC)._table.stored for host in (self.host, fresh))
+        assert {key: each.value for key, each in stored.items()} == {
+            key: each.value for key, each in read.items()
+        }
 
 
 Groups.TestCase.settings = settings(max_examples=200, stateful_step_count=30)

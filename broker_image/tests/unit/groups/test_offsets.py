@@ -1,5 +1,5 @@
 import pytest
-from logfleet.groups.classic import GroupState
+from logfleet.groups.classic.group import GroupState
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import utf16_length
 from logfleet.groups.records import OffsetRecord
@@ -243,7 +243,9 @@ def test_consumers_keep_the_offsets_of_what_they_read(meta):
 
 def test_members_of_another_kind_keep_all_offsets():
     host = joined("x")
-    host.coordinator._table.groups["g"].protocol_type = "connect"
+    group = host.classic("g")
+    assert group is not None
+    group.protocol_type = "connect"
     assert delete(host, ("t", [0])).error_code == ErrorCode.NON_EMPTY_GROUP
 
 
@@ -256,5 +258,7 @@ def test_what_the_last_generation_read_counts_while_members_change_to_another_as
         f"join b version=3 protocols=roundrobin meta={READS_T}",
     ):
         script.run(line)
-    assert script.host.coordinator._table.groups["g"].state is GroupState.PREPARING_REBALANCE
+    group = script.host.classic("g")
+    assert group is not None
+    assert group.state is GroupState.PREPARING_REBALANCE
     assert codes(delete(script.host, ("t", [0]), ("u", [0]))) == [[SUBSCRIBED], [0]]

@@ -1,12 +1,8 @@
 import pytest
 from logfleet.coordinators.records import UnknownRecord
-from logfleet.groups.records import (
-    GroupMetadataRecord,
-    GroupRecord,
-    OffsetRecord,
-    decode_record,
-    encode_record,
-)
+from logfleet.groups.classic.records import GroupMetadataRecord
+from logfleet.groups.records import GroupRecord, OffsetRecord
+from logfleet.groups.registry import record_types
 from logfleet.wire.errors import MalformedMessage
 from logfleet.wire.messages import (
     GroupMetadataKey,
@@ -14,6 +10,8 @@ from logfleet.wire.messages import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+
+RECORDS = record_types()
 
 OFFSET_KEY = OffsetCommitKey(group="g", topic="t", partition=3)
 TOPIC_ID = bytes(range(16))
@@ -116,18 +114,18 @@ GOLDEN: list[tuple[str, GroupRecord, bytes, bytes | None]] = [
     "record,key,value", [row[1:] for row in GOLDEN], ids=[row[0] for row in GOLDEN]
 )
 def test_records_are_written_byte_for_byte_as_kafka_does(record, key, value):
-    assert encode_record(record) == (key, value)
-    assert decode_record(memoryview(key), None if value is None else memoryview(value)) == record
+    assert RECORDS.encode(record) == (key, value)
+    assert RECORDS.decode(memoryview(key), None if value is None else memoryview(value)) == record
 
 
 def test_keys_of_old_brokers_are_read():
     key = b"\0\0\0\x01g\0\x01t\0\0\0\x03"
-    assert decode_record(memoryview(key), None) == OffsetRecord(OFFSET_KEY, None)
+    assert RECORDS.decode(memoryview(key), None) == OffsetRecord(OFFSET_KEY, None)
 
 
 def test_values_of_old_brokers_are_read():
     value = b"\0\x03\0\0\0\0\0\0\0\x05\0\0\0\x02\0\x01m\0\0\0\0\0\0\0\x09"
-    record = decode_record(memoryview(GOLDEN[0][2]), memoryview(value))
+    record = RECORDS.decode(memoryview(GOLDEN[0][2]), memoryview(value))
     assert record == GOLDEN[0][1]
 
 
@@ -138,7 +136,7 @@ def test_values_of_old_brokers_are_read():
 )
 def test_what_newer_brokers_write_is_told_apart_from_garbage(key, value):
     with pytest.raises(UnknownRecord):
-        decode_record(memoryview(key), None if value is None else memoryview(value))
+        RECORDS.decode(memoryview(key), None if value is None else memoryview(value))
 
 
 @pytest.mark.parametrize(
@@ -146,4 +144,4 @@ def test_what_newer_brokers_write_is_told_apart_from_garbage(key, value):
 )
 def test_garbage_is_malformed(key, value):
     with pytest.raises(MalformedMessage):
-        decode_record(memoryview(key), None if value is None else memoryview(value))
+        RECORDS.decode(memoryview(key), None if value is None else memoryview(value))

@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 from logfleet.metadata import keys
+from logfleet.metadata.kinds.quotas import QUOTA
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 
 
@@ -43,9 +44,9 @@ def test_keys_lie_under_their_prefixes():
 )
 def test_whom_a_quota_is_for_is_read_back_from_its_key(entity: keys.QuotaEntity, key: str) -> None:
     assert keys.quota(entity) == key
-    assert keys.quota_entity(key.removeprefix(keys.QUOTAS)) == entity
+    assert QUOTA.parse(key) == entity
 
 
 def test_a_quota_needs_a_name_for_each_type() -> None:
     with pytest.raises(ValueError, match="pairs"):
-        keys.quota_entity("user/u/client-id")
+        QUOTA.parse("quota/user/u/client-id")

@@ -4,15 +4,10 @@ import msgspec
 import pytest
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER, DirectoriesValue, PartitionValue
-from logfleet.metadata.snapshot_file import (
-    EPOCHS_UP,
-    PRODUCER_IDS_UP,
-    SINCE_THEN,
-    DamagedSnapshot,
-    decode,
-    encode,
-    restored,
-)
+from logfleet.metadata.kinds.brokers import SINCE_THEN
+from logfleet.metadata.kinds.producer_ids import PRODUCER_IDS_UP
+from logfleet.metadata.kinds.topics import EPOCHS_UP
+from logfleet.metadata.snapshot_file import DamagedSnapshot, decode, encode, restored
 from logfleet.metadata.store import KeyValue, Snapshot
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 

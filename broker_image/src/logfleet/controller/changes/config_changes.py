@@ -8,6 +8,7 @@ for values of a broker and of a group.
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -22,14 +23,16 @@ from logfleet.config.keys import (
 from logfleet.config.topic import BrokerLayers
 from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.changes.topics import name_problem, refuse_length, refuse_topic_configs
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, StoredConfigs
-from logfleet.metadata.keys import TopicValue
-from logfleet.metadata.packing import Step
-from logfleet.metadata.store import Delete, Put, Txn, modified_at
+from logfleet.metadata.kind import Kind
+from logfleet.metadata.kinds.configs import BROKER_CONFIG, GROUP_CONFIG, ConfigValue
+from logfleet.metadata.kinds.topics import TOPIC, TopicValue
+from logfleet.metadata.store import Txn
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
+
+K = TypeVar("K")
 
 
 class ConfigOperation(enum.IntEnum):
@@ -76,9 +79,8 @@ def alter_topic_configs(
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if values == topic.configs:
         return ()
-    key = keys.topic(name)
-    write = Put(key, keys.encode(TopicValue(uuids.to_text(topic.id), values)))
-    return pack(epoch, [Step(write, (modified_at(key, topic.revision),))])
+    value = TopicValue(uuids.to_text(topic.id), values)
+    return pack(epoch, [TOPIC.change(name, value, topic.revision)])
 
 
 def _refuse_resource(name: str) -> Refusal | None:
@@ -108,7 +110,7 @@ def alter_broker_configs(
     refusal = refuse_broker_configs(values, is_default=is_default) or refuse_length(
         "Broker", values
     )
-    return refusal or _store(epoch, keys.broker_config(broker_id), present, values)
+    return refusal or _store(epoch, BROKER_CONFIG, broker_id, present, values)
 
 
 def alter_group_configs(
@@ -135,14 +137,15 @@ def alter_group_configs(
     except ConfigError as error:
         return Refusal(ErrorCode.INVALID_CONFIG, error.message)
     refusal = refuse_length("Group", values, group)
-    return refusal or _store(epoch, keys.group_config(group), present, values)
+    return refusal or _store(epoch, GROUP_CONFIG, group, present, values)
 
 
-def _store(epoch: int, key: str, present: StoredConfigs, values: dict[str, str]) -> tuple[Txn, ...]:
+def _store(
+    epoch: int, kind: Kind[K, ConfigValue], key: K, present: StoredConfigs, values: ConfigValue
+) -> tuple[Txn, ...]:
     if values == present.values:
         return ()
-    write = Put(key, keys.encode(values)) if values else Delete(key)
-    return pack(epoch, [Step(write, (modified_at(key, present.revision),))])
+    return pack(epoch, [kind.change(key, values or None, present.revision)])
 
 
 def refuse_malformed_changes(changes: Sequence[ConfigChange]) -> Refusal | None:

@@ -12,9 +12,8 @@ from logfleet.config.keys import TOPIC_KEYS
 from logfleet.config.topic import BrokerLayers, topic_default
 from logfleet.controller.brokers.feature_level import GIVING_UP, needs
 from logfleet.controller.changes.store_writes import partition_step
-from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Topic
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION, PartitionValue
 from logfleet.metadata.packing import Step
 from logfleet.replication.election import (
     NO_PREFERENCES,
@@ -24,7 +23,6 @@ from logfleet.replication.election import (
     replicas_to_query,
 )
 from logfleet.replication.longest_log import NOBODY_ASKED, LogEnds
-from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 
@@ -171,7 +169,7 @@ def elect(
         offline=offline,
         log_ends=answered.get((topic.id, index), NOBODY_ASKED),
     )
-    if value is None or value.leader == keys.NO_LEADER:
+    if value is None or value.leader == NO_LEADER:
         return _give_up(image, topic, index)
     return _election(image, topic, index, value)
 
@@ -234,5 +232,5 @@ def offline_replicas(
 
 
 def _election(image: ClusterImage, topic: Topic, index: int, value: PartitionValue) -> Step:
-    key = keys.partition(uuids.to_text(topic.id), index)
+    key = PARTITION.key((topic.id, index))
     return partition_step(image, key, value, topic.partitions[index].revision)

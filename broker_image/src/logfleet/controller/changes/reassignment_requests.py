@@ -14,14 +14,14 @@ import msgspec
 from logfleet.controller.changes.election_writes import offline_replicas
 from logfleet.controller.changes.store_writes import partition_step
 from logfleet.controller.changes.topics import refuse_assignment
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition, Topic
+from logfleet.metadata.kinds.brokers import BROKER, FENCE
+from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Compare, exists
 from logfleet.replication.election import reassigned_state
 from logfleet.replication.partition_state import effective_min_isr
 from logfleet.replication.reassignment_steps import is_reassigning, origin, target
-from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 
@@ -79,7 +79,7 @@ def _step(image: ClusterImage, topic: Topic, index: int, wanted: Sequence[int]) 
             f"{[each for each, _ in after.isr]}, {needed} are needed: "
             f"wait until more of {list(wanted)} are in sync.",
         )
-    key = keys.partition(uuids.to_text(topic.id), index)
+    key = PARTITION.key((topic.id, index))
     step = partition_step(image, key, after, partition.revision)
     added = sorted(set(after.replicas) - set(partition.replicas))
     registered = (_still_registered(image, each) for each in added)
@@ -91,7 +91,7 @@ def _still_registered(image: ClusterImage, broker_id: int) -> Compare:
 
     A controller whose watch lags may not have seen that.
     """
-    return exists(keys.fence(broker_id) if broker_id in image.fences else keys.broker(broker_id))
+    return exists(FENCE.key(broker_id) if broker_id in image.fences else BROKER.key(broker_id))
 
 
 def _holders(partition: Partition) -> set[int]:

@@ -8,9 +8,9 @@ stop between.
 
 from collections.abc import Iterable, Sequence
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.cluster import CONTROLLER
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION, PartitionValue
 from logfleet.metadata.packing import Step, pack_steps
 from logfleet.metadata.receipts import RECEIPT_BYTES_MAX
 from logfleet.metadata.store import (
@@ -25,7 +25,7 @@ from logfleet.replication.partition_state import still_active
 
 def controls(epoch: int) -> Compare:
     """True until the controller of that epoch (the create revision of its key) is replaced."""
-    return created_at(keys.CONTROLLER, epoch)
+    return created_at(CONTROLLER.key(None), epoch)
 
 
 def pack(
@@ -63,4 +63,4 @@ def partition_step(
         compares += (modified_at(key, revision),)
     if value.leader != NO_LEADER:
         compares += still_active(image, value.leader)
-    return Step(Put(key, keys.encode(value)), compares)
+    return Step(Put(key, PARTITION.encode(value)), compares)

@@ -21,15 +21,22 @@ from logfleet.controller.brokers.cordons import is_cordoned
 from logfleet.controller.changes.election_writes import min_isr
 from logfleet.controller.changes.placement import NotEnoughBrokersError, place
 from logfleet.controller.changes.store_writes import pack, partition_step
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, DeletedTopic, Topic
-from logfleet.metadata.keys import DeletedValue, ReadyValue, TopicValue
+from logfleet.metadata.kinds.topics import (
+    DELETED,
+    PARTITION,
+    READY,
+    TOPIC,
+    TOPIC_ID,
+    DeletedValue,
+    ReadyValue,
+    TopicValue,
+    partitions_of,
+)
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import (
     Compare,
-    Delete,
     DeletePrefix,
-    Put,
     Txn,
     absent,
     exists,
@@ -90,23 +97,21 @@ def create_topic(
     assignment = _assign(image, new, layers)
     if isinstance(assignment, Refusal):
         return assignment
-    uuid = uuids.to_text(new.id)
     refusal = _refuse_growth(image, layers, topics=1, partitions=len(assignment))
     if refusal is not None:
         return refusal
-    topic_value = keys.encode(TopicValue(uuid, configs))
     steps = [
-        Step(Put(keys.topic(new.name), topic_value)),
-        Step(Put(keys.topic_id(uuid), new.name.encode())),
-        *_partition_steps(image, uuid, 0, assignment, _min_isr(configs, layers)),
-        Step(Put(keys.ready(uuid), keys.encode(ReadyValue(len(assignment))))),
+        Step(TOPIC.put(new.name, TopicValue(uuids.to_text(new.id), configs))),
+        Step(TOPIC_ID.put(new.id, new.name)),
+        *_partition_steps(image, new.id, 0, assignment, _min_isr(configs, layers)),
+        Step(READY.put(new.id, ReadyValue(len(assignment)))),
     ]
     txns = pack(
         epoch,
         steps,
-        first=(absent(keys.topic(new.name)),),
+        first=(absent(TOPIC.key(new.name)),),
         # the latter so that a late attempt undoes nothing of a topic that is complete
-        rest=(exists(keys.topic_id(uuid)), absent(keys.ready(uuid))),
+        rest=(exists(TOPIC_ID.key(new.id)), absent(READY.key(new.id))),
     )
     return TopicCreation(new.id, len(assignment), len(assignment[0]), configs, txns)
 
@@ -170,33 +175,31 @@ def create_partitions(
     refusal = _refuse_growth(image, layers, topics=0, partitions=added)
     if refusal is not None:
         return refusal
-    uuid = uuids.to_text(topic.id)
     steps = [
-        *_partition_steps(image, uuid, present, assignment, _min_isr(topic.configs, layers)),
-        Step(Put(keys.ready(uuid), keys.encode(ReadyValue(new.count)))),
+        *_partition_steps(image, topic.id, present, assignment, _min_isr(topic.configs, layers)),
+        Step(READY.put(topic.id, ReadyValue(new.count))),
     ]
-    unchanged = (modified_at(keys.ready(uuid), topic.ready_revision),)
+    unchanged = (modified_at(READY.key(topic.id), topic.ready_revision),)
     return pack(epoch, steps, first=unchanged, rest=unchanged)
 
 
 def delete_topic(epoch: int, topic: Topic) -> Txn:
     """Remove all keys of the topic at once; `deleted/UUID` names the brokers that hold its logs."""
-    uuid = uuids.to_text(topic.id)
     brokers = sorted({broker for part in topic.partitions for broker in part.replicas})
     steps = [
-        Step(Put(keys.deleted(uuid), keys.encode(DeletedValue(topic.name, tuple(brokers))))),
+        Step(DELETED.put(topic.id, DeletedValue(topic.name, tuple(brokers)))),
         *_removal(topic),
     ]
-    return _one(epoch, steps, exists(keys.topic_id(uuid)))
+    return _one(epoch, steps, exists(TOPIC_ID.key(topic.id)))
 
 
 def remove_unfinished(epoch: int, topic: Topic) -> Txn:
     """Remove a topic or new partitions that a failed controller left unfinished, seen by nobody."""
     if not topic.is_ready:
-        return _one(epoch, _removal(topic), absent(keys.ready(uuids.to_text(topic.id))))
-    uuid = uuids.to_text(topic.id)
-    steps = [Step(Delete(keys.partition(uuid, index))) for index in sorted(topic.hidden)]
-    return pack(epoch, steps, first=(modified_at(keys.ready(uuid), topic.ready_revision),))[0]
+        return _one(epoch, _removal(topic), absent(READY.key(topic.id)))
+    steps = [Step(PARTITION.delete((topic.id, index))) for index in sorted(topic.hidden)]
+    unchanged = (modified_at(READY.key(topic.id), topic.ready_revision),)
+    return pack(epoch, steps, first=unchanged)[0]
 
 
 def confirm_deleted(deleted: DeletedTopic, broker_id: int) -> Txn:
@@ -207,12 +210,9 @@ def confirm_deleted(deleted: DeletedTopic, broker_id: int) -> Txn:
 
 def without_broker(deleted: DeletedTopic, broker_id: int) -> Step:
     """The deleted topic no longer waits for this broker."""
-    key = keys.deleted(uuids.to_text(deleted.id))
     left = tuple(broker for broker in deleted.brokers if broker != broker_id)
-    write: Put | Delete = (
-        Put(key, keys.encode(DeletedValue(deleted.name, left))) if left else Delete(key)
-    )
-    return Step(write, (modified_at(key, deleted.revision),))
+    value = DeletedValue(deleted.name, left) if left else None
+    return DELETED.change(deleted.id, value, deleted.revision)
 
 
 def unknown_topic() -> Refusal:
@@ -467,7 +467,7 @@ def _assignment_problem(image: ClusterImage, replicas: Sequence[int]) -> str | N
 
 def _partition_steps(
     image: ClusterImage,
-    uuid: str,
+    topic_id: bytes,
     first_index: int,
     assignment: Sequence[tuple[int, ...]],
     min_isr: int,
@@ -475,17 +475,16 @@ def _partition_steps(
     for index, replicas in enumerate(assignment, first_index):
         value = first_state(replicas, image.brokers, min_isr)
         assert value is not None, "one of them is active"
-        yield partition_step(image, keys.partition(uuid, index), value)
+        yield partition_step(image, PARTITION.key((topic_id, index)), value)
 
 
 def _removal(topic: Topic) -> list[Step]:
-    uuid = uuids.to_text(topic.id)
-    named = [Step(Delete(keys.topic(topic.name)))] if topic.revision else []
+    named = [Step(TOPIC.delete(topic.name))] if topic.revision else []
     return [
         *named,
-        Step(Delete(keys.topic_id(uuid))),
-        Step(Delete(keys.ready(uuid))),
-        Step(DeletePrefix(keys.partitions(uuid))),
+        Step(TOPIC_ID.delete(topic.id)),
+        Step(READY.delete(topic.id)),
+        Step(DeletePrefix(partitions_of(topic.id))),
     ]
 
 

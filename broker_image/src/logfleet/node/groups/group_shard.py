@@ -5,19 +5,21 @@ from collections.abc import Iterator, Sequence
 
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
-from logfleet.groups.records import OFFSETS_TOPIC, GroupRecord, decode_record, encode_record
+from logfleet.groups.records import OFFSETS_TOPIC, GroupRecord
+from logfleet.groups.registry import record_types
 from logfleet.node.coordinators.kind import CoordinatorKind
 from logfleet.node.coordinators.shard import CoordinatorShard
 
 
 def group_kind(config: GroupConfig) -> CoordinatorKind[GroupRecord, GroupCoordinator]:
     """Coordinators of groups with these limits and timers."""
+    records = record_types()
     return CoordinatorKind(
         topic=OFFSETS_TOPIC,
         noun="group",
         new_coordinator=lambda: GroupCoordinator(config),
-        encode=encode_record,
-        decode=decode_record,
+        encode=records.encode,
+        decode=records.decode,
     )
 
 

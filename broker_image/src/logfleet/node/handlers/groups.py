@@ -1,6 +1,6 @@
-"""The classic group APIs.
+"""The APIs of members of classic groups, and those of administrators for groups of all kinds.
 
-JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups.
+JoinGroup, SyncGroup, Heartbeat, LeaveGroup; DescribeGroups, ListGroups, DeleteGroups.
 `logfleet.groups` has the rules; here are the differences between versions, and the lookup of the
 coordinator.
 """
@@ -9,7 +9,8 @@ import uuid
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from logfleet.groups.join import Caller, Join, protocols_of
+from logfleet.groups.classic.groups import CLASSIC
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.groups.group_shard import GroupShard
@@ -63,7 +64,9 @@ def join_group(
     caller = Caller(client_id, f"/{context.peer.host}", context.api_version)
     fresh_id = f"{request.group_instance_id or client_id}-{uuid.uuid4()}"
     turn = shard.turn()
-    shard.coordinator.join(turn, Join(request, protocols_of(request), caller, waiter, fresh_id))
+    shard.coordinator.of(CLASSIC).join(
+        turn, Join(request, protocols_of(request), caller, waiter, fresh_id)
+    )
     shard.execute(turn)
     if waiter.response is not None:
         return _for_version(waiter.response, context.api_version)
@@ -104,7 +107,7 @@ def sync_group(
         return SyncGroupResponse(error_code=error)
     waiter = Waiter[SyncGroupResponse]()
     turn = shard.turn()
-    shard.coordinator.sync(turn, request, waiter)
+    shard.coordinator.of(CLASSIC).sync(turn, request, waiter)
     shard.execute(turn)
     return waiter.result(context.peer, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
 
@@ -121,7 +124,7 @@ def heartbeat(
             shard = ErrorCode.NONE
         return HeartbeatResponse(error_code=shard)
     turn = shard.turn()
-    response = shard.coordinator.heartbeat(turn, request)
+    response = shard.coordinator.of(CLASSIC).heartbeat(turn, request)
     shard.execute(turn)
     return response
 
@@ -137,7 +140,7 @@ def leave_group(
         request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
     waiter = Waiter[LeaveGroupResponse]()
     turn = shard.turn()
-    shard.coordinator.leave(turn, request, waiter)
+    shard.coordinator.of(CLASSIC).leave(turn, request, waiter)
     shard.execute(turn)
     if waiter.response is not None:
         return _left(waiter.response, context.api_version)

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from logfleet.groups.classic import GroupState
+from logfleet.groups.classic.group import GroupState
+from logfleet.groups.classic.groups import CLASSIC
 from logfleet.node.groups.group_lag import PartitionLag, group_lags
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.parked import ParkedCounts
@@ -65,7 +66,7 @@ class GroupFigures:
 
     def _count(self) -> Iterator[Row]:
         for shard in self._shards:
-            for group in shard.coordinator.groups():
+            for group in shard.coordinator.of(CLASSIC).groups():
                 self._states[group.state] += 1
                 self._members += len(group.members)
                 self._joining += group.awaiting_join

@@ -355,7 +355,7 @@ class LocalPartitions:
     def _try_again(self) -> None:
         self._will_try = False
         topics = {topic_id for topic_id, _ in self._table.unstarted | self._undeleted}
-        self._apply_again(Changes(topics=topics, deleted=True))
+        self._apply_again(Changes(topics=topics, parts={"deleted"}))
 
 
 def _role(state: PartitionState) -> tuple[int, int]:

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any
 
+from logfleet.groups.classic.groups import CLASSIC
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.groups.config import GroupConfig
-from logfleet.groups.join import Caller, Join, protocols_of
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata.image import ClusterImage, Topic
@@ -118,7 +119,9 @@ def join(shard: GroupShard, name: str) -> Waiter[JoinGroupResponse]:
     waiter = Waiter[JoinGroupResponse]()
     turn = shard.turn()
     caller = Caller(name, "/h", 3)
-    shard.coordinator.join(turn, Join(request, protocols_of(request), caller, waiter, name))
+    shard.coordinator.of(CLASSIC).join(
+        turn, Join(request, protocols_of(request), caller, waiter, name)
+    )
     shard.execute(turn)
     return waiter
 
@@ -130,7 +133,7 @@ def sync(shard: GroupShard, name: str) -> Waiter[SyncGroupResponse]:
     )
     waiter = Waiter[SyncGroupResponse]()
     turn = shard.turn()
-    shard.coordinator.sync(turn, request, waiter)
+    shard.coordinator.of(CLASSIC).sync(turn, request, waiter)
     shard.execute(turn)
     return waiter
 

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 from logfleet.coordinators.partition import partition_for
 from logfleet.groups.offsets import ZERO_UUID
-from logfleet.groups.records import OFFSETS_TOPIC, OffsetRecord, encode_record
+from logfleet.groups.records import OFFSETS_TOPIC, OffsetRecord
+from logfleet.groups.registry import record_types
 from logfleet.io import slices
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.coordinators import internal_topic, runtime
@@ -31,6 +32,8 @@ from broker_image.tests.unit.node.groups.groups_rig import (
     open_log,
     sync,
 )
+
+RECORDS = record_types()
 
 pytestmark = pytest.mark.asyncio
 
@@ -141,7 +144,7 @@ async def test_a_log_that_kafka_wrote_reports_what_transactions_committed(
     open_log(str(tmp_path))  # its directory
     transactional = ProducerStamp(7, 0, 0, transactional=True)
     key = OffsetCommitKey(group="g", topic="t", partition=0)
-    encoded = encode_record(OffsetRecord(key, OffsetCommitValue(offset=5, metadata="")))
+    encoded = RECORDS.encode(OffsetRecord(key, OffsetCommitValue(offset=5, metadata="")))
     batches = build_batch([Record(*encoded, 0)], producer=transactional)
     for number, marker in enumerate(markers, start=1):
         records, stamp = [Record(marker, b"\0\0\0\0\0\0", 0)], ProducerStamp(7, 0, -1, True)
@@ -198,7 +201,7 @@ async def test_a_partition_lost_between_two_steps_is_read_no_further(
     keys = (OffsetCommitKey(group=f"g{n}", topic="t", partition=0) for n in range(50))
     for size in sizes:
         records = (
-            Record(*encode_record(OffsetRecord(key, value)), 0)
+            Record(*RECORDS.encode(OffsetRecord(key, value)), 0)
             for key in itertools.islice(keys, size)
         )
         partition.append(build_batch(list(records)), 0)
@@ -237,7 +240,7 @@ def committed_for(partition: LeaderPartition, *topics: tuple[str, bytes]) -> Non
     for topic, topic_id in topics:
         key = OffsetCommitKey(group="g", topic=topic, partition=0)
         value = OffsetCommitValue(offset=5, metadata="", topic_id=topic_id)
-        partition.append(build_batch([Record(*encode_record(OffsetRecord(key, value)), 0)]), 0)
+        partition.append(build_batch([Record(*RECORDS.encode(OffsetRecord(key, value)), 0)]), 0)
 
 
 def left(rig: Rig) -> list[str]:
@@ -365,7 +368,7 @@ async def test_offsets_expire_while_the_broker_runs(tmp_path, until):
     for group, at_ms in (("old", now_ms - 60_000), ("g", now_ms)):
         key = OffsetCommitKey(group=group, topic="t", partition=0)
         value = OffsetCommitValue(offset=5, metadata="", commit_timestamp=at_ms)
-        encoded = encode_record(OffsetRecord(key, value))
+        encoded = RECORDS.encode(OffsetRecord(key, value))
         partition.append(build_batch([Record(*encoded, now_ms)]), now_ms)
     async with rig.running():
         rig.loop.led(partition)

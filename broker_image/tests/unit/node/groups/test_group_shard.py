@@ -2,10 +2,11 @@ import asyncio
 import errno
 
 import pytest
+from logfleet.groups.classic.records import GroupMetadataRecord
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.offsets import ZERO_UUID
-from logfleet.groups.records import GroupMetadataRecord, OffsetRecord
+from logfleet.groups.records import OffsetRecord
 from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.segments.file_slice import FileSlice
 from logfleet.net.peer import Peer

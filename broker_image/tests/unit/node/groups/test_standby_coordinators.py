@@ -7,16 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from logfleet.groups.classic.groups import CLASSIC
+from logfleet.groups.classic.records import GroupMetadataRecord
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.offsets import ZERO_UUID
-from logfleet.groups.records import (
-    OFFSETS_TOPIC,
-    GroupMetadataRecord,
-    GroupRecord,
-    OffsetRecord,
-    encode_record,
-)
+from logfleet.groups.records import OFFSETS_TOPIC, GroupRecord, OffsetRecord
+from logfleet.groups.registry import record_types
 from logfleet.log.partition_log import PartitionLog
 from logfleet.node.coordinators import standby
 from logfleet.node.coordinators.loader import CoordinatorLoader
@@ -59,7 +56,7 @@ def group_of(group: str, generation: int | None) -> GroupMetadataRecord:
 def write(log: PartitionLog, *records: GroupRecord, producer_id: int = -1) -> None:
     """One batch; with a producer id of a transaction."""
     batch = build_batch(
-        [Record(key, value, 1) for key, value in map(encode_record, records)],
+        [Record(key, value, 1) for key, value in map(record_types().encode, records)],
         producer=ProducerStamp(producer_id, 0, 0, True) if producer_id >= 0 else None,
     )
     append(log, batch)
@@ -81,7 +78,7 @@ def known(read: GroupRead) -> object:
     table = read.coordinator._table
     return (
         read.offset,
-        table.stored,
+        read.coordinator.of(CLASSIC)._table.stored,
         table.offsets,
         sorted(table.groups),
         read.coordinator.loaded._pending,

@@ -130,7 +130,7 @@ async def test_a_registration_newer_than_the_image_hosts_what_it_should_once_the
         local.registered(BrokerEpoch(epoch))
         await local._applied.wait()
         image = msgspec.structs.replace(with_leader(broker.image, 2, 1), revision=epoch)
-        subscription.publish(image, Changes(brokers=True))
+        subscription.publish(image, Changes(parts={"brokers"}))
         await until(lambda: isinstance(table.replica(topic.id, 0), FollowerPartition))
 
 

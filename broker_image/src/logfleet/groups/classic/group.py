@@ -1,8 +1,8 @@
 """A classic consumer group in its coordinator's memory: members, protocols, state.
 
 Nothing here is replicated. Only the last generation that the group's leader stored survives a
-coordinator, as a GroupMetadata record (`logfleet.groups.coordinator`). A rebalance that has not got
-that far is lost with the coordinator, and the members join again. The state machine is that of
+coordinator, as a GroupMetadata record (`logfleet.groups.classic.groups`). A rebalance that has not
+got that far is lost with the coordinator, and the members join again. The state machine is that of
 Kafka's ClassicGroup:
 
     EMPTY -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE
@@ -16,12 +16,25 @@ from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from functools import partial
 
-from logfleet.coordinators.timers import Deadline
+from logfleet.coordinators.timers import Deadline, Timers
 from logfleet.coordinators.turn import Waiter
+from logfleet.groups.classic.records import GroupMetadataRecord
+from logfleet.groups.records import GroupRecord
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.consumer_protocol import PROTOCOL_TYPE, read_subscription
 from logfleet.wire.errors import ErrorCode, MalformedMessage
+from logfleet.wire.messages import (
+    DescribeGroupsResponse,
+    GroupMetadataKey,
+    JoinGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitValue,
+    OffsetFetchRequest,
+    SyncGroupResponse,
+)
 
+CLASSIC_TYPE = "classic"
+"""The type that ListGroups reports for these groups."""
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """Protocol type of consumers with a client-side assignor; Kafka Connect workers use "connect"."""
 
@@ -88,6 +101,10 @@ class Member:
         """The first of the member's protocols that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
+    def start_session(self, turn: GroupTurn, timers: Timers[GroupTurn]) -> None:
+        """The member sent a request: its session timeout starts again."""
+        timers.schedule(self.session, turn.now_ms + self.session_timeout_ms)
+
     def keeps_session_by_waiting(self) -> bool:
         """Whether the member stays although its session deadline has passed.
 
@@ -112,7 +129,7 @@ class InitialWait:
 
 @dataclass(slots=True, eq=False)
 class ClassicGroup:
-    """The members of a group, its protocol and its state.
+    """The members of a group, its protocol and its state: a `Group`.
 
     Only `rebalance` and `membership` change it.
 
@@ -148,6 +165,113 @@ class ClassicGroup:
     ) -> None:
         self.join_deadline = Deadline(partial(on_join_deadline, self))
         self.sync_deadline = Deadline(partial(on_sync_deadline, self))
+
+    # -- as a Group
+
+    @property
+    def type(self) -> str:
+        return CLASSIC_TYPE
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    def described(self) -> DescribeGroupsResponse.DescribedGroup:
+        """The group with its members; their subscriptions only while it is stable."""
+        stable = self.state is GroupState.STABLE
+        return DescribeGroupsResponse.DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            protocol_type=self.protocol_type or "",
+            protocol_data=(self.protocol_name or "") if stable else "",
+            members=[
+                DescribeGroupsResponse.DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(self.protocol_name) if stable else b"",
+                    member_assignment=member.assignment,
+                )
+                for member in self.members.values()
+            ],
+        )
+
+    def check_commit(self, request: OffsetCommitRequest, _api_version: int, /) -> ErrorCode:
+        """NONE for a member of the present generation, or for a client outside an empty group.
+
+        A commit of an older generation is refused (I14): after a rebalance another member may own
+        the partition. Source: ClassicGroup.validateOffsetCommit.
+        """
+        generation = request.generation_id_or_member_epoch
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if generation >= 0 or request.member_id or request.group_instance_id is not None:
+            error = self.check_member(request.member_id, request.group_instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+            if generation != self.generation:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif self.state is not GroupState.EMPTY:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            # the member has the new generation but no assignment yet: make it rejoin, not fail
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def record_commit(self, member_id: str, turn: GroupTurn, timers: Timers[GroupTurn], /) -> None:
+        """A commit counts as a heartbeat."""
+        if self.state in {GroupState.STABLE, GroupState.PREPARING_REBALANCE}:
+            self.members[member_id].start_session(turn, timers)
+
+    def check_fetch(self, _request: OffsetFetchRequest.OffsetFetchRequestGroup, /) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Groups of other types than "consumer" keep all offsets while they have members."""
+        is_allowed = self.state is GroupState.EMPTY or self.protocol_type == PROTOCOL_TYPE
+        return ErrorCode.NONE if is_allowed else ErrorCode.NON_EMPTY_GROUP
+
+    def retention_begins(self, value: OffsetCommitValue) -> int | None:
+        """See `logfleet.groups.expiry`. Records from before Kafka 2.1 lack `state_since_ms`."""
+        if self.protocol_type is None:
+            return value.commit_timestamp
+        if self.state is GroupState.EMPTY:
+            return value.commit_timestamp if self.state_since_ms is None else self.state_since_ms
+        if self.state is GroupState.STABLE and self.protocol_type == PROTOCOL_TYPE:
+            return value.commit_timestamp
+        return None
+
+    def check_delete(self) -> ErrorCode:
+        is_empty = self.state is GroupState.EMPTY
+        return ErrorCode.NONE if is_empty else ErrorCode.NON_EMPTY_GROUP
+
+    def may_expire(self) -> bool:
+        """An empty group expires, unless it has just sent a member its id (KIP-394).
+
+        Kafka removes that group too; its member would have to join again.
+        """
+        return self.state is GroupState.EMPTY and not self.pending
+
+    def tombstones(self) -> list[GroupRecord]:
+        return [GroupMetadataRecord(GroupMetadataKey(group=self.group_id), None)]
+
+    def unload(self, turn: GroupTurn) -> None:
+        for member in self.members.values():
+            waiter = self.park_join(member, None)
+            if waiter is not None:
+                turn.reply(
+                    waiter,
+                    JoinGroupResponse(
+                        member_id=member.member_id, error_code=ErrorCode.NOT_COORDINATOR
+                    ),
+                )
+            if member.sync_waiter is not None:
+                turn.reply(
+                    member.sync_waiter, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
+                )
+                member.sync_waiter = None
+        self.transition(GroupState.DEAD, turn.wall_ms)
 
     # -- state
 

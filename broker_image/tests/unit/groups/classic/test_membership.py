@@ -1,7 +1,8 @@
 """Requests that are refused before they reach a group's state; the rest is in tests/scenario/groups."""
 
 import pytest
-from logfleet.groups.join import Caller, Join, protocols_of
+from logfleet.groups.classic.groups import CLASSIC
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     HeartbeatRequest,
@@ -27,7 +28,9 @@ def join(host: GroupHost, version: int = 9, **fields: object):
     caller = Caller("c", "/h", version)
     waiter = len(host.answered)
     fresh_id = f"fresh-{waiter}"
-    host.coordinator.join(turn, Join(request, protocols_of(request), caller, waiter, fresh_id))
+    host.coordinator.of(CLASSIC).join(
+        turn, Join(request, protocols_of(request), caller, waiter, fresh_id)
+    )
     host.run(turn)
     return host.replies[-1][1] if waiter in host.answered else None
 
@@ -79,10 +82,15 @@ def test_a_join_without_id_is_answered_after_five_minutes():
 def test_requests_to_no_group_are_refused(group_id, error):
     host = GroupHost()
     turn = host.turn()
-    assert host.coordinator.heartbeat(turn, HeartbeatRequest(group_id=group_id)).error_code == error
-    host.coordinator.sync(turn, SyncGroupRequest(group_id=group_id), "sync")
+    assert (
+        host.coordinator.of(CLASSIC).heartbeat(turn, HeartbeatRequest(group_id=group_id)).error_code
+        == error
+    )
+    host.coordinator.of(CLASSIC).sync(turn, SyncGroupRequest(group_id=group_id), "sync")
     leaving = [LeaveGroupRequest.MemberIdentity(member_id="m")]
-    host.coordinator.leave(turn, LeaveGroupRequest(group_id=group_id, members=leaving), "leave")
+    host.coordinator.of(CLASSIC).leave(
+        turn, LeaveGroupRequest(group_id=group_id, members=leaving), "leave"
+    )
     sync, leave = (reply.response for reply in turn.replies)
     assert sync.error_code == error  # type: ignore[attr-defined]
     if group_id:
@@ -96,7 +104,7 @@ def test_a_heartbeat_of_another_generation_is_refused():
     join(host, version=3)
     host.wait(10_000)
     request = HeartbeatRequest(group_id="g", generation_id=2, member_id="fresh-0")
-    response = host.coordinator.heartbeat(host.turn(), request)
+    response = host.coordinator.of(CLASSIC).heartbeat(host.turn(), request)
     assert response.error_code == ErrorCode.ILLEGAL_GENERATION
 
 
@@ -105,7 +113,9 @@ def test_a_member_that_was_given_an_id_may_leave_before_it_joins():
     member_id = join(host).member_id
     turn = host.turn()
     leaving = [LeaveGroupRequest.MemberIdentity(member_id=member_id)]
-    host.coordinator.leave(turn, LeaveGroupRequest(group_id="g", members=leaving), "leave")
+    host.coordinator.of(CLASSIC).leave(
+        turn, LeaveGroupRequest(group_id="g", members=leaving), "leave"
+    )
     assert turn.replies[0].response.members[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
     assert host.coordinator.next_deadline_ms() is None
 
@@ -119,7 +129,9 @@ def test_whoever_is_unknown_cannot_leave():
         LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id="one"),
         LeaveGroupRequest.MemberIdentity(member_id="other"),
     ]
-    host.coordinator.leave(turn, LeaveGroupRequest(group_id="g", members=leaving), "leave")
+    host.coordinator.of(CLASSIC).leave(
+        turn, LeaveGroupRequest(group_id="g", members=leaving), "leave"
+    )
     answers = turn.replies[0].response.members  # type: ignore[attr-defined]
     assert {answer.error_code for answer in answers} == {ErrorCode.UNKNOWN_MEMBER_ID}
 
@@ -131,7 +143,9 @@ def test_leaving_is_answered_when_the_empty_group_is_stored():
     host.holds_commits = True
     turn = host.turn()
     leaving = [LeaveGroupRequest.MemberIdentity(member_id="fresh-0")]
-    host.coordinator.leave(turn, LeaveGroupRequest(group_id="g", members=leaving), "leave")
+    host.coordinator.of(CLASSIC).leave(
+        turn, LeaveGroupRequest(group_id="g", members=leaving), "leave"
+    )
     host.run(turn)
     assert "leave" not in host.answered
     host.commit(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from logfleet.groups.classic import ClassicGroup, GroupState, Member
+from logfleet.groups.classic.group import ClassicGroup, GroupState, Member
 from logfleet.wire.errors import ErrorCode
 
 

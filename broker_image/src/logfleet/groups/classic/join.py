@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from logfleet.coordinators.turn import Waiter
-from logfleet.groups.classic import ClassicGroup, Member, Protocol
+from logfleet.groups.classic.group import ClassicGroup, Member, Protocol
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import JoinGroupRequest, JoinGroupResponse

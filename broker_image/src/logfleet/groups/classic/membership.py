@@ -2,18 +2,23 @@
 
 Follows Kafka's GroupMetadataManager (classicGroupJoin, classicGroupSync ...). KIP-394: a new member
 first gets an id and joins with it; KIP-559: protocol type and name are checked; KIP-800: reasons.
-`logfleet.groups.static_members` handles static members that restart.
+`logfleet.groups.classic.static_members` handles static members that restart.
 """
 
 from functools import partial
 
 from logfleet.coordinators.turn import Waiter, answer_to_append_error
-from logfleet.groups.classic import ClassicGroup, GroupState, Member
-from logfleet.groups.join import MEMBER_ID_REQUIRED_VERSION, UNKNOWN_MEMBER, Join, update_member
-from logfleet.groups.rebalance import Rebalancer, generation_answer
-from logfleet.groups.records import GroupMetadataRecord
-from logfleet.groups.static_members import StaticMembers
-from logfleet.groups.table import GroupTable
+from logfleet.groups.classic.group import ClassicGroup, GroupState, Member
+from logfleet.groups.classic.join import (
+    MEMBER_ID_REQUIRED_VERSION,
+    UNKNOWN_MEMBER,
+    Join,
+    update_member,
+)
+from logfleet.groups.classic.rebalance import Rebalancer, generation_answer
+from logfleet.groups.classic.records import GroupMetadataRecord
+from logfleet.groups.classic.static_members import StaticMembers
+from logfleet.groups.classic.table import ClassicTable
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -32,9 +37,9 @@ from logfleet.wire.messages import (
 class Membership:
     """Handles the requests of members for all groups of a table."""
 
-    def __init__(self, table: GroupTable, rebalancer: Rebalancer) -> None:
+    def __init__(self, table: ClassicTable, rebalancer: Rebalancer) -> None:
         self._table = table
-        self._config = table.config
+        self._config = table.shared.config
         self._rebalancer = rebalancer
         self._static = StaticMembers(table, rebalancer)
 
@@ -52,14 +57,16 @@ class Membership:
         if request.session_timeout_ms not in allowed:
             join.refuse(turn, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
             return
-        group = self._table.groups.get(request.group_id)
+        group = self._table.shared.groups.get(request.group_id)
         if group is None:
             if request.member_id != UNKNOWN_MEMBER:
                 join.refuse(turn, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
                 return
             self._join_new_group(turn, join)
-        else:
+        elif isinstance(group, ClassicGroup):
             self._join_group(turn, group, join)
+        else:
+            join.refuse(turn, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
 
     def _join_new_group(self, turn: GroupTurn, join: Join) -> None:
         group = self._rebalancer.new_group(join.request.group_id)
@@ -78,7 +85,7 @@ class Membership:
         turn.write([record], partial(self._new_group_stored, group))
 
     def _new_group_stored(self, group: ClassicGroup, turn: GroupTurn, error: ErrorCode) -> None:
-        if error is ErrorCode.NONE or self._table.groups.get(group.group_id) is not group:
+        if error is ErrorCode.NONE or self._table.find(group.group_id) is not group:
             return
         if group.group_id in self._table.stored:
             return  # appended, but the wait for its commit failed: the group stays
@@ -199,7 +206,7 @@ class Membership:
         if not request.group_id:
             turn.reply(waiter, SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
             return
-        group = self._table.groups.get(request.group_id)
+        group = self._table.find(request.group_id)
         error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else check_sync(group, request)
         if group is None or error is not ErrorCode.NONE:
             turn.reply(waiter, SyncGroupResponse(error_code=error))
@@ -259,7 +266,7 @@ class Membership:
         """Handle a Heartbeat: extend the session; the response says whether to join again."""
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        group = self._table.groups.get(request.group_id)
+        group = self._table.find(request.group_id)
         if group is None:
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         error = group.check_member(request.member_id, request.group_instance_id)
@@ -282,7 +289,7 @@ class Membership:
         if not request.group_id:
             turn.reply(waiter, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
             return
-        group = self._table.groups.get(request.group_id)
+        group = self._table.find(request.group_id)
         answers = []
         left = []
         for identity in request.members:

@@ -1,5 +1,5 @@
 import pytest
-from logfleet.groups.join import Caller, Join, protocols_of
+from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import JoinGroupRequest, JoinGroupResponse

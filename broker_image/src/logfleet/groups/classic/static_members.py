@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from logfleet.coordinators.turn import answer_to_append_error
-from logfleet.groups.classic import ClassicGroup, GroupState, Member, Protocol
-from logfleet.groups.join import SKIP_ASSIGNMENT_VERSION, Join, update_member
-from logfleet.groups.rebalance import Rebalancer, generation_answer
-from logfleet.groups.table import GroupTable
+from logfleet.groups.classic.group import ClassicGroup, GroupState, Member, Protocol
+from logfleet.groups.classic.join import SKIP_ASSIGNMENT_VERSION, Join, update_member
+from logfleet.groups.classic.rebalance import Rebalancer, generation_answer
+from logfleet.groups.classic.table import ClassicTable
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import JoinGroupResponse, SyncGroupResponse
@@ -33,7 +33,7 @@ class Replacement:
 class StaticMembers:
     """Handles restarts of static members, for all groups of a table."""
 
-    def __init__(self, table: GroupTable, rebalancer: Rebalancer) -> None:
+    def __init__(self, table: ClassicTable, rebalancer: Rebalancer) -> None:
         self._table = table
         self._rebalancer = rebalancer
 

@@ -9,10 +9,10 @@ from functools import partial
 
 from logfleet.coordinators.timers import Deadline
 from logfleet.coordinators.turn import answer_to_append_error
-from logfleet.groups.classic import ClassicGroup, GroupState, InitialWait, Member
+from logfleet.groups.classic.group import ClassicGroup, GroupState, InitialWait, Member
+from logfleet.groups.classic.records import GroupMetadataRecord
+from logfleet.groups.classic.table import ClassicTable
 from logfleet.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS
-from logfleet.groups.records import GroupMetadataRecord
-from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -26,10 +26,10 @@ from logfleet.wire.messages import (
 class Rebalancer:
     """The phases of a rebalance and the timers that drive them, for all groups of a table."""
 
-    def __init__(self, table: GroupTable) -> None:
+    def __init__(self, table: ClassicTable) -> None:
         self._table = table
-        self._config = table.config
-        self._timers = table.timers
+        self._config = table.shared.config
+        self._timers = table.shared.timers
 
     # -- making and forgetting groups and members
 
@@ -40,7 +40,7 @@ class Rebalancer:
             on_join_deadline=self._join_deadline_passed,
             on_sync_deadline=self._sync_deadline_passed,
         )
-        self._table.groups[group_id] = group
+        self._table.shared.groups[group_id] = group
         return group
 
     def forget_group(self, group: ClassicGroup) -> None:
@@ -51,7 +51,7 @@ class Rebalancer:
             self._timers.cancel(deadline)
         self._timers.cancel(group.join_deadline)
         self._timers.cancel(group.sync_deadline)
-        del self._table.groups[group.group_id]
+        del self._table.shared.groups[group.group_id]
 
     def add_pending(
         self, group: ClassicGroup, member_id: str, session_ms: int, turn: GroupTurn
@@ -66,7 +66,7 @@ class Rebalancer:
 
     def start_session(self, member: Member, turn: GroupTurn) -> None:
         """The member sent a request: its session timeout starts again."""
-        self._timers.schedule(member.session, turn.now_ms + member.session_timeout_ms)
+        member.start_session(turn, self._timers)
 
     def start_first_join(self, member: Member, turn: GroupTurn) -> None:
         """Set the deadline of a first join: a member without id cannot send heartbeats."""
