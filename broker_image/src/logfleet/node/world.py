@@ -1,0 +1,25 @@
+"""What the modules of a broker reach the outside through: clock, metadata store, connections.
+
+A module that needs one of them gets it as an argument. Nothing in `logfleet.node` imports a clock,
+so that a simulation can run a broker's modules in a world of its own. Pauses and timeouts go by the
+running loop, which a simulation has of its own, too.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from logfleet.client.connection import Connection
+from logfleet.io.clock import Clock
+from logfleet.metadata.store import MetadataStore
+
+Connect = Callable[[str, int, str], Awaitable[Connection]]
+"""host, port, client id: opens a connection to a broker. Errors: see Connection.connect."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One broker's world. connect: to other brokers."""
+
+    clock: Clock
+    store: MetadataStore
+    connect: Connect
