@@ -73,10 +73,10 @@ async def nobody_answers(txn: Txn) -> TxnResult:
 async def test_a_store_that_does_not_answer_is_asked_again_with_a_later_image(
     store, monkeypatch
 ) -> None:
-    monkeypatch.setattr(directory_record, "SETTLE_S_MAX", 0.05)
     epoch = await registered(store)
     record = DirectoryRecord(store, 1, HERE)
     with monkeypatch.context() as away:
+        away.setattr(directory_record, "SETTLE_S_MAX", 0.05)
         away.setattr(store, "txn", nobody_answers)
         async with asyncio.timeout(20):
             assert not await record.keep(ClusterImage(), BrokerEpoch(epoch), ())
