@@ -18,6 +18,7 @@ from logfleet.node.cluster.registration.events import (
     MayStop,
     Read,
     Registered,
+    Reply,
     Report,
     Request,
     Revoke,
@@ -100,7 +101,8 @@ class Registering:
 
     def _send(self, request: Request) -> Process:
         store, host = self._node.fleet.store, self._node.host
-        number, reply = request.number, None
+        number = request.number
+        reply: Reply | None = None
         match request:
             case GrantLease():
                 sent_ms = self._node.fleet.kernel.now
