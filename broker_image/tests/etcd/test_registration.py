@@ -4,17 +4,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from logfleet.client.connection import Connection
-from logfleet.io.clock import SYSTEM_CLOCK, boot_s
+from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata.keys import BrokerValue
 from logfleet.node.cluster.registration.registrar import Registrar, Registration
-from logfleet.node.world import World
 from logfleet.store.loader import MetadataLoader
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, until_absent
 from broker_image.tests.etcd.leases import kept_until
+from broker_image.tests.unit.node.world_rig import world
 from e2e.harness.etcd import EtcdBinary, EtcdServer, etcd_cluster
 
 pytestmark = pytest.mark.asyncio
@@ -39,7 +38,7 @@ class Registering:
     def __init__(self, store: EtcdStore, incarnation: str = "one") -> None:
         self.calls: asyncio.Queue[Registration | str] = asyncio.Queue()
         self.registrar = Registrar(
-            World(SYSTEM_CLOCK, store, Connection.connect),
+            world(store),
             follower := MetadataLoader(store),
             1,
             BrokerValue(incarnation, ()),

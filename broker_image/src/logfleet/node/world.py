@@ -1,8 +1,7 @@
 """What the modules of a broker reach the outside through: clock, metadata store, connections.
 
-A module that needs one of them gets it as an argument. Nothing in `logfleet.node` imports a clock,
-so that a simulation can run a broker's modules in a world of its own. Pauses and timeouts go by the
-running loop, which a simulation has of its own, too.
+A module that needs one of them gets it as an argument and imports none, so that a simulation can
+run it in a world of its own. Pauses and timeouts are those of the running loop.
 """
 
 from collections.abc import Awaitable, Callable

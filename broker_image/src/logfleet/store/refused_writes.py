@@ -9,7 +9,7 @@ import asyncio
 
 import structlog
 
-from logfleet.io import clock
+from logfleet.io.clock import SYSTEM_CLOCK, Clock
 from logfleet.metadata.store import MetadataStore, StoreRefused, Txn, TxnResult
 from logfleet.store import pauses
 from logfleet.store.claims import settle
@@ -23,8 +23,9 @@ PAUSE_S_MIN, PAUSE_S_MAX = pauses.REFUSED_S
 class RefusedWrites:
     """The refused writes of one part of a broker. count: attempts that were refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.count = 0
+        self._clock = clock
         self._waiting: dict[
             str, tuple[GrowingPause, float]
         ] = {}  # write -> pauses, end of the last
@@ -40,13 +41,13 @@ class RefusedWrites:
             log.error("metadata_write_refused", write=write, reason=str(error))
             pause = GrowingPause((PAUSE_S_MIN, PAUSE_S_MAX))
         pause_s = pause.next_s()
-        self._waiting[write] = pause, clock.monotonic_ms() / 1000 + pause_s
+        self._waiting[write] = pause, self._clock.monotonic_ms() / 1000 + pause_s
         return pause_s
 
     def is_waiting(self, write: str) -> bool:
         """Whether it was refused, and its pause is not over."""
         _, until_s = self._waiting.get(write, (None, 0.0))
-        return clock.monotonic_ms() / 1000 < until_s
+        return self._clock.monotonic_ms() / 1000 < until_s
 
     def accepted(self, write: str) -> None:
         """The store has taken the write: end its pauses."""

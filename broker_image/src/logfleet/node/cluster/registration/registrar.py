@@ -92,7 +92,7 @@ class Registrar:
         self._on_lost = on_lost
         self._on_active = on_active
         self._ttl_s = ttl_s
-        self.refused = RefusedWrites()
+        self.refused = RefusedWrites(world.clock)
         self._registration: Registration | None = None
         self._leases: dict[int, Lease] = {}
         self._events: deque[Event] = deque()

@@ -6,8 +6,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 from logfleet import __version__
-from logfleet.client.connection import Connection
-from logfleet.io.clock import SYSTEM_CLOCK
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, Endpoint, FeaturesValue, FenceValue
@@ -25,11 +23,12 @@ from logfleet.node.cluster.registration import machine
 from logfleet.node.cluster.registration.errors import IdTaken, LevelTooHigh
 from logfleet.node.cluster.registration.registrar import Registrar, Registration
 from logfleet.node.cluster.registration.states import Taken
-from logfleet.node.world import World
 from logfleet.store import pauses
 from logfleet.store.loader import MetadataLoader
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
+
+from broker_image.tests.unit.node.world_rig import world
 
 pytestmark = pytest.mark.asyncio
 PATIENCE_S = 20
@@ -61,7 +60,7 @@ class Fleet:
         self.calls: asyncio.Queue[Registration | str] = asyncio.Queue()
         self.follower = MetadataLoader(store)
         self.registrar = Registrar(
-            World(SYSTEM_CLOCK, store, Connection.connect),
+            world(store),
             self.follower,
             broker_id,
             told or value(),
