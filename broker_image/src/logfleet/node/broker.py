@@ -262,7 +262,7 @@ class Broker:
         self.cluster_id = await join_cluster(
             self.store, on_disk.cluster_id, unreadable=on_disk.unreadable, level=level
         )
-        self.follower = MetadataLoader(self.store)
+        self.follower = MetadataLoader(self.store, self.world.clock)
         await self._disks.open(self.cluster_id, self._stack)
         await self.journal.open(self._log_dirs.dirs[0].path)
         self._stack.push_async_callback(self.journal.close)
@@ -321,7 +321,7 @@ class Broker:
         logs = ReplicaLogs(
             self.node_id, self._log_dirs, self.partitions, self._flusher, self.checkpointer
         )
-        record = DirectoryRecord(self.store, self.node_id, self._log_dirs.found_at_start())
+        record = DirectoryRecord(self.world, self.node_id, self._log_dirs.found_at_start())
         missing = MissingDirectories(self.node_id, record, logs, self.partitions.offline)
         missing.take_offline(self.image)
         self.leadership = Leadership(
@@ -384,6 +384,7 @@ class Broker:
     def _start_coordinators(self) -> None:
         self.coordinators = GroupCoordinators(
             self.config,
+            clock=self.world.clock,
             create_topic=partial(create_one, self.controller_access),
             run_in_thread=self.run_in_thread,
             storage_failed=self.storage_failed,
