@@ -216,15 +216,6 @@ def _unclean_is_sent_once(rule: Any) -> Any:
     return claim
 
 
-def _former_is_believed(rule: Any) -> Any:
-    """The broker epoch of an answer to an earlier request, or of the last registration, is taken for the present one."""
-
-    def register(self: BrokerRegistration, state: Any, epoch: Any) -> None:
-        rule(self, state, self.epoch or epoch)
-
-    return register
-
-
 def _gone_hold_nothing(rule: Any) -> Any:
     def move(self: LeaderReplicas) -> bool:
         counted = self._counted
@@ -410,7 +401,6 @@ MUTANTS = (
     Mutant("an unclean start is not told", registration_writes, "claim_txn", _unclean_is_not_sent, seed=7),
     Mutant("an unclean start is not told again by the next registration", BrokerRegistration, "_claim", _unclean_is_sent_once, seed=970),
     Mutant("a registration outlives its end in the image", registration_writes, "ended_in", lambda _: lambda *_: "", seed=1),
-    Mutant("a registration keeps the epoch of the last one", BrokerRegistration, "_register", _former_is_believed, seed=1),
     Mutant("the previous epoch is not compared", election, "_has_older_disk", lambda _: lambda _broker: False, seed=71),
     Mutant("a copy of a disk in use is believed", node.Disk, "copied", _with_its_note, seed=34),
     Mutant("a registration that has gone holds nothing", LeaderReplicas, "_move", _gone_hold_nothing, seed=22),

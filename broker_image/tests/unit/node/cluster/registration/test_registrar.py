@@ -361,3 +361,46 @@ async def test_a_write_that_was_not_answered_is_found_and_followed_by_the_next(
             await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
             await until(lambda: not failing)
         assert fleet.calls.empty()
+
+
+async def test_a_broker_that_leaves_announces_it_and_is_told_when_it_may_stop(store, until) -> None:
+    other = msgspec.structs.replace(value("other"), leaving=False)
+    async with Fleet(store, 2, told=other) as others, Fleet(store) as fleet:
+        for number in (1, 2):
+            registered = await (fleet if number == 1 else others).registered()
+            active = keys.encode(FenceValue(registered.epoch, keys.ACTIVE))
+            await store.txn(Txn(success=[Put(keys.fence(number), active)]))
+        await until(lambda: len(fleet.follower.image.brokers) == 2)
+        await until(lambda: all(each.is_active for each in fleet.follower.image.brokers.values()))
+        leaving = asyncio.ensure_future(fleet.registrar.leave(PATIENCE_S))
+        await until(lambda: fleet.follower.image.brokers[1].value.leaving)
+        assert not leaving.done()
+        await store.txn(Txn(success=[Delete(keys.broker(2))]))
+        async with asyncio.timeout(PATIENCE_S):
+            assert await leaving == "it has nothing more to hand over"
+    assert await fleet.registrar.leave(PATIENCE_S) == "", "it does not run"
+
+
+async def test_who_waits_to_leave_is_told_when_the_registrar_ends(store, until) -> None:
+    async with Fleet(store, 2, told=value("other")) as others, Fleet(store) as fleet:
+        await others.registered()
+        registered = await others.store.get(keys.broker(2))
+        assert registered is not None
+        active = keys.encode(FenceValue(BrokerEpoch(registered.create_revision), keys.ACTIVE))
+        await store.txn(Txn(success=[Put(keys.fence(2), active)]))
+        await fleet.registered()
+        await until(lambda: 2 in fleet.follower.image.brokers)
+        await until(lambda: fleet.follower.image.brokers[2].is_active)
+        leaving = asyncio.ensure_future(fleet.registrar.leave(PATIENCE_S))
+        await until(lambda: fleet.follower.image.brokers[1].value.leaving)
+    assert await leaving == ""
+
+
+async def test_a_bug_in_a_call_to_the_store_ends_the_registrar(store, monkeypatch) -> None:
+    async def broken(_key: str) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(store, "get", broken)
+    async with Fleet(store) as fleet:
+        with pytest.raises(ValueError, match="a bug"):
+            await fleet.tasks[1]
