@@ -8,11 +8,12 @@ from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
 from logfleet.metadata.keys import BrokerValue
-from logfleet.node.cluster.registration import Registrar, Registration, register
+from logfleet.node.cluster.registration.registrar import Registrar, Registration
 from logfleet.store.loader import MetadataLoader
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, until_absent
 from broker_image.tests.etcd.leases import kept_until
+from broker_image.tests.unit.node.world_rig import world
 from e2e.harness.etcd import EtcdBinary, EtcdServer, etcd_cluster
 
 pytestmark = pytest.mark.asyncio
@@ -22,22 +23,25 @@ async def test_the_id_of_a_dead_process_is_taken_over_after_its_lease(
     server: EtcdServer, store: EtcdStore
 ) -> None:
     dead = EtcdStore(Addresses.parse([server.endpoint]), "/logfleet/test/")
-    old = await register(dead, 1, BrokerValue("old", ()), ttl_s=3)
+    broker = Registering(dead, "old")
+    old = await broker.registered()
+    await broker.stop()
     await dead.close()
-    new = await register(store, 1, BrokerValue("new", ()), ttl_s=3)
-    assert new.epoch > old.epoch
+    broker = Registering(store, "new")
+    assert (await broker.registered()).epoch > old.epoch
+    await broker.stop()
 
 
 class Registering:
     """A broker that stays registered. calls: what its registrar has reported, oldest first."""
 
-    def __init__(self, store: EtcdStore) -> None:
+    def __init__(self, store: EtcdStore, incarnation: str = "one") -> None:
         self.calls: asyncio.Queue[Registration | str] = asyncio.Queue()
         self.registrar = Registrar(
-            store,
+            world(store),
             follower := MetadataLoader(store),
             1,
-            BrokerValue("one", ()),
+            BrokerValue(incarnation, ()),
             on_registered=self.calls.put_nowait,
             on_lost=self.calls.put_nowait,
             ttl_s=3,
@@ -75,7 +79,7 @@ async def test_a_broker_cut_off_for_longer_than_its_lease_registers_anew(
         second = await broker.registered()
         assert second.epoch > first.epoch
         await broker.stop()
-        await broker.registrar.leave()
+        await broker.registrar.unregister()
         assert await others[0].get("broker/1") is None
         for store in (mine, *others):
             await store.close()

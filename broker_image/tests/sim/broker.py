@@ -9,10 +9,9 @@ from typing import Any
 from logfleet.controller.brokers import leaving
 from logfleet.controller.brokers.vanishing import RecentBrokers
 from logfleet.controller.changes.topics import confirm_deleted
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.keys import NO_LEADER, BrokerValue
-from logfleet.metadata.store import Get, LeaseNotFound, Put, Txn, TxnResult, absent, created_at
+from logfleet.node.cluster.registration.events import ImageSeen, LeaveAsked, ValueChanged
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
 
@@ -33,12 +32,13 @@ from broker_image.tests.sim.messages import (
     Read,
 )
 from broker_image.tests.sim.net import Reply
-from broker_image.tests.sim.node import LEASE_TTL_S, Disk, Node
+from broker_image.tests.sim.node import Disk, Node
+from broker_image.tests.sim.registering import Registering
 from broker_image.tests.sim.replica_log import ReplicaLog
 
-KEEPALIVE_MS = 1_000
 FLUSH_MS = 1_000
 LEAVING_MS_MAX = 10_000
+AWAY_MS = 1_000
 
 
 class SimBroker(Node):
@@ -59,15 +59,14 @@ class SimBroker(Node):
         kernel, disk = self.fleet.kernel, self.disk
         was_killed = disk.marker is None
         self.host.is_up = True
-        self.is_leaving = self.is_lost = self.has_disk_failed = False
+        self.is_leaving = self.has_disk_failed = False
         self.epoch = None
-        self.lease: int | None = None
         self.deadline_ms = self.extended_ms = -1
         self.image = ClusterImage()
         self.recent = RecentBrokers()
         self.previous_epoch = disk.note = disk.last_epoch
         disk.marker = None
-        self._epochs: set[int] = set()
+        self.registering = Registering(self, self, self._value())
         self.leading = Leading(self)
         self.fetching = Fetching(self, self.leading)
         self.controlling = Controlling(self)
@@ -78,7 +77,7 @@ class SimBroker(Node):
         if was_killed and not self.is_unclean:
             kernel.sometimes("a killed process was believed")
         self.fleet.store.watch(self.host, self.on_image)
-        kernel.spawn(self.host, "register", self._registering())
+        self.registering.start()
         kernel.spawn(self.host, "flush", self._flushing())
         kernel.spawn(self.host, "isr", self.leading.checking())
         kernel.spawn(self.host, "failsafe", self.failsafe.checking())
@@ -103,50 +102,36 @@ class SimBroker(Node):
         """It is not used again before a restart; the broker stays, and says so (KIP-112)."""
         self.has_disk_failed, self.disk.note = True, None
         self.leading.stop_all()
+        self._update_offline()
 
     # registration
 
-    since_ms = 0
+    def registered(self, epoch: BrokerEpoch, deadline_ms: int) -> None:
+        self.epoch = int(epoch)
+        self.disk.epochs.add(self.epoch)
+        self.deadline_ms, self.extended_ms = deadline_ms, -1
+        self.fleet.kernel.at(0, self.host, "apply", self.apply)
+        self.controlling.wake()
 
-    def _registering(self) -> Process:
-        store = self.fleet.store
-        former: int | None = None
-        while True:
-            sent_ms = self.fleet.kernel.now
-            lease = yield store.grant_lease(self.host, LEASE_TTL_S)
-            if lease is None:
-                yield 200
-                continue
-            self.since_ms = (
-                self.fleet.kernel.wall_ms if self.host.life > 1 else 0
-            )  # all have run for long
-            told = self._value()
-            put = Put(keys.broker(self.id), keys.encode(told), lease)
-            claim = Txn([absent(put.key)], [put], [Get(put.key)])
-            result, _ = yield from store.settle(self.host, claim)
-            if isinstance(result, LeaseNotFound):
-                continue
-            held = None if result.succeeded else result.reads[0]
-            if held is not None and held.lease != lease:
-                yield store.revoke(self.host, lease)
-                if held.lease == former:
-                    yield store.revoke(self.host, held.lease)
-                yield 300
-                continue
-            self.epoch = result.revision if held is None else held.create_revision
-            self._epochs.add(self.epoch)
-            self.disk.epochs.add(self.epoch)
-            self.lease, self.is_lost = lease, False
-            self.deadline_ms, self.extended_ms = sent_ms + 1000 * LEASE_TTL_S, -1
-            self.note("is registered, broker epoch %s", self.epoch)
-            self._look_for_its_end()
-            self.apply()
-            self.controlling.wake()
-            yield from self._keeping(lease, told)
-            self.note("has lost its registration")
-            self.epoch, former = None, lease
-            self.apply()
-            yield store.revoke(self.host, lease)
+    def lost(self, reason: str) -> None:
+        """It leads nothing until it is registered again."""
+        self.fleet.kernel.sometimes(f"a registration was lost: {reason}")
+        self.epoch = None
+        self.apply()
+
+    def active(self, epoch: BrokerEpoch) -> None:
+        """What its disk lacked before no longer counts."""
+        self.previous_epoch = int(epoch)
+        kernel = self.fleet.kernel
+        kernel.at(kernel.draw("disk.note", 50), self.host, "note", self._note_life, int(epoch))
+
+    def fail(self, error: Exception) -> None:
+        """Its process ends by itself, and is started again."""
+        self.note("ends: %s", error)
+        self.fleet.kernel.sometimes(f"a broker ended by itself: {type(error).__name__}")
+        self.fleet.net.break_connections(self.host.name)
+        self.die()
+        self.start_in(AWAY_MS)
 
     def _value(self) -> BrokerValue:
         return BrokerValue(
@@ -158,37 +143,21 @@ class SimBroker(Node):
             previous_epoch=BrokerEpoch(-1)
             if self.previous_epoch is None
             else BrokerEpoch(self.previous_epoch),
-            leaving=self.is_leaving,
-            offline=self._offline(),
-            since_ms=self.since_ms,
+            since_ms=self.fleet.kernel.wall_ms
+            if self.host.life > 1
+            else 0,  # all have run for long
         )
+
+    def _update_offline(self) -> None:
+        offline = self._offline()
+        if offline != self.registering.machine.value.offline:
+            self.registering.step(ValueChanged({"offline": offline}))
 
     def _offline(self) -> dict[str, tuple[int, ...]]:
         topic = self.image.topic(naming.TOPIC)
         if topic is None or not self.has_disk_failed:
             return {}
         return {uuids.to_text(topic.id): tuple(range(len(topic.partitions)))}
-
-    def _keeping(self, lease: int, told: BrokerValue) -> Process:
-        """Until the registration has ended."""
-        kernel, store = self.fleet.kernel, self.fleet.store
-        while True:
-            yield KEEPALIVE_MS
-            sent_ms = kernel.now
-            kept = yield store.keep_alive(self.host, lease)
-            if not self.is_registered or kept is False:
-                return
-            if kept:
-                self.deadline_ms = sent_ms + 1000 * LEASE_TTL_S
-            value = self._value()
-            if (value.leaving, value.offline) != (told.leaving, told.offline):
-                put, epoch = Put(keys.broker(self.id), keys.encode(value), lease), self.epoch
-                assert epoch is not None
-                compares = [created_at(put.key, epoch)]
-                result, _ = yield from store.settle(self.host, Txn(compares, [put]))
-                if not isinstance(result, TxnResult) or not result.succeeded:
-                    return
-                told = value
 
     # what it follows
 
@@ -197,28 +166,10 @@ class SimBroker(Node):
         if image.brokers is not self.image.brokers:
             self.recent.record(image.brokers, self.fleet.kernel.now)
         self.image = image
-        self._look_for_its_end()
+        self.registering.step(ImageSeen(image))
+        self._update_offline()
         self.apply()
         self.controlling.wake()
-
-    def _look_for_its_end(self) -> None:
-        """Whether the image shows that this registration has ended, which it may have before this broker knew that it had begun."""
-        image, broker = self.image, self.image.brokers.get(self.id)
-        fence = image.fences.get(self.id)
-        if fence is not None and fence.broker_epoch in self._epochs:
-            self._was_active(fence.broker_epoch)
-        is_shown = self.epoch is not None and image.revision >= self.epoch
-        if is_shown and (
-            broker is None or broker.epoch != self.epoch or broker.state == keys.FENCED
-        ):
-            self.is_lost = True
-
-    def _was_active(self, epoch: int) -> None:
-        """What its disk lacked before no longer counts (`Membership`)."""
-        self._epochs.discard(epoch)
-        self.previous_epoch = epoch
-        kernel = self.fleet.kernel
-        kernel.at(kernel.draw("disk.note", 50), self.host, "note", self._note_life, epoch)
 
     def _note_life(self, epoch: int) -> None:
         if not self.has_disk_failed:
@@ -325,26 +276,22 @@ class SimBroker(Node):
         if self.host.is_up and not self.is_leaving:
             self.note("is told to leave")
             self.is_leaving = True
-            self.fleet.kernel.spawn(self.host, "leave", self._leaving(away_ms, stopped))
+            self._away_ms, self._stopped = away_ms, stopped
+            self.registering.step(LeaveAsked(LEAVING_MS_MAX))
 
-    def _leaving(self, away_ms: int, stopped: Callable[[], None]) -> Process:
-        kernel = self.fleet.kernel
-        deadline_ms = kernel.now + LEAVING_MS_MAX
-        while kernel.now < deadline_ms and not self._may_leave():
-            yield 200
+    def stop(self) -> None:
+        """It has left: stop cleanly."""
         if self._may_leave():
-            kernel.sometimes("a broker left when nothing needed it any more")
+            self.fleet.kernel.sometimes("a broker left when nothing needed it any more")
         self.leading.stop_all()
         self.flush()
         self.disk.marker = None if self.has_disk_failed else self.previous_epoch
-        lease = self.lease
         self.note("stops cleanly")
-        if lease is not None:
-            self.fleet.store.revoke(self.host, lease)
+        self.registering.stop()
         self.fleet.net.break_connections(self.host.name)
         self.die()
-        stopped()
-        self.start_in(away_ms)
+        self._stopped()
+        self.start_in(self._away_ms)
 
     def start_in(self, ms: int) -> None:
         self.fleet.kernel.at(ms, self.fleet.store.host, "start", self.start_if_down)

@@ -18,6 +18,8 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER
 from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import Get, Put, Txn, TxnResult, UnknownOutcome, exists
+from logfleet.node.cluster.registration import writes as registration_writes
+from logfleet.node.cluster.registration.machine import BrokerRegistration
 from logfleet.replication import (
     election,
     fetch_check,
@@ -34,7 +36,6 @@ from logfleet_operator.clusters import may_i as operators_question
 from logfleet_operator.clusters.observed import StopPermission
 
 from broker_image.tests.sim import (
-    broker,
     controlling,
     failsafe,
     leading,
@@ -196,18 +197,23 @@ def _follower_forgets_producers(rule: Any) -> Any:
 
 
 def _unclean_is_not_sent(rule: Any) -> Any:
-    def value(self: broker.SimBroker) -> Any:
-        return msgspec.structs.replace(rule(self), unclean=False, previous_epoch=None)
+    def txn(broker_id: int, value: Any, *others: Any) -> Any:
+        return rule(broker_id, _believed(value), *others)
 
-    return value
+    return txn
+
+
+def _believed(value: Any) -> Any:
+    return msgspec.structs.replace(value, unclean=False, previous_epoch=None)
 
 
 def _unclean_is_sent_once(rule: Any) -> Any:
-    def value(self: broker.SimBroker) -> Any:
-        is_first = not self._epochs
-        return rule(self) if is_first else _unclean_is_not_sent(rule)(self)
+    def claim(self: BrokerRegistration, features: Any) -> None:
+        if self.epoch:
+            self._value = _believed(self._value)
+        rule(self, features)
 
-    return value
+    return claim
 
 
 def _gone_hold_nothing(rule: Any) -> Any:
@@ -392,8 +398,9 @@ MUTANTS = (
     Mutant("an emptied log counts for the shortest", longest_log, "_emptied_end", lambda _: lambda _end: 0, seed=39894),
     Mutant("a follower keeps what its leader deleted", follower, "_cut", lambda _: lambda offset, _start: follower.FollowerStep(follower.Action.TRUNCATE, offset), seed=12838),
     Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=3),
-    Mutant("an unclean start is not told", broker.SimBroker, "_value", _unclean_is_not_sent, seed=7),
-    Mutant("an unclean start is not told again by the next registration", broker.SimBroker, "_value", _unclean_is_sent_once, seed=970),
+    Mutant("an unclean start is not told", registration_writes, "claim_txn", _unclean_is_not_sent, seed=44),
+    Mutant("an unclean start is not told again by the next registration", BrokerRegistration, "_claim", _unclean_is_sent_once, seed=970),
+    Mutant("a registration outlives its end in the image", registration_writes, "ended_in", lambda _: lambda *_: "", seed=1),
     Mutant("the previous epoch is not compared", election, "_has_older_disk", lambda _: lambda _broker: False, seed=71),
     Mutant("a copy of a disk in use is believed", node.Disk, "copied", _with_its_note, seed=34),
     Mutant("a registration that has gone holds nothing", LeaderReplicas, "_move", _gone_hold_nothing, seed=22),

@@ -120,7 +120,7 @@ class Disk:
 class Node:
     """epoch: its broker epoch while it is registered, else None. deadline_ms: until then nobody can have seen its lease end.
 
-    extended_ms: until then it may answer past the deadline. is_lost: it knows that its registration has ended.
+    extended_ms: until then it may answer past the deadline.
     """
 
     def __init__(self, fleet: Fleet, number: int, rack: str) -> None:
@@ -134,12 +134,11 @@ class Node:
         self.recent = RecentBrokers()
         self.epoch: int | None = None
         self.deadline_ms = self.extended_ms = -1
-        self.is_lost = False
 
     @property
     def is_registered(self) -> bool:
         """Whether it is, as far as it knows: the deadline may have passed."""
-        return self.epoch is not None and not self.is_lost
+        return self.epoch is not None
 
     @property
     def may_answer(self) -> bool:

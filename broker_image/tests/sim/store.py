@@ -32,6 +32,8 @@ from logfleet.metadata.store import (
     WatchBatch,
     check_txn,
 )
+from logfleet.store import pauses
+from logfleet.store.pauses import GrowingPause
 
 from broker_image.tests.sim.kernel import Future, Host, Kernel, Process
 from broker_image.tests.sim.net import SimNet
@@ -40,8 +42,6 @@ DEADLINE_MS = 1_000
 """After which a client gives up on an answer."""
 NEVER = -1
 """A scripted transaction that is not done, and not answered either, though the store can be reached."""
-PAUSE_MS = 100
-"""Before an unanswered transaction is committed again."""
 
 
 class StoreState:
@@ -204,13 +204,13 @@ class SimStore:
 
     def settle(self, host: Host, txn: Txn) -> Process:
         """Commit it until the answer is definite, as `store.claims`: (result, whether an attempt went unanswered)."""
-        unanswered = False
+        unanswered, pause = False, GrowingPause(pauses.REPEATED_S)
         while True:
             result = yield self.txn(host, txn)
             if not isinstance(result, UnknownOutcome | StoreUnavailable):
                 return result, unanswered
             unanswered = unanswered or isinstance(result, UnknownOutcome)
-            yield PAUSE_MS
+            yield int(1_000 * pause.next_s())
 
     def grant_lease(self, host: Host, ttl_s: int) -> Future:
         """Resolves to the lease's id or None."""

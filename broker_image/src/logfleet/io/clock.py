@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 boot_s: Final[Callable[[], float]] = partial(
     time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -25,3 +25,30 @@ def now_ms() -> int:
 def monotonic_ms() -> int:
     """Milliseconds since an arbitrary time in the past."""
     return time.monotonic_ns() // 1_000_000
+
+
+class Clock(Protocol):
+    """The clocks that a module is given, so that a simulation can have clocks of its own."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since an arbitrary time in the past."""
+        ...
+
+    def boot_s(self) -> float:
+        """Seconds since the machine booted; see `boot_s` of this module."""
+        ...
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    now_ms = staticmethod(now_ms)
+    monotonic_ms = staticmethod(monotonic_ms)
+    boot_s = staticmethod(boot_s)
+
+
+SYSTEM_CLOCK: Final[Clock] = SystemClock()

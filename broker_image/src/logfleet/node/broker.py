@@ -15,13 +15,15 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 import structlog
 
+from logfleet.client.connection import Connection
 from logfleet.config.broker import BrokerConfig
 from logfleet.config.dynamic import BrokerPart
 from logfleet.config.topic import BrokerLayers
 from logfleet.controller.running.access import ControllerAccess
 from logfleet.controller.running.log_ends import LogEndsClient
 from logfleet.controller.running.loop import ControllerLoop
-from logfleet.io import clock, descriptors
+from logfleet.io import descriptors
+from logfleet.io.clock import SYSTEM_CLOCK
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer
 from logfleet.io.files import Files, PosixFiles
 from logfleet.io.tasks import cancel
@@ -36,17 +38,19 @@ from logfleet.log.names import TopicPartition
 from logfleet.log.recovery.truncater import Truncater
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import BrokerValue, ControllerValue
+from logfleet.metadata.keys import ControllerValue
 from logfleet.metadata.keys import Endpoint as Address
 from logfleet.metadata.store import MetadataStore, StoreError
 from logfleet.net.connection_rules import ConnectionRules
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.node.cluster.failsafe import Failsafe
-from logfleet.node.cluster.membership import BrokerMembership
+from logfleet.node.cluster.joining import join_cluster
+from logfleet.node.cluster.membership import BrokerMembership, broker_value
 from logfleet.node.cluster.own_data import refuse_data_without_identity, refuse_data_without_store
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
-from logfleet.node.cluster.registration import Registration, RegistrationError, join_cluster
+from logfleet.node.cluster.registration.errors import RegistrationError
+from logfleet.node.cluster.registration.registrar import Registration
 from logfleet.node.cluster.silent_peers import SilentPeers
 from logfleet.node.decisions.disks import RecordedDisks
 from logfleet.node.decisions.journal import Journal
@@ -78,6 +82,7 @@ from logfleet.node.partitions.replica_logs import ReplicaLogs
 from logfleet.node.partitions.strays import set_strays_aside
 from logfleet.node.replication.isr_writer import IsrWriter
 from logfleet.node.replication.replica_fetchers import ReplicaFetchers
+from logfleet.node.world import World
 from logfleet.quotas.client_quotas import quotas_of
 from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.sessions.cache import SessionCache
@@ -112,6 +117,7 @@ class Broker:
 
     cluster_id: str = ""
     store: MetadataStore
+    world: World
     follower: MetadataLoader
     local: LocalPartitions
     leadership: Leadership
@@ -146,7 +152,7 @@ class Broker:
         self.quotas = quotas_of(config)
         self.replication_throttle = ReplicationThrottle(config, lambda: self.image)
         self.failure: str | None = None
-        self.decisions = Decisions(self.node_id, clock.now_ms)
+        self.decisions = Decisions(self.node_id, SYSTEM_CLOCK.now_ms)
         self._files = files or PosixFiles()
         self.journal = Journal(self.decisions, self._files)
         self._flusher = Flusher(self._files)
@@ -195,7 +201,7 @@ class Broker:
         """The log directories that have not failed."""
         return self._log_dirs
 
-    now_ms = staticmethod(clock.now_ms)
+    now_ms = staticmethod(SYSTEM_CLOCK.now_ms)
 
     async def run_in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Run something that takes long and releases the interpreter lock."""
@@ -248,6 +254,7 @@ class Broker:
         on_disk = inspect_directories(self._files, self.config.log_dirs, self.node_id)
         refuse_data_without_store(self.config, on_disk)
         self.store = await open_store(self.config, self._timer)
+        self.world = World(SYSTEM_CLOCK, self.store, Connection.connect)
         self._stack.push_async_callback(self.store.close)
         self._stack.push_async_callback(self._unregister)
         await refuse_data_without_identity(self.store, self.node_id, on_disk)
@@ -255,7 +262,7 @@ class Broker:
         self.cluster_id = await join_cluster(
             self.store, on_disk.cluster_id, unreadable=on_disk.unreadable, level=level
         )
-        self.follower = MetadataLoader(self.store)
+        self.follower = MetadataLoader(self.store, self.world.clock)
         await self._disks.open(self.cluster_id, self._stack)
         await self.journal.open(self._log_dirs.dirs[0].path)
         self._stack.push_async_callback(self.journal.close)
@@ -264,7 +271,7 @@ class Broker:
         image = await self.follower.until(lambda image: image.revision > 0)
         threads = self._configs.recovery_threads(image)
         configs_of = partial(self._configs.of, image)
-        await self._log_dirs.load(configs_of, clock.now_ms(), threads)
+        await self._log_dirs.load(configs_of, SYSTEM_CLOCK.now_ms(), threads)
         self._start_partitions()
         follow_quotas = self.quotas.follow(self.follower.subscribe(), self.dispatcher.measure)
         self._spawn("quotas", follow_quotas)
@@ -314,7 +321,7 @@ class Broker:
         logs = ReplicaLogs(
             self.node_id, self._log_dirs, self.partitions, self._flusher, self.checkpointer
         )
-        record = DirectoryRecord(self.store, self.node_id, self._log_dirs.found_at_start())
+        record = DirectoryRecord(self.world, self.node_id, self._log_dirs.found_at_start())
         missing = MissingDirectories(self.node_id, record, logs, self.partitions.offline)
         missing.take_offline(self.image)
         self.leadership = Leadership(
@@ -377,6 +384,7 @@ class Broker:
     def _start_coordinators(self) -> None:
         self.coordinators = GroupCoordinators(
             self.config,
+            clock=self.world.clock,
             create_topic=partial(create_one, self.controller_access),
             run_in_thread=self.run_in_thread,
             storage_failed=self.storage_failed,
@@ -390,20 +398,12 @@ class Broker:
         self._spawn("coordinators", self.coordinators.run(self.follower.subscribe()))
 
     def _start_registration(self, addresses: tuple[Address, ...]) -> None:
-        directories = tuple(log_dir.identity.directory_id for log_dir in self._log_dirs)
-        value = BrokerValue(
-            self.incarnation,
-            addresses,
-            self.config.broker_rack,
-            directories,
-            self.partitions.offline.by_topic(),
-            unclean=not self._log_dirs.lost_nothing,
-            since_ms=clock.now_ms(),
-            level=self.config.logfleet_feature_level_max,
-            previous_epoch=self._log_dirs.previous_epoch,
+        offline = self.partitions.offline
+        value = broker_value(
+            self.config, self._log_dirs, self.incarnation, addresses, offline=offline.by_topic()
         )
         self.membership = BrokerMembership(
-            self.store,
+            self.world,
             self.follower,
             self.controller,
             self.config,
@@ -414,7 +414,6 @@ class Broker:
             on_active=self._disks.settle,
         )
         self._is_member = True
-        offline = self.partitions.offline
         offline.on_change = lambda: self.membership.update(offline=offline.by_topic())
         self.membership.start(self._spawn)
 

@@ -18,11 +18,12 @@ from logfleet.metadata.store import (
     UnknownOutcome,
     absent,
 )
+from logfleet.store import pauses
+from logfleet.store.pauses import GrowingPause
 
 log = structlog.get_logger()
 
-PAUSE_S_MIN: Final = 0.05
-PAUSE_S_MAX: Final = 2.0
+PAUSE_S_MAX: Final = pauses.REPEATED_S[1]
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -48,16 +49,16 @@ async def settle_or_recognise(store: MetadataStore, txn: Txn) -> Settled:
     whose write it was (see logfleet.metadata.store). After a cancellation or a timeout the outcome
     is unknown. Raises StoreRefused, StoreReplaced, LeaseNotFound.
     """
-    pause_s = PAUSE_S_MIN
+    pause = GrowingPause(pauses.REPEATED_S)
     unanswered = False
     while True:
         try:
             return Settled(await store.txn(txn), unanswered)
         except (UnknownOutcome, StoreUnavailable) as error:
             unanswered = unanswered or isinstance(error, UnknownOutcome)
+            pause_s = pause.next_s()
             log.warning("metadata_write_repeated", reason=str(error), pause_s=pause_s)
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
 
 async def claim(store: MetadataStore, key: str, value: bytes, lease: Lease) -> KeyValue:

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import structlog
 
 from logfleet.controller.brokers.vanishing import RecentBrokers
-from logfleet.io.clock import monotonic_ms
+from logfleet.io.clock import SYSTEM_CLOCK, Clock
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes, ImageBuilder
 from logfleet.metadata.store import MetadataStore, Snapshot
@@ -71,11 +71,12 @@ class Subscription:
 class MetadataLoader:
     """`image` has revision 0 and is empty until the first snapshot has been read.
 
-    recent_brokers: by `monotonic_ms`.
+    recent_brokers: by the monotonic time of `clock`.
     """
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock = SYSTEM_CLOCK) -> None:
         self._store = store
+        self._clock = clock
         self._image = ClusterImage()
         self.recent_brokers = RecentBrokers()
         self._subscriptions: list[Subscription] = []
@@ -155,7 +156,7 @@ class MetadataLoader:
         assert image.revision > self._image.revision or changes.everything, "revisions only grow"
         self._image = image
         if changes.everything or changes.brokers:
-            self.recent_brokers.record(image.brokers, monotonic_ms())
+            self.recent_brokers.record(image.brokers, self._clock.monotonic_ms())
         for subscription in self._subscriptions:
             subscription.publish(image, changes)
         for waiter, holds in list(self._waiters.items()):

@@ -6,26 +6,29 @@ the lease of its registration.
 """
 
 import asyncio
-from typing import Final
 
 import structlog
 
-from logfleet.io import clock
+from logfleet.io.clock import SYSTEM_CLOCK, Clock
 from logfleet.metadata.store import MetadataStore, StoreRefused, Txn, TxnResult
+from logfleet.store import pauses
 from logfleet.store.claims import settle
+from logfleet.store.pauses import GrowingPause
 
 log = structlog.get_logger()
 
-PAUSE_S_MIN: Final = 1.0
-PAUSE_S_MAX: Final = 60.0
+PAUSE_S_MIN, PAUSE_S_MAX = pauses.REFUSED_S
 
 
 class RefusedWrites:
     """The refused writes of one part of a broker. count: attempts that were refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.count = 0
-        self._waiting: dict[str, tuple[float, float]] = {}  # write -> pause, and when it ends
+        self._clock = clock
+        self._waiting: dict[
+            str, tuple[GrowingPause, float]
+        ] = {}  # write -> pauses, end of the last
 
     def refused(self, write: str, error: StoreRefused) -> float:
         """Count a refusal; return how many seconds to wait before the next attempt.
@@ -33,17 +36,18 @@ class RefusedWrites:
         It is logged the first time.
         """
         self.count += 1
-        pause_s, _ = self._waiting.get(write, (0.0, 0.0))
-        if not pause_s:
+        pause, _ = self._waiting.get(write, (None, 0.0))
+        if pause is None:
             log.error("metadata_write_refused", write=write, reason=str(error))
-        pause_s = min(2 * pause_s, PAUSE_S_MAX) or PAUSE_S_MIN
-        self._waiting[write] = pause_s, clock.monotonic_ms() / 1000 + pause_s
+            pause = GrowingPause((PAUSE_S_MIN, PAUSE_S_MAX))
+        pause_s = pause.next_s()
+        self._waiting[write] = pause, self._clock.monotonic_ms() / 1000 + pause_s
         return pause_s
 
     def is_waiting(self, write: str) -> bool:
         """Whether it was refused, and its pause is not over."""
-        _, until_s = self._waiting.get(write, (0.0, 0.0))
-        return clock.monotonic_ms() / 1000 < until_s
+        _, until_s = self._waiting.get(write, (None, 0.0))
+        return self._clock.monotonic_ms() / 1000 < until_s
 
     def accepted(self, write: str) -> None:
         """The store has taken the write: end its pauses."""

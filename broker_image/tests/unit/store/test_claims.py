@@ -13,7 +13,7 @@ from logfleet.metadata.store import (
     UnknownOutcome,
     absent,
 )
-from logfleet.store import claims
+from logfleet.store import pauses
 from logfleet.store.claims import claim, create_once, settle
 
 pytestmark = pytest.mark.asyncio
@@ -35,7 +35,7 @@ class Unsteady(SqliteStore):
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(claims, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(pauses, "REPEATED_S", (0.001, 2.0))
     store = await Unsteady.open(tmp_path / "m.db")
     assert isinstance(store, Unsteady)
     store.errors = []

@@ -14,7 +14,6 @@ from logfleet.metadata.image import ClusterImage, Directories
 from logfleet.metadata.keys import DirectoriesValue
 from logfleet.metadata.store import (
     Get,
-    MetadataStore,
     Put,
     StoreRefused,
     Txn,
@@ -22,6 +21,7 @@ from logfleet.metadata.store import (
     created_at,
     modified_at,
 )
+from logfleet.node.world import World
 from logfleet.replication.missing_directories import LogDirectories
 from logfleet.store.claims import settle
 from logfleet.store.refused_writes import RefusedWrites
@@ -37,11 +37,11 @@ class DirectoryRecord:
     is_refused: the store refused the record; no logs are made until it accepts it.
     """
 
-    def __init__(self, store: MetadataStore, broker_id: int, local: LogDirectories) -> None:
-        self._store = store
+    def __init__(self, world: World, broker_id: int, local: LogDirectories) -> None:
+        self._store = world.store
         self._broker_id = broker_id
         self._local = local
-        self.refused = RefusedWrites()
+        self.refused = RefusedWrites(world.clock)
         self.is_refused = False
 
     def missing(self, image: ClusterImage) -> frozenset[str]:

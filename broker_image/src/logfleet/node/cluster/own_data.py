@@ -19,19 +19,12 @@ from logfleet.log.names import META_PROPERTIES
 from logfleet.metadata import keys
 from logfleet.metadata.keys import DirectoriesValue
 from logfleet.metadata.store import MetadataStore
-from logfleet.node.cluster.registration import (
-    RegistrationError,
-    WrongCluster,
-    retry_while_unavailable,
-)
+from logfleet.node.cluster.joining import retry_while_unavailable
+from logfleet.node.cluster.registration.errors import DataWithoutIdentity, WrongCluster
 from logfleet.store.opening import embedded_file
 
 NAMED_MAX: Final = 3
 """Partitions that a message names."""
-
-
-class DataWithoutIdentity(RegistrationError):
-    """A log directory holds logs and does not say whose."""
 
 
 def refuse_data_without_store(config: BrokerConfig, on_disk: OnDisk) -> None:

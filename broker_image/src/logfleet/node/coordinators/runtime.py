@@ -7,7 +7,6 @@ deadlines of all shards.
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,7 +14,7 @@ import structlog
 
 from logfleet.coordinators.coordinator import Coordinator
 from logfleet.coordinators.partition import partition_for
-from logfleet.io.clock import monotonic_ms
+from logfleet.io.clock import Clock
 from logfleet.io.descriptors import TRY_AGAIN_S
 from logfleet.io.files import is_shortage
 from logfleet.io.slices import Slices
@@ -52,6 +51,7 @@ class CoordinatorRuntime(Generic[R, C, S]):
         kind: CoordinatorKind[R, C],
         shard_class: type[S],
         *,
+        clock: Clock,
         write_timeout_ms: int,
         loaded: Callable[[S], None] = lambda _: None,
         run_in_thread: ReadInThread,
@@ -60,6 +60,7 @@ class CoordinatorRuntime(Generic[R, C, S]):
     ) -> None:
         self._kind = kind
         self._shard_class = shard_class
+        self._clock = clock
         self._write_timeout_ms = write_timeout_ms
         self._loaded = loaded
         self._run_in_thread = run_in_thread
@@ -102,6 +103,7 @@ class CoordinatorRuntime(Generic[R, C, S]):
             self._kind,
             partition,
             loader.coordinator,
+            clock=self._clock,
             write_timeout_ms=self._write_timeout_ms,
             arm=self._arm,
             spawn=self.spawn,
@@ -156,7 +158,7 @@ class CoordinatorRuntime(Generic[R, C, S]):
             shard, loader = await self._to_load.get()
             if shard.is_closed:
                 continue
-            started = time.monotonic()
+            started_ms = self._clock.monotonic_ms()
             partition = shard.partition
             name = f"{partition.topic}-{partition.index}"
             before = loader.records
@@ -176,7 +178,7 @@ class CoordinatorRuntime(Generic[R, C, S]):
                     partition=name,
                     records=loader.records - before,
                     before=before,
-                    seconds=round(time.monotonic() - started, 3),
+                    seconds=(self._clock.monotonic_ms() - started_ms) / 1000,
                 )
                 if partition.is_high_watermark_behind:
                     self.spawn(self._start_once_committed(shard))
@@ -227,12 +229,12 @@ class CoordinatorRuntime(Generic[R, C, S]):
         if self._timer is not None:
             self._timer.cancel()
         self._armed_ms = max(due_ms, self._last_tick_ms + TICK_MS)
-        delay_s = max(self._armed_ms - monotonic_ms(), 0) / 1000
+        delay_s = max(self._armed_ms - self._clock.monotonic_ms(), 0) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        now_ms = self._last_tick_ms = monotonic_ms()
+        now_ms = self._last_tick_ms = self._clock.monotonic_ms()
         for shard in self.shards():
             due_ms = shard.coordinator.next_deadline_ms()
             if due_ms is None:

@@ -6,7 +6,6 @@ no future.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
@@ -17,7 +16,7 @@ import structlog
 
 from logfleet.coordinators.coordinator import Coordinator, Walk
 from logfleet.coordinators.turn import Turn, Write
-from logfleet.io.clock import monotonic_ms
+from logfleet.io.clock import Clock
 from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.validation import Appended, prepare_fully
 from logfleet.node.coordinators.kind import CoordinatorKind
@@ -74,6 +73,7 @@ class CoordinatorShard(Generic[R, C]):
         partition: LeaderPartition,
         coordinator: C,
         *,
+        clock: Clock,
         write_timeout_ms: int,
         arm: Callable[[int], None],
         spawn: Callable[..., object],
@@ -83,6 +83,7 @@ class CoordinatorShard(Generic[R, C]):
         self.coordinator = coordinator
         self.state = ShardState.LOADING
         self._kind = kind
+        self._clock = clock
         self._write_timeout_s = write_timeout_ms / 1000
         self._arm = arm
         self._spawn = spawn
@@ -101,10 +102,10 @@ class CoordinatorShard(Generic[R, C]):
         """Whether requests have to go elsewhere, for as long as the shard exists."""
         return self.state is ShardState.FAILED or self.state is ShardState.CLOSED
 
-    @staticmethod
-    def turn() -> Turn[R]:
+    def turn(self) -> Turn[R]:
         """A turn that begins now."""
-        return Turn(monotonic_ms(), time.time_ns() // 1_000_000)
+        clock = self._clock
+        return Turn(clock.monotonic_ms(), clock.now_ms())
 
     def execute(self, turn: Turn[R]) -> None:
         """Do what the turn decided. Nothing may be awaited between a decision and this."""
@@ -196,7 +197,7 @@ class CoordinatorShard(Generic[R, C]):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not self.partition.is_at_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._clock.now_ms()
         batch = build_batch(
             [Record(key, value, now_ms) for key, value in map(self._kind.encode, records)]
         )

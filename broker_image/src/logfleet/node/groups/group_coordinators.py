@@ -15,6 +15,7 @@ from logfleet.groups.config import GroupConfig
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.groups.topic_removal import departed
+from logfleet.io.clock import Clock
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.coordinators.internal_topic import CreateTopic, InternalTopic
 from logfleet.node.coordinators.loader import ReadInThread
@@ -37,6 +38,7 @@ class GroupCoordinators:
         self,
         config: BrokerConfig,
         *,
+        clock: Clock,
         create_topic: CreateTopic,
         run_in_thread: ReadInThread,
         storage_failed: Callable[[LeaderPartition, OSError], None],
@@ -53,6 +55,7 @@ class GroupCoordinators:
         self.runtime = CoordinatorRuntime(
             group_kind(limits),
             GroupShard,
+            clock=clock,
             write_timeout_ms=config.offsets_commit_timeout_ms,
             loaded=self._loaded,
             run_in_thread=run_in_thread,

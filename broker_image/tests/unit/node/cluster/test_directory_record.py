@@ -13,6 +13,8 @@ from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.replication.missing_directories import LogDirectories
 from logfleet.types import BrokerEpoch
 
+from broker_image.tests.unit.node.world_rig import world
+
 pytestmark = pytest.mark.asyncio
 HERE = LogDirectories(frozenset({"here"}))
 
@@ -37,13 +39,13 @@ async def held(store: SqliteStore) -> bytes | None:
 
 async def test_it_is_written_once_and_added_to(store) -> None:
     epoch = await registered(store)
-    record = DirectoryRecord(store, 1, HERE)
+    record = DirectoryRecord(world(store), 1, HERE)
     assert await record.keep(ClusterImage(), BrokerEpoch(epoch), ())
     assert await held(store) == b'{"ids":["here"]}'
     revision = (await store.get(keys.directories(1))).mod_revision
     there = ClusterImage(directories={1: Directories(frozenset({"here"}), revision)})
     assert await record.keep(there, BrokerEpoch(epoch), ())
-    other = DirectoryRecord(store, 1, LogDirectories(frozenset({"another"})))
+    other = DirectoryRecord(world(store), 1, LogDirectories(frozenset({"another"})))
     assert other.missing(there) == {"here"}
     assert await other.keep(there, BrokerEpoch(epoch), ())
     assert await held(store) == b'{"ids":["another","here"]}'
@@ -53,16 +55,22 @@ async def test_what_was_written_since_the_image_is_kept(store) -> None:
     epoch = await registered(store)
     value = keys.encode(DirectoriesValue(("theirs", "gone")))
     await store.txn(Txn(success=[Put(keys.directories(1), value)]))
-    assert await DirectoryRecord(store, 1, HERE).keep(ClusterImage(), BrokerEpoch(epoch), ["gone"])
+    assert await DirectoryRecord(world(store), 1, HERE).keep(
+        ClusterImage(), BrokerEpoch(epoch), ["gone"]
+    )
     assert await held(store) == b'{"ids":["here","theirs"]}'
 
 
 async def test_a_registration_that_is_over_writes_nothing(store) -> None:
     epoch = await registered(store)
     await store.txn(Txn(success=[Delete(keys.broker(1))]))
-    assert not await DirectoryRecord(store, 1, HERE).keep(ClusterImage(), BrokerEpoch(epoch), ())
+    assert not await DirectoryRecord(world(store), 1, HERE).keep(
+        ClusterImage(), BrokerEpoch(epoch), ()
+    )
     await registered(store)
-    assert not await DirectoryRecord(store, 1, HERE).keep(ClusterImage(), BrokerEpoch(epoch), ())
+    assert not await DirectoryRecord(world(store), 1, HERE).keep(
+        ClusterImage(), BrokerEpoch(epoch), ()
+    )
     assert await held(store) is None
 
 
@@ -73,10 +81,10 @@ async def nobody_answers(txn: Txn) -> TxnResult:
 async def test_a_store_that_does_not_answer_is_asked_again_with_a_later_image(
     store, monkeypatch
 ) -> None:
-    monkeypatch.setattr(directory_record, "SETTLE_S_MAX", 0.05)
     epoch = await registered(store)
-    record = DirectoryRecord(store, 1, HERE)
+    record = DirectoryRecord(world(store), 1, HERE)
     with monkeypatch.context() as away:
+        away.setattr(directory_record, "SETTLE_S_MAX", 0.05)
         away.setattr(store, "txn", nobody_answers)
         async with asyncio.timeout(20):
             assert not await record.keep(ClusterImage(), BrokerEpoch(epoch), ())

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from logfleet.io.clock import SYSTEM_CLOCK, Clock
 from logfleet.log.partition_log import PartitionLog
 from logfleet.node.coordinators.runtime import CoordinatorRuntime
 from logfleet.node.coordinators.shard import CoordinatorShard
@@ -36,7 +37,9 @@ CounterShard = CoordinatorShard[Count, Counters]
 class Rig:
     """loaded: shards whose log was read and is committed."""
 
-    def __init__(self, path: str, write_timeout_ms: int = 5_000) -> None:
+    def __init__(
+        self, path: str, write_timeout_ms: int = 5_000, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self.log = open_log(path, COUNTERS_TOPIC)
         self.failures: list[tuple[LeaderPartition, OSError]] = []
         self.loaded: list[CounterShard] = []
@@ -44,6 +47,7 @@ class Rig:
         self.runtime = CoordinatorRuntime[Count, Counters, CounterShard](
             KIND,
             CoordinatorShard,
+            clock=clock,
             write_timeout_ms=write_timeout_ms,
             loaded=self.loaded.append,
             run_in_thread=self.run_in_thread,

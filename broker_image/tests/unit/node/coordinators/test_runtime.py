@@ -6,13 +6,13 @@ import errno
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logfleet.io.clock import monotonic_ms
-from logfleet.node.coordinators import runtime, shard, standby
+from logfleet.node.coordinators import runtime, standby
 from logfleet.node.coordinators.shard import ShardState
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.unit.clocks import ManualClock
 from broker_image.tests.unit.log.log_rig import truncate
 from broker_image.tests.unit.node.coordinators.counters import (
     TTL_MS,
@@ -164,16 +164,13 @@ async def test_reading_is_tried_again_while_descriptors_are_short(rig, until, mo
 
 
 @pytest.mark.asyncio
-async def test_deadlines_begin_when_the_new_coordinator_starts_and_are_kept(
-    rig, until, monkeypatch
-):
+async def test_deadlines_begin_when_the_new_coordinator_starts_and_are_kept(tmp_path, until):
+    clock = ManualClock()
+    rig = Rig(str(tmp_path), clock=clock)
     write(rig, Count("a", 5))
-    now_ms = monotonic_ms()
-    for module in (runtime, shard):
-        monkeypatch.setattr(module, "monotonic_ms", lambda: now_ms)
     async with rig.leading(until):
-        assert rig.shard.coordinator.next_deadline_ms() == now_ms + TTL_MS
-        now_ms += TTL_MS
+        assert rig.shard.coordinator.next_deadline_ms() == clock.monotonic_ms() + TTL_MS
+        clock.move(TTL_MS)
         rig.runtime._tick()
         assert read(rig.shard).response == (ErrorCode.NONE, 0)
         assert rig.runtime._timer is None

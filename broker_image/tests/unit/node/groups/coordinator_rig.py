@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from logfleet.config.broker import broker_config
+from logfleet.io.clock import SYSTEM_CLOCK, Clock
 from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
@@ -15,7 +16,7 @@ from logfleet.wire.refusal import Refusal
 
 
 class Rig:
-    def __init__(self, **config: str) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, **config: str) -> None:
         self.created: list[tuple[str, int, int, Mapping[str, str]]] = []
         self.refusal: Refusal | None = None
         self.failures: list[tuple[LeaderPartition, OSError]] = []
@@ -23,6 +24,7 @@ class Rig:
         self.reads: list[asyncio.Event] = []
         self.coordinators = GroupCoordinators(
             broker_config({name.replace("_", "."): value for name, value in config.items()}),
+            clock=clock,
             create_topic=self.create_topic,
             run_in_thread=self.run_in_thread,
             storage_failed=lambda partition, error: self.failures.append((partition, error)),

@@ -7,6 +7,7 @@ from logfleet.groups.classic.groups import CLASSIC
 from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.records import OFFSETS_TOPIC
+from logfleet.io.clock import SYSTEM_CLOCK
 from logfleet.log.partition_log import PartitionLog
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
@@ -50,6 +51,7 @@ class ShardRig:
             kind,
             self.partition,
             kind.new_coordinator(),
+            clock=SYSTEM_CLOCK,
             write_timeout_ms=commit_timeout_ms,
             arm=self.armed.append,
             spawn=self.spawn,

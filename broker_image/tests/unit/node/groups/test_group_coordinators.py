@@ -10,6 +10,7 @@ from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import OFFSETS_TOPIC, OffsetRecord
 from logfleet.groups.registry import record_types
 from logfleet.io import slices
+from logfleet.io.clock import SYSTEM_CLOCK
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.coordinators import internal_topic, runtime
 from logfleet.node.groups.group_shard import GroupShard
@@ -364,7 +365,7 @@ async def test_a_bug_in_a_task_of_it_ends_the_broker(tmp_path):
 async def test_offsets_expire_while_the_broker_runs(tmp_path, until):
     rig = Rig(offsets_retention_check_interval_ms="1", offsets_retention_minutes="1")
     partition = LaggingPartition(open_log(str(tmp_path)))
-    now_ms = GroupShard.turn().wall_ms
+    now_ms = SYSTEM_CLOCK.now_ms()
     for group, at_ms in (("old", now_ms - 60_000), ("g", now_ms)):
         key = OffsetCommitKey(group=group, topic="t", partition=0)
         value = OffsetCommitValue(offset=5, metadata="", commit_timestamp=at_ms)

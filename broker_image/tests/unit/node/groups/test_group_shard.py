@@ -7,6 +7,7 @@ from logfleet.groups.config import GroupConfig
 from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.offsets import ZERO_UUID
 from logfleet.groups.records import OffsetRecord
+from logfleet.io.clock import SYSTEM_CLOCK
 from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.segments.file_slice import FileSlice
 from logfleet.net.peer import Peer
@@ -143,6 +144,7 @@ async def test_the_log_holds_what_another_coordinator_needs(rig, tmp_path):
         kind,
         LaggingPartition(log),
         kind.new_coordinator(),
+        clock=SYSTEM_CLOCK,
         write_timeout_ms=1,
         arm=lambda _: None,
         spawn=rig.spawn,

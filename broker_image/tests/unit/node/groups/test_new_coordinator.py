@@ -1,11 +1,10 @@
 """What a coordinator does that was elected with followers, until it may answer."""
 
 import pytest
-from logfleet.io.clock import monotonic_ms
-from logfleet.node.coordinators import runtime, shard
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.wire.errors import ErrorCode
 
+from broker_image.tests.unit.clocks import ManualClock
 from broker_image.tests.unit.node.coordinators.partitions_rig import LaggingPartition
 from broker_image.tests.unit.node.groups.coordinator_rig import Rig, shard_of
 from broker_image.tests.unit.node.groups.groups_rig import commit, fetch, join, open_log, sync
@@ -68,9 +67,7 @@ async def test_who_ceases_to_lead_before_that_coordinates_nothing(tmp_path, unti
         assert rig.shard() is ErrorCode.NOT_COORDINATOR
 
 
-async def test_members_have_a_full_session_from_when_their_coordinator_answers(
-    tmp_path, until, monkeypatch
-):
+async def test_members_have_a_full_session_from_when_their_coordinator_answers(tmp_path, until):
     """They could not reach it before: else each failover were a rebalance of all groups."""
     rig = Rig(group_initial_rebalance_delay_ms="0")
     async with rig.running():
@@ -80,16 +77,15 @@ async def test_members_have_a_full_session_from_when_their_coordinator_answers(
         await until(lambda: joining.response is not None)
         assert sync(shard_of(rig), "a").response is not None
     log = open_log(str(tmp_path))
-    rig = Rig()
+    clock = ManualClock()
+    rig = Rig(clock)
     async with rig.running():
         partition = new_leader(log)
         rig.loop.led(partition)
         await until(lambda: partition.ack_queue.count)
-        now_ms = monotonic_ms() + 60_000  # longer than the member's session
-        for module in (runtime, shard):
-            monkeypatch.setattr(module, "monotonic_ms", lambda: now_ms)
+        clock.move(60_000)  # longer than the member's session
         for member in (B, C):
             fetch_from(partition, member, log.log_end_offset)
         await until(lambda: isinstance(rig.shard(), GroupShard))
-        assert shard_of(rig).coordinator.next_deadline_ms() == now_ms + 10_000
+        assert shard_of(rig).coordinator.next_deadline_ms() == clock.monotonic_ms() + 10_000
         assert shard_of(rig).coordinator.describe("g", 6).group_state == "Stable"

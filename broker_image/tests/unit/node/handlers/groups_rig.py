@@ -6,6 +6,7 @@ from typing import Any
 
 from logfleet.config.broker import broker_config
 from logfleet.groups.records import OFFSETS_TOPIC
+from logfleet.io.clock import SYSTEM_CLOCK
 from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.partitions.leader_partition import LeaderPartition
@@ -26,6 +27,7 @@ class GroupsRig:
         properties = {"group.initial.rebalance.delay.ms": "0"}
         self.coordinators = host.coordinators = GroupCoordinators(
             broker_config(properties),
+            clock=SYSTEM_CLOCK,
             create_topic=self.create_topic,
             run_in_thread=host.run_in_thread,
             storage_failed=host.storage_failed,

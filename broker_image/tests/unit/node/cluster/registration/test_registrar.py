@@ -8,7 +8,6 @@ import pytest_asyncio
 from logfleet import __version__
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
-from logfleet.metadata.image import Broker, ClusterImage, Fence
 from logfleet.metadata.keys import BrokerValue, Endpoint, FeaturesValue, FenceValue
 from logfleet.metadata.store import (
     Delete,
@@ -19,21 +18,17 @@ from logfleet.metadata.store import (
     UnknownOutcome,
     modified_at,
 )
-from logfleet.node.cluster import registration
-from logfleet.node.cluster.registration import (
-    IdTaken,
-    LevelTooHigh,
-    Registrar,
-    Registration,
-    WrongCluster,
-    join_cluster,
-    new_cluster_id,
-    register,
-)
-from logfleet.store import refused_writes
+from logfleet.node.cluster.joining import join_cluster
+from logfleet.node.cluster.registration import machine
+from logfleet.node.cluster.registration.errors import IdTaken, LevelTooHigh
+from logfleet.node.cluster.registration.registrar import Registrar, Registration
+from logfleet.node.cluster.registration.states import Taken
+from logfleet.store import pauses
 from logfleet.store.loader import MetadataLoader
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
+
+from broker_image.tests.unit.node.world_rig import world
 
 pytestmark = pytest.mark.asyncio
 PATIENCE_S = 20
@@ -54,18 +49,24 @@ def value(incarnation: str = "first") -> BrokerValue:
 class Fleet:
     """A registrar with its follower, and what it called."""
 
-    def __init__(self, store: SqliteStore, broker_id: int = 1, taken_s_max: float = 60) -> None:
+    def __init__(
+        self,
+        store: SqliteStore,
+        broker_id: int = 1,
+        taken_ms_max: int = 60_000,
+        told: BrokerValue | None = None,
+    ) -> None:
         self.store = store
         self.calls: asyncio.Queue[Registration | str] = asyncio.Queue()
         self.follower = MetadataLoader(store)
         self.registrar = Registrar(
-            store,
+            world(store),
             self.follower,
             broker_id,
-            value(),
+            told or value(),
             on_registered=self.calls.put_nowait,
             on_lost=self.calls.put_nowait,
-            taken_s_max=taken_s_max,
+            taken_ms_max=taken_ms_max,
         )
 
     async def __aenter__(self) -> Self:
@@ -81,8 +82,14 @@ class Fleet:
         await asyncio.wait(self.tasks)
 
     async def registered(self) -> Registration:
+        """The next registration. Raises what the registrar ended by."""
         async with asyncio.timeout(PATIENCE_S):
-            call = await self.calls.get()
+            called = asyncio.ensure_future(self.calls.get())
+            await asyncio.wait([called, self.tasks[1]], return_when=asyncio.FIRST_COMPLETED)
+            if not called.done():
+                called.cancel()
+                self.tasks[1].result()
+            call = await called
         assert isinstance(call, Registration)
         return call
 
@@ -93,44 +100,17 @@ class Fleet:
         return call
 
 
-async def test_the_first_broker_names_the_cluster_and_the_others_take_its_name(store) -> None:
-    first = await join_cluster(store, None)
-    assert len(first) == 22
-    assert await join_cluster(store, None) == first
-    assert await join_cluster(store, first) == first
-
-
-async def test_cluster_ids_are_kafkas() -> None:
-    ids = {new_cluster_id() for _ in range(500)}
-    assert len(ids) == 500
-    assert not any(each.startswith("-") for each in ids)
-    assert all(len(uuids.from_text(each)) == 16 for each in ids)
-
-
-async def test_data_of_another_cluster_is_refused_and_nothing_is_written(store) -> None:
-    mine = await join_cluster(store, None)
-    before = await store.range("")
-    with pytest.raises(WrongCluster, match=f"cluster other, the metadata store to {mine}"):
-        await join_cluster(store, "other")
-    assert await store.range("") == before
-
-
-async def test_a_store_that_lost_its_cluster_gets_no_new_one_from_a_broker_with_data(store) -> None:
-    with pytest.raises(WrongCluster, match="knows no cluster"):
-        await join_cluster(store, "mine")
-    assert (await store.range("")).items == ()
+async def register(
+    store: SqliteStore, broker_id: int, told: BrokerValue, *, taken_ms_max: int = 60_000
+) -> Registration:
+    """Register, and keep the lease."""
+    async with Fleet(store, broker_id, taken_ms_max, told) as fleet:
+        return await fleet.registered()
 
 
 async def level(store) -> FeaturesValue | None:
     held = await store.get(keys.FEATURES)
     return None if held is None else msgspec.json.decode(held.value, type=FeaturesValue)
-
-
-async def test_a_new_cluster_begins_with_the_level_of_the_broker_that_makes_it(store) -> None:
-    await join_cluster(store, None, level=2)
-    assert await level(store) == FeaturesValue(2, __version__)
-    assert await join_cluster(store, None, level=3)
-    assert await level(store) == FeaturesValue(2, __version__)
 
 
 async def test_a_cluster_that_does_not_report_its_level_stays_at_1(store) -> None:
@@ -195,31 +175,23 @@ async def test_a_registration_reports_id_and_addresses(store) -> None:
 async def test_a_taken_id_is_waited_for_and_then_given_up(store) -> None:
     await register(store, 1, value())
     with pytest.raises(IdTaken, match=r"broker id 1 .* incarnation first at PLAINTEXT://host:9092"):
-        await register(store, 1, value("second"), taken_s_max=0.05)
+        await register(store, 1, value("second"), taken_ms_max=50)
     held = await store.get("broker/1")
     assert held is not None
     assert b"first" in held.value
 
 
-async def test_a_taken_id_is_taken_over_when_its_holder_is_gone(store, monkeypatch) -> None:
-    waiting, real = asyncio.Event(), store.watch
-
-    def watch(prefix: str):
-        waiting.set()
-        return real(prefix)
-
-    monkeypatch.setattr(store, "watch", watch)
+async def test_a_taken_id_is_taken_over_when_its_holder_is_gone(store, until) -> None:
     old = await register(store, 1, value())
     await register(store, 10, value("a neighbour whose key begins alike"))
-    second = asyncio.ensure_future(register(store, 1, value("second")))
-    await waiting.wait()
-    await old.lease.revoke()
-    async with asyncio.timeout(PATIENCE_S):
-        assert (await second).epoch > old.epoch
+    async with Fleet(store, told=value("second")) as fleet:
+        await until(lambda: isinstance(fleet.registrar._machine.state, Taken))
+        await old.lease.revoke()
+        assert (await fleet.registered()).epoch > old.epoch
 
 
 async def test_a_store_that_is_away_is_waited_for(store, monkeypatch) -> None:
-    monkeypatch.setattr(registration, "UNAVAILABLE_PAUSE_S", 0.001)
+    monkeypatch.setattr(machine, "UNAVAILABLE_PAUSE_MS", 1)
     real, failures = store.grant_lease, 3
 
     async def grant_lease(ttl_s: int):
@@ -243,12 +215,20 @@ async def test_a_lost_lease_is_reported_and_followed_by_a_new_registration(store
         assert second.epoch > first.epoch
 
 
-async def test_a_former_registration_that_still_stands_is_ended_first(store) -> None:
-    former = await register(store, 1, value())
-    again = await register(store, 1, value(), former=former, taken_s_max=0)
-    assert again.epoch > former.epoch
-    with pytest.raises(IdTaken):
-        await register(store, 1, value("stranger"), former=former, taken_s_max=0)
+async def test_a_former_registration_that_still_stands_is_ended_first(store, monkeypatch) -> None:
+    async with Fleet(store) as fleet:
+        first = await fleet.registered()
+        revoke = first.lease.revoke
+
+        async def unavailable() -> None:
+            monkeypatch.setattr(first.lease, "revoke", revoke)
+            raise StoreUnavailable("away")
+
+        monkeypatch.setattr(first.lease, "revoke", unavailable)
+        fenced = keys.encode(FenceValue(first.epoch, keys.FENCED))
+        await store.txn(Txn((), (Put(keys.fence(1), fenced),)))
+        await fleet.lost()
+        assert (await fleet.registered()).epoch > first.epoch
 
 
 async def test_a_registration_that_vanished_is_lost_though_its_lease_lives(store) -> None:
@@ -276,48 +256,16 @@ async def test_a_fenced_broker_registers_again(store) -> None:
 async def test_leaving_unregisters_at_once(store) -> None:
     async with Fleet(store) as fleet:
         await fleet.registered()
-    await fleet.registrar.leave()
+    await fleet.registrar.unregister()
     assert await store.get("broker/1") is None
-    await fleet.registrar.leave()
+    await fleet.registrar.unregister()
 
 
 async def test_a_registrar_ends_when_its_id_stays_taken(store) -> None:
     await register(store, 1, value("other"))
-    async with Fleet(store, taken_s_max=0.05) as fleet:
+    async with Fleet(store, taken_ms_max=50) as fleet:
         with pytest.raises(IdTaken):
             await fleet.tasks[1]
-
-
-@pytest.mark.parametrize(
-    "image, why",
-    [
-        (ClusterImage(revision=4), ""),
-        (ClusterImage(revision=5), "gone"),
-        (ClusterImage(5, brokers={1: Broker(1, BrokerEpoch(5), value())}), ""),
-        (ClusterImage(9, brokers={1: Broker(1, BrokerEpoch(8), value())}), "another process"),
-        (
-            ClusterImage(
-                9,
-                brokers={1: Broker(1, BrokerEpoch(5), value())},
-                fences={1: Fence(BrokerEpoch(4), keys.FENCED, 6)},
-            ),
-            "",
-        ),
-        (
-            ClusterImage(
-                9,
-                brokers={1: Broker(1, BrokerEpoch(5), value(), keys.ACTIVE)},
-                fences={1: Fence(BrokerEpoch(5), keys.ACTIVE, 6)},
-            ),
-            "",
-        ),
-    ],
-)
-async def test_what_ends_a_registration(store, image: ClusterImage, why: str) -> None:
-    standing = Registration(1, BrokerEpoch(5), await store.grant_lease(3))
-    ended = standing.ended_in(image)
-    assert why in ended
-    assert bool(ended) == bool(why)
 
 
 async def test_an_update_is_written_into_the_registration_that_stands(store, until) -> None:
@@ -325,7 +273,7 @@ async def test_an_update_is_written_into_the_registration_that_stands(store, unt
         registered = await fleet.registered()
         for offline in ({A: (0, 1)}, {A: (0, 1), B: (2,)}, {}):
             told = msgspec.structs.replace(value(), offline=offline)
-            fleet.registrar.update(told)
+            fleet.registrar.update(offline=told.offline)
             await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
             held = await store.get(keys.broker(1))
             assert held.create_revision == registered.epoch, "it is the same registration"
@@ -338,7 +286,7 @@ async def test_an_update_is_written_into_the_registration_that_stands(store, unt
 async def test_what_the_store_refuses_to_take_of_it_ends_no_registration(
     store, until, monkeypatch
 ) -> None:
-    monkeypatch.setattr(refused_writes, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(pauses, "REFUSED_S", (0.001, 60.0))
     transact, errors = store.txn, [StoreRefused("too large")] * 2
 
     async def refusing(txn: Txn):
@@ -350,7 +298,7 @@ async def test_what_the_store_refuses_to_take_of_it_ends_no_registration(
         first = await fleet.registered()
         monkeypatch.setattr(store, "txn", refusing)
         told = msgspec.structs.replace(value(), offline={A: (0,)})
-        fleet.registrar.update(told)
+        fleet.registrar.update(offline=told.offline)
         await until(lambda: fleet.follower.image.brokers[1].value == told)
         assert fleet.registrar.registration is first
         assert fleet.registrar.refused.count == 2
@@ -360,7 +308,7 @@ async def test_an_update_is_in_the_next_registration_from_its_beginning(store, u
     async with Fleet(store) as fleet:
         first = await fleet.registered()
         told = msgspec.structs.replace(value(), offline={A: (0,)})
-        fleet.registrar.update(told)
+        fleet.registrar.update(offline=told.offline)
         await until(lambda: fleet.follower.image.brokers[1].value == told)
         await first.lease.revoke()
         await fleet.lost()
@@ -387,7 +335,7 @@ async def test_a_broker_that_is_fenced_as_it_stops_leaves_no_registration_behind
         await fleet.lost()
         await revoking.wait()
         monkeypatch.setattr(first.lease, "revoke", revoke)
-    await fleet.registrar.leave()
+    await fleet.registrar.unregister()
     assert await store.get(keys.broker(1)) is None
 
 
@@ -409,7 +357,50 @@ async def test_a_write_that_was_not_answered_is_found_and_followed_by_the_next(
         for number in range(2):
             failing[:] = [UnknownOutcome("no answer")]
             told = msgspec.structs.replace(value(), offline={A: (number,)})
-            fleet.registrar.update(told)
+            fleet.registrar.update(offline=told.offline)
             await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
             await until(lambda: not failing)
         assert fleet.calls.empty()
+
+
+async def test_a_broker_that_leaves_announces_it_and_is_told_when_it_may_stop(store, until) -> None:
+    other = msgspec.structs.replace(value("other"), leaving=False)
+    async with Fleet(store, 2, told=other) as others, Fleet(store) as fleet:
+        for number in (1, 2):
+            registered = await (fleet if number == 1 else others).registered()
+            active = keys.encode(FenceValue(registered.epoch, keys.ACTIVE))
+            await store.txn(Txn(success=[Put(keys.fence(number), active)]))
+        await until(lambda: len(fleet.follower.image.brokers) == 2)
+        await until(lambda: all(each.is_active for each in fleet.follower.image.brokers.values()))
+        leaving = asyncio.ensure_future(fleet.registrar.leave(PATIENCE_S))
+        await until(lambda: fleet.follower.image.brokers[1].value.leaving)
+        assert not leaving.done()
+        await store.txn(Txn(success=[Delete(keys.broker(2))]))
+        async with asyncio.timeout(PATIENCE_S):
+            assert await leaving == "it has nothing more to hand over"
+    assert await fleet.registrar.leave(PATIENCE_S) == "", "it does not run"
+
+
+async def test_who_waits_to_leave_is_told_when_the_registrar_ends(store, until) -> None:
+    async with Fleet(store, 2, told=value("other")) as others, Fleet(store) as fleet:
+        await others.registered()
+        registered = await others.store.get(keys.broker(2))
+        assert registered is not None
+        active = keys.encode(FenceValue(BrokerEpoch(registered.create_revision), keys.ACTIVE))
+        await store.txn(Txn(success=[Put(keys.fence(2), active)]))
+        await fleet.registered()
+        await until(lambda: 2 in fleet.follower.image.brokers)
+        await until(lambda: fleet.follower.image.brokers[2].is_active)
+        leaving = asyncio.ensure_future(fleet.registrar.leave(PATIENCE_S))
+        await until(lambda: fleet.follower.image.brokers[1].value.leaving)
+    assert await leaving == ""
+
+
+async def test_a_bug_in_a_call_to_the_store_ends_the_registrar(store, monkeypatch) -> None:
+    async def broken(_key: str) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(store, "get", broken)
+    async with Fleet(store) as fleet:
+        with pytest.raises(ValueError, match="a bug"):
+            await fleet.tasks[1]
