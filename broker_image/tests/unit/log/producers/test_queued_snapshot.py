@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from logfleet.io.files import write_file
 from logfleet.log.config import LogConfig
 from logfleet.log.directories.disk import SLOW_S
 from logfleet.log.names import SNAPSHOT
 from logfleet.log.producers import history, queued_snapshot
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.log.directories import test_disk
 from broker_image.tests.unit.log.directories.test_disk import SlowFiles
@@ -47,7 +49,7 @@ class Held:
         for _ in range(count):
             stamp = ProducerStamp(7, 0, self.log.log_end_offset)
             batch = build_batch([Record(None, b"\xaa" * 60, NOW)], producer=stamp)
-            self.log.append_as_leader(batch, 0, NOW)
+            self.log.append_as_leader(batch, LeaderEpoch(0), NOW)
 
     @property
     def snapshots(self) -> list[int]:
@@ -138,7 +140,7 @@ async def test_one_begun_before_the_directory_left_is_removed_again(
     held: Held, slow: SlowFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread has seen that it is wanted, and writes it once a new directory is there."""
-    real = queued_snapshot.write_file
+    real = write_file
 
     def writing(*args: object, **kwargs: object) -> None:
         (tmp_path / "topic-0").rename(tmp_path / "left")
