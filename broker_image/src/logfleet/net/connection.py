@@ -109,6 +109,10 @@ class Owner(Protocol):
     turns: Turns
     send_time: Histogram
 
+    def sign_in(self, peer: Peer, service: Service, /) -> Service:
+        """See `net.sign_in.SignIn`."""
+        ...
+
     def opened(self, connection: "Connection") -> int:
         """Milliseconds to keep the connection, unread, before it is closed; 0 to serve it."""
         ...
@@ -132,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, owner: Owner, host: str, port: int) -> None:
         self._owner = owner
-        self._service = owner.service
+        self._service: Service = self._first
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._sender: FileSender | None = None
         self.peer = Peer(owner.name, host, port)
@@ -351,6 +355,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     # --- answering
+
+    def _first(self, peer: Peer, frame: memoryview) -> Encoded | Awaitable[Encoded] | Parked:
+        """Handle the first frame: who the peer is decides what handles it and all others."""
+        self._service = self._owner.sign_in(peer, self._owner.service)
+        return self._service(peer, frame)
 
     def _serve(self, frame: memoryview, *, has_next: bool) -> None:
         """Serve one frame. has_next: more requests arrived with it.

@@ -16,6 +16,7 @@ from logfleet.config.topic import BrokerLayers
 from logfleet.io.logging import LogLimiter
 from logfleet.net.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.net.connection_quotas import ConnectionQuotas
+from logfleet.net.sign_in import SignIn, anonymous
 from logfleet.net.sockets import bind_tcp, prepare_accepted
 from logfleet.net.turns import Turns
 from logfleet.quotas.entities import address_of
@@ -47,6 +48,7 @@ class Listener:
     backlog, receive_buffer_bytes, send_buffer_bytes: None for BACKLOG and the system's defaults.
     throttle: milliseconds to keep a new connection from an address before it is closed, 0 to
         serve it.
+    sign_in: decides who is at the other end of a connection.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Listener:
         receive_buffer_bytes: int | None = None,
         send_buffer_bytes: int | None = None,
         throttle: Callable[[str], int] = lambda _: 0,
+        sign_in: SignIn = anonymous,
     ) -> None:
         self.name = name
         self.service = service
@@ -69,6 +72,7 @@ class Listener:
         self.request_bytes_max = request_bytes_max
         self.idle_s_max = idle_s_max if idle_s_max >= 0 else math.inf
         self.throttle = throttle
+        self.sign_in = sign_in
         self.turns = Turns()
         self.host = ""
         self.port = 0
