@@ -17,7 +17,8 @@ ALICE = Principal("User", "alice")
 class Gate:
     """Two frames are the gate's: a greeting and the password. The service gets those behind."""
 
-    def __init__(self, peer: Peer, service: Service) -> None:
+    def __init__(self, peer: Peer, certificate: bytes | None, service: Service) -> None:
+        assert certificate is None
         self._service = service
         self._steps = [b"hello", b"secret"]
         assert peer.principal == ANONYMOUS
