@@ -17,6 +17,7 @@ ON_BOTH_LOOPS = {
     "test_connection_files.py",
     "test_file_sender.py",
     "test_listener.py",
+    "test_transport.py",
 }
 
 

@@ -4,6 +4,7 @@
         00000000000000000000.log        batches; the number is the segment's base offset
         00000000000000000000.index      offset -> position
         00000000000000000000.timeindex  timestamp -> offset
+        00000000000000000000.txnindex   aborted transactions; only Kafka writes it so far
         00000000000000000000.snapshot   producer state just before that offset
         leader-epoch-checkpoint  partition.metadata
         ....log.cleaned, ....log.swap   a compacted segment, see swapping
@@ -22,9 +23,7 @@ LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
-SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX)
 TRANSACTION_INDEX = ".txnindex"
-"""Index of aborted transactions; only Kafka brokers write it so far."""
 
 DELETED = ".deleted"
 CLEANED = ".cleaned"
@@ -55,7 +54,7 @@ NAME_BYTES_MAX = 255
 """Longest file name of common file systems; a long topic name is shortened in -delete and -stray
 names."""
 
-_OFFSET_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot|\.txnindex)")
+_OFFSET_FILE = re.compile(r"(\d{20})(\.[a-z]+)")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _LEAVING = re.compile(r".+-\d+\.[0-9a-f]{32}(-delete|-stray)")
 _FUTURE = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)\.[0-9a-f]{32}-future")
@@ -72,12 +71,15 @@ class TopicPartition(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 def offset_file(offset: int, suffix: str) -> str:
-    """File name of a segment's part or of a producer snapshot."""
+    """File name of a segment's log, of one of its sidecars, or of a producer snapshot."""
     return f"{offset:020d}{suffix}"
 
 
 def parse_offset_file(name: str) -> tuple[int, str] | None:
-    """(offset, suffix) of a name made by `offset_file`, else None."""
+    """(offset, suffix) of a name made by `offset_file`, else None.
+
+    A suffix may be unknown here: later versions may have more files of this kind.
+    """
     match = _OFFSET_FILE.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 

@@ -246,7 +246,7 @@ class PartitionLog:
         self._recent = RecentBatches(self.log_end_offset, FILE_START)
         self._draw_jitter()
         # last, as it may find no room; without a snapshot here a start reads from the previous one
-        self.producers.on_roll(self._segments, self.log_end_offset)
+        self.producers.on_roll(self._segments, self.log_end_offset, self.disk)
 
     def _draw_jitter(self) -> None:
         """Draw a delay, so that segments begun together roll apart (segment.jitter.ms)."""
@@ -495,6 +495,6 @@ class PartitionLog:
 
     def drop_files(self) -> None:
         """Drop the log's files from the cache: its directory is being renamed or given up."""
-        for segment in self._segments:
-            for path in segment.paths:
-                self.open_files.drop(path)
+        self.producers.drop_queued()
+        for path in (path for segment in self._segments for path in segment.paths):
+            self.open_files.drop(path)

@@ -16,20 +16,18 @@ buffer.
 import asyncio
 import struct
 from collections.abc import Awaitable
-from concurrent.futures import Executor
-from time import perf_counter
 from typing import Protocol, TypeAlias, cast
 
 import msgspec
 import structlog
 
 from logfleet.io.clock import boot_s
-from logfleet.net.file_sender import FileSender, Part, read_inline
+from logfleet.net.file_sender import Part
 from logfleet.net.frame_buffers import FrameBuffers
 from logfleet.net.other_protocols import refused_size
 from logfleet.net.peer import PARKED, Parked, Peer
+from logfleet.net.transport import Transport
 from logfleet.net.turns import Turns
-from logfleet.telemetry.histogram import Histogram
 
 log = structlog.get_logger(__name__)
 
@@ -41,8 +39,6 @@ SCRATCH_BYTES = 64 * 1024
 # so far, and grows with the bytes that really arrive: four bytes from an unknown client must not
 # make the broker allocate socket.request.max.bytes.
 FIRST_ALLOCATION_BYTES_MAX = 128 * 1024
-# Unsent bytes of responses without file slices at which a connection takes no more requests.
-UNSENT_BYTES_MAX = 64 * 1024
 # Responses up to this size wait for those of the requests that arrived together with theirs
 # (turns.REQUESTS_PER_STEP_MAX).
 SMALL_RESPONSE_BYTES_MAX = 4 * 1024
@@ -97,17 +93,18 @@ class Owner(Protocol):
     """The listener that accepted a connection.
 
     now: the loop's time, up to a second old, which is enough for idleness. request_bytes_max:
-    Kafka's socket.request.max.bytes; a larger or negative length closes the connection. send_time:
-    measures the time to send responses with file slices.
+    Kafka's socket.request.max.bytes; a larger or negative length closes the connection.
     """
 
     name: str
     now: float
     service: Service
     request_bytes_max: int
-    disk: Executor
     turns: Turns
-    send_time: Histogram
+
+    def sign_in(self, peer: Peer, certificate: bytes | None, service: Service, /) -> Service:
+        """See `net.sign_in.SignIn`."""
+        ...
 
     def opened(self, connection: "Connection") -> int:
         """Milliseconds to keep the connection, unread, before it is closed; 0 to serve it."""
@@ -123,8 +120,8 @@ _scratch_head = _scratch_view[:SIZE_BYTES]
 _frame_buffers = FrameBuffers()
 
 
-class Connection(asyncio.BufferedProtocol):
-    """The protocol of one accepted socket.
+class Connection:
+    """One connection, driven by its transport (`transport.Receiver`).
 
     Created by a listener, which also closes it when it is idle. host, port: the peer's, taken when
     it was accepted: after a reset the socket no longer has them.
@@ -132,9 +129,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, owner: Owner, host: str, port: int) -> None:
         self._owner = owner
-        self._service = owner.service
-        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self._sender: FileSender | None = None
+        self._service: Service = self._first
+        self._transport: Transport = cast("Transport", None)
         self.peer = Peer(owner.name, host, port)
         self.last_active = owner.now
         self._head = b""  # received bytes that are not in a frame yet, or came during a request
@@ -147,11 +143,9 @@ class Connection(asyncio.BufferedProtocol):
         self._expects_large = False
         self._in_progress = False  # a request is being handled, or its response sent
         self._gave_way_at = 0.0
-        self._sending_since = 0.0
         self.end_reason = BY_PEER
         self._held = 0  # WRITE_PAUSED, THROTTLED: why no request is taken
         self._release: asyncio.TimerHandle | None = None  # ends the throttling
-        self._unsent: list[Part] | None = None  # a response that waits until the transport is empty
         self._responses: list[bytes] = []  # to the requests handled in this step, except the last
         self._unsent_before = 0  # bytes at the last check for activity
         self._read_paused = False
@@ -160,9 +154,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- life
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+    def connection_made(self, transport: Transport) -> None:
+        self._transport = transport
         self.peer.link = self
         refused_ms = self._owner.opened(self)
         if refused_ms:
@@ -174,10 +167,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc  # a reset by the peer is as ordinary as a close
         self._lost = True
-        self._frame = self._unsent = None
+        self._frame = None
         self._head = b""
-        if self._sender is not None:
-            self._sender.close()
         if self._release is not None:
             self._release.cancel()
         self.peer.link = None
@@ -206,9 +197,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Called several times per idle limit.
         """
-        unsent = self._transport.get_write_buffer_size()
-        if self._sender is not None:
-            unsent += self._sender.unsent_bytes
+        unsent = self._transport.unsent_bytes
         if unsent != self._unsent_before:
             self._unsent_before = unsent
             self.last_active = self._owner.now
@@ -313,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
         if filled > size:
             self._head = bytes(frame[size:filled])
         self._largest = max(self._largest, size)
-        self._expects_large = size > SMALL_FRAME_BYTES_MAX
+        self._expects_large = size > SMALL_FRAME_BYTES_MAX and self._transport.is_direct
         view = memoryview(frame)[:size]
         self._serve(view, has_next=False)
         if self._in_progress:
@@ -352,6 +341,12 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- answering
 
+    def _first(self, peer: Peer, frame: memoryview) -> Encoded | Awaitable[Encoded] | Parked:
+        """Handle the first frame: who the peer is decides what handles it and all others."""
+        owner = self._owner
+        self._service = owner.sign_in(peer, self._transport.certificate, owner.service)
+        return self._service(peer, frame)
+
     def _serve(self, frame: memoryview, *, has_next: bool) -> None:
         """Serve one frame. has_next: more requests arrived with it.
 
@@ -374,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(answer, list):
             if self._responses:
                 self._send_responses()
-            self._send_parts(answer)
+            self._in_progress = not self._transport.send(answer)
         elif answer is not None:
             self._in_progress = True
             self._owner.supervise(self._serve_later(cast("Awaitable[Encoded]", answer)))
@@ -396,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
         if type(answer) is bytes:
             self._transport.write(answer)
         elif isinstance(answer, list):
-            self._send_parts(answer)
+            self._in_progress = not self._transport.send(answer)
         self._next()
 
     def _send_responses(self) -> None:
@@ -404,47 +399,11 @@ class Connection(asyncio.BufferedProtocol):
         responses, self._responses = self._responses, []
         self._transport.write(b"".join(responses))
 
-    def _send_parts(self, parts: list[Part]) -> None:
-        pieces = read_inline(parts)
-        if pieces is not None:
-            self._transport.writelines(pieces)
-            return
-        self._in_progress = True
-        if self._transport.get_write_buffer_size():
-            # Earlier responses go first: resume_writing is called once all of them are sent.
-            self._unsent = parts
-            self._transport.set_write_buffer_limits(high=0)
-        else:
-            self._send_files(parts)
-
-    def _send_files(self, parts: list[Part]) -> None:
-        if self._sender is None:
-            try:
-                self._sender = FileSender(
-                    self._transport.get_extra_info("socket").fileno(),
-                    disk=self._owner.disk,
-                    on_done=self._files_sent,
-                    on_error=self._files_failed,
-                )
-            except OSError as error:  # no file descriptor for it: the client reconnects
-                log.warning("answer_not_sent", peer=self.peer.host, error=str(error))
-                self._transport.abort()
-                return
-        self._sending_since = perf_counter()
-        if self._sender.send(parts):
-            self._in_progress = False
-            self._owner.send_time.observe(perf_counter() - self._sending_since)
-
-    def _files_sent(self) -> None:
+    def sent(self) -> None:
+        """The transport has sent the response that took it longer; serve the next request."""
         self.last_active = self._owner.now
-        self._owner.send_time.observe(perf_counter() - self._sending_since)
         self._in_progress = False
         self._next()
-
-    def _files_failed(self, error: OSError) -> None:
-        if not isinstance(error, ConnectionError):
-            log.error("segment_read_failed", error=str(error))
-        self._transport.abort()
 
     def throttle(self, throttle_ms: int) -> None:
         """Take no request from the peer for `throttle_ms` from now on."""
@@ -466,10 +425,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._held &= ~WRITE_PAUSED
-        parts, self._unsent = self._unsent, None
-        if parts is not None:
-            self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
-            self._send_files(parts)
         self._next()
 
     def _next(self) -> None:

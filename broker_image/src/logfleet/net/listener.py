@@ -16,7 +16,10 @@ from logfleet.config.topic import BrokerLayers
 from logfleet.io.logging import LogLimiter
 from logfleet.net.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.net.connection_quotas import ConnectionQuotas
+from logfleet.net.plain_transport import PlainTransport
+from logfleet.net.sign_in import SignIn, anonymous
 from logfleet.net.sockets import bind_tcp, prepare_accepted
+from logfleet.net.transport import TransportKind
 from logfleet.net.turns import Turns
 from logfleet.quotas.entities import address_of
 from logfleet.telemetry.histogram import Histogram
@@ -47,6 +50,8 @@ class Listener:
     backlog, receive_buffer_bytes, send_buffer_bytes: None for BACKLOG and the system's defaults.
     throttle: milliseconds to keep a new connection from an address before it is closed, 0 to
         serve it.
+    sign_in: decides who is at the other end of a connection.
+    transport: the kind of its connections' transports.
     """
 
     def __init__(
@@ -62,6 +67,8 @@ class Listener:
         receive_buffer_bytes: int | None = None,
         send_buffer_bytes: int | None = None,
         throttle: Callable[[str], int] = lambda _: 0,
+        sign_in: SignIn = anonymous,
+        transport: TransportKind = PlainTransport,
     ) -> None:
         self.name = name
         self.service = service
@@ -69,6 +76,8 @@ class Listener:
         self.request_bytes_max = request_bytes_max
         self.idle_s_max = idle_s_max if idle_s_max >= 0 else math.inf
         self.throttle = throttle
+        self.sign_in = sign_in
+        self._transport = transport
         self.turns = Turns()
         self.host = ""
         self.port = 0
@@ -203,7 +212,9 @@ class Listener:
         self._entering.add(connection)
         try:
             prepare_accepted(accepted, self._send_buffer_bytes)
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._transport(connection, self), accepted
+            )
         except OSError as error:  # the peer has gone
             accepted.close()
             log.info("connection_lost_early", peer=address, error=str(error))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any, Final, Protocol
 
+from logfleet.auth.principal import ANONYMOUS, Principal
 from logfleet.net.file_sender import Part
 
 
@@ -49,6 +50,7 @@ class Peer:
     """The client at the other end; handlers get it with each request.
 
     listener: name of the listener that accepted the connection.
+    principal: who it is; ANONYMOUS until the stage before the service has decided it.
     software: name and version of the client (KIP-511), empty before ApiVersions.
     on_leave: set by a handler that parks a request, and cleared by it afterwards; called when the
         connection is lost or the broker stops, so that the request is answered at once.
@@ -67,6 +69,7 @@ class Peer:
         "listener",
         "on_leave",
         "port",
+        "principal",
         "queued_since",
         "refused",
         "repeat_end",
@@ -80,6 +83,7 @@ class Peer:
         self.listener = listener
         self.host = host
         self.port = port
+        self.principal: Principal = ANONYMOUS
         self.queued_since = 0.0
         self.software = ("", "")
         self.on_leave: Callable[[], None] | None = None

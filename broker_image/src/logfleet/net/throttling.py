@@ -47,6 +47,7 @@ class Usage:
         "_peer",
         "_quotas",
         "_resumed",
+        "_user",
         "_version",
         "throttle_ms",
     )
@@ -56,6 +57,7 @@ class Usage:
     ) -> None:
         self._quotas = quotas
         self._peer = peer
+        self._user = peer.principal.name
         self._client_id = client_id
         self._version = version
         self._frame_bytes = 0
@@ -71,7 +73,7 @@ class Usage:
         self._frame_bytes = frame_bytes
         self._resumed = started
         if isinstance(request, FetchRequest):
-            burst = self._quotas.fetch.burst(self._client_id)
+            burst = self._quotas.fetch.burst(self._user, self._client_id)
             if burst is not None:
                 request.max_bytes = min(request.max_bytes, burst)
 
@@ -89,9 +91,10 @@ class Usage:
         size = _SIZE_BYTES + sum(map(len, body))
         fetch = self._quotas.fetch
         request_ms = self._charge_time()
-        throttle_ms = self._throttle(fetch, fetch.charge(self._client_id, size), request_ms)
+        fetched_ms = fetch.charge(self._user, self._client_id, size)
+        throttle_ms = self._throttle(fetch, fetched_ms, request_ms)
         if throttle_ms:
-            fetch.refund(self._client_id, size)
+            fetch.refund(self._user, self._client_id, size)
         return throttle_ms
 
     def charge(self, request: msgspec.Struct, answer: msgspec.Struct | None) -> None:
@@ -105,7 +108,7 @@ class Usage:
         quotas = self._quotas
         request_ms = 0 if answer is None else self._charge_time()
         if isinstance(request, ProduceRequest):
-            produced_ms = quotas.produce.charge(self._client_id, self._frame_bytes)
+            produced_ms = quotas.produce.charge(self._user, self._client_id, self._frame_bytes)
             throttle_ms = self._throttle(quotas.produce, produced_ms, request_ms)
         else:
             mutation_ms = getattr(answer, "throttle_time_ms", 0)
@@ -118,7 +121,8 @@ class Usage:
     def _charge_time(self) -> int:
         self.pause()
         self.resume()
-        return self._quotas.request.charge(self._client_id, self._busy_s * _PERCENT)
+        percent = self._busy_s * _PERCENT
+        return self._quotas.request.charge(self._user, self._client_id, percent)
 
     def _throttle(self, quota: "RateQuota | None", bandwidth_ms: int, request_ms: int) -> int:
         """Stop reading the connection for the longer of the two times; return it."""

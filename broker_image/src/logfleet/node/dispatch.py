@@ -19,6 +19,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import msgspec
 import structlog
 
+from logfleet.auth.operations import OPERATIONS_ON, Operation, Resource
+from logfleet.auth.principal import Principal
 from logfleet.io.clock import boot_s
 from logfleet.net.connection import CloseConnection, Encoded
 from logfleet.net.file_sender import Part
@@ -66,6 +68,21 @@ class RequestContext(msgspec.Struct, frozen=True, gc=False):
     def listener(self) -> str:
         """Name of the listener on which the request arrived."""
         return self.peer.listener
+
+    @property
+    def principal(self) -> Principal:
+        """Who sent the request."""
+        return self.peer.principal
+
+    def may(self, operation: Operation, resource: Resource, /) -> bool:
+        """Whether the client may do that. Everybody may do everything: there is no authorizer."""
+        del operation, resource
+        return True
+
+    def allowed(self, resource: Resource) -> int:
+        """What the client may do with the resource: a bit for each operation's code (KIP-430)."""
+        possible = OPERATIONS_ON[resource.type]
+        return sum(1 << operation for operation in possible if self.may(operation, resource))
 
 
 Response = msgspec.Struct | EncodedRows | None

@@ -1,8 +1,8 @@
 """Measures clients that have quotas, and tells how long to throttle one that exceeds its own.
 
-A client is a user (until there are users every client is ANONYMOUS) and a client id. Only clients
-with a quota are measured, by `logfleet.quotas.rates`. A meter that was not used for an hour
-is dropped (as Kafka drops its sensors); if there are too many, the one that was unused longest is.
+A client is a user (the name of its principal) and a client id. Only clients with a quota are
+measured, by `logfleet.quotas.rates`. A meter that was not used for an hour is dropped (as Kafka
+drops its sensors); if there are too many, the one that was unused longest is.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,6 @@ from logfleet.config.broker import BrokerConfig
 from logfleet.metadata.image import Quotas
 from logfleet.metadata.keys import QuotaEntity
 from logfleet.quotas.entities import (
-    ANONYMOUS,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
@@ -86,10 +85,10 @@ class _Quota:
     def update(self, quotas: Mapping[QuotaEntity, Quotas]) -> None:
         self.limits = limits_of(quotas, self.key)
 
-    def limit(self, client_id: str | None) -> ClientLimit | None:
+    def limit(self, user: str, client_id: str | None) -> ClientLimit | None:
         if not self.limits:
             return None
-        return limit_of_client(self.limits, ANONYMOUS, client_id or "")
+        return limit_of_client(self.limits, user, client_id or "")
 
     def count(self, throttle_ms: int) -> None:
         """A client is throttled because of this quota."""
@@ -108,9 +107,9 @@ class RateQuota(_Quota):
         self._throttle_ms_max = throttle_ms_max
         self.meters = _Meters(RateMeter, windows)
 
-    def charge(self, client_id: str | None, value: float) -> int:
+    def charge(self, user: str, client_id: str | None, value: float) -> int:
         """Count `value`; return for how many ms to throttle the client."""
-        limit = self.limit(client_id)
+        limit = self.limit(user, client_id)
         if limit is None:
             return 0
         now = self._clock()
@@ -121,16 +120,16 @@ class RateQuota(_Quota):
             return min(throttle_ms, self._throttle_ms_max)
         return throttle_ms
 
-    def refund(self, client_id: str | None, value: float) -> None:
+    def refund(self, user: str, client_id: str | None, value: float) -> None:
         """Undo a charge: the work was not done."""
-        limit = self.limit(client_id)
+        limit = self.limit(user, client_id)
         if limit is not None:
             now = self._clock()
             self.meters.of((limit.user, limit.client_id), now).record(-value, now)
 
-    def burst(self, client_id: str | None) -> int | None:
+    def burst(self, user: str, client_id: str | None) -> int | None:
         """The most that a client may use at once without any throttle; None for no limit."""
-        limit = self.limit(client_id)
+        limit = self.limit(user, client_id)
         if limit is None:
             return None
         windows = self._windows
@@ -144,9 +143,11 @@ class MutationQuota(_Quota):
         super().__init__(CONTROLLER_MUTATION_RATE, clock)
         self.meters = _Meters(TokenBucket, windows)
 
-    def of_request(self, client_id: str | None, *, strict: bool) -> "MutationBudget | None":
+    def of_request(
+        self, user: str, client_id: str | None, *, strict: bool
+    ) -> "MutationBudget | None":
         """The number of changes that a request may make; None for any number."""
-        limit = self.limit(client_id)
+        limit = self.limit(user, client_id)
         if limit is None:
             return None
         bucket = self.meters.of((limit.user, limit.client_id), self._clock())

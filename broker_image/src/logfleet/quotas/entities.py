@@ -20,8 +20,6 @@ from logfleet.wire.refusal import Refusal
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
-ANONYMOUS: Final = "ANONYMOUS"
-"""The user on connections without authentication (Kafka: KafkaPrincipal.ANONYMOUS)."""
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"

@@ -7,6 +7,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from logfleet.net.connection import CloseConnection, Encoded
 from logfleet.net.listener import Listener
@@ -142,7 +143,9 @@ async def running(
     throttle: Callable[[str], int] = lambda _: 0,
     *,
     by_call: bool = False,
+    **options: Any,
 ) -> AsyncIterator[Rig]:
+    """options: more of Listener."""
     (tmp_path / "segment").touch()
     service = Service(tmp_path / "segment", by_call=by_call)
     with ThreadPoolExecutor(1) as disk:
@@ -153,6 +156,7 @@ async def running(
             request_bytes_max=REQUEST_BYTES_MAX,
             idle_s_max=idle_s_max,
             throttle=throttle,
+            **options,
         )
         port = await listener.bind("127.0.0.1", 0)
         await listener.serve()

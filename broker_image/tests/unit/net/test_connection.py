@@ -14,12 +14,12 @@ import pytest
 from logfleet.net.connection import (
     SMALL_FRAME_BYTES_MAX,
     SMALL_RESPONSE_BYTES_MAX,
-    UNSENT_BYTES_MAX,
     WRITE_PAUSED,
     CloseConnection,
     Connection,
     Encoded,
 )
+from logfleet.net.transport import UNSENT_BYTES_MAX
 from logfleet.net.turns import REQUESTS_PER_STEP_MAX
 from structlog.testing import capture_logs
 
@@ -361,7 +361,7 @@ async def test_a_client_that_never_reads_stops_being_served(tmp_path: Path, unti
                 sock.send(request)
             await asyncio.sleep(0)
         assert len(rig.service.seen) == served
-        unsent = connection._transport.get_write_buffer_size()
+        unsent = connection._transport.unsent_bytes
         assert unsent <= UNSENT_BYTES_MAX + 256 * 1024 + 4
         sock.close()
         await rig.until_no_connection()

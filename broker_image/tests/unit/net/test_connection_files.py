@@ -9,10 +9,9 @@ import struct
 from pathlib import Path
 
 import pytest
-from logfleet.net.connection import (
-    UNSENT_BYTES_MAX,
-)
 from logfleet.net.file_sender import INLINE_BYTES_MAX
+from logfleet.net.plain_transport import PlainTransport
+from logfleet.net.transport import UNSENT_BYTES_MAX
 
 from broker_image.tests.unit.net.connection_rig import (
     Slice,
@@ -77,7 +76,9 @@ async def test_a_file_does_not_overtake_what_the_transport_keeps(
             sock.setblocking(False)
             await until(lambda: rig.listener.connections)
             (connection,) = rig.listener.connections
-            while not connection._transport.get_write_buffer_size():
+            transport = connection._transport
+            assert isinstance(transport, PlainTransport)
+            while not transport.unsent_bytes:
                 sock.send(ask)
                 await rig.service.until_seen(len(rig.service.seen) + 1)
                 for _ in range(2):  # a loop may write at the end of its step
@@ -86,7 +87,7 @@ async def test_a_file_does_not_overtake_what_the_transport_keeps(
             sock.send(framed(b"\0\1P"))
             await rig.service.until_seen(len(rig.service.seen) + 1)
             received = bytearray()
-            while not select.select([], [connection._transport.get_extra_info("socket")], [], 0)[1]:
+            while not select.select([], [transport._raw.get_extra_info("socket")], [], 0)[1]:
                 with contextlib.suppress(BlockingIOError):
                     received += sock.recv(len(answer))
             rig.service.parked[0].set_result([*file, Slice(rig.service.fd, 0, 1_000_000)])
@@ -104,7 +105,9 @@ async def test_a_slow_reader_of_files_is_not_served_further(
         sock.sendall(request * 5)
         await rig.service.until_seen(1)
         (connection,) = rig.listener.connections
-        await until(lambda: connection._sender and connection._sender._watching)
+        transport = connection._transport
+        assert isinstance(transport, PlainTransport)
+        await until(lambda: transport._sender and transport._sender._watching)
         assert len(rig.service.seen) == 1
         sock.close()
         await rig.until_no_connection()

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 import msgspec
 import structlog
 
+from logfleet.auth.principal import ANONYMOUS, Principal, encode_principal
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
 from logfleet.config.broker import BrokerConfig
@@ -78,7 +79,9 @@ class ControllerWork(msgspec.Struct, frozen=True):
         """Do it, on the controller, within the client's quota. Raises NotControllerError."""
         if self.serve_within is not None:
             budget = access.mutations.of_request(
-                origin.client_id, strict=origin.version >= self.strict_since
+                origin.principal.name,
+                origin.client_id,
+                strict=origin.version >= self.strict_since,
             )
             if budget is not None:
                 answer = await self.serve_within(access, request, origin.version, budget)
@@ -88,9 +91,13 @@ class ControllerWork(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The client that sent a request, for the broker it is forwarded to."""
+    """The client that sent a request, also for the broker to which it is forwarded.
+
+    version: of the request. host: its address, "" if it has none.
+    """
 
     version: int
+    principal: Principal = ANONYMOUS
     client_id: str | None = None
     host: str = ""
 
@@ -253,6 +260,7 @@ class _Attempt:
         frame = encode_request(self.request, self.origin.version, 0, self.origin.client_id)
         return EnvelopeRequest(
             request_data=b"".join(cast("list[bytes]", frame))[SIZE_BYTES:],
+            request_principal=encode_principal(self.origin.principal),
             client_host_address=_packed(self.origin.host),
         )
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -57,6 +57,14 @@ class DiskBusy(OSError):
     """Too much data is queued for the disk to accept more."""
 
 
+class Target(Protocol):
+    """What a write goes to: an open file, or what takes a file's place in the queue."""
+
+    path: str
+
+    def pwrite(self, data: Writable, position: int, /) -> None: ...
+
+
 class _QueuedWrite:
     """Bytes to write at a position of a file.
 
@@ -65,7 +73,7 @@ class _QueuedWrite:
 
     __slots__ = ("data", "file", "is_written", "path", "position", "then")
 
-    def __init__(self, file: File, data: bytes, position: int) -> None:
+    def __init__(self, file: Target, data: bytes, position: int) -> None:
         self.file = file
         self.path: str | None = file.path
         self.data = data
@@ -141,7 +149,7 @@ class Disk:
         if self._waiting_bytes > WAITING_BYTES_MAX:
             raise DiskBusy(errno.EAGAIN, "too many writes are waiting for the disk", self.path)
 
-    def write(self, file: File, data: Writable, position: int) -> bool:
+    def write(self, file: Target, data: Writable, position: int) -> bool:
         """Queue a write behind all earlier ones; `data` may change afterwards.
 
         Returns False if the disk is no longer held up and the queue is empty: then the caller
@@ -313,7 +321,7 @@ def _runs(batch: Sequence[_QueuedWrite]) -> Iterator[tuple[list[_QueuedWrite], i
     With each run: how many writes of the batch, from the first on, are done after it.
     """
     runs: list[tuple[int, list[_QueuedWrite]]] = []
-    latest: dict[File, list[_QueuedWrite]] = {}
+    latest: dict[Target, list[_QueuedWrite]] = {}
     for number, write in enumerate(batch):
         run = latest.get(write.file)
         if run is not None and run[-1].end == write.position:

@@ -166,7 +166,7 @@ class Unflushed:
         """End a flush that found no room or failed: the next one repeats all of it."""
         assert self._flush is not None
         for segment in self._flush.segments:
-            segment.distrust_durability()
+            segment.sidecars.distrust_durability()
         self._segments.update(self._flush.segments)
         self._directories |= self._flush.directories
         self._flush = None

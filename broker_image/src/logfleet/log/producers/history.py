@@ -3,7 +3,9 @@
 from collections.abc import Collection, Sequence
 
 from logfleet.io.files import Files, read_file, remove_if_there, write_file
+from logfleet.log.directories.disk import Disk
 from logfleet.log.names import SNAPSHOT, offset_file
+from logfleet.log.producers.queued_snapshot import AT_ROLL, QueuedSnapshot
 from logfleet.log.producers.snapshots import SNAPSHOT_INTERVAL_BYTES, superfluous_snapshots
 from logfleet.log.producers.states import CorruptSnapshot, ProducerStates, SeenBatch
 from logfleet.log.segments.segment import Segment, segment_number
@@ -20,6 +22,9 @@ PRODUCERS_AT_ROLL_MAX = 20_000
 and written to the page cache in about a millisecond."""
 
 
+NONE_QUEUED: dict[int, QueuedSnapshot] = {}
+
+
 class ProducerHistory:
     """The last batches of each producer.
 
@@ -33,6 +38,7 @@ class ProducerHistory:
         self._directory = directory
         self._offsets = set(offsets)
         self._bytes_since_snapshot = 0
+        self._queued = NONE_QUEUED  # by offset
 
     def restore(self, segments: Sequence[Segment], log_end_offset: int) -> list[str]:
         """Restore the state as of this log end; returns messages for the operator."""
@@ -112,6 +118,7 @@ class ProducerHistory:
 
     def take_over(self, directory: str, states: ProducerStates) -> None:
         """Use the renamed directory, and these states, which are newer than its snapshots."""
+        self.drop_queued()
         self._directory, self.states = directory, states
         self._bytes_since_snapshot = SNAPSHOT_INTERVAL_BYTES
 
@@ -130,15 +137,37 @@ class ProducerHistory:
         """Whether enough was appended since the last snapshot for the next flush to write one."""
         return self._bytes_since_snapshot >= SNAPSHOT_INTERVAL_BYTES
 
-    def on_roll(self, segments: Sequence[Segment], log_end_offset: int) -> None:
+    def on_roll(self, segments: Sequence[Segment], log_end_offset: int, disk: Disk) -> None:
         """A segment begins at the log's end: write a snapshot there.
 
-        With too many producers for the loop the next flush does.
+        The thread of a held-up disk writes it; with too many producers for the loop the next flush
+        does.
         """
         if len(self.states) > PRODUCERS_AT_ROLL_MAX:
             self._bytes_since_snapshot = SNAPSHOT_INTERVAL_BYTES
+        elif disk.is_held_up:
+            self._queue(segments, log_end_offset, disk)
         else:
             self.write(segments, log_end_offset)
+
+    def _queue(self, segments: Sequence[Segment], log_end_offset: int, disk: Disk) -> None:
+        path, content = self.take(log_end_offset)
+        self._offsets.add(log_end_offset)
+        superseded = self._superfluous(segments, log_end_offset)
+        self._offsets.difference_update(superseded)
+        snapshot = QueuedSnapshot(self._files, path, [self.path(each) for each in superseded])
+        left = {offset: each for offset, each in self._queued.items() if not each.is_done}
+        self._queued = {**left, log_end_offset: snapshot}
+        if not disk.write(snapshot, content, 0):
+            snapshot.pwrite(content, 0)
+
+    def drop_queued(self) -> None:
+        """Write none that is queued: the log's directory is renamed or given up."""
+        for offset, snapshot in self._queued.items():
+            snapshot.is_wanted = False
+            if not snapshot.is_done:
+                self._offsets.discard(offset)
+        self._queued = NONE_QUEUED
 
     def write(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """Write a snapshot at the log's end.
@@ -146,8 +175,7 @@ class ProducerHistory:
         It is not durable; its checksum shows whether it reached the disk.
         """
         path, content = self.take(log_end_offset)
-        # a flush may be writing it at the same time, in a thread
-        write_file(self._files, path, content, durable=False, writer=".roll")
+        write_file(self._files, path, content, durable=False, writer=AT_ROLL)
         self.on_snapshot_written(log_end_offset, segments, log_end_offset)
 
     def take(self, log_end_offset: int) -> tuple[str, bytes]:
@@ -174,12 +202,17 @@ class ProducerHistory:
         The caller has removed the file.
         """
         self._offsets.discard(offset)
+        if offset in self._queued:
+            self._queued.pop(offset).is_wanted = False
 
     def remove(self, offset: int) -> None:
-        self._offsets.discard(offset)
+        self.drop(offset)
         remove_if_there(self._files, self.path(offset))
 
     def _drop_superfluous(self, segments: Sequence[Segment], log_end_offset: int) -> None:
-        bases = {segment.base_offset for segment in segments}
-        for offset in superfluous_snapshots(self._offsets, bases, log_end_offset):
+        for offset in self._superfluous(segments, log_end_offset):
             self.remove(offset)
+
+    def _superfluous(self, segments: Sequence[Segment], log_end_offset: int) -> list[int]:
+        bases = {segment.base_offset for segment in segments}
+        return superfluous_snapshots(self._offsets, bases, log_end_offset)

@@ -20,20 +20,20 @@ from logfleet.log.flushing.unflushed import NOT_CLOSED, Stored, Unflushed, topic
 from logfleet.log.names import (
     CLEANED,
     DELETED,
-    INDEX,
     LEADER_EPOCHS,
     LOG,
     PARTITION_METADATA,
     SNAPSHOT,
     SWAP,
     TEMPORARY,
-    TIME_INDEX,
     offset_file,
     parse_offset_file,
 )
 from logfleet.log.producers.history import ProducerHistory
+from logfleet.log.segments import sidecars
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.segments.segment import Segment, segment_number
+from logfleet.log.segments.sidecars import IfMissing
 from logfleet.log.segments.swap import recover
 from logfleet.records.batch import BatchHeader
 from logfleet.replication.leader_epochs import EpochStart, LeaderEpochs
@@ -94,15 +94,19 @@ class LoadRequest(msgspec.Struct, frozen=True):
 class FoundSegment(msgspec.Struct, frozen=True):
     """A segment as seen from the file names, before anything is read, and how it has to be treated.
 
-    end_offset: where the next one begins, LONG_MAX for the last. has_index: the offset index is
-    there. is_unsafe: a crash may have taken some of it.
+    end_offset: where the next one begins, LONG_MAX for the last. missing: what is to be done for
+    sidecars that are not there. is_unsafe: a crash may have taken some of it.
     """
 
     segment: Segment
     end_offset: int
-    has_index: bool
-    has_time_index: bool
+    missing: frozenset[IfMissing]
     is_unsafe: bool
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether it has all the sidecars that only its batches could give back."""
+        return IfMissing.READ_SEGMENT not in self.missing
 
     @property
     def is_trusted(self) -> bool:
@@ -110,7 +114,12 @@ class FoundSegment(msgspec.Struct, frozen=True):
 
         Then it is durable and whole, and the next segment tells where it ends.
         """
-        return self.has_index and not self.is_unsafe and self.end_offset != LONG_MAX
+        return self.is_indexed and not self.is_unsafe and self.end_offset != LONG_MAX
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether the segment has sidecars in memory that are to be written."""
+        return not self.is_trusted or IfMissing.REBUILD in self.missing
 
 
 class LoadedLog(msgspec.Struct):
@@ -217,7 +226,7 @@ class LogLoader:
             elif (parsed := parse_offset_file(entry.name)) is not None:
                 found.add(parsed)
         for offset, suffix in list(found):
-            if suffix in (INDEX, TIME_INDEX) and (offset, LOG) not in found:
+            if suffix in sidecars.suffixes() and (offset, LOG) not in found:
                 self._notes.append(f"{offset_file(offset, suffix)} has no segment: removed")
                 remove_if_there(self._files, self._path(offset, suffix))
                 found.discard((offset, suffix))
@@ -268,8 +277,7 @@ class LogLoader:
             FoundSegment(
                 self._segment(base),
                 end_offset,
-                has_index=(base, INDEX) in names,
-                has_time_index=(base, TIME_INDEX) in names,
+                missing=sidecars.missing(base, names),
                 # One that ends at the recovery point was active then: its last time index entry
                 # came later.
                 is_unsafe=not self._request.clean and end_offset >= self._request.recovery_point,
@@ -313,7 +321,7 @@ class LogLoader:
                 self._remove_segments([behind.segment for behind in found[number:]])
                 break
         older = found[: len(segments) - 1]
-        rebuilt = [each.segment for each in older if not (each.is_trusted and each.has_time_index)]
+        rebuilt = [each.segment for each in older if each.is_rebuilt]
         for segment in rebuilt:
             segment.finish()
         return segments, rebuilt, log_end
@@ -326,11 +334,11 @@ class LogLoader:
         than this segment.
         """
         segment, request = found.segment, self._request
-        verify = found.is_unsafe or not found.has_index
+        verify = found.is_unsafe or not found.is_indexed
         size_before = segment.size
         log_end = segment.restore(
             verify=verify,
-            distrust_offset=request.recovery_point if found.has_index else 0,
+            distrust_offset=request.recovery_point if found.is_indexed else 0,
             end_offset=found.end_offset,
             on_batch=self._record_epoch,
         )

@@ -82,6 +82,8 @@ class Truncation:
             raise OSError(errno.EIO, reason, error.filename or self._directory) from error
 
     def _cut(self) -> None:
+        # a snapshot that a roll has queued must not be written behind the new end afterwards
+        self._open_files.disk(self._directory.rpartition("/")[0]).drain()
         self._remove(self._old[len(self.segments) :])
         self.producers = ProducerHistory(self._files, self._directory, self._snapshots)
         if self.segments:

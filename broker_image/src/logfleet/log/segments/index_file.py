@@ -8,7 +8,7 @@ missing.
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import overload
+from typing import Self, overload
 
 from logfleet.io.files import File, is_shortage
 from logfleet.log.segments.index_entries import sound_length, unpack_entries
@@ -25,7 +25,8 @@ BLOCK_BYTES = 4080
 class IndexFile(Sequence[tuple[int, int]]):
     """Entries of one index file, in order. entry: OFFSET_ENTRY or TIME_ENTRY.
 
-    is_durable: set by the owner after a sync; cleared by each change.
+    written: how many entries the file has, -1 if that is not known yet. pending: packed entries
+    behind these. is_durable: set by the owner after a sync; cleared by each change.
     """
 
     __slots__ = (
@@ -40,13 +41,19 @@ class IndexFile(Sequence[tuple[int, int]]):
     )
 
     def __init__(
-        self, files: OpenFiles, path: str, entry: struct.Struct, *, written: int = -1
+        self,
+        files: OpenFiles,
+        path: str,
+        entry: struct.Struct,
+        *,
+        written: int = -1,
+        pending: bytes | bytearray = b"",
     ) -> None:
         self.path = path
         self._files = files
         self._entry = entry
         self._written = written  # entries on disk; -1: not determined yet
-        self._pending = bytearray()
+        self._pending = bytearray(pending)
         self._block = b""
         self.is_durable = written < 0
         self._block_start = 0  # number of the entry that the block begins with
@@ -186,11 +193,11 @@ class IndexFile(Sequence[tuple[int, int]]):
         """The open file, for an fsync; call `write` before."""
         return self._file()
 
-    def copy(self, files: OpenFiles) -> "IndexFile":
+    def copy(self, files: OpenFiles) -> Self:
         """A copy of the present index that reads through other open files."""
-        copied = IndexFile(files, self.path, self._entry, written=self._written)
-        copied._pending = self._pending[:]
-        return copied
+        return type(self)(
+            files, self.path, self._entry, written=self._written, pending=self._pending
+        )
 
     def moved_to(self, path: str) -> None:
         """Use the new path of the index file, which was renamed."""

@@ -1,4 +1,4 @@
-"""One segment of a partition's log: a file of batches and its two sparse indexes."""
+"""One segment of a partition's log: a file of batches and its sidecars (`sidecars`)."""
 
 import contextlib
 import struct
@@ -6,18 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from logfleet.io.files import File, remove_if_there
 from logfleet.log.config import LONG_MAX
-from logfleet.log.names import INDEX, LOG, TIME_INDEX, offset_file
+from logfleet.log.names import LOG, offset_file
 from logfleet.log.segments.index_check import time_entries_match
-from logfleet.log.segments.index_entries import (
-    OFFSET_ENTRY,
-    RELATIVE_OFFSET_MAX,
-    TIME_ENTRY,
-    offset_entries,
-    time_entries,
-)
-from logfleet.log.segments.index_file import IndexFile
+from logfleet.log.segments.index_entries import RELATIVE_OFFSET_MAX, offset_entries, time_entries
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.segments.roll import ActiveSegment
+from logfleet.log.segments.sidecars import Sidecars
+from logfleet.log.segments.sparse_indexes import OffsetIndex, TimeIndex
 from logfleet.log.segments.valid_batches import scan_batches
 from logfleet.records.batch import (
     HEADER_SIZE,
@@ -55,9 +50,8 @@ class Segment:
         "created_ms",
         "has_new_times",
         "log_path",
-        "offset_index",
+        "sidecars",
         "size",
-        "time_index",
     )
 
     def __init__(
@@ -69,9 +63,10 @@ class Segment:
         size: int,
         interval_bytes: int,
         created_ms: int,
-        index_entries: int = -1,
+        is_new: bool = False,
         suffix: str = "",
     ) -> None:
+        """is_new: it has no files yet. suffix: of its file names."""
         self.base_offset = base_offset
         self.size = Position(size)
         self.created_ms = created_ms
@@ -79,12 +74,7 @@ class Segment:
         self._interval_bytes = interval_bytes
         stem = f"{directory}/{offset_file(base_offset, '')}"
         self.log_path = stem + LOG + suffix
-        self.offset_index = IndexFile(
-            files, stem + INDEX + suffix, OFFSET_ENTRY, written=index_entries
-        )
-        self.time_index = IndexFile(
-            files, stem + TIME_INDEX + suffix, TIME_ENTRY, written=index_entries
-        )
+        self.sidecars = Sidecars(files, stem, base_offset, is_new=is_new, suffix=suffix)
         self._first_timestamp = _UNKNOWN
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
@@ -111,7 +101,7 @@ class Segment:
             size=0,
             interval_bytes=interval_bytes,
             created_ms=created_ms,
-            index_entries=0,
+            is_new=True,
             suffix=suffix,
         )
         for path in segment.paths:
@@ -139,8 +129,7 @@ class Segment:
     def copy(self, files: OpenFiles) -> "Segment":
         """A copy of the present segment, for another thread with its own open files."""
         copied = self._of(files, self.size)
-        copied.offset_index = self.offset_index.copy(files)
-        copied.time_index = self.time_index.copy(files)
+        copied.sidecars = self.sidecars.copy(files)
         copied.copy_times(self)
         return copied
 
@@ -149,16 +138,23 @@ class Segment:
         return self._files.get(self.log_path)
 
     @property
+    def offset_index(self) -> OffsetIndex:
+        return self.sidecars.offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        return self.sidecars.time_index
+
+    @property
     def paths(self) -> list[str]:
         """All files that a segment may have."""
-        return [self.log_path, self.offset_index.path, self.time_index.path]
+        return [self.log_path, *(sidecar.path for sidecar in self.sidecars)]
 
     def moved_to(self, directory: str) -> None:
         """Use the new path of the directory, which was renamed."""
         self._files.drop(self.log_path)
         self.log_path = f"{directory}/{offset_file(self.base_offset, LOG)}"
-        for index, suffix in ((self.offset_index, INDEX), (self.time_index, TIME_INDEX)):
-            index.moved_to(f"{directory}/{offset_file(self.base_offset, suffix)}")
+        self.sidecars.moved_to(directory)
 
     # Writing
 
@@ -210,7 +206,7 @@ class Segment:
             and timestamp > self.max_timestamp
         )
         needs_entry = self._bytes_since_entry > self._interval_bytes
-        indexed_time = self._indexed_time() if needs_entry else NO_TIMESTAMP
+        indexed_time = self.time_index.newest if needs_entry else NO_TIMESTAMP
         if self.size == 0:
             self._first_timestamp = timestamp
         if is_newest:
@@ -220,13 +216,11 @@ class Segment:
             self.offset_index.append(last_offset - self.base_offset, self.size)
             self._index_time(indexed_time)
             self._bytes_since_entry = 0
+        for sidecar in self.sidecars.others:
+            sidecar.add(header, base_offset, self.size)
         size = LENGTH_OVERHEAD + header.batch_length
         self._bytes_since_entry += size
         self.size += size
-
-    def _indexed_time(self) -> int:
-        """Timestamp of the time index's last entry."""
-        return self.time_index[-1][0] if len(self.time_index) else NO_TIMESTAMP
 
     def _index_time(self, indexed_time: int) -> None:
         """Add the largest timestamp so far to the time index, unless it is there already."""
@@ -235,28 +229,17 @@ class Segment:
             self.time_index.append(self._max_timestamp, relative)
 
     def finish(self) -> None:
-        """Complete and write the indexes: the segment stops being active, or the log closes."""
+        """Complete and write the sidecars: the segment stops being active, or the log closes."""
         file = self.file
         if file.size() > self.size:  # a failed append left something behind the end
             file.truncate(self.size)
         if self.max_timestamp > NO_TIMESTAMP:  # the property rebuilds a time index that is missing
-            self._index_time(self._indexed_time())
-        self.offset_index.write()
-        self.time_index.write()
+            self._index_time(self.time_index.newest)
+        self.sidecars.write()
 
     def take_changed(self) -> list[File]:
-        """Files to sync for the present segment; the indexes count as durable from here on."""
-        changed = [self.file]
-        for index in (self.offset_index, self.time_index):
-            if not index.is_durable:
-                index.write()
-                index.is_durable = True
-                changed.append(index.file())
-        return changed
-
-    def distrust_durability(self) -> None:
-        """Let the next flush sync the indexes in any case."""
-        self.offset_index.is_durable = self.time_index.is_durable = False
+        """Files to sync for the present segment; the sidecars count as durable from here on."""
+        return [self.file, *self.sidecars.take_changed()]
 
     def truncate(self, position: Position) -> int:
         """Cut at `position`, a batch's beginning or the end; returns the new end offset."""
@@ -265,10 +248,7 @@ class Segment:
             file.truncate(position)
         self.size = position
         self._resumptions.clear()
-        kept = self.offset_index.floor(position - 1, 1) + 1
-        self.offset_index.truncate(kept)
-        last = self.offset_index[-1][0] if kept else -1
-        self.time_index.truncate(self.time_index.floor(last, 1) + 1)
+        self.sidecars.keep_entries(self.offset_index.floor(position - 1, 1) + 1)
         return self.restore(verify=False)
 
     # Restoring a segment's state after a restart
@@ -281,17 +261,17 @@ class Segment:
         end_offset: int = LONG_MAX,
         on_batch: Callable[[BatchHeader], None] | None = None,
     ) -> int:
-        """Find the end of the batches, and rebuild the indexes, from the last index entry on.
+        """Find the end of the batches, and rebuild the sidecars, from the last index entry on.
 
-        verify: the log was not closed properly; check the indexes, drop their entries from
+        verify: the log was not closed properly; check the sidecars, drop what they have from
         `distrust_offset` on (what lies before is durable) and check the checksum of each batch
-        after them. No batch may reach beyond `end_offset`. on_batch is called with each batch that
+        after it. No batch may reach beyond `end_offset`. on_batch is called with each batch that
         is read. Returns the offset after the last batch; `size` is where it ends, which may be
         before the end of the file.
         """
         end = self.file.size()
         if verify:
-            self._distrust_indexes(distrust_offset, end)
+            self.sidecars.distrust(distrust_offset - self.base_offset, end)
         position, offset = self._last_entry(end)
 
         def scan(position: Position, offset: int) -> int:
@@ -307,8 +287,7 @@ class Segment:
 
         next_offset = scan(position, offset)
         if self.size == position and position:  # the batch that the index leads to is damaged
-            self.offset_index.truncate(0)
-            self.time_index.truncate(0)
+            self.sidecars.keep_entries(0)
             return scan(FILE_START, self.base_offset)
         return next_offset
 
@@ -331,17 +310,6 @@ class Segment:
                 on_batch(header)
         return offset
 
-    def _distrust_indexes(self, distrust_offset: int, end: int) -> None:
-        """Keep the sound entries of durable batches."""
-        self.offset_index.keep_sound(
-            first_max=RELATIVE_OFFSET_MAX, second_min=HEADER_SIZE, second_max=end - HEADER_SIZE
-        )
-        self.time_index.keep_sound(first_max=LONG_MAX, second_min=0, second_max=RELATIVE_OFFSET_MAX)
-        kept = self.offset_index.floor(distrust_offset - 1 - self.base_offset) + 1
-        self.offset_index.truncate(kept)
-        last = self.offset_index[-1][0] if kept else -1
-        self.time_index.truncate(self.time_index.floor(last, 1) + 1)
-
     def _last_entry(self, end: int) -> tuple[Position, int]:
         """(position, base offset) of the last entry's batch; the segment's start if it is wrong."""
         if not self.offset_index and self._time_index_matches(None):
@@ -353,8 +321,7 @@ class Segment:
                 header
             ):
                 return Position(position), header.base_offset
-        self.offset_index.truncate(0)
-        self.time_index.truncate(0)
+        self.sidecars.keep_entries(0)
         return FILE_START, self.base_offset
 
     # Reading

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from logfleet.io.files import Files, remove_if_there
-from logfleet.log.names import LOG, SWAP, offset_file
+from logfleet.log.names import CLEANED, LOG, SWAP, offset_file
+from logfleet.log.segments import sidecars
 from logfleet.log.segments.segment import Segment
 from logfleet.log.segments.swap_steps import (
     Rename,
@@ -35,7 +36,7 @@ class Swap(msgspec.Struct):
 
     @classmethod
     def of(cls, replaced: Sequence[Segment]) -> "Swap":
-        return cls(replaced, completion(replaced[0].base_offset))
+        return cls(replaced, completion(replaced[0].base_offset, sidecars.suffixes()))
 
     def complete(self, files: Files, directory: str) -> None:
         """Give the new segment its final names; after an OSError another call continues."""
@@ -49,7 +50,7 @@ def promote(files: Files, directory: str, base_offset: int) -> None:
 
     Blocks for as long as the disk takes.
     """
-    _rename(files, directory, promotion(base_offset))
+    _rename(files, directory, promotion(base_offset, sidecars.suffixes()))
     files.fsync_directory(directory)
 
 
@@ -58,7 +59,7 @@ def demote(files: Files, directory: str, base_offset: int) -> None:
 
     The new segment does not count, and `remove_cleaned` removes it.
     """
-    cleaned, swap = promotion(base_offset)[-1]
+    cleaned, swap = promotion(base_offset, ())[-1]
     with contextlib.suppress(FileNotFoundError):  # promote did not get this far
         _rename(files, directory, [(swap, cleaned)])
 
@@ -106,5 +107,10 @@ def _end_offset(files: Files, directory: str, base_offset: int) -> int:
 
 
 def _rename(files: Files, directory: str, renames: Sequence[Rename]) -> None:
+    optional = tuple(suffix + step for suffix in sidecars.optional() for step in (CLEANED, SWAP))
     for source, target in renames:
-        files.rename(f"{directory}/{source}", f"{directory}/{target}")
+        try:
+            files.rename(f"{directory}/{source}", f"{directory}/{target}")
+        except FileNotFoundError:
+            if not source.endswith(optional):
+                raise

@@ -13,31 +13,24 @@ from collections.abc import Iterable
 
 import msgspec
 
-from logfleet.log.names import (
-    CLEANED,
-    INDEX,
-    LOG,
-    SEGMENT_SUFFIXES,
-    SWAP,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    offset_file,
-    parse_offset_file,
-)
+from logfleet.log.names import CLEANED, LOG, SNAPSHOT, SWAP, offset_file, parse_offset_file
 
 Rename = tuple[str, str]
 """A rename within one directory: (source name, target name)."""
 
 
-def promotion(base_offset: int) -> list[Rename]:
-    """The renames of step 2, in order: once the log has this suffix the segment is complete."""
-    names = [offset_file(base_offset, suffix) for suffix in (INDEX, TIME_INDEX, LOG)]
+def promotion(base_offset: int, sidecars: Iterable[str]) -> list[Rename]:
+    """The renames of step 2, in order: once the log has this suffix the segment is complete.
+
+    sidecars: their suffixes.
+    """
+    names = [offset_file(base_offset, suffix) for suffix in (*sidecars, LOG)]
     return [(name + CLEANED, name + SWAP) for name in names]
 
 
-def completion(base_offset: int) -> list[Rename]:
+def completion(base_offset: int, sidecars: Iterable[str]) -> list[Rename]:
     """The renames that give the .swap files their final names (step 4)."""
-    names = [offset_file(base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
+    names = [offset_file(base_offset, suffix) for suffix in (LOG, *sidecars)]
     return [(name + SWAP, name) for name in names]
 
 
@@ -87,12 +80,12 @@ def _base_offset(stem: str) -> int | None:
 def replaced_files(names: Iterable[str], first_offset: int, end_offset: int) -> list[str]:
     """Files of the segments with base offsets in [first_offset, end_offset).
 
-    A complete segment replaces them.
+    A complete segment replaces them. Producer snapshots at these offsets stay true.
     """
     return [
         name
         for name in names
-        if name.endswith((*SEGMENT_SUFFIXES, TRANSACTION_INDEX))
-        and (base_offset := _base_offset(name)) is not None
-        and first_offset <= base_offset < end_offset
+        if (parsed := parse_offset_file(name)) is not None
+        and parsed[1] != SNAPSHOT
+        and first_offset <= parsed[0] < end_offset
     ]

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from logfleet.auth.operations import Resource, ResourceType
 from logfleet.groups.classic.groups import CLASSIC
 from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.node.coordinators.waiter import Waiter
@@ -39,11 +40,6 @@ PROTOCOL_REQUIRED_SINCE: Final = 5
 """Since this version SyncGroup names the protocol (KIP-559)."""
 LEAVE_MEMBERS_SINCE: Final = 3
 """Before this version LeaveGroup and its answer are about one member."""
-GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Bits of the operations on a group, all of them allowed (AclEntry).
-
-READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
-"""
 
 _Results = list[DeleteGroupsResponse.DeletableGroupResult]
 _Deleting = list[tuple[list[str], Waiter[_Results]]]
@@ -174,7 +170,8 @@ def describe_groups(
             continue
         group = shard.coordinator.describe(group_id, context.api_version)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = GROUP_OPERATIONS
+            resource = Resource(ResourceType.GROUP, group_id)
+            group.authorized_operations = context.allowed(resource)
         groups.append(group)
     return DescribeGroupsResponse(groups=groups)
 

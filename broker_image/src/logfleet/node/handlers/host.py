@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from logfleet.config.broker import BrokerConfig
-from logfleet.controller.running.access import ControllerAccess
+from logfleet.controller.running.access import ControllerAccess, Origin
 from logfleet.io.timers import TimerWheel
 from logfleet.log.checkpoints.checkpointer import Checkpointer
 from logfleet.log.directories.disk_space import DiskSpace
@@ -15,7 +15,7 @@ from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
-from logfleet.node.dispatch import Dispatcher
+from logfleet.node.dispatch import Dispatcher, RequestContext
 from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.handlers.metadata_creation import TopicCreator
@@ -118,3 +118,8 @@ class WholeHost(PartitionHost, GroupHost, AdminHost, Protocol):
 def shard_of(broker: GroupHost, group_id: str) -> GroupShard | ErrorCode:
     """The coordinator of a group, or why this broker has none."""
     return broker.coordinators.shard_of(group_id, broker.image)
+
+
+def origin_of(context: RequestContext) -> Origin:
+    """The client of a request, as the controller is to know it."""
+    return Origin(context.api_version, context.principal, context.client_id, context.peer.host)

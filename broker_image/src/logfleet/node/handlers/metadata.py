@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
+from logfleet.auth.operations import CLUSTER, Operation, Resource, ResourceType
 from logfleet.controller.changes.topics import name_problem
 from logfleet.metadata.image import INTERNAL_TOPICS, Broker, ClusterImage, Partition, Topic
 from logfleet.metadata.keys import NO_LEADER, Endpoint
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import AdminHost
+from logfleet.node.handlers.host import AdminHost, origin_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DescribeClusterRequest,
@@ -28,10 +29,6 @@ from logfleet.wire.messages import (
 from logfleet.wire.uuids import ZERO_UUID
 
 NO_ID: Final = -1
-# Bits of Kafka's AclOperation codes: the operations on such a resource, while there is no
-# authorizer.
-TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 BROKER_ENDPOINT: Final = 1
 CONTROLLER_ENDPOINT: Final = 2
 # Versions that carry topic ids but refuse requests by them (KIP-516).
@@ -113,11 +110,20 @@ def metadata(
         topics=_topics(host, view, request, context),
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = _allowed_on_cluster(context)
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            topic.topic_authorized_operations = _allowed_on_topic(topic.name or "", context)
     return response
+
+
+def _allowed_on_topic(name: str, context: RequestContext) -> int:
+    return context.allowed(Resource(ResourceType.TOPIC, name))
+
+
+def _allowed_on_cluster(context: RequestContext) -> int:
+    """Without DESCRIBE a client does not learn what else it may do."""
+    return context.allowed(CLUSTER) if context.may(Operation.DESCRIBE, CLUSTER) else 0
 
 
 def _names_id(topic: MetadataRequest.MetadataRequestTopic) -> bool:
@@ -175,7 +181,7 @@ def _by_name(
             missing.append(name)
         rows.append(_Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
     if missing and request.allow_auto_topic_creation and host.config.auto_create_topics_enable:
-        host.topic_creator.want(missing, client_id=context.client_id, host=context.peer.host)
+        host.topic_creator.want(missing, origin_of(context))
     return rows
 
 
@@ -236,10 +242,10 @@ def describe_topic_partitions(
             response.next_cursor = _next(name, start)
             break
         if topic is None:  # the request names it
-            response.topics.append(_not_described(name))
+            response.topics.append(_not_described(name, context))
             continue
         shown = topic.partitions[start : start + left]
-        response.topics.append(_page(view, topic, start, shown))
+        response.topics.append(_page(view, topic, start, shown, context))
         left -= len(shown)
         if start + len(shown) < len(topic.partitions):
             response.next_cursor = _next(name, start + len(shown))
@@ -273,19 +279,23 @@ def _next(name: str, index: int) -> DescribeTopicPartitionsResponse.Cursor:
     return DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=index)
 
 
-def _not_described(name: str) -> _DescribedTopic:
+def _not_described(name: str, context: RequestContext) -> _DescribedTopic:
     valid = name_problem(name) is None
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
     return _DescribedTopic(
         error_code=error,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=_allowed_on_topic(name, context),
     )
 
 
 def _page(
-    view: _View, topic: Topic, start: int, partitions: Sequence[Partition]
+    view: _View,
+    topic: Topic,
+    start: int,
+    partitions: Sequence[Partition],
+    context: RequestContext,
 ) -> _DescribedTopic:
     return _DescribedTopic(
         name=topic.name,
@@ -304,7 +314,7 @@ def _page(
             )
             for index, partition in enumerate(partitions, start)
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=_allowed_on_topic(topic.name, context),
     )
 
 
@@ -357,7 +367,7 @@ def describe_cluster(
         brokers=brokers,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = _allowed_on_cluster(context)
     return response
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from logfleet.controller.changes.topics import name_problem
-from logfleet.controller.running.access import ControllerAccess
+from logfleet.controller.running.access import ControllerAccess, Origin
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.wire.errors import ErrorCode
@@ -34,8 +34,11 @@ class TopicCreator:
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._refused_until_s: dict[str, float] = {}
 
-    def want(self, names: Iterable[str], *, client_id: str | None, host: str) -> None:
-        """Start to create those that can be created and are not being created yet."""
+    def want(self, names: Iterable[str], cause: Origin) -> None:
+        """Start to create those that can be created and are not being created yet.
+
+        cause: the request that names them.
+        """
         now_s = asyncio.get_running_loop().time()
         self._refused_until_s = {
             name: until_s for name, until_s in self._refused_until_s.items() if until_s > now_s
@@ -44,9 +47,7 @@ class TopicCreator:
             busy = name in self._creating or name in self._refused_until_s
             possible = name not in INTERNAL_TOPICS and name_problem(name) is None
             if possible and not busy and len(self._creating) < CREATING_MAX:
-                task = asyncio.get_running_loop().create_task(
-                    self._create(name, client_id, host), name=name
-                )
+                task = asyncio.get_running_loop().create_task(self._create(name, cause), name=name)
                 self._creating[name] = task
                 task.add_done_callback(self._done)
 
@@ -62,10 +63,8 @@ class TopicCreator:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("topic_creation_failed", topic=task.get_name(), exc_info=error)
 
-    async def _create(self, name: str, client_id: str | None, host: str) -> None:
-        refusal = await create_one(
-            self._access, name, DEFAULT, DEFAULT, {}, client_id=client_id, host=host
-        )
+    async def _create(self, name: str, cause: Origin) -> None:
+        refusal = await create_one(self._access, name, DEFAULT, DEFAULT, {}, cause=cause)
         if refusal is None:
             log.info("topic_created_on_demand", topic=name)
         elif refusal.error is not ErrorCode.TOPIC_ALREADY_EXISTS:

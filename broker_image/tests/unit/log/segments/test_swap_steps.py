@@ -1,12 +1,13 @@
 import pytest
-from logfleet.log.names import LOG, offset_file
+from logfleet.log.names import INDEX, LOG, TIME_INDEX, offset_file
 from logfleet.log.segments.swap_steps import completion, find_interrupted, promotion, replaced_files
 
 BASE = "00000000000000000100"
+SIDECARS = (INDEX, TIME_INDEX)
 
 
 def test_the_log_gets_the_suffix_that_counts_last():
-    renames = promotion(100)
+    renames = promotion(100, SIDECARS)
     assert len(renames) == 3
     assert renames[-1] == (f"{BASE}.log.cleaned", f"{BASE}.log.swap")
 
@@ -18,7 +19,7 @@ def test_nothing_is_to_do_where_no_swap_was_interrupted():
 
 @pytest.mark.parametrize("done", range(4))
 def test_a_crash_in_the_middle_of_the_promotion_undoes_it_until_the_log_is_renamed(done):
-    renames = promotion(100)
+    renames = promotion(100, SIDECARS)
     names = [target for _, target in renames[:done]] + [source for source, _ in renames[done:]]
     found = find_interrupted(names)
     if done < 3:
@@ -32,7 +33,7 @@ def test_a_crash_in_the_middle_of_the_promotion_undoes_it_until_the_log_is_renam
 
 @pytest.mark.parametrize("done", range(4))
 def test_a_crash_in_the_middle_of_the_completion_is_completed(done):
-    renames = completion(100)
+    renames = completion(100, SIDECARS)
     names = [target for _, target in renames[:done]] + [source for source, _ in renames[done:]]
     found = find_interrupted(names)
     assert found.remove == ()
@@ -55,7 +56,7 @@ def test_of_a_split_that_was_not_complete_nothing_stays():
 @pytest.mark.parametrize("promoted", range(3))
 @pytest.mark.parametrize("removed", range(4))
 def test_a_crash_while_an_incomplete_swap_is_removed_leaves_none_that_counts(promoted, removed):
-    renames = promotion(100)
+    renames = promotion(100, SIDECARS)
     names = [target for _, target in renames[:promoted]]
     names += [source for source, _ in renames[promoted:]]
     left = find_interrupted(find_interrupted(names).remove[removed:])

@@ -47,7 +47,7 @@ def test_fetch_sessions_are_counted() -> None:
 def test_throttled_clients_are_counted_by_quota() -> None:
     quotas = ClientQuotas(Windows(), Windows())
     quotas.update({(("client-id", None),): Quotas({"producer_byte_rate": 1.0})})
-    quotas.produce.count(quotas.produce.charge("c", 20))
+    quotas.produce.count(quotas.produce.charge("ANONYMOUS", "c", 20))
     quotas.connection.throttled = 3
     values = metric_values(throttled_clients(quotas))
     assert values("logfleet_quota_throttles_total", quota="producer_byte_rate") == 1

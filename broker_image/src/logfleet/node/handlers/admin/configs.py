@@ -31,12 +31,12 @@ from logfleet.controller.changes.config_changes import (
     alter_topic_configs,
 )
 from logfleet.controller.changes.topics import name_problem
-from logfleet.controller.running.access import ControllerAccess, ControllerWork, Origin
+from logfleet.controller.running.access import ControllerAccess, ControllerWork
 from logfleet.controller.running.term import Operation, TermDecision
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.admin.loggers import alter_loggers, describe_loggers
-from logfleet.node.handlers.host import AdminHost
+from logfleet.node.handlers.host import AdminHost, origin_of
 from logfleet.wire.encoded_rows import EncodedRow, EncodedRows
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -379,8 +379,8 @@ async def alter_incrementally(
     rows, others = alter_loggers(host, request, BROKER_LOGGER)
     if rows and not others.resources:
         return IncrementalAlterConfigsResponse(responses=rows)
-    origin = Origin(context.api_version, context.client_id, context.peer.host)
-    answer = await host.controller_access.perform(INCREMENTAL_ALTER, others, origin)
+    access = host.controller_access
+    answer = await access.perform(INCREMENTAL_ALTER, others, origin_of(context))
     assert isinstance(answer, IncrementalAlterConfigsResponse), "the answer of that API"
     order = {
         (each.resource_type, each.resource_name): n for n, each in enumerate(request.resources)

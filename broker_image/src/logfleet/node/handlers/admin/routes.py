@@ -3,15 +3,17 @@
 The controller does all changes; another broker forwards them in an Envelope (KIP-590).
 """
 
+import ipaddress
 from typing import Any, Final, cast
 
 import msgspec
 
+from logfleet.auth.principal import ANONYMOUS, Principal, decode_principal
 from logfleet.controller.running.access import ControllerWork, Origin
 from logfleet.controller.running.term import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.admin import brokers, configs, features, partitions, quotas, topics
-from logfleet.node.handlers.host import AdminHost
+from logfleet.node.handlers.host import AdminHost, origin_of
 from logfleet.wire.apis import API_BY_KEY
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import SIZE_BYTES, decode_request, decode_request_header, encode_response
@@ -64,8 +66,8 @@ async def change(
     host: AdminHost, request: msgspec.Struct, context: RequestContext
 ) -> msgspec.Struct:
     """Serve any request of WORK."""
-    origin = Origin(context.api_version, context.client_id, context.peer.host)
-    return await host.controller_access.perform(WORK[type(request)], request, origin)
+    work = WORK[type(request)]
+    return await host.controller_access.perform(work, request, origin_of(context))
 
 
 async def envelope(
@@ -79,6 +81,10 @@ async def envelope(
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     frame = request.request_data
     try:
+        principal = _forwarded(request.request_principal)
+    except MalformedMessage:
+        return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+    try:
         header, position = decode_request_header(frame)
         api = API_BY_KEY[header.api_key]
         work = WORK.get(api.request)
@@ -90,13 +96,21 @@ async def envelope(
     except (MalformedMessage, UnsupportedVersion):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
-        answer = await work.run(
-            host.controller_access, forwarded, Origin(header.api_version, header.client_id)
-        )
+        address = str(ipaddress.ip_address(request.client_host_address))
+        origin = Origin(header.api_version, principal, header.client_id, address)
+        answer = await work.run(host.controller_access, forwarded, origin)
     except NotControllerError:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     parts = encode_response(api, header.api_version, header.correlation_id, answer)
     return EnvelopeResponse(response_data=b"".join(cast("list[bytes]", parts))[SIZE_BYTES:])
+
+
+def _forwarded(principal: bytes | None) -> Principal:
+    """Who sent a forwarded request; ANONYMOUS where an earlier version forwarded it.
+
+    Raises MalformedMessage.
+    """
+    return decode_principal(principal) if principal else ANONYMOUS
 
 
 HANDLERS: dict[type, Handler[Any]] = {

@@ -241,13 +241,12 @@ async def create_one(
     replication_factor: int,
     configs: Mapping[str, str],
     *,
-    client_id: str | None = None,
-    host: str = "",
+    cause: Origin | None = None,
 ) -> Refusal | None:
     """Create a topic through the controller, wherever it is; None once it exists.
 
-    -1 stands for a default. client_id, host: of the client that causes it, whose quota of changes
-    applies (KIP-599).
+    -1 stands for a default. cause: the request of another kind for which it is created: the
+    client's quota of changes applies (KIP-599). None: the broker needs it.
     """
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
@@ -260,7 +259,8 @@ async def create_one(
     )
     timeout_ms = access.config.request_timeout_ms
     request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
-    origin = Origin(api_of(CreateTopicsRequest).max_version, client_id, host)
+    version = api_of(CreateTopicsRequest).max_version
+    origin = msgspec.structs.replace(cause or Origin(version), version=version)
     answer = await access.perform(CREATE, request, origin)
     assert isinstance(answer, CreateTopicsResponse)
     (result,) = answer.topics

@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 import pytest_asyncio
+from logfleet.auth.operations import Operation
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, Endpoint, FenceValue
 from logfleet.metadata.store import Put
@@ -286,6 +287,23 @@ async def test_the_cluster_is_described_at_every_version(node, versions):
         assert (broker.broker_id, broker.rack, answer.controller_id) == (1, "a", 1)
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     assert (await node.ask(request)).cluster_authorized_operations == 8096
+
+
+async def test_operations_that_a_client_may_not_do_are_left_out(node, monkeypatch):
+    assert await create_one(node.controller_access, "t", 1, 1, {}) is None
+    denied = {(Operation.WRITE, "t"), (Operation.ALTER, "kafka-cluster")}
+    monkeypatch.setattr(RequestContext, "may", lambda _, op, on: (op, on.name) not in denied)
+    request = MetadataRequest(
+        topics=None,
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=True,
+    )
+    answer = await node.ask(request, 10)
+    assert answer.topics[0].topic_authorized_operations == 3576 - (1 << Operation.WRITE)
+    assert answer.cluster_authorized_operations == 8096 - (1 << Operation.ALTER)
+    denied.add((Operation.DESCRIBE, "kafka-cluster"))
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    assert (await node.ask(request)).cluster_authorized_operations == 0
 
 
 async def test_fenced_brokers_are_described_if_asked_for(start):

@@ -1,13 +1,14 @@
 import asyncio
 
 import pytest
+from logfleet.controller.running.access import Origin
 from logfleet.node.handlers import metadata_creation
 from logfleet.wire.messages import MetadataRequest
 
 from broker_image.tests.unit.node.handlers.admin.test_quotas import alteration
 
 pytestmark = pytest.mark.asyncio
-CLIENT = {"client_id": "app", "host": "127.0.0.1"}
+CLIENT = Origin(0, client_id="app", host="127.0.0.1")
 
 
 async def until_answered(creator) -> None:
@@ -17,12 +18,12 @@ async def until_answered(creator) -> None:
 
 async def test_a_topic_is_created_once_however_often_it_is_wanted(node):
     creator = node.topic_creator
-    creator.want(["t"], **CLIENT)
-    creator.want(["t", "u"], **CLIENT)
+    creator.want(["t"], CLIENT)
+    creator.want(["t", "u"], CLIENT)
     assert set(creator._creating) == {"t", "u"}
     await until_answered(creator)
     assert {topic.name for topic in node.image.topics()} == {"t", "u"}
-    creator.want(["t"], **CLIENT)
+    creator.want(["t"], CLIENT)
     await until_answered(creator)
     assert creator._refused_until_s == {}, "that it is there already is no refusal"
 
@@ -31,28 +32,28 @@ async def test_a_refused_topic_is_not_tried_at_every_request(start):
     node = await start()
     await node.until(lambda image: image.controller is not None)
     creator = node.topic_creator
-    creator.want(["t"], **CLIENT)
+    creator.want(["t"], CLIENT)
     await until_answered(creator)
     assert set(creator._refused_until_s) == {"t"}
-    creator.want(["t"], **CLIENT)
+    creator.want(["t"], CLIENT)
     assert creator._creating == {}
     creator._refused_until_s["t"] = 0.0
     await node.register()
-    creator.want(["t"], **CLIENT)
+    creator.want(["t"], CLIENT)
     await until_answered(creator)
     assert node.image.topic("t") is not None
 
 
 async def test_not_everything_is_created_at_once(node, monkeypatch):
     monkeypatch.setattr(metadata_creation, "CREATING_MAX", 2)
-    node.topic_creator.want(["a", "b", "c"], **CLIENT)
+    node.topic_creator.want(["a", "b", "c"], CLIENT)
     assert set(node.topic_creator._creating) == {"a", "b"}
     await until_answered(node.topic_creator)
 
 
 async def test_closing_stops_what_is_being_created(start):
     node = await start(stands=False)
-    node.topic_creator.want(["t"], **CLIENT)
+    node.topic_creator.want(["t"], CLIENT)
     (task,) = node.topic_creator._creating.values()
     await node.topic_creator.close()
     assert task.cancelled()

@@ -5,12 +5,15 @@ from typing import cast
 
 import pytest
 import pytest_asyncio
+from logfleet.auth.principal import ANONYMOUS, Principal
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ConnectionLost
+from logfleet.controller.running.access import ControllerWork, Origin
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, ControllerValue, Endpoint
 from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.net.connection import CloseConnection
+from logfleet.node.handlers.admin.routes import WORK
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, encode_request
@@ -18,6 +21,7 @@ from logfleet.wire.messages import (
     ApiVersionsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    CreateTopicsResponse,
     DeleteTopicsRequest,
     EnvelopeRequest,
     IncrementalAlterConfigsRequest,
@@ -316,6 +320,61 @@ async def test_an_envelope_carries_only_changes_and_only_between_brokers(
     answer = await node.ask(envelope, listener=listener)
     assert ErrorCode(answer.error_code).name.startswith(error)
     assert answer.response_data is None
+    assert node.image.topic("t") is None
+
+
+ALICE = Principal("User", "alice")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        Origin(7, ALICE, "app", "10.0.0.9"),
+        Origin(7, Principal("User", "a=b,c", is_token_authenticated=True), None, "::1"),
+    ],
+)
+async def test_the_controller_sees_who_asked_another_broker(fleet, monkeypatch, origin):
+    _, other = fleet
+    seen, run = [], ControllerWork.run
+
+    async def running(work, access, request, origin):
+        seen.append((access.config.node_id, origin))
+        return await run(work, access, request, origin)
+
+    monkeypatch.setattr(ControllerWork, "run", running)
+    work = WORK[CreateTopicsRequest]
+    answer = await other.controller_access.perform(work, creation("t"), origin)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert seen == [(1, origin)]
+
+
+async def test_a_broker_that_names_nobody_forwards_for_anybody(node, monkeypatch):
+    seen = []
+
+    async def running(_work, _access, _request, origin):
+        seen.append(origin.principal)
+        return CreateTopicsResponse()
+
+    monkeypatch.setattr(ControllerWork, "run", running)
+    for principal in (None, b""):
+        envelope = EnvelopeRequest(
+            request_data=inner(creation("t")),
+            request_principal=principal,
+            client_host_address=LOCALHOST,
+        )
+        assert (await node.ask(envelope)).error_code == ErrorCode.NONE
+    assert seen == [ANONYMOUS] * 2
+
+
+@pytest.mark.parametrize("principal", [b"\0", b"\0\1\5User\2a\0\0", b"\0\0\5User\7a"])
+async def test_a_principal_that_cannot_be_read_is_refused(node, principal):
+    envelope = EnvelopeRequest(
+        request_data=inner(creation("t")),
+        request_principal=principal,
+        client_host_address=LOCALHOST,
+    )
+    answer = await node.ask(envelope)
+    assert answer.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
     assert node.image.topic("t") is None
 
 
