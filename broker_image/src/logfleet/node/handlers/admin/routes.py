@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from logfleet.controller.running.access import ControllerWork, Origin
-from logfleet.controller.running.term import NotControllerError
+from logfleet.controller.terms.operations import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.admin import brokers, configs, features, partitions, quotas, topics
 from logfleet.node.handlers.host import AdminHost
