@@ -82,7 +82,6 @@ class SimBroker(Node):
         kernel.spawn(self.host, "flush", self._flushing())
         kernel.spawn(self.host, "isr", self.leading.checking())
         kernel.spawn(self.host, "failsafe", self.failsafe.checking())
-        kernel.spawn(self.host, "control", self.controlling.standing())
 
     def die(self) -> None:
         """The process is gone, and with it all but the disk."""
@@ -141,7 +140,6 @@ class SimBroker(Node):
             self.note("is registered, broker epoch %s", self.epoch)
             self._look_for_its_end()
             self.apply()
-            self.controlling.wake()
             yield from self._keeping(lease, told)
             self.note("has lost its registration")
             self.epoch, former = None, lease
@@ -199,7 +197,7 @@ class SimBroker(Node):
         self.image = image
         self._look_for_its_end()
         self.apply()
-        self.controlling.wake()
+        self.controlling.on_image()
 
     def _look_for_its_end(self) -> None:
         """Whether the image shows that this registration has ended, which it may have before this broker knew that it had begun."""
