@@ -416,7 +416,7 @@ MUTANTS = (
     Mutant("a copy of a disk in use is believed", node.Disk, "copied", _with_its_note, seed=34),
     Mutant("a registration that has gone holds nothing", LeaderReplicas, "_move", _gone_hold_nothing, seed=22),
     Mutant("newcomers are let in before the sweep", convergence, "fence_steps", _admit_first, seed=1),
-    Mutant("admission does not wait for the sweep", convergence.Convergence, "has_written", _sweep_may_fail, seed=276, beside=(_UNCONFIRMED,)),
+    Mutant("admission does not wait for the sweep", convergence.Convergence, "has_written", _sweep_may_fail, seed=617, beside=(_UNCONFIRMED,)),
     Mutant("a controller's write without answer is not repeated", Outbox, "retry", lambda _: lambda self, _now_ms: self.drop(), seed=10),
     Mutant("elections are held for ever", convergence.ElectionHold, "lasts", _held_for_ever, seed=6),
     Mutant("a controller's own write is recognised by content", Receipt, "on", _by_content, beside=(_UNCONFIRMED,), seed=None),

@@ -256,10 +256,11 @@ class Term:
 
     def _advance(self, now: Now) -> None:
         """Go on until something has to be waited for."""
-        if self._finishing is None and self.phase is not Phase.ENDED:
-            self._advance_beside(now.ms)
-        while self._go_on(now):
-            pass
+        goes_on = True
+        while goes_on:
+            if self._finishing is None and self.phase is not Phase.ENDED:
+                self._advance_beside(now.ms)
+            goes_on = self._go_on(now)
 
     def _advance_beside(self, now_ms: int) -> None:
         """Balancing, elections of the longest log and compaction do not wait for the phases."""

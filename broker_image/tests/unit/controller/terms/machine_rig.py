@@ -1,6 +1,7 @@
 """Candidates for controller over a store in memory; the test decides what is answered, and how."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from logfleet.config.topic import BrokerLayers
 from logfleet.controller.brokers.vanishing import RecentBrokers
@@ -27,8 +28,9 @@ from logfleet.metadata.store import (
     absent,
 )
 from logfleet.replication.longest_log import SILENT
+from logfleet.telemetry.decisions import Decision
 
-WRITES = (to_do.Write,)
+E = TypeVar("E")
 ANSWERED = (
     to_do.Write,
     to_do.GrantLease,
@@ -95,7 +97,7 @@ class Node:
         self.candidate = Candidate(value, TermSettings(**settings), self.recent)
         self.pending: list[to_do.Effect] = []
         self.reports: list[to_do.Report] = []
-        self.committed: list[to_do.Committed] = []
+        self.decisions: list[Decision] = []
         self.answers: dict[int, object] = {}
         self.wake_ms: int | None = None
         self.leases: set[int] = set()
@@ -105,6 +107,11 @@ class Node:
     def logged(self) -> list[str]:
         """What it logged."""
         return [report.event for report in self.reports]
+
+    def one(self, kind: type[E]) -> E:
+        """The only pending effect of that kind."""
+        (found,) = [each for each in self.pending if isinstance(each, kind)]
+        return found
 
     def step(self, event: events.Event) -> tuple[to_do.Effect, ...]:
         effects = self.candidate.step(event, events.Now(self.world.now_ms, self.world.now_ms))
@@ -120,8 +127,8 @@ class Node:
                     self.answers[number] = effect
                 case to_do.Report():
                     self.reports.append(effect)
-                case to_do.Committed():
-                    self.committed.append(effect)
+                case to_do.Record(decision):
+                    self.decisions.append(decision)
                 case to_do.Fail(error):
                     raise error
             if isinstance(effect, ANSWERED):

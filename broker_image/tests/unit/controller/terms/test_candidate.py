@@ -1,5 +1,7 @@
 """How a broker becomes the controller, and how it stops being it."""
 
+from collections.abc import Callable
+
 import pytest
 from logfleet.controller.terms import effects as to_do
 from logfleet.controller.terms import events
@@ -28,16 +30,6 @@ from logfleet.metadata.store import (
 from broker_image.tests.unit.controller.terms.machine_rig import Node, World, put
 
 
-def write_of(node: Node) -> to_do.Write:
-    (write,) = [each for each in node.pending if isinstance(each, to_do.Write)]
-    return write
-
-
-def one(node: Node, kind: type) -> to_do.Effect:
-    (effect,) = [each for each in node.pending if isinstance(each, kind)]
-    return effect
-
-
 def watching(world: World) -> Node:
     """It has no image yet."""
     return Node(world, 1)
@@ -54,7 +46,7 @@ def releasing(world: World) -> Node:
 
 def released(world: World) -> Node:
     node = releasing(world)
-    node.answer(write_of(node))
+    node.answer(node.one(to_do.Write))
     return node
 
 
@@ -67,14 +59,14 @@ def leasing(world: World) -> Node:
 
 def claiming(world: World) -> Node:
     node = leasing(world)
-    node.answer(one(node, to_do.GrantLease))
+    node.answer(node.one(to_do.GrantLease))
     return node
 
 
 def defeated(world: World) -> Node:
     node = claiming(world)
     world.commit(Txn(success=(Put(keys.CONTROLLER, keys.encode(ControllerValue(2, "i2"))),)))
-    node.answer(write_of(node))
+    node.answer(node.one(to_do.Write))
     return node
 
 
@@ -113,7 +105,7 @@ def gone(world: World) -> Node:
     return node
 
 
-STATES = {
+STATES: dict[type, Callable[[World], Node]] = {
     Watching: watching,
     Releasing: releasing,
     Released: released,
@@ -165,7 +157,7 @@ def answered(node: Node) -> None:
         node.answer(each)
 
 
-ROWS = {
+ROWS: dict[type, tuple[type, ...]] = {
     Watching: (Leasing, Watching, Watching, Watching, Gone, Watching),
     Releasing: (Releasing, Releasing, Releasing, Releasing, Gone, Released),
     Released: (Leasing, Watching, Released, Released, Gone, Released),
