@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from logfleet.controller.changes.topics import NewTopic, TopicCreation, create_topic
 from logfleet.controller.running.loop import ControllerLoop
-from logfleet.controller.running.term import TermDecision
+from logfleet.controller.terms.operations import TermDecision
 from logfleet.io.clock import now_ms
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore

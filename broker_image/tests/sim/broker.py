@@ -81,7 +81,6 @@ class SimBroker(Node):
         kernel.spawn(self.host, "flush", self._flushing())
         kernel.spawn(self.host, "isr", self.leading.checking())
         kernel.spawn(self.host, "failsafe", self.failsafe.checking())
-        kernel.spawn(self.host, "control", self.controlling.standing())
 
     def die(self) -> None:
         """The process is gone, and with it all but the disk."""
@@ -111,7 +110,6 @@ class SimBroker(Node):
         self.disk.epochs.add(self.epoch)
         self.deadline_ms, self.extended_ms = deadline_ms, -1
         self.fleet.kernel.at(0, self.host, "apply", self.apply)
-        self.controlling.wake()
 
     def lost(self, reason: str) -> None:
         """It leads nothing until it is registered again."""
@@ -169,7 +167,7 @@ class SimBroker(Node):
         self.registering.step(ImageSeen(image))
         self._update_offline()
         self.apply()
-        self.controlling.wake()
+        self.controlling.on_image()
 
     def _note_life(self, epoch: int) -> None:
         if not self.has_disk_failed:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 from logfleet.controller.brokers import fencing, leaving, stop_check, unregistering
 from logfleet.controller.changes import reassignment_requests, store_writes
+from logfleet.controller.terms import convergence
+from logfleet.controller.terms.writes import Outbox, TermWrites
 from logfleet.log.producers import states as producers
 from logfleet.metadata import keys
 from logfleet.metadata.keys import NO_LEADER
@@ -36,7 +38,6 @@ from logfleet_operator.clusters import may_i as operators_question
 from logfleet_operator.clusters.observed import StopPermission
 
 from broker_image.tests.sim import (
-    controlling,
     failsafe,
     leading,
     naming,
@@ -145,11 +146,28 @@ def _truncate_to_high_watermark(rule: Any) -> Any:
 
 
 def _admit_first(rule: Any) -> Any:
-    def converge(self: controlling.Controlling, epoch: int) -> Any:
-        yield from self._write(epoch, fencing.admission_steps(self._image))
-        return (yield from rule(self, epoch))
+    return lambda image: (*rule(image), *fencing.admission_steps(image))
 
-    return converge
+
+def _sweep_may_fail(rule: Any) -> Any:
+    def has_written(self: convergence.Convergence, writes: TermWrites) -> bool:
+        is_written = bool(rule(self, writes))
+        if is_written and self.phase is convergence.Phase.SWEEPING:
+            writes.error = None
+        return is_written
+
+    return has_written
+
+
+def _held_for_ever(rule: Any) -> Any:
+    held = set()
+
+    def lasts(self: convergence.ElectionHold, image: Any, now_ms: int) -> bool:
+        if rule(self, image, now_ms):
+            held.add(self)
+        return self in held
+
+    return lasts
 
 
 def _by_content(rule: Any) -> Any:
@@ -293,9 +311,9 @@ def _asks_about_one(rule: Any) -> Any:
 
 _UNCONFIRMED = Mutant(
     "newcomers are let in by the image of the sweep",
-    controlling,
-    "_is_swept",
-    lambda _: lambda *_, written: written,
+    convergence,
+    "is_swept",
+    lambda _: lambda _elected: True,
 )
 
 
@@ -404,8 +422,10 @@ MUTANTS = (
     Mutant("the previous epoch is not compared", election, "_has_older_disk", lambda _: lambda _broker: False, seed=71),
     Mutant("a copy of a disk in use is believed", node.Disk, "copied", _with_its_note, seed=34),
     Mutant("a registration that has gone holds nothing", LeaderReplicas, "_move", _gone_hold_nothing, seed=22),
-    Mutant("newcomers are let in before the sweep", controlling.Controlling, "_converge", _admit_first, seed=3),
-    Mutant("admission does not wait for the sweep", controlling, "_is_swept", lambda _: lambda *_, **__: True, seed=276),
+    Mutant("newcomers are let in before the sweep", convergence, "fence_steps", _admit_first, seed=1),
+    Mutant("admission does not wait for the sweep", convergence.Convergence, "has_written", _sweep_may_fail, seed=617, beside=(_UNCONFIRMED,)),
+    Mutant("a controller's write without answer is not repeated", Outbox, "retry", lambda _: lambda self, _now_ms: self.drop(), seed=10),
+    Mutant("elections are held for ever", convergence.ElectionHold, "lasts", _held_for_ever, seed=6),
     Mutant("a controller's own write is recognised by content", Receipt, "on", _by_content, beside=(_UNCONFIRMED,), seed=None),
     Mutant("an election compares no registration", store_writes, "still_active", lambda _: lambda *_: (), seed=224),
     Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=79),

@@ -15,7 +15,7 @@ from logfleet.config.description import describe_broker
 from logfleet.config.topic import BrokerLayers
 from logfleet.controller.brokers import fencing
 from logfleet.controller.brokers.fencing import newcomers
-from logfleet.controller.running import term as controller_term
+from logfleet.controller.terms import convergence, slices
 from logfleet.io.files import File, PosixFiles
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import Broker as RegisteredBroker
@@ -80,7 +80,8 @@ class LateController:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.admits = False
         monkeypatch.setattr(fencing, "newcomers", self.newcomers)
-        monkeypatch.setattr(controller_term, "newcomers", self.newcomers)
+        monkeypatch.setattr(convergence, "newcomers", self.newcomers)
+        monkeypatch.setattr(slices, "newcomers", self.newcomers)
         monkeypatch.setattr(broker_module, "LEADING_S_MAX", 0.2)
 
     def newcomers(self, image: ClusterImage) -> list[RegisteredBroker]:

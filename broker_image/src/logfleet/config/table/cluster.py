@@ -3,7 +3,7 @@
 CLUSTER = """
 alter.config.policy.class.name CLASS ro low null | Java class that judges changes of configurations. | refused unless default
 auto.create.topics.enable BOOLEAN ro high true | Whether asking for a topic that does not exist makes it. | in node.handlers.metadata
-auto.leader.rebalance.enable BOOLEAN ro high true | Whether leadership is moved back to preferred replicas from time to time. | in controller.running.loop
+auto.leader.rebalance.enable BOOLEAN ro high true | Whether leadership is moved back to preferred replicas from time to time. | in controller.terms.balance
 broker.heartbeat.interval.ms INT ro medium 2000 | How often a broker reports to the controller; here its lease in the metadata store tells that it lives.
 broker.id INT ro high -1 | Older name of node.id. | in config.broker
 broker.rack STRING ro medium null | Failure zone of this broker; replicas of a partition are spread over zones. | in node.broker
@@ -29,7 +29,7 @@ delete.topic.enable BOOLEAN ro high true | Whether topics may be deleted. | in n
 initial.broker.registration.timeout.ms INT ro medium 60000 | Time within which a starting broker must be registered.
 kafka.metrics.polling.interval.secs INT ro low 10 1.. | How often Kafka's older metrics reporters are fed.
 kafka.metrics.reporters LIST ro low "" | Java classes that are given Kafka's older metrics.
-leader.imbalance.check.interval.seconds LONG ro high 300 1.. | How often leadership is compared with the preferred replicas; one that leads again has been in sync for 30 s. | in controller.running.loop
+leader.imbalance.check.interval.seconds LONG ro high 300 1.. | How often leadership is compared with the preferred replicas; one that leads again has been in sync for 30 s. | in controller.terms.balance
 metadata.log.dir STRING ro high null | Directory of Kafka's metadata log.
 metadata.log.max.record.bytes.between.snapshots LONG ro high 20971520 1.. | Bytes of Kafka's metadata log between two snapshots.
 metadata.log.max.snapshot.interval.ms LONG ro high 3600000 0.. | Time between two snapshots of Kafka's metadata log.

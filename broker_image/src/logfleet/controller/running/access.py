@@ -22,7 +22,7 @@ from logfleet.client.errors import ClientError
 from logfleet.config.broker import BrokerConfig
 from logfleet.config.topic import BrokerLayers
 from logfleet.controller.running.loop import ControllerLoop
-from logfleet.controller.running.term import NotControllerError
+from logfleet.controller.terms.operations import NotControllerError
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import Endpoint
 from logfleet.quotas.client_quotas import MutationBudget, MutationQuota

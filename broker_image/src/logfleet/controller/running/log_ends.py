@@ -1,10 +1,11 @@
-"""Asks brokers how far their replicas' logs reach, before an election that may lose records.
+"""Asks brokers how far their replicas' logs reach: the shell of `controller.terms.log_ends_query`.
 
 It uses OffsetForLeaderEpoch as a "debug" consumer, which a replica without a leader answers
 (`node.handlers.epochs`): one connection to each broker, for all its partitions.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -18,22 +19,15 @@ from logfleet.controller.changes.election_writes import (
     PartitionId,
     ReplicasToAsk,
 )
-from logfleet.metadata.image import Broker, ClusterImage
+from logfleet.controller.terms.log_ends_query import LOG_ENDS_MS_MAX, Ask, LogEndsQuery
+from logfleet.io.clock import monotonic_ms
+from logfleet.metadata.image import ClusterImage
 from logfleet.replication.fetch_check import EpochEnd
-from logfleet.replication.longest_log import SILENT
-from logfleet.replication.partition_state import Member
 from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 log = structlog.get_logger(__name__)
 
-ASK_S_MAX: Final = 2.0
-"""A broker that has not answered by then counts as silent.
-
-A broker that has just started serves a moment after it was admitted.
-"""
-AGAIN_S: Final = 0.1
-"""Pause before a broker is asked again that refused a connection, or still sees a leader."""
 PARTITIONS_MAX: Final = 1_000
 """Partitions in a request: the broker answers it in one step of its loop, in a few milliseconds."""
 DEBUGGING_REPLICA_ID: Final = -2
@@ -57,53 +51,41 @@ class LogEndsClient:
         self._client_id = f"logfleet-broker-{config.node_id}"
 
     async def query(self, image: ClusterImage, asked: ReplicasToAsk) -> LogEndsByPartition:
-        """See QueryLogEnds. Takes ASK_S_MAX at most."""
-        found: dict[PartitionId, dict[Member, EpochEnd]] = {}
-        by_broker: dict[int, list[PartitionId]] = {}
-        for place, brokers in asked.items():
-            found[place] = {(broker.id, broker.epoch): SILENT for broker in brokers}
-            for broker in brokers:
-                by_broker.setdefault(broker.id, []).append(place)
-        tasks = [
-            asyncio.ensure_future(self._ask(image, image.brokers[broker_id], places, found))
-            for broker_id, places in by_broker.items()
-        ]
+        """See QueryLogEnds. Takes LOG_ENDS_MS_MAX at most."""
+        query = LogEndsQuery(asked, monotonic_ms())
+        tasks: list[asyncio.Task[None]] = []
         try:
-            await asyncio.wait(tasks, timeout=ASK_S_MAX)
+            while not query.is_over(monotonic_ms()):
+                asks = query.asks(monotonic_ms())
+                tasks += [asyncio.ensure_future(self._ask(image, ask, query)) for ask in asks]
+                pause_s = max(query.due_ms - monotonic_ms(), 0) / 1000
+                if running := [task for task in tasks if not task.done()]:
+                    first = asyncio.FIRST_COMPLETED
+                    await asyncio.wait(running, timeout=pause_s, return_when=first)
+                else:
+                    await asyncio.sleep(pause_s)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return found
+        return query.found
 
-    async def _ask(
-        self,
-        image: ClusterImage,
-        broker: Broker,
-        places: list[PartitionId],
-        found: dict[PartitionId, dict[Member, EpochEnd]],
-    ) -> None:
-        """Ask a broker until it has answered for all partitions; put its answers into `found`."""
-        address = broker.listener(self._listener_name)
+    async def _ask(self, image: ClusterImage, ask: Ask, query: LogEndsQuery) -> None:
+        broker_id, _ = ask.member
+        address = image.brokers[broker_id].listener(self._listener_name)
         if address is None:
+            query.gave_up(ask.member)
             return
-        member, left = (broker.id, broker.epoch), places
-        while True:
-            try:
-                connection = await Connection.connect(address.host, address.port, self._client_id)
-                try:
-                    for start in range(0, len(left), PARTITIONS_MAX):
-                        some = left[start : start + PARTITIONS_MAX]
-                        for place, end in await _answers(connection, image, some):
-                            found[place][member] = end
-                finally:
-                    connection.close()
-            except ClientError as error:
-                log.debug("log_ends_not_answered", broker=broker.id, reason=str(error))
-            left = [place for place in left if found[place][member] == SILENT]
-            if not left:
-                return
-            await asyncio.sleep(AGAIN_S)
+        try:
+            connection = await Connection.connect(address.host, address.port, self._client_id)
+            with contextlib.closing(connection):
+                for start in range(0, len(ask.partitions), PARTITIONS_MAX):
+                    some = ask.partitions[start : start + PARTITIONS_MAX]
+                    ends = await _answers(connection, image, some)
+                    query.reported(ask.member, ends, monotonic_ms())
+        except ClientError as error:
+            log.debug("log_ends_not_answered", broker=broker_id, reason=str(error))
+        query.ended(ask.member, monotonic_ms())
 
 
 async def _answers(
@@ -122,7 +104,7 @@ async def _answers(
         replica_id=DEBUGGING_REPLICA_ID, topics=list(topics.values())
     )
     answer = await connection.request(
-        request, OffsetForLeaderEpochResponse, timeout_ms=int(1000 * ASK_S_MAX)
+        request, OffsetForLeaderEpochResponse, timeout_ms=LOG_ENDS_MS_MAX
     )
     return [
         ((names[topic.topic], row.partition), (LeaderEpoch(row.leader_epoch), row.end_offset))

@@ -1,52 +1,25 @@
-"""Election of the controller: every broker campaigns, one wins, the others wait for its key to go.
-
-The key `ctl` lives under a lease; its create revision is the controller epoch that all writes of a
-term compare. The lease only tells when to try again: the compares, not time, ensure that there is
-one controller.
-"""
+"""Runs this broker as a candidate for controller: the shell of `controller.terms.candidate`."""
 
 import asyncio
-import contextlib
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar, assert_never, cast
 
 import structlog
 
-from logfleet.config.keys import BROKER_KEYS
-from logfleet.config.topic import BrokerLayers
-from logfleet.controller.changes.election_writes import (
-    SETTLED_MS,
-    Imbalance,
-    balance_steps,
-    imbalances,
-)
-from logfleet.controller.changes.store_writes import pack
+from logfleet.controller.changes.election_writes import SETTLED_MS
+from logfleet.controller.running.decisions import record_write
 from logfleet.controller.running.log_ends import QueryLogEnds
-from logfleet.controller.running.longest_logs import LongestLogs
-from logfleet.controller.running.term import (
-    ELECTION_PARTITIONS,
-    NotControllerError,
-    Operation,
-    Term,
-    TermDecision,
-)
-from logfleet.metadata import keys
-from logfleet.metadata.image import ClusterImage, Controller
+from logfleet.controller.terms import effects as to_do
+from logfleet.controller.terms import events
+from logfleet.controller.terms.candidate import Candidate
+from logfleet.controller.terms.operations import NotControllerError, Operation
+from logfleet.controller.terms.term import HISTORY_MS, TermSettings
+from logfleet.io.clock import monotonic_ms, now_ms
 from logfleet.metadata.keys import ControllerValue
-from logfleet.metadata.store import (
-    Delete,
-    Lease,
-    LeaseNotFound,
-    MetadataStore,
-    StoreRefused,
-    StoreReplaced,
-    StoreUnavailable,
-    Txn,
-    created_at,
-)
-from logfleet.store.claims import PAUSE_S_MAX, claim, settle
-from logfleet.store.loader import MetadataLoader
-from logfleet.telemetry.decisions import Decision, Decisions, Kind
+from logfleet.metadata.store import Lease, MetadataStore
+from logfleet.store.loader import MetadataLoader, Subscription
+from logfleet.telemetry.decisions import Decisions
 from logfleet.wire.refusal import Refusal
 
 T = TypeVar("T")
@@ -54,32 +27,13 @@ log = structlog.get_logger()
 
 LEASE_TTL_S: Final = 3
 """Time for which the key of a dead controller lives; brokers' registrations live as long."""
-HISTORY_S: Final = 600.0
-"""The controller compacts revisions that are older.
-
-A broker that was away for longer reads everything again.
-"""
-BALANCED_AT_ONCE: Final = 50
-"""Partitions given back to their preferred leaders in one operation; Kafka's limit is 1,000."""
-BALANCED: Final = "preferred replicas lead again"
-FAILED_PAUSE_S_MAX: Final = 60.0
-"""Longest pause after a failed term.
-
-The first is PAUSE_S_MAX, and each is twice as long as the one before (as Kubernetes' crash loop
-back-off), until a term has converged, or ended otherwise. Other brokers campaign meanwhile.
-"""
-
-
-class _TermFailedError(Exception):
-    """A term ended because its own work failed. The failure has been logged."""
 
 
 class ControllerLoop:
     """Campaigns for controller and, once elected, runs a term.
 
     incarnation: this process, as in its broker registration. static: its server.properties.
-    query_log_ends: asks brokers how far their replicas' logs reach. failed_terms: count of terms
-    that ended by a fault of the controller, not of the store.
+    query_log_ends: asks brokers how far their replicas' logs reach.
     """
 
     def __init__(
@@ -92,218 +46,163 @@ class ControllerLoop:
         *,
         query_log_ends: QueryLogEnds,
         ttl_s: int = LEASE_TTL_S,
-        history_s: float = HISTORY_S,
+        history_s: float = HISTORY_MS / 1000,
         settled_s: float = SETTLED_MS / 1000,
     ) -> None:
+        self.query_log_ends = query_log_ends
+        self.decisions = decisions
         self._store = store
         self._follower = follower
-        self._value = value
-        self._static = static
         self._ttl_s = ttl_s
-        self._history_s = history_s
-        self._settled_s = settled_s
-        self.query_log_ends = query_log_ends
-        self._term: Term | None = None
-        self.failed_terms = 0
-        self.decisions = decisions
-        self._failed_pause_s = PAUSE_S_MAX
+        settings = TermSettings(static, int(1000 * history_s), int(1000 * settled_s))
+        self._candidate = Candidate(value, settings, follower.recent_brokers)
+        self._published = asyncio.Event()
+        self._subscription = Subscription(self._published)
+        self._leases: dict[int, Lease] = {}
+        self._requests: dict[int, asyncio.Future[object]] = {}
+        self._requested = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._revoking: asyncio.Task[None] | None = None
+        self._failed: asyncio.Future[None] | None = None
 
     @property
     def is_controller(self) -> bool:
-        return self._term is not None
+        return self._candidate.term is not None
+
+    @property
+    def failed_terms(self) -> int:
+        """Terms that ended by a fault of the controller, not of the store."""
+        return self._candidate.failed_terms
 
     async def submit(self, operation: Operation[T]) -> T | Refusal:
         """Commit an operation as the controller, and return its answer.
 
         Raises NotControllerError.
         """
-        if self._term is None:
+        if not self.is_controller:
             raise NotControllerError
-        return await self._term.submit(operation)
+        self._requested += 1
+        number = self._requested
+        future = self._requests[number] = asyncio.get_running_loop().create_future()
+        self._step(events.OperationRequested(number, cast("Operation[object]", operation)))
+        try:
+            return cast("T | Refusal", await future)
+        finally:
+            if self._requests.pop(number, None) is not None:
+                self._step(events.OperationWithdrawn(number))
 
     async def run(self) -> None:
-        """Campaign, run a term, campaign again. Raises StoreReplaced. Cancelled, it resigns.
-
-        What the store refuses to a controller, another broker may be allowed, and serving records
-        needs no controller. The same holds for data that makes a controller fail: if brokers ended
-        by it, they would do so one after the other.
-        """
-        while True:
-            try:
-                await self._resign_if_idle(await self._follower.until(self._may_campaign))
-                lease = await self._store.grant_lease(self._ttl_s)
-                try:
-                    await self._campaign(lease)
-                finally:
-                    with contextlib.suppress(StoreUnavailable):  # then it expires
-                        await lease.revoke()
-            except (StoreUnavailable, StoreRefused) as error:
-                log.warning("controller_election_delayed", reason=str(error))
-                await asyncio.sleep(PAUSE_S_MAX)
-            except _TermFailedError:
-                await asyncio.sleep(self._failed_pause_s)
-                self._failed_pause_s = min(2 * self._failed_pause_s, FAILED_PAUSE_S_MAX)
-
-    def _may_campaign(self, image: ClusterImage) -> bool:
-        return bool(image.revision) and (image.controller is None or self._is_me(image.controller))
-
-    def _is_me(self, controller: Controller) -> bool:
-        return controller.incarnation == self._value.incarnation
-
-    async def _resign_if_idle(self, image: ClusterImage) -> None:
-        """Give up an election that was won by a write whose answer was lost (KAFKA-13407).
-
-        Nobody would act on it.
-        """
-        if image.controller is not None:
-            log.warning("idle_controller_resigns", epoch=image.controller.epoch)
-            held = (created_at(keys.CONTROLLER, image.controller.epoch),)
-            await settle(self._store, Txn(held, (Delete(keys.CONTROLLER),)))
-            epoch = image.controller.epoch
-            await self._follower.until(
-                lambda later: later.controller is None or later.controller.epoch != epoch
-            )
-
-    async def _campaign(self, lease: Lease) -> None:
+        """Campaign, run a term, campaign again. Raises StoreReplaced. Cancelled, it resigns."""
+        self._failed = asyncio.get_running_loop().create_future()
+        self._subscription = self._follower.subscribe(self._published)
+        self._begin(self._watch())
         try:
-            held = await claim(self._store, keys.CONTROLLER, keys.encode(self._value), lease)
-        except LeaseNotFound:  # the store was away for longer than the lease lives
-            return
-        if held.lease == lease.id:
-            await self._control(held.create_revision, lease)
-        else:
-            await self._follower.until_revision(held.mod_revision)
-
-    async def _control(self, epoch: int, lease: Lease) -> None:
-        log.info("controller_elected", broker=self._value.broker, epoch=epoch)
-        self._record(
-            Kind.CONTROLLER_ELECTED,
-            "there was no controller, and it was the first to campaign",
-            epoch,
-        )
-        term = self._term = Term(
-            self._store,
-            self._follower,
-            epoch,
-            self._value.broker,
-            self._static,
-            decisions=self.decisions,
-        )
-        longest_logs = LongestLogs(term, self._follower, self._static, self.query_log_ends)
-        try:
-            reason = await _first(
-                _reason_once_done(term.run(), "another controller was elected"),
-                _reason_once_done(lease.lost(), "the lease has ended"),
-                _reason_once_done(
-                    self._follower.until(lambda image: _replaced(image, epoch)), "it was replaced"
-                ),
-                _reason_once_done(self._compact_history(), "compaction ended"),
-                _reason_once_done(self._balance_leaders(term), "balancing ended"),
-                _reason_once_done(longest_logs.run(), "elections of the longest log ended"),
-            )
-            self._term = None
-            await term.finish()
-        except (StoreUnavailable, StoreRefused, StoreReplaced) as error:
-            self._record(Kind.CONTROLLER_RESIGNED, str(error), epoch)
-            raise
-        except Exception as error:
-            self._report_failure(term, error)
-            raise _TermFailedError from error
+            await self._failed
         finally:
-            self._term = None
-            await term.close()
-        self._failed_pause_s = PAUSE_S_MAX
-        log.warning("controller_resigned", broker=self._value.broker, epoch=epoch, reason=reason)
-        self._record(Kind.CONTROLLER_RESIGNED, reason, epoch)
+            self._step(events.Stopped())
+            for task in self._tasks - {self._revoking}:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._follower.unsubscribe(self._subscription)
 
-    def _record(self, kind: Kind, cause: str, epoch: int) -> None:
-        broker_id = self._value.broker
-        self.decisions.record(Decision(kind, cause, broker=broker_id, facts={"epoch": epoch}))
-
-    def _report_failure(self, term: Term, error: Exception) -> None:
-        self.failed_terms += 1
-        self._record(Kind.CONTROLLER_RESIGNED, f"it failed: {error}", term.epoch)
-        if term.has_converged:
-            self._failed_pause_s = PAUSE_S_MAX
-        log.critical(
-            "controller_term_failed",
-            broker=self._value.broker,
-            epoch=term.epoch,
-            pause_s=self._failed_pause_s,
-            exc_info=error,
-        )
-
-    async def _compact_history(self) -> None:
+    async def _watch(self) -> None:
         while True:
-            revision = self._follower.image.revision
-            await asyncio.sleep(self._history_s)
+            await self._published.wait()
+            self._published.clear()
+            self._step()
+
+    def _step(self, *later: events.Event) -> None:
+        """Step the newest image, then what else has happened."""
+        try:
+            image, changes = self._subscription.take()
+            if image is not self._candidate.image:
+                self._do_all(events.ImagePublished(image, changes))
+            for event in later:
+                self._do_all(event)
+        except Exception as error:  # noqa: BLE001  a fault of the machine ends the broker, as that of any task
+            self._fail(error)
+
+    def _do_all(self, event: events.Event) -> None:
+        for effect in self._candidate.step(event, events.Now(monotonic_ms(), now_ms())):
+            self._do(effect)
+
+    def _do(self, effect: to_do.Effect) -> None:
+        match effect:
+            case to_do.Write(number, txn):
+                self._call(self._store.txn(txn), partial(events.WriteAnswered, number))
+            case to_do.GrantLease():
+                self._call(self._grant(), events.LeaseGranted)
+            case to_do.RevokeLease(lease):
+                revoking = self._leases.pop(lease).revoke()
+                self._revoking = self._call(revoking, partial(events.LeaseRevoked, lease))
+            case to_do.ReadReceipts(epoch, prefix):
+                self._call(self._store.range(prefix), partial(events.ReceiptsRead, epoch))
+            case to_do.Compact(epoch, revision):
+                self._call(self._store.compact(revision), partial(events.Compacted, epoch))
+            case to_do.QueryLogEnds(epoch, number, image, asked):
+                then = partial(events.LogEndsReported, epoch, number)
+                self._call(self.query_log_ends(image, asked), then)
+            case to_do.WakeAt(ms):
+                self._wake_at(ms)
+            case to_do.Yield():
+                asyncio.get_running_loop().call_soon(self._step, events.TurnCame())
+            case to_do.Answer(number, answer):
+                if (future := self._requests.pop(number, None)) and not future.done():
+                    future.set_result(answer)
+            case to_do.NotController(number):
+                if (future := self._requests.pop(number, None)) and not future.done():
+                    future.set_exception(NotControllerError())
+            case to_do.Committed(image, txn, cause):
+                record_write(self.decisions, image, txn, cause)
+            case to_do.Record(decision):
+                self.decisions.record(decision)
+            case to_do.Report(level, event, facts, error):
+                getattr(log, level)(event, **facts, **({"exc_info": error} if error else {}))
+            case to_do.Fail(error):
+                self._fail(error)
+            case _:
+                assert_never(effect)
+
+    def _call(
+        self, work: Awaitable[T], then: Callable[[T | Exception], events.Event]
+    ) -> asyncio.Task[None]:
+        """Step what comes of it, or what it fails with."""
+
+        async def called() -> None:
             try:
-                await self._store.compact(revision)
-            except (StoreUnavailable, StoreRefused) as error:
-                log.warning("metadata_compaction_delayed", reason=str(error))
+                outcome: T | Exception = await work
+            except Exception as error:  # noqa: BLE001  the machine decides what follows from it
+                outcome = error
+            self._step(then(outcome))
 
-    async def _balance_leaders(self, term: Term) -> None:
-        """Give leadership back to preferred leaders periodically.
+        return self._begin(called())
 
-        A preferred replica that could lead in two checks counts as in sync in between. Source:
-        ReplicationControlManager.maybeBalancePartitionLeaders.
-        """
-        layers = BrokerLayers(self._static)
-        key = "auto.leader.rebalance.enable"
-        is_enabled = BROKER_KEYS[key].parse(layers.effective_value(key)) is True
-        interval_s = float(layers.effective_value("leader.imbalance.check.interval.seconds") or 0)
-        while True:
-            await asyncio.sleep(interval_s)
-            found = await self._imbalances() if is_enabled else {}
-            if not found:
-                continue
-            await asyncio.sleep(self._settled_s)
-            still = await self._imbalances()
-            settled = [each for each in found if each in still]
-            for start in range(0, len(settled), BALANCED_AT_ONCE):
-                await term.submit(_balance(settled[start : start + BALANCED_AT_ONCE]))
-            log.info("leaders_balanced", partitions=len(settled), epoch=term.epoch)
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def _imbalances(self) -> dict[Imbalance, None]:
-        image = self._follower.image
-        found: dict[Imbalance, None] = {}
-        checked = 0
-        for topic in image.topics():
-            found.update(dict.fromkeys(imbalances(image, topic)))
-            checked += len(topic.partitions)
-            if checked >= ELECTION_PARTITIONS:
-                checked = 0
-                await asyncio.sleep(0)
-        return found
+    async def _grant(self) -> int:
+        lease = await self._store.grant_lease(self._ttl_s)
+        self._leases[lease.id] = lease
+        self._begin(self._until_lost(lease))
+        return lease.id
 
+    async def _until_lost(self, lease: Lease) -> None:
+        await lease.lost()
+        self._step(events.LeaseLost(lease.id))
 
-def _balance(settled: Sequence[Imbalance]) -> Operation[None]:
-    def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[None]:
-        return TermDecision(
-            pack(epoch, balance_steps(image, settled)), None, BALANCED, in_any_order=True
-        )
+    def _wake_at(self, ms: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if ms is not None:
+            seconds = max(ms - monotonic_ms(), 0) / 1000
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(seconds, self._step, events.TimePassed())
 
-    return decide
-
-
-def _replaced(image: ClusterImage, epoch: int) -> bool:
-    """Whether the image, if not older than the term, shows another controller or none."""
-    return image.revision >= epoch and (image.controller is None or image.controller.epoch != epoch)
-
-
-async def _reason_once_done(what: Coroutine[Any, Any, object], reason: str) -> str:
-    with contextlib.suppress(NotControllerError):
-        await what
-    return reason
-
-
-async def _first(*coroutines: Coroutine[Any, Any, str]) -> str:
-    """The result, or the error, of the first to end; the others are cancelled and awaited."""
-    tasks = [asyncio.ensure_future(each) for each in coroutines]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        return next(task.result() for task in tasks if task in done)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    def _fail(self, error: Exception) -> None:
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error)

@@ -19,7 +19,7 @@ import structlog
 
 from logfleet.controller.brokers.suspects import fence_suspect, to_be_probed, watched_by
 from logfleet.controller.running.loop import ControllerLoop
-from logfleet.controller.running.term import NotControllerError, TermDecision
+from logfleet.controller.terms.operations import NotControllerError, TermDecision
 from logfleet.io.host_names import HOST_NAMES
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage

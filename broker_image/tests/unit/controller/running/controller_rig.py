@@ -13,7 +13,7 @@ from logfleet.controller.changes.topics import (
     create_topic,
 )
 from logfleet.controller.running.loop import ControllerLoop
-from logfleet.controller.running.term import TermDecision
+from logfleet.controller.terms.operations import TermDecision
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition

@@ -14,7 +14,7 @@ from logfleet.controller.changes.config_changes import (
 )
 from logfleet.controller.changes.election_writes import SETTLED_MS
 from logfleet.controller.changes.topics import TopicCreation
-from logfleet.controller.running.term import TermDecision
+from logfleet.controller.terms.operations import TermDecision
 from logfleet.io.clock import now_ms
 from logfleet.metadata import keys
 from logfleet.metadata.keys import BrokerValue, PartitionValue

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from logfleet.controller.changes.topics import TopicCreation
-from logfleet.controller.running import loop as controller_loop
-from logfleet.controller.running.term import NotControllerError
+from logfleet.controller.terms import candidate as controller_candidate
+from logfleet.controller.terms.operations import NotControllerError
 from logfleet.metadata import keys
 from logfleet.metadata.store import Delete
 from logfleet.telemetry.decisions import Kind
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.fixture
 def logs(monkeypatch) -> Iterator[Sequence[Row]]:
-    monkeypatch.setattr(controller_loop, "PAUSE_S_MAX", PAUSES_S[0])
-    monkeypatch.setattr(controller_loop, "FAILED_PAUSE_S_MAX", PAUSES_S[1])
+    monkeypatch.setattr(controller_candidate, "PAUSE_MS", int(1000 * PAUSES_S[0]))
+    monkeypatch.setattr(controller_candidate, "FAILED_PAUSE_MS_MAX", int(1000 * PAUSES_S[1]))
     with capture_logs() as rows:
         yield rows
 

@@ -9,7 +9,8 @@ from logfleet.controller.brokers.stop_check import Objection
 from logfleet.controller.brokers.suspects import fence_suspect
 from logfleet.controller.changes.election_writes import elect
 from logfleet.controller.changes.store_writes import pack
-from logfleet.controller.running.decisions import broker_kept, record_write
+from logfleet.controller.running.decisions import record_write
+from logfleet.controller.terms.decisions import broker_kept
 from logfleet.metadata import keys
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Txn

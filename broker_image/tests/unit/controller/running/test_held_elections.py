@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from logfleet.controller.brokers import vanishing
 from logfleet.controller.changes.topics import TopicCreation
-from logfleet.controller.running import term as controller_term
-from logfleet.controller.running.term import TermDecision
+from logfleet.controller.terms import convergence
+from logfleet.controller.terms.operations import TermDecision
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, BrokerValue, PartitionValue
@@ -112,15 +112,14 @@ async def test_each_partition_is_elected_once_when_all_lost_their_leases_and_com
 
 
 async def test_without_a_hold_they_are_elected_twice(store, monkeypatch):
-    monkeypatch.setattr(controller_term, "hold", lambda *_: None)
+    monkeypatch.setattr(convergence, "hold", lambda *_: None)
     async with running(store) as node:
         led = await all_end_and_come_back(node, store)
         assert set(led.values()) == {1, 2}
 
 
 async def test_who_does_not_come_back_is_waited_for_only_so_long(store, monkeypatch):
-    for module in (vanishing, controller_term):
-        monkeypatch.setattr(module, "HELD_MS_MAX", 50)
+    monkeypatch.setattr(vanishing, "HELD_MS_MAX", 50)
     async with running(store) as node:
         await begin(node, store)
         await end(node, store, 1, 2, 4, 5)

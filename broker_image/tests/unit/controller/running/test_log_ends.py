@@ -9,6 +9,7 @@ import pytest_asyncio
 from logfleet.config.broker import broker_config
 from logfleet.controller.running import log_ends
 from logfleet.controller.running.log_ends import DEBUGGING_REPLICA_ID, LogEndsClient
+from logfleet.controller.terms import log_ends_query
 from logfleet.metadata.image import Broker, ClusterImage, Topic
 from logfleet.metadata.keys import ACTIVE, BrokerValue, Endpoint
 from logfleet.metadata.shards import ShardedMap
@@ -122,7 +123,7 @@ async def test_each_broker_is_asked_once_for_all_its_partitions(started) -> None
 async def test_who_does_not_answer_in_time_is_silent_and_keeps_nobody_waiting(
     started, monkeypatch
 ) -> None:
-    monkeypatch.setattr(log_ends, "ASK_S_MAX", 0.3)
+    monkeypatch.setattr(log_ends_query, "LOG_ENDS_MS_MAX", 300)
     image = await started(Silent(), Replicas({("t", 0): (4, 100)}), None)
     found = await ask(image, {(T, 0): [1, 2, 3]})
     assert found == {(T, 0): {(1, 10): SILENT, (2, 20): (4, 100), (3, 30): SILENT}}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from logfleet.controller.changes.topics import TopicCreation
-from logfleet.controller.running import longest_logs
+from logfleet.controller.terms import longest_logs
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, BrokerValue
@@ -112,7 +112,7 @@ async def test_what_need_not_ask_waits_for_no_answer(store):
 
 
 async def test_a_last_leader_that_does_not_answer_is_asked_again(store, monkeypatch):
-    monkeypatch.setattr(longest_logs, "AGAIN_S", 0.01)
+    monkeypatch.setattr(longest_logs, "AGAIN_MS", 10)
     logs = Logs(b1=SILENT, b2=SILENT, b3=SILENT)
     async with running(store, query_log_ends=logs.ask) as node:
         await begin(node, store)
@@ -126,7 +126,7 @@ async def test_a_last_leader_that_does_not_answer_is_asked_again(store, monkeypa
 
 
 async def test_a_broker_that_registered_again_meanwhile_is_asked_again(store, monkeypatch):
-    monkeypatch.setattr(longest_logs, "AGAIN_S", 0.01)
+    monkeypatch.setattr(longest_logs, "AGAIN_MS", 10)
     logs = Logs(b1=(3, 50), b2=(3, 70), b3=(3, 60))
     logs.answering.clear()
     async with running(store, query_log_ends=logs.ask) as node:

@@ -17,8 +17,8 @@ from logfleet.controller.changes.topics import (
     delete_topic,
     unknown_topic,
 )
-from logfleet.controller.running import term as controller_term
-from logfleet.controller.running.term import NotControllerError, TermDecision
+from logfleet.controller.terms import slices as controller_slices
+from logfleet.controller.terms.operations import NotControllerError, TermDecision
 from logfleet.metadata import keys
 from logfleet.metadata.keys import (
     ControllerValue,
@@ -246,7 +246,7 @@ async def test_an_unregistration_without_answer_is_recognised(store):
 
 
 async def test_a_success_is_waited_for_however_late_the_watch_is(store, monkeypatch):
-    monkeypatch.setattr("logfleet.controller.running.term.CATCH_UP_S_MAX", 0.001)
+    monkeypatch.setattr("logfleet.controller.terms.term.CATCH_UP_MS_MAX", 1)
     async with running(store) as node:
         await start_broker(store, 1)
         await node.elected()
@@ -337,7 +337,7 @@ async def test_an_operation_decided_too_late_is_decided_again(store):
 
 
 async def test_an_operation_that_never_fits_is_given_up(store, monkeypatch):
-    monkeypatch.setattr("logfleet.controller.running.term.CATCH_UP_S_MAX", 0.001)
+    monkeypatch.setattr("logfleet.controller.terms.term.CATCH_UP_MS_MAX", 1)
     async with running(store) as node:
         await node.elected()
         answer = await soon(
@@ -394,7 +394,7 @@ async def test_a_controller_whose_store_refuses_its_writes_stands_again(
     store, monkeypatch, refused
 ):
     """The claim of the controller's key, or the broker's fence: serving records needs neither."""
-    monkeypatch.setattr("logfleet.controller.running.loop.PAUSE_S_MAX", 0.001)
+    monkeypatch.setattr("logfleet.controller.terms.candidate.PAUSE_MS", 1)
     await start_broker(store, 1)
     store.losses = refused
     async with running(store) as node:
@@ -419,7 +419,7 @@ async def test_an_abandoned_operation_is_skipped(store):
 
 async def test_many_partitions_are_handled_in_slices(store, monkeypatch):
     """Between two of them the loop does something else, also where there is nothing to elect."""
-    monkeypatch.setattr(controller_term, "ELECTION_PARTITIONS", 4)
+    monkeypatch.setattr(controller_slices, "SLICE_PARTITIONS", 4)
     slices: list[list[str]] = [[]]
 
     def recorded(image, topic, layers, **options):
@@ -434,7 +434,7 @@ async def test_many_partitions_are_handled_in_slices(store, monkeypatch):
         await node.elected()
         for name in names:
             await node.create(name, 2)
-        monkeypatch.setattr(controller_term, "election_steps", recorded)
+        monkeypatch.setattr(controller_slices, "election_steps", recorded)
         await start_broker(store, 2)
         await until(lambda: {name for each in slices for name in each} == set(names))
         await stop_broker(store, 1)

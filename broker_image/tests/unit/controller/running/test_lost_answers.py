@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 from logfleet.controller.changes.topics import NewTopic, TopicCreation, create_topic
-from logfleet.controller.running.term import TermDecision
+from logfleet.controller.terms.operations import TermDecision
 from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.image_builder import ImageBuilder

@@ -6,7 +6,7 @@ from logfleet.config.topic import BrokerLayers
 from logfleet.controller.brokers.unregistering import unregister
 from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.running.access import ControllerAccess, ControllerWork
-from logfleet.controller.running.term import TermDecision
+from logfleet.controller.terms.operations import TermDecision
 from logfleet.metadata.image import ClusterImage
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UnregisterBrokerRequest, UnregisterBrokerResponse

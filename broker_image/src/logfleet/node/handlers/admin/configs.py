@@ -32,7 +32,7 @@ from logfleet.controller.changes.config_changes import (
 )
 from logfleet.controller.changes.topics import name_problem
 from logfleet.controller.running.access import ControllerAccess, ControllerWork
-from logfleet.controller.running.term import Operation, TermDecision
+from logfleet.controller.terms.operations import Operation, TermDecision
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.admin.loggers import alter_loggers, describe_loggers

@@ -7,7 +7,7 @@ from logfleet.config.topic import BrokerLayers
 from logfleet.controller.brokers.feature_level import Update, update_features
 from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.running.access import ControllerAccess, ControllerWork
-from logfleet.controller.running.term import TermDecision
+from logfleet.controller.terms.operations import TermDecision
 from logfleet.metadata.image import ClusterImage
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse

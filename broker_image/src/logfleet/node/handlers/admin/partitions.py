@@ -16,7 +16,7 @@ from logfleet.controller.changes.election_writes import (
 from logfleet.controller.changes.reassignment_requests import reassign, reassigning
 from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.running.access import ControllerAccess, ControllerWork
-from logfleet.controller.running.term import Operation, TermDecision
+from logfleet.controller.terms.operations import Operation, TermDecision
 from logfleet.io.slices import Slices
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.packing import Step

@@ -8,7 +8,7 @@ from typing import Final
 from logfleet.config.topic import BrokerLayers
 from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.running.access import ControllerAccess, ControllerWork
-from logfleet.controller.running.term import TermDecision
+from logfleet.controller.terms.operations import TermDecision
 from logfleet.metadata.image import ClusterImage, Quotas
 from logfleet.metadata.keys import QuotaEntity
 from logfleet.node.dispatch import RequestContext

@@ -10,7 +10,7 @@ import msgspec
 
 from logfleet.auth.principal import ANONYMOUS, Principal, decode_principal
 from logfleet.controller.running.access import ControllerWork, Origin
-from logfleet.controller.running.term import NotControllerError
+from logfleet.controller.terms.operations import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.admin import brokers, configs, features, partitions, quotas, topics
 from logfleet.node.handlers.host import AdminHost, origin_of

@@ -33,7 +33,7 @@ from logfleet.controller.changes.topics import (
     unknown_topic,
 )
 from logfleet.controller.running.access import ControllerAccess, ControllerWork, Origin
-from logfleet.controller.running.term import NotControllerError, Operation, TermDecision
+from logfleet.controller.terms.operations import NotControllerError, Operation, TermDecision
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.quotas.client_quotas import MutationBudget
 from logfleet.wire import uuids
