@@ -80,7 +80,7 @@ class SimBroker(Node):
         self.fleet.store.watch(self.host, self.on_image)
         kernel.spawn(self.host, "register", self._registering())
         kernel.spawn(self.host, "flush", self._flushing())
-        kernel.spawn(self.host, "isr", self.leading.checking())
+        kernel.at(0, self.host, "isr", self.leading.isr.step)
         kernel.spawn(self.host, "failsafe", self.failsafe.checking())
         kernel.spawn(self.host, "control", self.controlling.standing())
 
@@ -198,6 +198,7 @@ class SimBroker(Node):
             self.recent.record(image.brokers, self.fleet.kernel.now)
         self.image = image
         self._look_for_its_end()
+        self.leading.isr.step()
         self.apply()
         self.controlling.wake()
 

@@ -22,11 +22,13 @@ from logfleet.replication import (
     election,
     fetch_check,
     follower,
+    isr_proposals,
     isr_write,
     leader,
     longest_log,
     reassignment_steps,
 )
+from logfleet.replication.isr_proposals import IsrProposals
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
 from logfleet.wire.errors import ErrorCode
@@ -37,6 +39,7 @@ from broker_image.tests.sim import (
     broker,
     controlling,
     failsafe,
+    isr_writing,
     leading,
     naming,
     node,
@@ -44,7 +47,6 @@ from broker_image.tests.sim import (
 )
 from broker_image.tests.sim.replica_log import Batch
 from broker_image.tests.sim.simulation import drawn_case, run
-from broker_image.tests.sim.store import SimStore
 
 SEEDS_MAX = 2_000
 
@@ -163,23 +165,27 @@ def _by_content(rule: Any) -> Any:
 
 
 def _settled_by_a_read(rule: Any) -> Any:
-    def settle(self: SimStore, host: Any, txn: Any) -> Any:
-        if (
-            not host.name.startswith("b")
-            or txn.success[0].key[:5] != "part/"
-            or txn.failure[0].key == keys.CONTROLLER
-        ):
-            return (yield from rule(self, host, txn))
-        result = yield self.txn(host, txn)
-        if isinstance(result, UnknownOutcome):
-            read = type(txn)((), txn.failure, ())
-            result, _ = yield from rule(self, host, read)
-            result = TxnResult(False, result.revision, result.reads)
-        elif not isinstance(result, TxnResult):
-            return (yield from rule(self, host, txn))
-        return result, False
+    def attempt(self: isr_writing.IsrWriting, txn: Txn) -> Any:
+        reply = yield from rule(self, txn)
+        if not isinstance(reply, UnknownOutcome):
+            return reply
+        store = self._node.fleet.store
+        result, _ = yield from store.settle(self._node.host, Txn((), txn.failure, ()))
+        return TxnResult(False, result.revision, result.reads)
 
-    return settle
+    return attempt
+
+
+def _unanswered_is_lost(rule: Any) -> Any:
+    def replied(self: Any, write: Any, reply: Any) -> None:
+        if not isinstance(reply, UnknownOutcome):
+            rule(self, write, reply)
+            return
+        for proposal in write.proposals.values():
+            known = proposal.partition.replicas_state
+            proposal.partition.isr_lost(known.state, known.revision)
+
+    return replied
 
 
 def _follower_forgets_producers(rule: Any) -> Any:
@@ -403,7 +409,8 @@ MUTANTS = (
     Mutant("an election compares no registration", store_writes, "still_active", lambda _: lambda *_: (), seed=224),
     Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=79),
     Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=4),
-    Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=None),
+    Mutant("a read settles an unknown transaction", isr_writing.IsrWriting, "_attempt", _settled_by_a_read, seed=None),
+    Mutant("an ISR change without an answer counts as lost", IsrProposals, "replied", _unanswered_is_lost, seed=None),
     Mutant("any disk will do for the last leader", longest_log, "has_disk", lambda _: lambda *_: True, seed=7, also=(election,)),
     Mutant("the last leader leads though another log is longer", longest_log, "longest", _first_candidate, seed=34, also=(election,)),
     Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, **named: rule(*arguments, **{**named, "unclean": True}), seed=5),
@@ -425,7 +432,7 @@ MUTANTS = (
     Mutant("a second ISR change is in flight", LeaderReplicas, "isr_change", _second_change, seed=None),
     Mutant("the last leader is elected beside eligible ones", election, "_elected", _last_leader_first, seed=84),
     Mutant("replicas go within a leader epoch", election, "_replacing", _within_the_epoch, seed=None),
-    Mutant("an ISR change waits for what other tenants wrote", isr_write, "is_shown", lambda _: lambda image, _txn, answer: image.revision >= answer.revision, seed=627),
+    Mutant("an ISR change waits for what other tenants wrote", isr_proposals, "is_shown", lambda _: lambda image, _txn, answer: image.revision >= answer.revision, seed=627),
     Mutant("one record of a producer is remembered", producers, "BATCHES_REMEMBERED", lambda _: 1, seed=35),
     Mutant("a topic is known by its name", leading.Leading, "_fetched", _by_name, seed=131),
     Mutant("a record may overtake another", producers.ProducerStates, "check", _in_any_order, seed=1),
