@@ -28,6 +28,7 @@ from logfleet.replication import (
     longest_log,
     reassignment_steps,
 )
+from logfleet.replication import failsafe as failsafe_rules
 from logfleet.replication.isr_proposals import IsrProposals
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
@@ -308,10 +309,6 @@ def _first_candidate(rule: Any) -> Any:
     return longest
 
 
-def _suspends_all(rule: Any) -> Any:
-    return lambda self, _since_ms: rule(self, self._node.fleet.kernel.now + 1)
-
-
 def _forgets_change(rule: Any) -> Any:
     def suspend(self: Any) -> None:
         rule(self)
@@ -439,8 +436,8 @@ MUTANTS = (
     Mutant("a follower that was away begins at the end", follower, "out_of_range", _at_the_end, seed=7),
     Mutant("the low watermark is the leader's", LeaderReplicas, "low_watermark", lambda _: lambda _self, start, _is_alive: start, seed=9),
     Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=1),
-    Mutant("a leader goes on though nobody vouches for it", failsafe.Failsafe, "_is_followed", lambda _: lambda *_: True, seed=None),
-    Mutant("a leader stops at its lease's deadline", failsafe.Failsafe, "_judge", _suspends_all, seed=None),
+    Mutant("a leader goes on though nobody vouches for it", failsafe_rules, "is_followed", lambda _: lambda *_: True, seed=None),
+    Mutant("a leader stops at its lease's deadline", failsafe_rules, "CONFIRMED_MS", lambda _: -1, seed=None),
     Mutant("any silence of the peers counts", failsafe.Failsafe, "confirms", lambda _: lambda self, _asked: self.is_silent, seed=None),
     Mutant("a suspended partition forgets a change of the ISR in flight", replica.Replica, "suspend", _forgets_change, seed=None),
 )  # fmt: skip
