@@ -296,8 +296,7 @@ class IsrProposals(Generic[P]):
         if self._check_all_ms is None:
             self._check_all_ms = now_ms + self._period_ms
         is_period_over = now_ms >= self._check_all_ms
-        # a broker that becomes active may join; it does not fetch again while nothing is new
-        if is_period_over or image.brokers != self._image.brokers:
+        if is_period_over or _brokers_changed(self._image, image):
             self._effects.append(CheckAll())
         if is_period_over:
             self._check_all_ms = now_ms + self._period_ms
@@ -403,6 +402,16 @@ class IsrProposals(Generic[P]):
             return now_ms
         round_ms = check_all_ms if self._round_ms is None else self._round_ms
         return min(check_all_ms, round_ms, *(write.resend_ms for write in self._paused))
+
+
+def _brokers_changed(before: ClusterImage, after: ClusterImage) -> bool:
+    """Whether a broker may have become active: it does not fetch again while nothing is new.
+
+    A fence that has changed and changed back counts: a proposal may have been lost in between.
+    """
+    return after is not before and (
+        after.brokers != before.brokers or after.fences != before.fences
+    )
 
 
 def _leaving_reason(replicas: LeaderReplicas, member: Member, now_ms: int) -> str:
