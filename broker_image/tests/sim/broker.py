@@ -79,7 +79,7 @@ class SimBroker(Node):
         self.fleet.store.watch(self.host, self.on_image)
         self.registering.start()
         kernel.spawn(self.host, "flush", self._flushing())
-        kernel.spawn(self.host, "isr", self.leading.checking())
+        kernel.at(0, self.host, "isr", self.leading.isr.step)
         kernel.spawn(self.host, "failsafe", self.failsafe.checking())
 
     def die(self) -> None:
@@ -166,6 +166,7 @@ class SimBroker(Node):
         self.image = image
         self.registering.step(ImageSeen(image))
         self._update_offline()
+        self.leading.isr.step()
         self.apply()
         self.controlling.on_image()
 

@@ -1,16 +1,14 @@
-"""What a simulated broker does for the partitions that it leads: appends, followers' fetches, consumers' reads, changes of the ISR."""
+"""What a simulated broker does for the partitions that it leads: appends, followers' fetches, consumers' reads."""
 
 import msgspec
 from logfleet.log.producers.states import SeenBatch
-from logfleet.metadata.store import Put, Txn
-from logfleet.replication import fetch_check, isr_write
+from logfleet.replication import fetch_check
 from logfleet.replication.follower import NextFetch
-from logfleet.replication.isr_write import Alone, Lost, Won
-from logfleet.replication.leader import IsrChange
 from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.sim import naming
+from broker_image.tests.sim.isr_writing import IsrWriting
 from broker_image.tests.sim.kernel import Process
 from broker_image.tests.sim.messages import (
     Fetch,
@@ -27,7 +25,6 @@ from broker_image.tests.sim.replica import Replica
 from broker_image.tests.sim.replica_log import Batch, ReplicaLog
 
 FETCH_WAIT_MS = 500
-ISR_WAIT_MS = 50
 DELETE_CHECK_MS, DELETE_CHECKS = 250, 20
 
 
@@ -44,7 +41,7 @@ class Leading:
         self._node = node
         self.replicas: dict[int, Replica] = {}
         self._parked: list[Parked] = []
-        self._is_isr_check_due = False
+        self.isr = IsrWriting(node, self.replicas, self._wake)
 
     def add(self, index: int, log: ReplicaLog, high_watermark: int) -> Replica:
         replica = self.replicas[index] = Replica(self._node, index, log, high_watermark)
@@ -188,7 +185,7 @@ class Leading:
             kernel.sometimes(f"a fetch was refused: {moved.name}")
             return Row(moved)
         if leading.isr_change_due:
-            self._check_soon()
+            self.isr.check(replica)
         if leading.high_watermark != before:
             replica.moved()
             self._wake(index)
@@ -252,98 +249,3 @@ class Leading:
                 node.fleet.checker.deleted(replica.index, offset, live)
                 return
             yield DELETE_CHECK_MS
-
-    # the ISR
-
-    def checking(self) -> Process:
-        """As Kafka's isr-expiration: half of replica.lag.time.max.ms."""
-        while True:
-            yield self._node.fleet.settings.lag_max_ms // 2
-            self._check()
-
-    def _check_soon(self) -> None:
-        if not self._is_isr_check_due:
-            self._is_isr_check_due = True
-            self._node.fleet.kernel.at(ISR_WAIT_MS, self._node.host, "isr.soon", self._check)
-
-    def _check(self) -> None:
-        self._is_isr_check_due = False
-        node = self._node
-        if not node.is_registered:
-            return
-        changes: dict[str, tuple[Replica, IsrChange]] = {}
-        for replica in self.replicas.values():
-            if replica.leading is not None:
-                change = replica.leading.isr_change(node.fleet.kernel.now, self._is_eligible)
-                replica.moved()
-                if change is not None:
-                    changes[naming.key_of(replica.index)] = replica, change
-        if changes:
-            self._write(changes)
-
-    def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        image = self._node.image
-        broker = image.brokers.get(broker_id)
-        if broker is None or broker.epoch != broker_epoch or not broker.is_active:
-            return False
-        topic = image.topic(naming.TOPIC)
-        return topic is None or not image.is_offline(broker_id, topic.id, 0)  # all, or none
-
-    def _write(self, changes: dict[str, tuple[Replica, IsrChange]]) -> None:
-        node = self._node
-        assert node.epoch is not None
-        wanted = {key: change for key, (_, change) in changes.items()}
-        txns = isr_write.isr_txns(node.image, (node.id, BrokerEpoch(node.epoch)), wanted)
-        sent = {write.key for txn in txns for write in txn.success if isinstance(write, Put)}
-        for key, (replica, change) in changes.items():
-            leading = replica.leading or replica.suspended
-            if key not in sent and leading is not None and leading.pending is change:
-                node.fleet.kernel.sometimes("an ISR change was given up before it was sent")
-                leading.lost(leading.state, leading.revision)
-                if replica.leading is not None:
-                    replica.moved()
-        for txn in txns:
-            node.fleet.kernel.spawn(node.host, "isr.write", self._writing(txn, changes))
-
-    def _writing(self, txn: Txn, changes: dict[str, tuple[Replica, IsrChange]]) -> Process:
-        """Commit it until the answer is definite, whatever this broker has become meanwhile."""
-        node = self._node
-        for write in txn.success:
-            if isinstance(write, Put):
-                replica, change = changes[write.key]
-                node.note("writes isr %s of partition %s", change.state.isr, replica.index)
-        result, _ = yield from node.fleet.store.settle(node.host, txn)
-        wanted = {key: change for key, (_, change) in changes.items()}
-        for key, answer in isr_write.read_answer(txn, result, wanted).items():
-            replica, change = changes[key]
-            if isinstance(answer, Lost) and _goes_on(replica, answer):
-                while not isr_write.is_shown(node.image, txn, result):
-                    yield ISR_WAIT_MS
-            leading = replica.leading or replica.suspended
-            if leading is None or leading.pending is not change:
-                continue
-            match answer:
-                case Won(revision):
-                    leading.won(revision)
-                case Lost(state, revision):
-                    node.fleet.kernel.sometimes("an ISR change came too late")
-                    if not leading.lost(state, revision):
-                        replica.stop()
-                        continue
-                case Alone():
-                    node.fleet.kernel.sometimes("an ISR change was written anew, alone")
-                    if node.epoch is not None:
-                        self._write({key: (replica, change)})
-                    continue
-            if replica.leading is not None:
-                replica.moved()
-                self._wake(replica.index)
-
-
-def _goes_on(replica: Replica, answer: Lost) -> bool:
-    """Whether the leader epoch has not ended, by what is in the store.
-
-    If it has, the leader stops before its image shows that: the broker applies images later than it
-    sees them.
-    """
-    return answer.state is not None and answer.state.leader_epoch == replica.leader_epoch

@@ -26,11 +26,14 @@ from logfleet.replication import (
     election,
     fetch_check,
     follower,
+    isr_proposals,
     isr_write,
     leader,
     longest_log,
     reassignment_steps,
 )
+from logfleet.replication import failsafe as failsafe_rules
+from logfleet.replication.isr_proposals import IsrProposals
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import with_isr
 from logfleet.wire.errors import ErrorCode
@@ -39,6 +42,7 @@ from logfleet_operator.clusters.observed import StopPermission
 
 from broker_image.tests.sim import (
     failsafe,
+    isr_writing,
     leading,
     naming,
     node,
@@ -46,7 +50,6 @@ from broker_image.tests.sim import (
 )
 from broker_image.tests.sim.replica_log import Batch
 from broker_image.tests.sim.simulation import drawn_case, run
-from broker_image.tests.sim.store import SimStore
 
 SEEDS_MAX = 2_000
 
@@ -182,23 +185,27 @@ def _by_content(rule: Any) -> Any:
 
 
 def _settled_by_a_read(rule: Any) -> Any:
-    def settle(self: SimStore, host: Any, txn: Any) -> Any:
-        if (
-            not host.name.startswith("b")
-            or txn.success[0].key[:5] != "part/"
-            or txn.failure[0].key == keys.CONTROLLER
-        ):
-            return (yield from rule(self, host, txn))
-        result = yield self.txn(host, txn)
-        if isinstance(result, UnknownOutcome):
-            read = type(txn)((), txn.failure, ())
-            result, _ = yield from rule(self, host, read)
-            result = TxnResult(False, result.revision, result.reads)
-        elif not isinstance(result, TxnResult):
-            return (yield from rule(self, host, txn))
-        return result, False
+    def attempt(self: isr_writing.IsrWriting, txn: Txn) -> Any:
+        reply = yield from rule(self, txn)
+        if not isinstance(reply, UnknownOutcome):
+            return reply
+        store = self._node.fleet.store
+        result, _ = yield from store.settle(self._node.host, Txn((), txn.failure, ()))
+        return TxnResult(False, result.revision, result.reads)
 
-    return settle
+    return attempt
+
+
+def _unanswered_is_lost(rule: Any) -> Any:
+    def replied(self: Any, write: Any, reply: Any) -> None:
+        if not isinstance(reply, UnknownOutcome):
+            rule(self, write, reply)
+            return
+        for proposal in write.proposals.values():
+            known = proposal.partition.replicas_state
+            proposal.partition.isr_lost(known.state, known.revision)
+
+    return replied
 
 
 def _follower_forgets_producers(rule: Any) -> Any:
@@ -326,10 +333,6 @@ def _first_candidate(rule: Any) -> Any:
     return longest
 
 
-def _suspends_all(rule: Any) -> Any:
-    return lambda self, _since_ms: rule(self, self._node.fleet.kernel.now + 1)
-
-
 def _forgets_change(rule: Any) -> Any:
     def suspend(self: Any) -> None:
         rule(self)
@@ -430,7 +433,8 @@ MUTANTS = (
     Mutant("an election compares no registration", store_writes, "still_active", lambda _: lambda *_: (), seed=224),
     Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=79),
     Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=4),
-    Mutant("a read settles an unknown transaction", SimStore, "settle", _settled_by_a_read, seed=None),
+    Mutant("a read settles an unknown transaction", isr_writing.IsrWriting, "_attempt", _settled_by_a_read, seed=None),
+    Mutant("an ISR change without an answer counts as lost", IsrProposals, "replied", _unanswered_is_lost, seed=None),
     Mutant("any disk will do for the last leader", longest_log, "has_disk", lambda _: lambda *_: True, seed=7, also=(election,)),
     Mutant("the last leader leads though another log is longer", longest_log, "longest", _first_candidate, seed=34, also=(election,)),
     Mutant("any replica may be elected", election, "_elected", lambda rule: lambda *arguments, **named: rule(*arguments, **{**named, "unclean": True}), seed=5),
@@ -452,15 +456,15 @@ MUTANTS = (
     Mutant("a second ISR change is in flight", LeaderReplicas, "isr_change", _second_change, seed=None),
     Mutant("the last leader is elected beside eligible ones", election, "_elected", _last_leader_first, seed=84),
     Mutant("replicas go within a leader epoch", election, "_replacing", _within_the_epoch, seed=None),
-    Mutant("an ISR change waits for what other tenants wrote", isr_write, "is_shown", lambda _: lambda image, _txn, answer: image.revision >= answer.revision, seed=627),
+    Mutant("an ISR change waits for what other tenants wrote", isr_proposals, "is_shown", lambda _: lambda image, _txn, answer: image.revision >= answer.revision, seed=627),
     Mutant("one record of a producer is remembered", producers, "BATCHES_REMEMBERED", lambda _: 1, seed=35),
     Mutant("a topic is known by its name", leading.Leading, "_fetched", _by_name, seed=131),
     Mutant("a record may overtake another", producers.ProducerStates, "check", _in_any_order, seed=1),
     Mutant("a follower that was away begins at the end", follower, "out_of_range", _at_the_end, seed=7),
     Mutant("the low watermark is the leader's", LeaderReplicas, "low_watermark", lambda _: lambda _self, start, _is_alive: start, seed=9),
     Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=1),
-    Mutant("a leader goes on though nobody vouches for it", failsafe.Failsafe, "_is_followed", lambda _: lambda *_: True, seed=None),
-    Mutant("a leader stops at its lease's deadline", failsafe.Failsafe, "_judge", _suspends_all, seed=None),
+    Mutant("a leader goes on though nobody vouches for it", failsafe_rules, "is_followed", lambda _: lambda *_: True, seed=None),
+    Mutant("a leader stops at its lease's deadline", failsafe_rules, "CONFIRMED_MS", lambda _: -1, seed=None),
     Mutant("any silence of the peers counts", failsafe.Failsafe, "confirms", lambda _: lambda self, _asked: self.is_silent, seed=None),
     Mutant("a suspended partition forgets a change of the ISR in flight", replica.Replica, "suspend", _forgets_change, seed=None),
 )  # fmt: skip

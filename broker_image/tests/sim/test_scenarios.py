@@ -64,6 +64,11 @@ def a_read_never_settles_an_unknown_transaction() -> None:
     s.rests()
 
 
+def a_change_without_an_answer_is_in_flight() -> None:
+    """The same, for a leader that would take no answer for a refusal."""
+    a_read_never_settles_an_unknown_transaction()
+
+
 def a_fenced_leader_writes_nothing() -> None:
     """KIP-841: L is fenced and does not know it; it would take F out, and be the only one in sync."""
     s = Scenario(lag_max_ms=1_000)
@@ -363,6 +368,7 @@ RULES: dict[Callable[[], None], str | None] = {
     a_fenced_leader_writes_nothing: "an ISR change compares no registration",
     a_replica_whose_registration_has_ended_does_not_join: "an ISR change compares no registration",
     a_change_in_flight_counts_for_the_high_watermark: "an ISR change in flight does not count",
+    a_change_without_an_answer_is_in_flight: "an ISR change without an answer counts as lost",
     the_high_watermark_stands_still_below_min_isr: "the high watermark moves below min ISR",
     a_broker_is_let_in_after_it_was_taken_out_everywhere: "newcomers are let in before the sweep",
     a_broker_that_stopped_uncleanly_is_not_eligible: "an unclean start is trusted by the controller",

@@ -11,7 +11,7 @@ a proof that no broker was elected before.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -21,6 +21,7 @@ from logfleet.client.errors import ClientError
 from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER
+from logfleet.replication.failsafe import peers_of
 from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
 log = structlog.get_logger(__name__)
@@ -28,14 +29,8 @@ log = structlog.get_logger(__name__)
 NO_CONTROLLER: Final = NO_LEADER
 ASK_S: Final = 0.5
 ANSWER_MS_MAX: Final = 1_000
-
-
-def is_majority(silent: Collection[int], peers: Collection[int]) -> bool:
-    """Whether more than half of the peers are among `silent`.
-
-    Without peers there is no majority: none can confirm anything.
-    """
-    return 2 * len(set(silent) & set(peers)) > len(peers)
+Report = Callable[[int, int | None], None]
+"""Called with a peer, and the time (monotonic) at which it was asked; None: it does not confirm."""
 
 
 def confirms(answer: DescribeClusterResponse, peer: int, asker: int) -> bool:
@@ -49,7 +44,7 @@ def confirms(answer: DescribeClusterResponse, peer: int, asker: int) -> bool:
 
 
 class SilentPeers:
-    """While started, asks each other active broker every ASK_S.
+    """While started, asks other brokers every ASK_S.
 
     image: the newest; it does not change while the store is silent.
     """
@@ -59,41 +54,34 @@ class SilentPeers:
         self._listener_name = listener_name
         self._image = image
         self._asking: dict[int, asyncio.Task[None]] = {}
-        self._silent_ms: dict[int, int] = {}  # when each last reported that the store is silent
 
-    def start(self) -> None:
-        """Ask until `stop`. Nothing happens if it was started already."""
-        for broker_id in self._peers() - self._asking.keys():
-            self._asking[broker_id] = asyncio.ensure_future(self._ask(broker_id))
+    def active(self) -> frozenset[int]:
+        """The brokers that can be asked."""
+        return peers_of(self._image(), self._node_id)
+
+    def start(self, peers: frozenset[int], report: Report) -> None:
+        """Ask these brokers, too, until `stop`, and report each answer."""
+        for broker_id in peers - self._asking.keys():
+            self._asking[broker_id] = asyncio.ensure_future(self._ask(broker_id, report))
 
     async def stop(self) -> None:
-        """Stop asking, and drop the answers."""
+        """Stop asking."""
         if not self._asking:
             return
         tasks = list(self._asking.values())
         self._asking.clear()
-        self._silent_ms.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def is_majority_silent(self, since_ms: int) -> bool:
-        """Whether most other active brokers reported a silent store since then (monotonic)."""
-        silent = [each for each, at_ms in self._silent_ms.items() if at_ms >= since_ms]
-        return is_majority(silent, self._peers())
-
-    def _peers(self) -> set[int]:
-        brokers = self._image().brokers.values()
-        return {each.id for each in brokers if each.is_active and each.id != self._node_id}
-
-    async def _ask(self, broker_id: int) -> None:
+    async def _ask(self, broker_id: int, report: Report) -> None:
         """Ask one peer until cancelled, over one connection for as long as it lasts."""
         while True:
             with contextlib.suppress(ClientError):
-                await self._ask_by_one_connection(broker_id)
+                await self._ask_by_one_connection(broker_id, report)
             await asyncio.sleep(ASK_S)
 
-    async def _ask_by_one_connection(self, broker_id: int) -> None:
+    async def _ask_by_one_connection(self, broker_id: int, report: Report) -> None:
         """Ask every ASK_S. Raises ClientError once the connection ends, or cannot be made."""
         broker = self._image().brokers.get(broker_id)
         address = None if broker is None else broker.listener(self._listener_name)
@@ -109,8 +97,6 @@ class SilentPeers:
                     DescribeClusterResponse,
                     timeout_ms=ANSWER_MS_MAX,
                 )
-                if confirms(answer, broker_id, self._node_id):
-                    self._silent_ms[broker_id] = asked_ms
-                else:
-                    self._silent_ms.pop(broker_id, None)
+                is_silent = confirms(answer, broker_id, self._node_id)
+                report(broker_id, asked_ms if is_silent else None)
                 await asyncio.sleep(ASK_S)

@@ -183,8 +183,4 @@ class Observation:
 
 
 def _refused_writes(broker: Observed) -> int:
-    return (
-        broker.isr_writer.refused.count
-        + broker.local.refused_writes
-        + broker.membership.refused.count
-    )
+    return broker.isr_writer.refused + broker.local.refused_writes + broker.membership.refused.count

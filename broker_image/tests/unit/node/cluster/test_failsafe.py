@@ -10,7 +10,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.keys import FenceValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
-from logfleet.node.cluster import failsafe
+from logfleet.replication.failsafe import EXTENSION_S
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
@@ -46,9 +46,9 @@ def silence(*brokers: Broker) -> list[SilentLease]:
     """From now on the store does not answer these brokers."""
     leases = [SilentLease() for _ in brokers]
     for broker, lease in zip(brokers, leases, strict=True):
-        broker.failsafe._checked_s = boot_s()
+        broker.failsafe._rules._checked_s = boot_s()
         tenure = broker.dispatcher.lease = broker.failsafe.registered(lease)
-        tenure.extended_s = boot_s() + failsafe.EXTENSION_S
+        tenure.extended_s = boot_s() + EXTENSION_S
     return leases
 
 
@@ -107,10 +107,12 @@ async def test_nothing_is_suspended_while_most_brokers_hear_nothing_of_the_store
 ) -> None:
     """So no broker can be elected: the whole fleet goes on, partitions with one replica too."""
     leader = fleet.brokers[1]
-    peers = leader.failsafe._peers
+    peers, rules = leader.failsafe._peers, leader.failsafe._rules
     leases = silence(*fleet.brokers.values())
-    peers.start()
-    await until(lambda: peers.is_majority_silent(0) or leader.leadership.suspended == 1)
+    peers.start(peers.active(), rules.peer_answered)
+    await until(
+        lambda: rules.is_majority_silent(0, peers.active()) or leader.leadership.suspended == 1
+    )
     await until(lambda: serves(leader, "alone"))
     past_s = deadline_s(leader)
     await until(lambda: deadline_s(leader) > past_s + 1)
@@ -146,10 +148,10 @@ async def test_a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_pee
     await until(lambda: all(each.image.brokers[1].is_fenced for each in others))
     silence(*others)
     asked_ms = monotonic_ms()
-    peers = leader.failsafe._peers
-    peers.start()
+    peers, rules = leader.failsafe._peers, leader.failsafe._rules
+    peers.start(peers.active(), rules.peer_answered)
     await until(lambda: monotonic_ms() > asked_ms + 3_000)
-    assert not peers.is_majority_silent(0)
+    assert not rules.is_majority_silent(0, peers.active())
     assert not serves(leader, "alone")
 
 
@@ -198,7 +200,7 @@ async def test_a_process_that_was_stopped_answers_nothing_until_others_confirm_i
     leader = fleet.brokers[1]
     silence(leader)
     await until(lambda: not serves(leader, "alone"))
-    leader.failsafe._checked_s -= 10
+    leader.failsafe._rules._checked_s -= 10
     leader.dispatcher.lease.extended_s = 0.0  # type: ignore[union-attr]
     await leader.failsafe._check()
     assert deadline_s(leader) < boot_s()

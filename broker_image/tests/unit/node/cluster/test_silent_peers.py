@@ -6,7 +6,8 @@ from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import ACTIVE, BrokerValue, Endpoint
 from logfleet.node.cluster import silent_peers
-from logfleet.node.cluster.silent_peers import SilentPeers, confirms, is_majority
+from logfleet.node.cluster.silent_peers import SilentPeers, confirms
+from logfleet.replication.failsafe import Failsafe
 from logfleet.types import BrokerEpoch
 from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
@@ -14,23 +15,6 @@ from broker_image.tests.unit.client.fake_broker import FakeBroker
 
 ME, PEER = 1, 2
 PATIENCE_S = 20
-
-
-@pytest.mark.parametrize(
-    "silent, peers, majority",
-    [
-        ({}, {}, False),
-        ({2}, {2}, True),
-        ({}, {2}, False),
-        ({2}, {2, 3}, False),
-        ({2, 3}, {2, 3}, True),
-        ({2, 3}, {2, 3, 4, 5}, False),
-        ({2, 3, 4}, {2, 3, 4, 5}, True),
-        ({2, 9}, {2, 3}, False),
-    ],
-)
-def test_more_than_half_of_the_peers_are_a_majority(silent, peers, majority) -> None:
-    assert is_majority(set(silent), set(peers)) is majority
 
 
 def described(controller_id: int, *fenced: int) -> DescribeClusterResponse:
@@ -79,18 +63,24 @@ async def test_peers_are_asked_again_and_again_while_they_are_started(
             for each in (ME, PEER)
         }
         peers = SilentPeers(ME, "PLAINTEXT", lambda: ClusterImage(1, brokers=brokers))
-        assert not peers.is_majority_silent(0)
+        rules = Failsafe()
+
+        def confirmed(since_ms: int) -> bool:
+            return rules.is_majority_silent(since_ms, peers.active())
+
+        assert peers.active() == {PEER}
         began_ms = monotonic_ms()
-        peers.start()
-        await until(lambda: peers.is_majority_silent(began_ms))
-        assert not peers.is_majority_silent(monotonic_ms() + 60_000), "an answer grows old"
+        for _ in range(2):  # the second time changes nothing
+            peers.start(peers.active(), rules.peer_answered)
+        await until(lambda: confirmed(began_ms))
+        assert not confirmed(monotonic_ms() + 60_000), "an answer grows old"
         broker.disconnect()
         again_ms = monotonic_ms() + 1
-        await until(lambda: peers.is_majority_silent(again_ms))
+        await until(lambda: confirmed(again_ms))
         answers[0] = described(ME)
-        await until(lambda: not peers.is_majority_silent(began_ms))
+        await until(lambda: not confirmed(began_ms))
         answers[0] = described(-1, PEER)
-        await until(lambda: peers.is_majority_silent(began_ms))
+        await until(lambda: confirmed(began_ms))
         await peers.stop()
-        assert not peers.is_majority_silent(began_ms)
+        assert peers._asking == {}
         assert all(each.include_fenced_brokers for each in broker.of(DescribeClusterRequest))

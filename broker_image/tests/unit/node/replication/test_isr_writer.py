@@ -16,10 +16,9 @@ from logfleet.metadata.keys import BrokerValue, FenceValue, PartitionValue, Read
 from logfleet.metadata.store import Delete, Put
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.leadership import Leadership
-from logfleet.node.replication import isr_writer
 from logfleet.node.replication.isr_writer import IsrWriter
+from logfleet.replication import isr_proposals
 from logfleet.replication.leader import LeaderReplicas
-from logfleet.store import refused_writes
 from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Kind, RecordedDecision
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
@@ -129,7 +128,7 @@ class Leader:
 
 @pytest.fixture
 def leader(tmp_path: Path, store: Store, monkeypatch) -> Iterator[Leader]:
-    monkeypatch.setattr(isr_writer, "GATHERING_S", 0)
+    monkeypatch.setattr(isr_proposals, "GATHERING_MS", 0)
     host = Host(tmp_path / "data")
     yield Leader(host, store)
     host.close()
@@ -212,17 +211,17 @@ async def test_a_change_without_an_answer_is_written_until_it_has_one(leader, st
 async def test_a_change_that_the_store_refuses_is_written_once_it_is_allowed(
     leader, store, monkeypatch
 ) -> None:
-    monkeypatch.setattr(refused_writes, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(isr_proposals, "REFUSED_PAUSE_MS_MIN", 1)
     await leader.know(partitions=2)
     async with leader.writing() as writer:
         one, other = leader.lead(0), leader.lead(1)
         store.losses = ["refused"] * 3
         with capture_logs() as logs:
             leader.fetches(writer, one, 0)
-            await until(lambda: writer.refused.count)
+            await until(lambda: writer.refused)
             leader.fetches(writer, other, 0)
             await until(lambda: isr(one) == isr(other) == [1, 2])
-        assert writer.refused.count == 3
+        assert writer.refused == 3
         rows = [row for row in logs if row["event"] == "metadata_write_refused"]
         assert 1 <= len({row["write"] for row in rows}) == len(rows)
 
