@@ -15,10 +15,11 @@ from logfleet.log.validation import AppendResult, Prepared
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
-from logfleet.node.partitions.replica import Replica, Waiter
+from logfleet.node.partitions.replica import ServedReplica
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.replication.leader import IsrChange, LeaderReplicas
+from logfleet.replication.waiters import LOW_WATERMARK, Waiter
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
@@ -38,7 +39,7 @@ class CommitRule(Protocol):
         """Whether what was just appended waits for `LeaderPartition.own_part_done`."""
 
 
-class LeaderPartition(Replica):
+class LeaderPartition(ServedReplica):
     """One partition of a topic, from the moment this broker leads it until it stops doing so.
 
     high_watermark: consumers read nothing beyond it. is_internal: clients may not write to it.
@@ -51,12 +52,9 @@ class LeaderPartition(Replica):
     """
 
     __slots__ = (
-        "_append_waiters",
         "_own_end",
         "_rule",
-        "_starts_moved",
         "_uncommitted",
-        "_waiters",
         "ack_queue",
         "bytes_in",
         "epoch_start_offset",
@@ -99,11 +97,7 @@ class LeaderPartition(Replica):
         self._rule = rule
         self._uncommitted = Uncommitted()
         self.ack_queue = AckQueue(self)
-        self._starts_moved: list[asyncio.Future[None]] = []
-        self._waiters: set[Waiter] = set()
-        self._append_waiters: set[Waiter] = set()
         self._replicas_changed()
-        log.on_start_moved = self._log_start_moved
 
     @property
     def is_leading(self) -> bool:
@@ -168,9 +162,7 @@ class LeaderPartition(Replica):
             self.high_watermark = end_offset
             if self._uncommitted or self.ack_queue.count:
                 self.own_part_done(end_offset)
-            if self._waiters:
-                for waiter in tuple(self._waiters):
-                    waiter.committed(size)
+            self.waiters.committed(size)
         return result
 
     def _waits_for_flush(self) -> bool:
@@ -180,8 +172,7 @@ class LeaderPartition(Replica):
     def _written(self, end_offset: int, size: int) -> None:
         """The batch of `size` bytes that ends at `end_offset` is written: followers may read it."""
         if self.is_current:
-            for waiter in tuple(self._append_waiters):
-                waiter.appended(size)
+            self.waiters.written(size)
             if not self._waits_for_flush():
                 self.own_part_done(end_offset)
 
@@ -203,8 +194,7 @@ class LeaderPartition(Replica):
             size = self.log.size
         size += self._uncommitted.take(self.high_watermark)
         if size:
-            for waiter in tuple(self._waiters):
-                waiter.committed(size)
+            self.waiters.committed(size)
         if self.ack_queue.count:
             self.ack_queue.check()
 
@@ -230,8 +220,7 @@ class LeaderPartition(Replica):
             return moved
         if moved:
             self._committed()
-        if self._starts_moved:
-            self._wake_deletions()
+        self.waiters.low_watermark_moved()
         return ErrorCode.NONE
 
     def isr_change(
@@ -266,7 +255,7 @@ class LeaderPartition(Replica):
         self.has_followers = bool(self.replicas_state.followers)
         self.is_at_min_isr = self.replicas_state.is_at_min_isr
         self._committed()
-        self._wake_deletions()
+        self.waiters.low_watermark_moved()
 
     # Deleting
 
@@ -293,19 +282,13 @@ class LeaderPartition(Replica):
     async def wait_deleted(self, offset: int, is_alive: Callable[[int], bool]) -> None:
         """Return once no live replica starts before `offset`. Raises NotLeading."""
         while self.is_current and self.low_watermark(is_alive) < offset:
-            moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._starts_moved.append(moved)
-            await moved
+            waiter = _AwaitedMove()
+            self.waiters.add(waiter, LOW_WATERMARK)
+            try:
+                await waiter.moved
+            finally:
+                self.waiters.remove(waiter)
         self._require_leading()
-
-    def _wake_deletions(self) -> None:
-        moved, self._starts_moved = self._starts_moved, []
-        for each in moved:
-            _set(each)
-
-    def _log_start_moved(self) -> None:
-        for waiter in self._all_waiters():
-            waiter.log_start_moved()
 
     # Waiting
 
@@ -329,33 +312,25 @@ class LeaderPartition(Replica):
         if not self.is_current:
             raise NotLeading(f"{self.topic}-{self.index}")
 
-    def add_waiter(self, waiter: Waiter) -> None:
-        """Notify the waiter of commits and other events (`Waiter`), until `remove_waiter`."""
-        self._waiters.add(waiter)
-
-    def add_append_waiter(self, waiter: Waiter) -> None:
-        """As `add_waiter`, but notify of what is written: for followers."""
-        self._append_waiters.add(waiter)
-
-    def remove_waiter(self, waiter: Waiter) -> None:
-        self._waiters.discard(waiter)
-        self._append_waiters.discard(waiter)
-
-    def _all_waiters(self) -> set[Waiter]:
-        return self._waiters | self._append_waiters
-
     def end(self) -> None:
         """Leadership ended: notify all waiters."""
         super().end()
-        for waiter in self._all_waiters():
-            waiter.leadership_lost()
         self.ack_queue.check()
-        self._wake_deletions()
 
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():  # else the waiting task was cancelled
-        future.set_result(None)
+class _AwaitedMove(Waiter):
+    """Waits until a replica's log start may have moved, or leadership has ended."""
+
+    __slots__ = ("moved",)
+
+    def __init__(self) -> None:
+        self.moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def low_watermark_moved(self) -> None:
+        if not self.moved.done():  # else the waiting task was cancelled
+            self.moved.set_result(None)
+
+    role_ended = low_watermark_moved
 
 
 def _alone(leader_epoch: LeaderEpoch, log_end_offset: int) -> LeaderReplicas:

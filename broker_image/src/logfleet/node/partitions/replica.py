@@ -5,11 +5,10 @@ still holds the object of an ended role sees it by `is_current`. What the roles 
 one to the next.
 """
 
-from typing import Protocol
-
 from logfleet.log.partition_log import PartitionLog
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.partitions.uncommitted import Uncommitted
+from logfleet.replication.waiters import Waiter, Waiters
 from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 
 
@@ -93,30 +92,55 @@ class Replica:
         self.is_current = False
 
 
-class Waiter(Protocol):
-    """A parked request that waits for news of a partition."""
+class ServedReplica(Replica):
+    """A replica that clients may read: one that leads or follows. It has waiters."""
 
-    def committed(self, size: int) -> None:
-        """Records of `size` bytes were committed: consumers may read them."""
+    __slots__ = ("waiters",)
 
-    def appended(self, size: int) -> None:
-        """Records of `size` bytes were written: followers may read them."""
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: PartitionLog,
+        leader_epoch: LeaderEpoch,
+        *,
+        high_watermark: int,
+        led_epoch: LeaderEpoch,
+    ) -> None:
+        super().__init__(
+            topic,
+            topic_id,
+            index,
+            log,
+            leader_epoch,
+            high_watermark=high_watermark,
+            led_epoch=led_epoch,
+        )
+        self.waiters = Waiters()
+        log.on_start_moved = self.waiters.log_start_moved
 
-    def log_start_moved(self) -> None:
-        """The log start offset has moved up."""
+    def add_waiter(self, waiter: Waiter, interests: int) -> None:
+        """Notify the waiter of these (`logfleet.replication.waiters`), until `remove_waiter`."""
+        self.waiters.add(waiter, interests)
 
-    def leadership_lost(self) -> None:
-        """The partition has another leader, or was deleted."""
+    def remove_waiter(self, waiter: Waiter) -> None:
+        self.waiters.remove(waiter)
+
+    def end(self) -> None:
+        """The role has ended: notify the waiters."""
+        super().end()
+        self.waiters.role_ended()
 
 
-class FollowerPartition(Replica):
+class FollowerPartition(ServedReplica):
     """A replica of a partition that the broker `leader` leads in `leader_epoch`.
 
     Consumers may read below its high watermark (KIP-392). lag: committed records that were still
     missing after the leader's last answer, -1 before the first.
     """
 
-    __slots__ = ("_uncommitted", "_waiters", "lag", "leader")
+    __slots__ = ("_uncommitted", "lag", "leader")
 
     def __init__(self, replica: Replica, leader: int, leader_epoch: LeaderEpoch) -> None:
         super().__init__(
@@ -131,8 +155,6 @@ class FollowerPartition(Replica):
         self.leader = leader
         self.lag = -1
         self._uncommitted = Uncommitted()
-        self._waiters: set[Waiter] = set()
-        replica.log.on_start_moved = self._log_start_moved
 
     @property
     def is_following(self) -> bool:
@@ -148,29 +170,9 @@ class FollowerPartition(Replica):
         self.high_watermark = high_watermark
         size = self._uncommitted.take(high_watermark)
         if size:
-            for waiter in tuple(self._waiters):
-                waiter.committed(size)
+            self.waiters.committed(size)
 
     def truncated(self) -> None:
         """The log was truncated, or starts elsewhere."""
         self._uncommitted.clear()
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
-
-    def add_waiter(self, waiter: Waiter) -> None:
-        """Notify the waiter of commits and other events (`Waiter`), until `remove_waiter`."""
-        self._waiters.add(waiter)
-
-    add_append_waiter = add_waiter  # no follower fetches from a follower
-
-    def remove_waiter(self, waiter: Waiter) -> None:
-        self._waiters.discard(waiter)
-
-    def _log_start_moved(self) -> None:
-        for waiter in tuple(self._waiters):
-            waiter.log_start_moved()
-
-    def end(self) -> None:
-        """Stop following this leader, and notify the waiters."""
-        super().end()
-        for waiter in tuple(self._waiters):
-            waiter.leadership_lost()

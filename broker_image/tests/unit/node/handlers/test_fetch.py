@@ -207,7 +207,7 @@ class TestWaiting:
             assert context.peer.on_leave is not None
             append(partition, b"a")
             assert values(only_row(await pending)) == [b"a"]
-            assert partition._waiters == set()
+            assert len(partition.waiters) == 0
             assert context.peer.on_leave is None
             assert host.timers._slots == {} or not any(host.timers._slots.values())
 

@@ -6,6 +6,7 @@ from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import Member
+from logfleet.replication.waiters import Waiter
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
@@ -40,12 +41,12 @@ def shrink(partition: LeaderPartition, *isr: Any) -> None:
     assert partition.learned(state.changed(isr=isr), partition.replicas_state.revision + 1)
 
 
-class Told:
+class Told(Waiter):
     """Waits for a partition and keeps its notifications."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
-        self.written: list[int] = []
+        self.writes: list[int] = []
         self.lost = 0
         self.starts = 0
 
@@ -55,8 +56,8 @@ class Told:
     def committed(self, size: int) -> None:
         self.sizes.append(size)
 
-    def appended(self, size: int) -> None:
-        self.written.append(size)
+    def written(self, size: int) -> None:
+        self.writes.append(size)
 
-    def leadership_lost(self) -> None:
+    def role_ended(self) -> None:
         self.lost += 1
