@@ -48,6 +48,7 @@ class Leading:
 
     def add(self, index: int, log: ReplicaLog, high_watermark: int) -> Replica:
         replica = self.replicas[index] = Replica(self._node, index, log, high_watermark)
+        replica.on_news = self._wake
         return replica
 
     def stop_all(self) -> None:
@@ -73,6 +74,7 @@ class Leading:
             return
         if isinstance(judged, SeenBatch):
             kernel.sometimes("a repeated batch was recognised")
+            is_new = False
             offset = judged.first_offset
         else:
             offset = log.end_offset
@@ -80,14 +82,15 @@ class Leading:
                 offset, replica.leader_epoch, request.value, request.producer, request.sequence
             )
             replica.append(batch)
+            is_new = True
         if request.is_acks_all:
             replica.waiting.append((offset, request.value, reply))
             replica.waiting.sort(key=lambda waiting: waiting[0])
         else:
             reply(Produced(ErrorCode.NONE, offset))
-        leading.appended(log.end_offset)
-        replica.moved()
-        self._wake(replica.index)
+        if is_new:
+            replica.ends.appended(1)
+        replica.judge()  # a repeated batch may be committed already
 
     def read(self, request: Read, reply: Reply) -> None:
         replica = self.replicas.get(request.index)
@@ -176,23 +179,25 @@ class Leading:
             return Row(diverging=diverging, log_start=log.start_offset)
         if not log.start_offset <= asked.offset <= log.end_offset:
             return Row(ErrorCode.OFFSET_OUT_OF_RANGE)
-        before = leading.high_watermark
-        moved = leading.fetched(
+        before = replica.high_watermark
+        refused = replica.ends.fetched(
             request.replica,
             BrokerEpoch(request.broker_epoch),
             asked.offset,
             request.starts[index],
             now_ms=kernel.now,
         )
-        if isinstance(moved, ErrorCode):
-            kernel.sometimes(f"a fetch was refused: {moved.name}")
-            return Row(moved)
+        if refused is not ErrorCode.NONE:
+            kernel.sometimes(f"a fetch was refused: {refused.name}")
+            return Row(refused)
         if leading.isr_change_due:
             self._check_soon()
-        if leading.high_watermark != before:
-            replica.moved()
-            self._wake(index)
-        elif not leading.is_at_min_isr and leading.state.isr and asked.offset > before:
+        if (
+            replica.high_watermark == before
+            and not leading.is_at_min_isr
+            and leading.state.isr
+            and asked.offset > before
+        ):
             kernel.sometimes("the high watermark was held back below min ISR")
         return None
 
@@ -274,8 +279,7 @@ class Leading:
         changes: dict[str, tuple[Replica, IsrChange]] = {}
         for replica in self.replicas.values():
             if replica.leading is not None:
-                change = replica.leading.isr_change(node.fleet.kernel.now, self._is_eligible)
-                replica.moved()
+                change = replica.ends.isr_change(node.fleet.kernel.now, self._is_eligible)
                 if change is not None:
                     changes[naming.key_of(replica.index)] = replica, change
         if changes:
@@ -299,9 +303,7 @@ class Leading:
             leading = replica.leading or replica.suspended
             if key not in sent and leading is not None and leading.pending is change:
                 node.fleet.kernel.sometimes("an ISR change was given up before it was sent")
-                leading.lost(leading.state, leading.revision)
-                if replica.leading is not None:
-                    replica.moved()
+                replica.isr_lost(leading.state, leading.revision)
         for txn in txns:
             node.fleet.kernel.spawn(node.host, "isr.write", self._writing(txn, changes))
 
@@ -324,10 +326,10 @@ class Leading:
                 continue
             match answer:
                 case Won(revision):
-                    leading.won(revision)
+                    replica.isr_won(revision)
                 case Lost(state, revision):
                     node.fleet.kernel.sometimes("an ISR change came too late")
-                    if not leading.lost(state, revision):
+                    if not replica.isr_lost(state, revision):
                         replica.stop()
                         continue
                 case Alone():
@@ -335,9 +337,6 @@ class Leading:
                     if node.epoch is not None:
                         self._write({key: (replica, change)})
                     continue
-            if replica.leading is not None:
-                replica.moved()
-                self._wake(replica.index)
 
 
 def _goes_on(replica: Replica, answer: Lost) -> bool:

@@ -1,13 +1,12 @@
-"""This broker's replica of a partition, in any role: its log and its high watermark.
+"""This broker's replica of a partition, in any role: its log and its ends.
 
 A role (leading, following, neither) is an object of its own for as long as it lasts; code that
 still holds the object of an ended role sees it by `is_current`. What the roles share passes from
-one to the next.
+one to the next with the log.
 """
 
 from logfleet.log.partition_log import PartitionLog
 from logfleet.node.partitions.traffic import Traffic
-from logfleet.node.partitions.uncommitted import Uncommitted
 from logfleet.replication.waiters import Waiter, Waiters
 from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 
@@ -15,16 +14,15 @@ from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 class Replica:
     """A replica that neither leads nor follows; the other roles are subclasses.
 
-    high_watermark: every record below it is committed (exclusive), as far as this broker has
-    learned; never outside the log. leader_epoch: of the role, -1 for none; led_epoch: the newest in
-    which this broker led, -1 for none. is_current: False once another role has taken its place, or
-    the log is no longer hosted. bytes_out: sent to consumers in this role; last_reader: the client
-    id of the consumer that got the last of them.
+    ends: of the log (`logfleet.replication.ends`). leader_epoch: of the role, -1 for none;
+    led_epoch: the newest in which this broker led, -1 for none. is_current: False once another role
+    has taken its place, or the log is no longer hosted. bytes_out: sent to consumers in this role;
+    last_reader: the client id of the consumer that got the last of them.
     """
 
     __slots__ = (
         "bytes_out",
-        "high_watermark",
+        "ends",
         "index",
         "is_current",
         "last_reader",
@@ -43,36 +41,39 @@ class Replica:
         log: PartitionLog,
         leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
         *,
-        high_watermark: int = 0,
+        high_watermark: int | None = None,
         led_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> None:
+        """high_watermark: as it was found at the start, None if the log's ends have it already."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
+        self.ends = log.ends
         self.leader_epoch = leader_epoch
         self.led_epoch = led_epoch
-        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_current = True
         self.bytes_out = 0
         self.last_reader: str | None = None
+        if high_watermark is not None:
+            self.ends.hosted(high_watermark)
 
     @staticmethod
     def of(former: "Replica") -> "Replica":
         """The replica that remains after a role has ended."""
         return Replica(
-            former.topic,
-            former.topic_id,
-            former.index,
-            former.log,
-            high_watermark=former.high_watermark,
-            led_epoch=former.led_epoch,
+            former.topic, former.topic_id, former.index, former.log, led_epoch=former.led_epoch
         )
+
+    @property
+    def high_watermark(self) -> int:
+        """Every record below it is committed (exclusive), as far as this broker has learned."""
+        return self.ends.high_watermark
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self.log.log_end_offset
+        return self.ends.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -80,7 +81,7 @@ class Replica:
 
         Transactions are not served: none is ever open.
         """
-        return self.high_watermark
+        return self.ends.high_watermark
 
     @property
     def traffic(self) -> Traffic:
@@ -105,20 +106,10 @@ class ServedReplica(Replica):
         log: PartitionLog,
         leader_epoch: LeaderEpoch,
         *,
-        high_watermark: int,
         led_epoch: LeaderEpoch,
     ) -> None:
-        super().__init__(
-            topic,
-            topic_id,
-            index,
-            log,
-            leader_epoch,
-            high_watermark=high_watermark,
-            led_epoch=led_epoch,
-        )
+        super().__init__(topic, topic_id, index, log, leader_epoch, led_epoch=led_epoch)
         self.waiters = Waiters()
-        log.on_start_moved = self.waiters.log_start_moved
 
     def add_waiter(self, waiter: Waiter, interests: int) -> None:
         """Notify the waiter of these (`logfleet.replication.waiters`), until `remove_waiter`."""
@@ -127,9 +118,30 @@ class ServedReplica(Replica):
     def remove_waiter(self, waiter: Waiter) -> None:
         self.waiters.remove(waiter)
 
+    # Effects of the ends; see logfleet.replication.ends
+
+    def committed(self, size: int) -> None:
+        if size:
+            self.waiters.committed(size)
+
+    def written(self, size: int) -> None:
+        self.waiters.written(size)
+
+    def own_part_done(self) -> None:
+        """Nobody waits for that."""
+
+    def flush(self) -> bool:
+        """No record of this role waits for the disk."""
+        return False
+
+    def log_start_moved(self) -> None:
+        self.waiters.log_start_moved()
+
     def end(self) -> None:
-        """The role has ended: notify the waiters."""
+        """The role has ended: keep the ends as they are now, and notify the waiters."""
         super().end()
+        self.log.ends.stop(self)
+        self.ends = self.ends.as_of_now()
         self.waiters.role_ended()
 
 
@@ -140,7 +152,7 @@ class FollowerPartition(ServedReplica):
     missing after the leader's last answer, -1 before the first.
     """
 
-    __slots__ = ("_uncommitted", "lag", "leader")
+    __slots__ = ("lag", "leader")
 
     def __init__(self, replica: Replica, leader: int, leader_epoch: LeaderEpoch) -> None:
         super().__init__(
@@ -149,12 +161,11 @@ class FollowerPartition(ServedReplica):
             replica.index,
             replica.log,
             leader_epoch,
-            high_watermark=replica.high_watermark,
             led_epoch=replica.led_epoch,
         )
         self.leader = leader
         self.lag = -1
-        self._uncommitted = Uncommitted()
+        self.ends.follow(self)
 
     @property
     def is_following(self) -> bool:
@@ -163,16 +174,8 @@ class FollowerPartition(ServedReplica):
 
     def appended(self, size: int) -> None:
         """Record that `size` bytes from the leader were just appended to the log."""
-        self._uncommitted.add(self.log.log_end_offset, size)
+        self.ends.received(size)
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         """Record that the leader has committed everything below `high_watermark`."""
-        self.high_watermark = high_watermark
-        size = self._uncommitted.take(high_watermark)
-        if size:
-            self.waiters.committed(size)
-
-    def truncated(self) -> None:
-        """The log was truncated, or starts elsewhere."""
-        self._uncommitted.clear()
-        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+        self.ends.leader_committed(high_watermark)

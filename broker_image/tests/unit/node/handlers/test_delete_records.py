@@ -80,7 +80,7 @@ async def test_what_is_not_committed_is_not_deleted(host) -> None:
     partition = host.host_held()
     for _ in range(3):
         partition.append(build_batch([Record(None, b"v", NOW)]), NOW)
-    partition.own_part_done(1)
+    partition.ends.flushed(1)
     assert await ask(host, ("topic", 0, 2)) == {("topic", 0): (ErrorCode.OFFSET_OUT_OF_RANGE, -1)}
     assert await ask(host, ("topic", 0, -1)) == {("topic", 0): (0, 1)}
     assert partition.log.log_start_offset == 1

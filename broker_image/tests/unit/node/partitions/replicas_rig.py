@@ -4,6 +4,7 @@ from typing import Any
 
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import Member
 from logfleet.replication.waiters import Waiter
@@ -15,16 +16,13 @@ A, B, C = ((each, BrokerEpoch(10 * each)) for each in (1, 2, 3))
 STATE = PartitionValue((1, 2, 3), (A, B, C), 1, LeaderEpoch(5), PartitionEpoch(1), 2)
 
 
-def replicated(
-    log_end_offset: int = 0, high_watermark: int = 0, **changes: object
-) -> LeaderReplicas:
+def replicated(log_end_offset: int = 0, **changes: object) -> LeaderReplicas:
     """changes: fields of the partition's state."""
     return LeaderReplicas(
         1,
         STATE.changed(**changes),
         7,
-        log_end_offset=log_end_offset,
-        high_watermark=high_watermark,
+        ends=ReplicaEnds(log_end_offset=log_end_offset),
         lag_max_ms=LAG_MAX_MS,
         now_ms=0,
     )

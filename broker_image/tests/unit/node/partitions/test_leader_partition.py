@@ -8,6 +8,7 @@ from logfleet.log.config import LogConfig
 from logfleet.log.validation import Appended, Prepared, prepare
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.replication.ends import UNCOUNTED_BYTES
 from logfleet.replication.waiters import COMMITTED, LOG_START, WRITTEN
 from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
@@ -63,7 +64,7 @@ def test_what_is_committed_stays_so_when_less_of_it_is_on_disk(partition) -> Non
     """A flush that began before the last append reports the lower end at which it began."""
     partition.append(batch(b"a"), NOW)
     partition.append(batch(b"b"), NOW)
-    partition.own_part_done(1)
+    partition.ends.flushed(1)
     assert partition.high_watermark == 2
 
 
@@ -88,9 +89,9 @@ def test_waiters_learn_that_old_records_went(partition) -> None:
 
 
 def test_internal_topics_are_known(rig) -> None:
-    log = rig.open()
-    assert LeaderPartition("__consumer_offsets", TOPIC_ID, 0, log, LeaderEpoch(0)).is_internal
-    assert not LeaderPartition("topic", TOPIC_ID, 0, log, LeaderEpoch(0)).is_internal
+    for topic, is_internal in (("__consumer_offsets", True), ("topic", False)):
+        partition = LeaderPartition(topic, TOPIC_ID, 0, rig.open(), LeaderEpoch(0))
+        assert partition.is_internal == is_internal
 
 
 def test_committed_records_are_deleted_up_to_an_offset(partition) -> None:
@@ -243,7 +244,10 @@ def test_a_retried_batch_is_acknowledged_when_the_first_one_is(rig) -> None:
 class Hold:
     """flush.messages: what is appended waits for the disk."""
 
-    def hold(self, _: LeaderPartition) -> bool:
+    def appended(self, _partition: LeaderPartition) -> None:
+        pass
+
+    def flush(self, _: LeaderPartition) -> bool:
         return True
 
 
@@ -258,7 +262,7 @@ def test_what_followers_have_is_not_committed_before_it_is_on_the_leaders_disk_a
     for member in (B, C):
         fetch(partition, member, 1)
     assert (partition.high_watermark, partition.is_acked(1, 1)) == (0, False)
-    partition.own_part_done(1)
+    partition.ends.flushed(1)
     assert (partition.high_watermark, partition.is_acked(1, 1)) == (1, True)
 
 
@@ -315,8 +319,9 @@ def test_a_new_leader_knows_that_more_may_have_been_committed(rig) -> None:
     log = rig.open()
     for _ in range(3):
         log.append_as_leader(batch(b"a"), 0, NOW)
+    log.ends.hosted(1)
     partition = LeaderPartition(
-        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3, 1)
+        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3)
     )
     assert (partition.high_watermark, partition.is_high_watermark_behind) == (1, True)
     for member in (B, C):
@@ -331,14 +336,15 @@ def test_consumers_are_notified_when_records_of_an_earlier_leader_turn_out_to_be
     log, told = rig.open(), Told()
     for _ in range(3):
         log.append_as_leader(batch(b"a"), 0, NOW)
+    log.ends.hosted(1)
     partition = LeaderPartition(
-        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3, 1)
+        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3)
     )
     partition.add_waiter(told, COMMITTED | LOG_START)
     for offset in (2, 3, 3):
         for member in (B, C):
             fetch(partition, member, offset)
-    assert told.sizes == [log.size] * 2
+    assert told.sizes == [UNCOUNTED_BYTES] * 2
 
 
 def test_a_cancelled_wait_is_not_notified(rig) -> None:

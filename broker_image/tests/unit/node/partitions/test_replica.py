@@ -26,7 +26,7 @@ def test_what_is_committed_passes_on_when_the_role_changes(rig: Any) -> None:
     log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
     followed = FollowerPartition(Replica("topic", ID, 0, log), 2, LeaderEpoch(7))
     assert (followed.leader, followed.leader_epoch, followed.high_watermark) == (2, 7, 0)
-    followed.high_watermark = 1
+    followed.advance_high_watermark(1)
     after = Replica.of(followed)
     assert (after.leader_epoch, after.high_watermark, after.log) == (-1, 1, log)
 
@@ -76,8 +76,7 @@ def test_what_is_cut_off_a_follower_is_not_committed(rig: Any) -> None:
     log.append_as_leader(build_batch([Record(None, b"value", 0)]), 0, 0)
     followed.advance_high_watermark(1)
     followed.appended(70)
-    log.log_end_offset = 0
-    followed.truncated()
+    log.ends.truncated(0)
     assert followed.high_watermark == 0
     followed.advance_high_watermark(1)
     assert waiting.told == []
