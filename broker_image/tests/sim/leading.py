@@ -45,6 +45,7 @@ class Leading:
 
     def add(self, index: int, log: ReplicaLog, high_watermark: int) -> Replica:
         replica = self.replicas[index] = Replica(self._node, index, log, high_watermark)
+        replica.on_news = self._wake
         return replica
 
     def stop_all(self) -> None:
@@ -70,6 +71,7 @@ class Leading:
             return
         if isinstance(judged, SeenBatch):
             kernel.sometimes("a repeated batch was recognised")
+            is_new = False
             offset = judged.first_offset
         else:
             offset = log.end_offset
@@ -77,14 +79,15 @@ class Leading:
                 offset, replica.leader_epoch, request.value, request.producer, request.sequence
             )
             replica.append(batch)
+            is_new = True
         if request.is_acks_all:
             replica.waiting.append((offset, request.value, reply))
             replica.waiting.sort(key=lambda waiting: waiting[0])
         else:
             reply(Produced(ErrorCode.NONE, offset))
-        leading.appended(log.end_offset)
-        replica.moved()
-        self._wake(replica.index)
+        if is_new:
+            replica.ends.appended(1)
+        replica.judge()  # a repeated batch may be committed already
 
     def read(self, request: Read, reply: Reply) -> None:
         replica = self.replicas.get(request.index)
@@ -173,23 +176,25 @@ class Leading:
             return Row(diverging=diverging, log_start=log.start_offset)
         if not log.start_offset <= asked.offset <= log.end_offset:
             return Row(ErrorCode.OFFSET_OUT_OF_RANGE)
-        before = leading.high_watermark
-        moved = leading.fetched(
+        before = replica.high_watermark
+        refused = replica.ends.fetched(
             request.replica,
             BrokerEpoch(request.broker_epoch),
             asked.offset,
             request.starts[index],
             now_ms=kernel.now,
         )
-        if isinstance(moved, ErrorCode):
-            kernel.sometimes(f"a fetch was refused: {moved.name}")
-            return Row(moved)
+        if refused is not ErrorCode.NONE:
+            kernel.sometimes(f"a fetch was refused: {refused.name}")
+            return Row(refused)
         if leading.isr_change_due:
             self.isr.check(replica)
-        if leading.high_watermark != before:
-            replica.moved()
-            self._wake(index)
-        elif not leading.is_at_min_isr and leading.state.isr and asked.offset > before:
+        if (
+            replica.high_watermark == before
+            and not leading.is_at_min_isr
+            and leading.state.isr
+            and asked.offset > before
+        ):
             kernel.sometimes("the high watermark was held back below min ISR")
         return None
 

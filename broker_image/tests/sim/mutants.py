@@ -107,13 +107,13 @@ def _not_pending(rule: Any) -> Any:
 
 
 def _below_min_isr(rule: Any) -> Any:
-    def move(self: LeaderReplicas) -> bool:
+    def committed_end(self: LeaderReplicas, own_end_offset: int) -> Any:
         before, self.is_at_min_isr = self.is_at_min_isr, True
-        moved = rule(self)
+        end_offset = rule(self, own_end_offset)
         self.is_at_min_isr = before
-        return bool(moved)
+        return end_offset
 
-    return move
+    return committed_end
 
 
 def _any_broker_epoch(rule: Any) -> Any:
@@ -127,7 +127,7 @@ def _any_broker_epoch(rule: Any) -> Any:
 
 
 def _at_high_watermark(_rule: Any) -> Any:
-    return lambda self, follower: follower.log_end_offset >= self.high_watermark
+    return lambda self, follower: follower.log_end_offset >= self.ends.high_watermark
 
 
 def _at_epoch_start(_rule: Any) -> Any:
@@ -242,14 +242,14 @@ def _unclean_is_sent_once(rule: Any) -> Any:
 
 
 def _gone_hold_nothing(rule: Any) -> Any:
-    def move(self: LeaderReplicas) -> bool:
+    def committed_end(self: LeaderReplicas, own_end_offset: int) -> Any:
         counted = self._counted
         self._counted = [(each, epoch) for each, epoch in counted if each.broker_epoch == epoch]
-        moved = rule(self)
+        end_offset = rule(self, own_end_offset)
         self._counted = counted
-        return bool(moved)
+        return end_offset
 
-    return move
+    return committed_end
 
 
 def _with_its_note(rule: Any) -> Any:
@@ -407,7 +407,7 @@ def _as_of_a_consumer(original):
 
 MUTANTS = (
     Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=4),
-    Mutant("the high watermark moves below min ISR", LeaderReplicas, "_move", _below_min_isr, seed=125),
+    Mutant("the high watermark moves below min ISR", LeaderReplicas, "committed_end", _below_min_isr, seed=125),
     Mutant("any broker epoch's fetch counts", LeaderReplicas, "fetched", _any_broker_epoch, seed=1),
     Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=26),
     Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start, seed=2),
@@ -424,7 +424,7 @@ MUTANTS = (
     Mutant("a registration outlives its end in the image", registration_writes, "ended_in", lambda _: lambda *_: "", seed=1),
     Mutant("the previous epoch is not compared", election, "_has_older_disk", lambda _: lambda _broker: False, seed=71),
     Mutant("a copy of a disk in use is believed", node.Disk, "copied", _with_its_note, seed=34),
-    Mutant("a registration that has gone holds nothing", LeaderReplicas, "_move", _gone_hold_nothing, seed=22),
+    Mutant("a registration that has gone holds nothing", LeaderReplicas, "committed_end", _gone_hold_nothing, seed=22),
     Mutant("newcomers are let in before the sweep", convergence, "fence_steps", _admit_first, seed=1),
     Mutant("admission does not wait for the sweep", convergence.Convergence, "has_written", _sweep_may_fail, seed=617, beside=(_UNCONFIRMED,)),
     Mutant("a controller's write without answer is not repeated", Outbox, "retry", lambda _: lambda self, _now_ms: self.drop(), seed=10),

@@ -1,6 +1,10 @@
 """A broker's copy of a partition in a simulation, and whether it leads, follows, or neither."""
 
+from collections.abc import Callable
+
 from logfleet.metadata.image import Partition
+from logfleet.metadata.keys import PartitionValue
+from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.wire.errors import ErrorCode
 
@@ -11,7 +15,9 @@ from broker_image.tests.sim.replica_log import Batch, ReplicaLog
 
 
 class Replica:
-    """leader_epoch: the newest that it took part in, led_epoch: that it led in. leader: whom it follows. leading: what it knows of the others while it leads.
+    """The shell of `ReplicaEnds`, and the effects of both its roles.
+
+    leader_epoch: the newest that it took part in, led_epoch: that it led in. leader: whom it follows.
 
     suspended: what it knew of them while it does not lead for want of the store's answer.
     waiting: appends that are to be acknowledged once they are committed: (offset, value, reply).
@@ -23,12 +29,13 @@ class Replica:
         self.log = log
         self.leader_epoch = self.led_epoch = -1
         self.leader: int | None = None
-        self.leading: LeaderReplicas | None = None
         self.suspended: LeaderReplicas | None = None
         self.is_waiting = False  # for a newer image, before it fetches again
         self.waiting: list[tuple[int, str, Reply]] = []
-        self._high_watermark = min(high_watermark, log.end_offset)
         self._judged = 0
+        self.on_news: Callable[[int], None] = lambda _index: None
+        log.open()
+        self.ends.hosted(high_watermark)
         self.leader_start = 0  # where the leader's log starts, as it said last
 
     @property
@@ -36,16 +43,23 @@ class Replica:
         return self.leading is None and self.leader is None
 
     @property
+    def ends(self) -> ReplicaEnds:
+        return self.log.ends
+
+    @property
+    def leading(self) -> LeaderReplicas | None:
+        """What it knows of the others while it leads."""
+        return self.log.ends.leading
+
+    @property
     def high_watermark(self) -> int:
-        leading = self.leading
-        return self._high_watermark if leading is None else leading.high_watermark
+        return self.log.ends.high_watermark
 
     def lead(self, partition: Partition) -> None:
         """Lead, or take over what the image says to who leads already."""
         node, log, leading = self.node, self.log, self.leading
         if leading is not None and partition.leader_epoch == self.leader_epoch:
-            assert leading.learned(partition, partition.revision)
-            self.moved()
+            assert self.ends.learned(partition, partition.revision)
             return
         if self.suspended is not None and partition.leader_epoch == self.led_epoch:
             return  # until `resume`
@@ -58,22 +72,23 @@ class Replica:
         node.fleet.checker.leads(self.index, node, self.leader_epoch)
         log.epochs.assign(self.leader_epoch, log.end_offset)
         self._judged = 0
-        self.leading = LeaderReplicas(
+        replicas = LeaderReplicas(
             node.id,
             partition,
             partition.revision,
-            log_end_offset=log.end_offset,
-            high_watermark=self._high_watermark,
+            ends=self.ends,
             lag_max_ms=node.fleet.settings.lag_max_ms,
             now_ms=node.fleet.kernel.now,
         )
-        self.moved()
+        self.ends.lead(replicas, self)
+        self.judge()
 
     def follow(self, leader: int, leader_epoch: int) -> None:
         self.is_waiting = False
         if (leader, leader_epoch) != (self.leader, self.leader_epoch) or self.leading is not None:
             self.stop()
             self.leader, self.leader_epoch = leader, leader_epoch
+            self.ends.follow(self)
             self.node.note("follows %s in partition %s, epoch %s", leader, self.index, leader_epoch)
 
     def suspend(self) -> None:
@@ -89,15 +104,15 @@ class Replica:
             return
         if kept.learned(partition, partition.revision):
             self.node.note("leads partition %s again, epoch %s", self.index, self.led_epoch)
-            self.leading = kept
-            self.moved()
+            self.ends.lead(kept, self)
+            self.judge()
 
     def stop(self) -> None:
         """Neither lead nor follow. What waits to be acknowledged never is by this broker."""
         self.leader = self.suspended = None
-        if self.leading is not None:
-            self._high_watermark = self.leading.high_watermark
-            self.leading = None
+        is_over = self.leading is not None
+        self.ends.stop(self)
+        if is_over:
             self.node.note("leads partition %s no more", self.index)
         waiting, self.waiting = self.waiting, []
         for _, _, reply in waiting:
@@ -105,7 +120,7 @@ class Replica:
 
     def told(self, high_watermark: int) -> None:
         """As a follower: this high watermark, as of now."""
-        self._high_watermark = high_watermark
+        self.ends.leader_committed(high_watermark)
 
     def delete_before(self, offset: int) -> None:
         """As a leader that is asked to, or by retention."""
@@ -118,7 +133,6 @@ class Replica:
         """As a follower of whose log nothing may stay: its leader's starts there."""
         self.node.fleet.checker.reset(self.index, self.node, self.log, offset)
         self.log.reset_to(offset)
-        self._high_watermark = min(self._high_watermark, offset)
         self.node.note("begins partition %s anew at %s", self.index, offset)
 
     def append(self, batch: Batch) -> None:
@@ -127,16 +141,44 @@ class Replica:
 
     def truncate(self, offset: int) -> None:
         high_watermark = self.high_watermark
-        self._high_watermark = min(high_watermark, offset)
         cut = self.log.truncate_to(offset)
         self.node.note("truncates partition %s to %s", self.index, offset)
         self.node.fleet.checker.truncated(self.index, self.node, cut, high_watermark)
 
-    def moved(self) -> None:
-        """The high watermark may have: have it judged, and answer who waits."""
-        leading = self.leading
-        assert leading is not None
-        high_watermark = leading.high_watermark
+    def isr_won(self, revision: int) -> None:
+        """The change in flight was written. This may be known only after it stopped leading."""
+        if self.suspended is not None:
+            self.suspended.won(revision)
+        else:
+            self.ends.isr_won(revision)
+
+    def isr_lost(self, state: PartitionValue | None, revision: int) -> bool:
+        if self.suspended is not None:
+            return self.suspended.lost(state, revision)
+        return self.ends.isr_lost(state, revision)
+
+    # effects
+
+    def committed(self, size: int) -> None:  # noqa: ARG002  see Effects
+        if self.leading is not None:
+            self.judge()
+            self.on_news(self.index)
+
+    def written(self, size: int) -> None:  # noqa: ARG002  see Effects
+        self.on_news(self.index)
+
+    def own_part_done(self) -> None:
+        """What waits here waits for all in-sync replicas."""
+
+    def flush(self) -> bool:
+        return False
+
+    def log_start_moved(self) -> None:
+        """`delete_before` reports it."""
+
+    def judge(self) -> None:
+        """Have a leader's high watermark judged, and answer who waits for it."""
+        high_watermark = self.high_watermark
         checker = self.node.fleet.checker
         checker.told(self.index, self.node, high_watermark, self._judged)
         if high_watermark > self._judged:

@@ -3,9 +3,12 @@
 Epochs and producers are kept by the product's own code. A process that is killed loses nothing of it, a machine that loses power what was not flushed.
 """
 
+from copy import deepcopy
+
 import msgspec
 from logfleet.log.producers.states import ProducerStates, SeenBatch
 from logfleet.records.batch import BatchHeader
+from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader_epochs import LeaderEpochs
 from logfleet.types import LeaderEpoch, ProducerEpoch
 from logfleet.wire.errors import ErrorCode
@@ -42,19 +45,44 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaLog:
-    """start_offset: readers see nothing below; base: records below are not there any more.
+    """ends: of the process that has it open. base: records below are not there any more.
 
-    end_offset: exclusive. durable, durable_start: end and start that survive a power loss.
+    durable_start: the log start that survives a power loss.
     lost_from: the first record that a power loss cost it, None if it has all again (`Checker`).
     """
 
     def __init__(self) -> None:
-        self.base = self.start_offset = self.end_offset = 0
-        self.durable = self.durable_start = 0
+        self.ends = ReplicaEnds()
+        self.base = self.durable_start = 0
         self.lost_from: int | None = None
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
         self._batches: list[Batch] = []
+
+    @property
+    def start_offset(self) -> int:
+        return self.ends.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.ends.log_end_offset
+
+    def open(self, start_offset: int | None = None) -> None:
+        """Another process opens it, and finds it to start there (None: where it does)."""
+        self.ends = ReplicaEnds(
+            log_start_offset=self.start_offset if start_offset is None else start_offset,
+            log_end_offset=self.end_offset,
+            recovery_point=self.ends.recovery_point,
+        )
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "ReplicaLog":
+        """On another disk, where nobody has it open."""
+        copy = ReplicaLog()
+        for name, value in vars(self).items():
+            if name != "ends":
+                setattr(copy, name, deepcopy(value, memo))
+        copy.ends = self.ends.as_of_now()
+        return copy
 
     def at(self, offset: int) -> Batch:
         return self._batches[offset - self.base]
@@ -82,16 +110,15 @@ class ReplicaLog:
     def append(self, batch: Batch) -> None:
         assert batch.offset == self.end_offset, "no gap, no overlap"
         self._batches.append(batch)
-        self.end_offset += 1
+        self.ends.extended(batch.offset + 1)
+        self.ends.written(batch.offset + 1, self.ends.truncations)
         self.epochs.observe(LeaderEpoch(batch.epoch), batch.offset)
         if batch.producer != NO_PRODUCER:
             self.producers.update(batch.header, batch.offset)
 
     def delete_before(self, offset: int) -> None:
         """Let the log start there (DeleteRecords, retention)."""
-        assert offset <= self.end_offset, "nothing is deleted that is not there"
-        if offset > self.start_offset:
-            self.start_offset = offset
+        if self.ends.deleted(offset):
             self.epochs.truncate_start(offset)
 
     def truncate_to(self, offset: int) -> list[Batch]:
@@ -99,9 +126,9 @@ class ReplicaLog:
         kept = max(0, offset - self.base)
         cut = self._batches[kept:]
         del self._batches[kept:]
-        self.base, self.end_offset = min(self.base, offset), min(self.end_offset, offset)
-        self.start_offset = min(self.start_offset, offset)
-        self.durable = min(self.durable, offset)
+        self.base = min(self.base, offset)
+        self.ends.lowered(offset)
+        self.ends.truncated(min(self.end_offset, offset))
         self.durable_start = min(self.durable_start, offset)
         self.epochs.truncate_end(offset)
         self.producers = ProducerStates()
@@ -113,22 +140,26 @@ class ReplicaLog:
     def reset_to(self, offset: int) -> None:
         """Nothing is left, and the log begins there, without epochs and producers."""
         self._batches = []
-        self.base = self.start_offset = self.end_offset = offset
-        self.durable = self.durable_start = offset
+        self.base = self.durable_start = offset
+        self.ends.lowered(offset)
+        self.ends.truncated(offset, is_emptied=True)
+        self.ends.flushed(offset)
         self.epochs, self.producers = LeaderEpochs(), ProducerStates()
 
     def flush(self) -> None:
-        self.durable, self.durable_start = self.end_offset, self.start_offset
+        self.ends.flushed(self.end_offset)
+        self.durable_start = self.start_offset
 
     def lose_power(self, kept: int) -> None:
         """Keep so many of the records that were not flushed; a log that ends below its start begins there."""
+        self.open()
         before, start = self.end_offset, self.durable_start
-        end = min(self.durable + kept, before)
+        end = min(self.ends.recovery_point + kept, before)
         if end < start:
             self.reset_to(start)
         else:
             self.truncate_to(end)
-            self.start_offset = start
+            self.open(start)
             self._complete_epochs()
         if self.end_offset < before:
             self._lose(self.end_offset)

@@ -15,6 +15,7 @@ from logfleet.log.config import LONG_MAX, LogConfig
 from logfleet.log.directories.trash import Trash
 from logfleet.log.flushing.job import FlushJob
 from logfleet.log.flushing.unflushed import Stored
+from logfleet.log.log_ends import HasEnds
 from logfleet.log.names import TopicPartition
 from logfleet.log.newest_batches import RecentBatches
 from logfleet.log.producers.states import SeenBatch
@@ -30,22 +31,20 @@ from logfleet.log.segments.segment import Segment, segment_number
 from logfleet.log.segments.swap import Swap
 from logfleet.log.validation import Appended, AppendResult, Prepared, prepare
 from logfleet.records.batch import BatchHeader, assign_offsets
+from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader_epochs import LeaderEpochs
 from logfleet.types import FILE_START, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 
-class PartitionLog:
-    """One partition's log. Ends are exclusive.
+class PartitionLog(HasEnds):
+    """One partition's log.
 
-    The caller knows what is committed, and passes the high watermark where it is needed. topic_id:
-    Kafka's text form, None without partition.metadata; a new one is durable after the next flush.
-    config may be replaced at any time. notes: messages for the operator about how the log was
-    found. has_lost: see LoadedLog. recovered_bytes: read after a crash to find the end.
-    on_start_moved: called when the log start has moved. checkpointed_point: the recovery point that
-    a crash leaves. first_dirty_offset: end of the compacted part. truncations: how often the log
-    was shortened. written_end_offset: everything below is in the files (only a machine crash takes
-    it), the rest is queued for its disk. files: its file system; disk: of its directory.
+    ends: all its offsets (`logfleet.replication.ends`); this object reports to it what happens to
+    the files. topic_id: Kafka's text form, None without partition.metadata; a new one is durable
+    after the next flush. config may be replaced at any time. notes: messages for the operator about
+    how the log was found. has_lost: see LoadedLog. recovered_bytes: read after a crash to find the
+    end. files: its file system; disk: of its directory.
     """
 
     def __init__(
@@ -53,16 +52,18 @@ class PartitionLog:
     ) -> None:
         """Open the log in an existing directory; see LoadRequest. Raises OSError."""
         loaded = LogLoader(open_files, trash, request).load()
+        self.ends = ReplicaEnds(
+            log_start_offset=loaded.log_start_offset,
+            log_end_offset=loaded.log_end_offset,
+            recovery_point=loaded.unflushed.stored.end_offset,
+            checkpointed_point=min(request.recovery_point, loaded.log_end_offset),
+            first_dirty_offset=request.first_dirty_offset,
+        )
         self.partition = partition
         self.directory, self.config = request.directory, request.config
         self.topic_id = loaded.topic_id
         self.notes, self.has_lost = loaded.notes, loaded.has_lost
         self.recovered_bytes = loaded.recovered_bytes
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
-        self.checkpointed_point = min(request.recovery_point, loaded.log_end_offset)
-        self.first_dirty_offset = request.first_dirty_offset
-        self.truncations = 0
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.open_files, self.files = open_files, open_files.files
@@ -76,8 +77,6 @@ class PartitionLog:
         self.flushed_ms = 0  # start of the last flush by maintenance
         self._swap: Swap | None = None
         self._is_truncating = False
-        self.written_end_offset = loaded.log_end_offset
-        self.on_start_moved: Callable[[], None] = lambda: None
         self._draw_jitter()
 
     @property
@@ -89,6 +88,7 @@ class PartitionLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._room = NO_ROOM
+        self.ends.flush_messages = config.flush_messages
         self.has_flush_rules = min(config.flush_messages, config.flush_ms) < LONG_MAX
 
     @property
@@ -125,7 +125,7 @@ class PartitionLog:
             if seen is not None:
                 prepared.undo()
                 return seen
-        base_offset = self.log_end_offset
+        base_offset = self.ends.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         size = self._active.size + len(prepared.buffer)
         if not self._room.holds(size, last_offset, header.max_timestamp):
@@ -172,23 +172,21 @@ class PartitionLog:
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         self.producers.update(header, base_offset)
-        self.log_end_offset = base_offset + header.last_offset_delta + 1
-        self._recent.add(self.log_end_offset, self._active.size)
+        end_offset = base_offset + header.last_offset_delta + 1
+        self.ends.extended(end_offset)
+        self._recent.add(end_offset, self._active.size)
 
     def when_written(self, then: Callable[[], None]) -> None:
         """Call `then` on the loop once all that was appended is in the files; at once if it is."""
         self.disk.when_written(then)
 
     def _wait_written(self) -> None:
-        """Move the written end to the log's end: at once, if no write is queued for the disk."""
+        """Report the log's end as written: at once, if no write is queued for the disk."""
+        ends = self.ends
         if self.disk.is_held_up:
-            self.when_written(partial(self._written, self.log_end_offset, self.truncations))
+            self.when_written(partial(ends.written, ends.log_end_offset, ends.truncations))
         else:
-            self.written_end_offset = self.log_end_offset
-
-    def _written(self, end_offset: int, truncations: int) -> None:
-        if truncations == self.truncations:  # else the bytes may be cut off by now
-            self.written_end_offset = max(self.written_end_offset, end_offset)
+            ends.written(ends.log_end_offset, ends.truncations)
 
     def _make_room(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """Roll if this batch must begin a new segment; else compute the room in this one."""
@@ -255,7 +253,7 @@ class PartitionLog:
 
     def skip_to(self, offset: int, now_ms: int) -> None:
         """Continue at `offset`: compaction removed all earlier batches of the original log."""
-        self.log_end_offset = offset
+        self.ends.extended(offset)
         self._wait_written()
         self._roll(offset, now_ms)
 
@@ -275,18 +273,20 @@ class PartitionLog:
         end_offset: exclusive, None for the written end. Returns None if there is nothing to read,
         OFFSET_OUT_OF_RANGE outside [log start, log end].
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        ends = self.ends
+        log_end_offset = ends.log_end_offset
+        if not ends.log_start_offset <= offset <= log_end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         if end_offset is None:
-            end_offset = self.written_end_offset
-        elif end_offset > self.log_end_offset:
-            end_offset = self.log_end_offset
+            end_offset = ends.written_end_offset
+        elif end_offset > log_end_offset:
+            end_offset = log_end_offset
         return read_slice(
             self._segments,
             self._recent,
             offset,
             end_offset,
-            log_end_offset=self.log_end_offset,
+            log_end_offset=log_end_offset,
             max_bytes=max_bytes,
             at_least_one=at_least_one,
         )
@@ -326,27 +326,20 @@ class PartitionLog:
 
     def lower_end(self, end_offset: int) -> bool:
         """Lower all offsets to a new end; returns whether a checkpoint may have a higher one."""
-        is_checkpointed = max(self.recovery_point, self.log_start_offset) > end_offset
-        self.truncations += 1
         self._unflushed.lowered(end_offset)
-        self.log_start_offset = min(self.log_start_offset, end_offset)
-        self.checkpointed_point = min(self.checkpointed_point, end_offset)
-        self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
-        return is_checkpointed
+        return self.ends.lowered(end_offset)
 
     def complete_truncation(self, done: Truncation) -> None:
         """Take over the result of a truncation that has run."""
         self._segments = done.segments
         self._active = done.segments[-1]
         self.producers, self.notes = done.producers, done.notes
-        self.log_end_offset = done.end_offset
+        self.ends.truncated(done.end_offset, is_emptied=done.is_emptied)
         if done.is_emptied:
-            self.log_start_offset = done.end_offset
             self.epochs = LeaderEpochs()
         self.epochs.truncate_end(done.end_offset)
         self._unflushed.truncated(self._active)
         self._recent = RecentBatches(self.log_end_offset, self._active.size)
-        self.written_end_offset = done.end_offset
         self._is_truncating = False
 
     def abandon_truncation(self) -> None:
@@ -356,11 +349,8 @@ class PartitionLog:
 
     def delete_records_before(self, offset: int) -> None:
         """Move the log start up to `offset`; the next retention removes segments below."""
-        assert offset <= self.log_end_offset
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
+        if self.ends.deleted(offset):
             self.epochs.truncate_start(offset)
-            self.on_start_moved()
 
     def follow_log_start(self, leader_start: int, high_watermark: int) -> None:
         """Follow the leader's log start up to the high watermark (maybeIncrementLogStartOffset)."""
@@ -435,11 +425,6 @@ class PartitionLog:
     # Durability
 
     @property
-    def recovery_point(self) -> int:
-        """Everything below it is durable."""
-        return self._unflushed.stored.end_offset
-
-    @property
     def unflushed(self) -> bool:
         """Whether a flush would make anything durable that is not yet."""
         return self._unflushed.differs(self._to_store())
@@ -461,6 +446,7 @@ class PartitionLog:
         if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
             self.producers.on_snapshot_written(job.end_offset, self._segments, self.log_end_offset)
         self._unflushed.completed()
+        self.ends.flushed(job.end_offset)
 
     def close(self) -> FlushJob:
         """Close the log: once the returned job has run, a start needs no recovery. Last call."""
@@ -476,8 +462,7 @@ class PartitionLog:
         It holds the same batches and is as durable: users of this log notice nothing. Changes of
         this log that began before are refused, as after a truncation.
         """
-        assert future.written_end_offset == future.log_end_offset == self.log_end_offset
-        assert future.recovery_point >= self.recovery_point
+        self.ends.moved(future.ends)
         self.drop_files()
         future.producers.take_over(directory, self.producers.states)
         future._unflushed.moved_to(directory)
@@ -487,11 +472,7 @@ class PartitionLog:
         self.producers, self._unflushed = future.producers, future._unflushed
         self._segments, self._active = future._segments, future._active
         self._recent = future._recent
-        self.checkpointed_point = future.checkpointed_point
-        self.first_dirty_offset = future.first_dirty_offset
-        self.written_end_offset = future.written_end_offset
         self._room = NO_ROOM
-        self.truncations += 1
 
     def drop_files(self) -> None:
         """Drop the log's files from the cache: its directory is being renamed or given up."""

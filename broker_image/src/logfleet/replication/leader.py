@@ -1,4 +1,4 @@
-"""The leader's view of a partition's replicas: their progress, the ISR, the high watermark.
+"""The leader's view of a partition's replicas: their progress, the ISR, what they all have.
 
 The rules are Kafka's (Partition, Replica, PartitionState; KIP-497, 841, 903, 966) and those of the
 specification Kip320.tla. One thing differs: the leader writes an ISR change to the metadata store
@@ -6,7 +6,7 @@ itself (`logfleet.replication.isr_write`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -30,6 +30,17 @@ class IsrChange(msgspec.Struct, frozen=True):
     state: PartitionValue
     revision: int
     added: tuple[Member, ...]
+
+
+class LeaderEnds(Protocol):
+    """The leader's own ends; see logfleet.replication.ends."""
+
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def own_end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
 
 
 class Follower:
@@ -81,13 +92,11 @@ class Follower:
 class LeaderReplicas:
     """The replicas of a partition, as the leader of ONE leader epoch sees them.
 
-    One object per epoch.
+    One object per epoch. `ReplicaEnds` moves the high watermark by it.
 
-    me: the leader's broker id. state, revision: the partition's state in the store, as last seen.
-    pending: the ISR change that is being written, or None. followers: by broker id.
-    epoch_start_offset: the log's end when this epoch began.
-    high_watermark: every record below it is committed (exclusive). `appended` and `fetched` return
-    whether it moved; after `isr_change`, `won`, `lost` and `learned` the caller compares it.
+    me: the leader's broker id. ends: of the leader's log. state, revision: the partition's state in
+    the store, as last seen. pending: the ISR change that is being written, or None. followers: by
+    broker id. epoch_start_offset: the log's end when this epoch began.
     is_at_min_isr: whether the ISR is large enough for acks=all and for the high watermark
     (KIP-966).
     isr_change_due: whether to call `isr_change` now; it is also due every lag_max_ms / 2.
@@ -96,10 +105,9 @@ class LeaderReplicas:
     __slots__ = (
         "_counted",
         "_lag_max_ms",
-        "_log_end_offset",
+        "ends",
         "epoch_start_offset",
         "followers",
-        "high_watermark",
         "is_at_min_isr",
         "isr_change_due",
         "me",
@@ -114,14 +122,13 @@ class LeaderReplicas:
         state: PartitionValue,
         revision: int,
         *,
-        log_end_offset: int,
-        high_watermark: int,
+        ends: LeaderEnds,
         lag_max_ms: int,
         now_ms: int,
     ) -> None:
         self.me = me
-        self.epoch_start_offset = self._log_end_offset = log_end_offset
-        self.high_watermark = min(high_watermark, log_end_offset)
+        self.ends = ends
+        self.epoch_start_offset = ends.log_end_offset
         self._lag_max_ms = lag_max_ms
         self.pending: IsrChange | None = None
         # members of the ISR get replica.lag.time.max.ms to send their first fetch
@@ -135,11 +142,6 @@ class LeaderReplicas:
 
     # Progress
 
-    def appended(self, log_end_offset: int) -> bool:
-        """The leader's log now ends at log_end_offset. Returns whether the high watermark moved."""
-        self._log_end_offset = log_end_offset
-        return self._move()
-
     def fetched(
         self,
         replica: int,
@@ -149,7 +151,9 @@ class LeaderReplicas:
         *,
         now_ms: int,
     ) -> bool | ErrorCode:
-        """A follower fetches from `offset`, so it has every record below. Returns as `appended`.
+        """A follower fetches from `offset`, so it has every record below.
+
+        Returns whether it held the high watermark back, which may move now (`committed_end`).
 
         The caller has checked the leader epoch and that the logs do not diverge.
         UNKNOWN_LEADER_EPOCH: not a replica in the state that this leader has seen; the image may
@@ -165,18 +169,18 @@ class LeaderReplicas:
             follower.begin(broker_epoch, NEVER_MS)
             self.isr_change_due = True
         before = follower.log_end_offset
-        follower.fetched(offset, log_start_offset, self._log_end_offset, now_ms)
+        follower.fetched(offset, log_start_offset, self.ends.own_end_offset, now_ms)
         if not self.isr_change_due and (replica, broker_epoch) not in self.state.isr:
             self.isr_change_due = self._is_in_sync(follower) or self._is_caught_up(follower, now_ms)
         # a follower that was ahead of the high watermark did not hold it back
-        return before <= self.high_watermark < offset and self._move()
+        return before <= self.ends.high_watermark < offset
 
     def _is_in_sync(self, follower: Follower) -> bool:
         """Whether it may join the ISR: it has all records of before this epoch, and all committed.
 
         Source: Kip320.tla, rule 4.
         """
-        return follower.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)
+        return follower.log_end_offset >= max(self.ends.high_watermark, self.epoch_start_offset)
 
     def _is_caught_up(self, follower: Follower, now_ms: int) -> bool:
         """Whether it is at the log's end, or was within replica.lag.time.max.ms.
@@ -184,7 +188,7 @@ class LeaderReplicas:
         Source: ReplicaState.isCaughtUp.
         """
         return (
-            follower.log_end_offset >= self._log_end_offset
+            follower.log_end_offset >= self.ends.own_end_offset
             or now_ms - follower.caught_up_ms <= self._lag_max_ms
         )
 
@@ -195,22 +199,19 @@ class LeaderReplicas:
         """
         return now_ms - follower.last_fetch_ms <= self._lag_max_ms
 
-    def _move(self) -> bool:
-        """Move the high watermark to the least log end of the replicas that it waits for.
+    def committed_end(self, own_end_offset: int) -> int:
+        """The least log end of the replicas that the high watermark waits for, the leader's too.
 
-        It never moves back, and stands still while the ISR is too small.
+        NO_OFFSET if it must stand still: the ISR is too small, or a member's progress is unknown.
         """
         if not self.is_at_min_isr:
-            return False
-        end_offset = self._log_end_offset
+            return NO_OFFSET
+        end_offset = own_end_offset
         for follower, broker_epoch in self._counted:
             if follower.broker_epoch != broker_epoch:
-                return False  # the follower registered again, so its progress is unknown
+                return NO_OFFSET  # it registered again
             end_offset = min(end_offset, follower.log_end_offset)
-        if end_offset <= self.high_watermark:
-            return False
-        self.high_watermark = end_offset
-        return True
+        return end_offset
 
     # Changes of the ISR
 
@@ -223,12 +224,12 @@ class LeaderReplicas:
 
         is_eligible: whether (broker id, broker epoch) may join by the image: it is registered and
         active (KIP-841), and its replica is not offline. Source: KIP-497.
-        May move the high watermark. It waits for a caught-up follower that is about to join, or
+        The high watermark may move. It waits for a caught-up follower that is about to join, or
         such a follower of a busy partition would never reach it (Partition.maybeIncrementLeaderHW).
         """
         self.isr_change_due = False
         for follower in self.followers.values():
-            if follower.log_end_offset >= self._log_end_offset:
+            if follower.log_end_offset >= self.ends.own_end_offset:
                 # a session's fetch does not name idle partitions (KIP-227); Kafka's leader checks
                 # all partitions of the session with each fetch instead
                 follower.caught_up_ms = now_ms
@@ -309,7 +310,6 @@ class LeaderReplicas:
             for broker_id, broker_epoch in dict.fromkeys((*self._maximal_isr(), *joining))
             if broker_id != self.me
         ]
-        self._move()
 
     def _maximal_isr(self) -> tuple[Member, ...]:
         """The members of the ISR and of the pending change.
@@ -343,7 +343,7 @@ class LeaderReplicas:
 
     def lag(self, replica: int) -> int:
         """Records that the replica lacks, by its last fetch; all records before its first fetch."""
-        return max(0, self._log_end_offset - max(0, self.followers[replica].log_end_offset))
+        return max(0, self.ends.own_end_offset - max(0, self.followers[replica].log_end_offset))
 
     @property
     def out_of_sync(self) -> tuple[int, ...]:

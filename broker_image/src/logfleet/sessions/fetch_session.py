@@ -11,8 +11,9 @@ session's size.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+from logfleet.replication.waiters import COMMITTED, LOG_START, WRITTEN, Waiter
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
 Key: TypeAlias = tuple[Any, int]
@@ -25,6 +26,8 @@ FINAL_EPOCH = -1
 """Fetches everything, without a session; a session that is named ends."""
 EPOCH_MAX = 2**31 - 1
 NOT_SENT = -1
+_CONSUMERS: Final = COMMITTED | LOG_START
+_FOLLOWERS: Final = _CONSUMERS | WRITTEN
 
 
 def next_epoch(epoch: int) -> int:
@@ -37,9 +40,8 @@ class WatchedLog(Protocol):
 
     @property
     def log_end_offset(self) -> int: ...
-    def add_waiter(self, waiter: "SessionPartition", /) -> None: ...
-    def add_append_waiter(self, waiter: "SessionPartition", /) -> None: ...
-    def remove_waiter(self, waiter: "SessionPartition", /) -> None: ...
+    def add_waiter(self, waiter: Waiter, interests: int, /) -> None: ...
+    def remove_waiter(self, waiter: Waiter, /) -> None: ...
 
 
 class ParkedFetch(Protocol):
@@ -50,7 +52,7 @@ class ParkedFetch(Protocol):
     def end(self) -> None: ...
 
 
-class SessionPartition:
+class SessionPartition(Waiter):
     """One partition of a session.
 
     wanted: as in the newest request that named it. high_watermark, log_start_offset: as last sent,
@@ -87,9 +89,7 @@ class SessionPartition:
             self.source.remove_waiter(self)
         self.source = source
         if source is not None:
-            source.add_waiter(self)
-            if self._session.privileged:
-                source.add_append_waiter(self)
+            source.add_waiter(self, _FOLLOWERS if self._session.privileged else _CONSUMERS)
 
     def committed(self, size: int) -> None:
         """Records of `size` bytes were committed: a consumer waits for them.
@@ -102,7 +102,7 @@ class SessionPartition:
         elif self._session.parked is not None:
             self._session.parked.end_soon()
 
-    def appended(self, size: int) -> None:
+    def written(self, size: int) -> None:
         """Records of `size` bytes were written: a follower waits for them."""
         self._session.mark_due(self)
         self._more(size)
@@ -115,7 +115,7 @@ class SessionPartition:
     def log_start_moved(self) -> None:
         self._session.mark_due(self)
 
-    def leadership_lost(self) -> None:
+    def role_ended(self) -> None:
         self._session.mark_due(self)
         self._session.end_parked()
 

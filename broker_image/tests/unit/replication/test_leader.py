@@ -1,5 +1,8 @@
+from typing import Any
+
 import pytest
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.replication.ends import NoEffects, ReplicaEnds
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
@@ -19,27 +22,48 @@ def nobody(broker_id: int, broker_epoch: int) -> bool:
     return False
 
 
+class Leader:
+    """The replicas of a partition as `ReplicaEnds` has its leader see them."""
+
+    def __init__(self, ends: ReplicaEnds, state: PartitionValue) -> None:
+        self.ends = ends
+        self.seen = LeaderReplicas(1, state, 7, ends=ends, lag_max_ms=LAG_MAX_MS, now_ms=0)
+        ends.lead(self.seen, NoEffects())
+        self.isr_change, self.won = ends.isr_change, ends.isr_won
+        self.lost, self.learned = ends.isr_lost, ends.learned
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.seen, name)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.ends.high_watermark
+
+    def appended(self, end_offset: int) -> bool:
+        """Whether that moved the high watermark."""
+        before = self.ends.high_watermark
+        self.ends.extended(end_offset)
+        self.ends.written(end_offset, self.ends.truncations)
+        self.ends.appended(1)
+        return self.ends.high_watermark > before
+
+
 def leader(
     state: PartitionValue = STATE, log_end_offset: int = 100, high_watermark: int = 50
-) -> LeaderReplicas:
-    return LeaderReplicas(
-        1,
-        state,
-        7,
-        log_end_offset=log_end_offset,
-        high_watermark=high_watermark,
-        lag_max_ms=LAG_MAX_MS,
-        now_ms=0,
-    )
+) -> Leader:
+    ends = ReplicaEnds(log_end_offset=log_end_offset)
+    ends.hosted(high_watermark)
+    return Leader(ends, state)
 
 
-def fetch(
-    replicas: LeaderReplicas, member: Member, offset: int, now_ms: int = 0
-) -> bool | ErrorCode:
-    return replicas.fetched(*member, offset, 0, now_ms=now_ms)
+def fetch(replicas: Leader, member: Member, offset: int, now_ms: int = 0) -> bool | ErrorCode:
+    """The error, or whether that moved the high watermark."""
+    before = replicas.high_watermark
+    error = replicas.ends.fetched(*member, offset, 0, now_ms=now_ms)
+    return error or replicas.high_watermark > before
 
 
-def change(replicas: LeaderReplicas, now_ms: int = 0) -> IsrChange:
+def change(replicas: Leader, now_ms: int = 0) -> IsrChange:
     made = replicas.isr_change(now_ms, everybody)
     assert made is not None
     return made

@@ -13,12 +13,12 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import NO_LEADER, PartitionValue
 from logfleet.metadata.store import Txn
+from logfleet.replication.ends import NoEffects, ReplicaEnds
 from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
 from logfleet.replication.follower import (
     Action,
     NextFetch,
     decide,
-    high_watermark,
     next_fetch,
 )
 from logfleet.replication.isr_write import Won, isr_txns, read_answer
@@ -34,6 +34,7 @@ from broker_image.tests.unit.replication.store_rig import Store
 IDS = (1, 2, 3)
 KEY = keys.partition("AAAAAAAAAAAAAAAAAAAAAQ", 0)
 LAG_MAX_MS = 100
+EFFECTS = NoEffects()
 
 Record = tuple[int, int]  # leader epoch and a number of its own
 Row = FetchResponse.PartitionData
@@ -47,25 +48,37 @@ class Replica:
         self.epoch = epoch
         self.is_unclean = False
         self.log: list[Record] = []
+        self.ends = ReplicaEnds()
         self.epochs = LeaderEpochs()
-        self.high_watermark = 0
         self.image = ClusterImage()
         self.state: PartitionValue | None = None
-        self.leading: LeaderReplicas | None = None
         self.txn: Txn | None = None
         self.answer: tuple[NextFetch, Row, list[Record]] | None = None
+
+    @property
+    def leading(self) -> LeaderReplicas | None:
+        return self.ends.leading
+
+    def extend(self, record: Record) -> None:
+        self.log.append(record)
+        self.ends.extended(len(self.log))
+        self.ends.written(len(self.log), self.ends.truncations)
 
     def restart(self, epoch: BrokerEpoch, lost: int) -> None:
         self.epoch = epoch
         self.is_unclean |= lost > 0  # a clean stop before it was let in makes up for nothing
+        high_watermark = self.ends.high_watermark
+        self.ends = ReplicaEnds(log_end_offset=len(self.log))
+        self.ends.hosted(high_watermark)
         self.cut(max(0, len(self.log) - lost))
         self.image, self.state = ClusterImage(), None
-        self.leading = self.txn = self.answer = None
+        self.txn = self.answer = None
 
     def cut(self, offset: int) -> None:
         del self.log[offset:]
         self.epochs.truncate_end(offset)
-        self.high_watermark = min(self.high_watermark, offset)
+        self.ends.lowered(offset)
+        self.ends.truncated(min(offset, self.ends.log_end_offset))
 
     def learn(self, image: ClusterImage, state: PartitionValue, revision: int, now_ms: int) -> None:
         self.image = image
@@ -73,27 +86,24 @@ class Replica:
             return
         last, self.state = self.state, state
         if self.leading is not None:
-            if self.leading.learned(state, revision):
+            if self.ends.learned(state, revision):
                 return
             self.step_down()
+        self.ends.stop(EFFECTS)
         if state.leader != self.id or (self.id, self.epoch) not in state.isr:
+            self.ends.follow(EFFECTS)
             return
         if last is None or state.leader_epoch > last.leader_epoch:
             self.epochs.assign(state.leader_epoch, len(self.log))
-            self.leading = LeaderReplicas(
-                self.id,
-                state,
-                revision,
-                log_end_offset=len(self.log),
-                high_watermark=self.high_watermark,
-                lag_max_ms=LAG_MAX_MS,
-                now_ms=now_ms,
+            replicas = LeaderReplicas(
+                self.id, state, revision, ends=self.ends, lag_max_ms=LAG_MAX_MS, now_ms=now_ms
             )
+            self.ends.lead(replicas, EFFECTS)
 
     def step_down(self) -> None:
         assert self.leading is not None
-        self.high_watermark = self.leading.high_watermark
-        self.leading = self.txn = None
+        self.ends.stop(EFFECTS)
+        self.txn = None
 
     def next_fetch(self) -> NextFetch | None:
         if self.state is None or self.leading is not None:
@@ -118,18 +128,18 @@ class Replica:
         )
         if isinstance(diverging, ErrorCode):
             return Row(error_code=diverging)
-        row = Row(high_watermark=leading.high_watermark, log_start_offset=0)
+        row = Row(high_watermark=self.ends.high_watermark, log_start_offset=0)
         if diverging is not None:
             epoch, end_offset = diverging
             row.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
             return row
         if asked.offset > len(self.log):
             return Row(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
-        moved = leading.fetched(
+        error = self.ends.fetched(
             follower.id, BrokerEpoch(follower.epoch), asked.offset, 0, now_ms=now_ms
         )
-        if isinstance(moved, ErrorCode):
-            return Row(error_code=moved)
+        if error:
+            return Row(error_code=error)
         return row
 
 
@@ -173,8 +183,8 @@ class Partition:
             return
         for _ in range(count):
             self.appends += 1
-            replica.log.append((replica.leading.state.leader_epoch, self.appends))
-        replica.leading.appended(len(replica.log))
+            replica.extend((replica.leading.state.leader_epoch, self.appends))
+            replica.ends.appended(1)
 
     def fetch(self, broker_id: int, most: int) -> None:
         follower = self.replicas[broker_id]
@@ -197,10 +207,8 @@ class Partition:
         elif decision.action is Action.APPEND:
             for record in records:
                 follower.epochs.observe(LeaderEpoch(record[0]), len(follower.log))
-                follower.log.append(record)
-            follower.high_watermark = high_watermark(
-                follower.high_watermark, row.high_watermark, len(follower.log)
-            )
+                follower.extend(record)
+            follower.ends.leader_committed(row.high_watermark)
 
     def follow(self, broker_id: int, most: int) -> None:
         """What mostly happens: it knows how things are, and fetches."""
@@ -223,7 +231,7 @@ class Partition:
             return broker is not None and broker.epoch == epoch and broker.is_active
 
         in_flight = leading.pending
-        change = leading.isr_change(self.now_ms, is_eligible)
+        change = replica.ends.isr_change(self.now_ms, is_eligible)
         if in_flight is not None:
             assert change is None
             assert leading.pending is in_flight
@@ -231,7 +239,7 @@ class Partition:
             return
         txns = isr_txns(image, (broker_id, BrokerEpoch(replica.epoch)), {KEY: change})
         if not txns:
-            assert leading.lost(leading.state, leading.revision)
+            assert replica.ends.isr_lost(leading.state, leading.revision)
         else:
             (replica.txn,) = txns
 
@@ -250,8 +258,8 @@ class Partition:
         told = read_answer(txn, answer, {KEY: leading.pending})[KEY]
         replica.txn = None
         if isinstance(told, Won):
-            leading.won(told.revision)
-        elif not leading.lost(told.state, told.revision):  # type: ignore[union-attr]
+            replica.ends.isr_won(told.revision)
+        elif not replica.ends.isr_lost(told.state, told.revision):  # type: ignore[union-attr]
             replica.step_down()
 
     def apply_held(self, _: int) -> None:
@@ -340,15 +348,16 @@ class Partition:
             if leading is None:
                 continue
             term = (replica.epoch, leading.state.leader_epoch)
-            assert leading.high_watermark >= self.watermarks.get(term, 0)
-            assert leading.high_watermark <= len(replica.log)
-            self.watermarks[term] = leading.high_watermark
+            high_watermark = replica.ends.high_watermark
+            assert high_watermark >= self.watermarks.get(term, 0)
+            assert high_watermark <= len(replica.log)
+            self.watermarks[term] = high_watermark
 
     def whoever_may_be_elected_has_all_that_is_committed(self) -> None:
         for replica in self.replicas.values():
             leading = replica.leading
             if leading is not None:
-                known = replica.log[: leading.high_watermark]
+                known = replica.log[: replica.ends.high_watermark]
                 assert known[: len(self.committed)] == self.committed[: len(known)]
                 self.committed += known[len(self.committed) :]
         state, _ = self.stored

@@ -1,5 +1,6 @@
 import pytest
 from logfleet.metadata.keys import PartitionValue
+from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.nearest import nearest_replica
 from logfleet.replication.partition_state import Member
@@ -16,8 +17,7 @@ def leader(isr: tuple[Member, ...] = ISR) -> LeaderReplicas:
         1,
         PartitionValue((1, 2, 3, 4), isr, 1, LeaderEpoch(4), PartitionEpoch(9), 1),
         7,
-        log_end_offset=100,
-        high_watermark=50,
+        ends=ReplicaEnds(log_end_offset=100),
         lag_max_ms=30_000,
         now_ms=0,
     )
@@ -72,8 +72,7 @@ def test_who_has_not_fetched_yet_is_not_read() -> None:
             1,
         ),
         7,
-        log_end_offset=0,
-        high_watermark=0,
+        ends=ReplicaEnds(),
         lag_max_ms=30_000,
         now_ms=0,
     )

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from logfleet.replication.waiters import COMMITTED, LOG_START, WRITTEN
 from logfleet.sessions.fetch_session import EPOCH_MAX, FetchSession, next_epoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -17,11 +18,12 @@ class Source:
         self.listeners: list[Any] = []
         self.followers: list[Any] = []
 
-    def add_append_waiter(self, waiter: Any) -> None:
-        self.followers.append(waiter)
-
-    def add_waiter(self, waiter: Any) -> None:
+    def add_waiter(self, waiter: Any, interests: int) -> None:
         self.listeners.append(waiter)
+        assert interests & COMMITTED
+        assert interests & LOG_START
+        if interests & WRITTEN:
+            self.followers.append(waiter)
 
     def remove_waiter(self, waiter: Any) -> None:
         self.listeners.remove(waiter)
@@ -153,7 +155,7 @@ def test_partitions_tell_of_changes() -> None:
     partition.committed(10)
     assert (due(held), waiting.bytes, waiting.ended) == ([A], 10, 0)
     held.store_sent(partition, row())
-    partition.leadership_lost()
+    partition.role_ended()
     assert (due(held), waiting.ended) == ([A], 1)
 
 
@@ -169,7 +171,7 @@ def test_a_follower_waits_for_what_is_written_and_hears_of_what_is_committed() -
     assert (due(held), waiting.bytes) == ([A], 0)
     held.store_sent(partition, row(6))
     assert due(held) == []
-    partition.appended(10)
+    partition.written(10)
     assert (due(held), waiting.bytes) == ([A], 10)
 
 

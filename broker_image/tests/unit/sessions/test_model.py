@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from logfleet.replication.waiters import COMMITTED, LOG_START
 from logfleet.sessions.fetch_session import FetchSession
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -27,11 +28,9 @@ class Log:
     def log_end_offset(self) -> int:
         return self.end
 
-    def add_waiter(self, waiter: Any) -> None:
+    def add_waiter(self, waiter: Any, interests: int) -> None:
+        assert interests == COMMITTED | LOG_START, "a consumer's session"
         self.listeners.append(waiter)
-
-    def add_append_waiter(self, _waiter: Any) -> None:
-        raise AssertionError("a consumer's session waits for what is committed")
 
     def remove_waiter(self, waiter: Any) -> None:
         self.listeners.remove(waiter)
@@ -125,7 +124,7 @@ class Sessions(RuleBasedStateMachine):
         log.start, log.end, log.is_led = old.start, old.end, not old.is_led
         self.logs[index] = log
         for listener in list(old.listeners):
-            listener.leadership_lost()
+            listener.role_ended()
 
     @rule(
         moved=st.dictionaries(INDICES, OFFSETS, max_size=3),

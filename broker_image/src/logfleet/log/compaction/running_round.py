@@ -92,7 +92,7 @@ class RunningRound:
         self._check_present()
         if self.log.truncations != self._truncations:
             raise Aborted("it was truncated")
-        self.log.first_dirty_offset = end_offset
+        self.log.ends.compacted(end_offset)
 
     def _check_present(self) -> None:
         if (

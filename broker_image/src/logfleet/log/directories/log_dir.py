@@ -460,7 +460,7 @@ class LogDir:
         A generator: nothing happens before the first step, one log per step.
         """
         for log, point in job.points:
-            log.checkpointed_point = min(point, log.recovery_point)
+            log.ends.checkpointed(point)
             yield
         self._departures_recorded = job.departures
 

@@ -275,7 +275,7 @@ class LogMove:
         copy.config = partition_log.config
         copy.epochs = LeaderEpochs(partition_log.epochs.entries)
         copy.delete_records_before(min(partition_log.log_start_offset, copy.log_end_offset))
-        copy.first_dirty_offset = partition_log.first_dirty_offset
+        copy.ends.compacted(partition_log.first_dirty_offset)
         prepared = _Prepared(copy, copy.log_start_offset, copy.epochs.entries)
         await self._flush(copy)
         try:

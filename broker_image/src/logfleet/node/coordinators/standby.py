@@ -20,6 +20,7 @@ from logfleet.node.coordinators.loader import CoordinatorLoader, ReadInThread
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.records.errors import RecordsError
+from logfleet.replication.waiters import COMMITTED, Waiter
 from logfleet.wire.errors import MalformedMessage
 
 R = TypeVar("R")
@@ -35,7 +36,7 @@ REST_S: Final = 4 * SLICE_S
 Key = tuple[bytes, int]
 
 
-class _Standby(Generic[R, C]):
+class _Standby(Waiter, Generic[R, C]):
     """One partition; a waiter of its present follower role.
 
     is_due: it may have something to read. is_over: the leader has taken it over, or it was dropped.
@@ -51,19 +52,14 @@ class _Standby(Generic[R, C]):
 
     def follow(self, partition: FollowerPartition) -> None:
         self.partition = partition
-        partition.add_waiter(self)
+        partition.add_waiter(self, COMMITTED)
         self.committed(0)
 
     def committed(self, size: int) -> None:  # noqa: ARG002  see Waiter
         self.is_due = True
         self._wake.set()
 
-    appended = committed
-
-    def log_start_moved(self) -> None:
-        """The state stays: compaction and retention take none of it back."""
-
-    def leadership_lost(self) -> None:
+    def role_ended(self) -> None:
         """The state stays: this broker may lead next, or follow another."""
         self.partition = None
 

@@ -12,6 +12,7 @@ from logfleet.net.file_sender import Part
 from logfleet.node.dispatch import ParkedRequest, RequestContext
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, FetchRead, replica_id
 from logfleet.node.handlers.host import PartitionHost
+from logfleet.replication.waiters import COMMITTED, WRITTEN, Waiter
 from logfleet.sessions.fetch_session import INITIAL_EPOCH, FetchSession, Key, next_epoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -25,7 +26,7 @@ Consumers that read from the follower wait for it too (KIP-392). Kafka: replica.
 Wanted: TypeAlias = dict[Key, FetchRequest.FetchPartition]
 
 
-class FetchCall(ParkedRequest):
+class FetchCall(ParkedRequest, Waiter):
     """One request that names all it wants. While it waits it is a `Waiter` of its partitions."""
 
     def __init__(
@@ -67,12 +68,9 @@ class FetchCall(ParkedRequest):
         if self._missing_bytes <= 0:
             self.end()
 
-    committed = appended  # the partition calls only one of the two
+    written = committed = appended  # the partition calls only one of the two
 
-    def log_start_moved(self) -> None:
-        """Do nothing: this is no reason to answer."""
-
-    def leadership_lost(self) -> None:
+    def role_ended(self) -> None:
         self.end()
 
     def end_soon(self) -> None:
@@ -126,10 +124,7 @@ class FetchCall(ParkedRequest):
     def _watch(self, reading: FetchRead) -> None:
         is_replica = replica_id(self._request, self._context.api_version) >= 0
         for partition in reading.partitions:
-            if is_replica:
-                partition.add_append_waiter(self)
-            else:
-                partition.add_waiter(self)
+            partition.add_waiter(self, WRITTEN if is_replica else COMMITTED)
 
     def _stop_watching(self) -> None:
         for partition in self._partitions:

@@ -198,11 +198,12 @@ class FetchRead:
             unknown = epoch >= 0
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if unknown else ErrorCode.NOT_LEADER_OR_FOLLOWER
             return self._refused(partition.index, code, partition.topic_id)
+        ends = partition.ends
         row = _Row(
             partition_index=partition.index,
-            high_watermark=partition.high_watermark,
+            high_watermark=ends.high_watermark,
             last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log.log_start_offset,
+            log_start_offset=ends.log_start_offset,
             aborted_transactions=[] if self._request.isolation_level == READ_COMMITTED else None,
             records=b"",
         )
@@ -217,8 +218,8 @@ class FetchRead:
         log = partition.log
         diverging = diverging_epoch(
             log.epochs,
-            log.log_start_offset,
-            log.log_end_offset,
+            ends.log_start_offset,
+            ends.log_end_offset,
             last_fetched_epoch=wanted.last_fetched_epoch,
             fetch_offset=wanted.fetch_offset,
             of_follower=self._replica >= 0,
@@ -251,7 +252,7 @@ class FetchRead:
     ) -> _Row:
         limit = min(wanted.partition_max_bytes, self._bytes_left)
         log, is_replica = partition.log, self._replica >= 0
-        end_offset = None if is_replica else partition.high_watermark
+        end_offset = None if is_replica else partition.ends.high_watermark
         try:
             records = log.read(wanted.fetch_offset, limit, end_offset, at_least_one=not self.bytes)
         except OSError as failure:
@@ -263,7 +264,7 @@ class FetchRead:
             stale = self._record_progress(partition, wanted)
             if stale is not ErrorCode.NONE:
                 return self._refused(partition.index, stale, partition.topic_id)
-            row.high_watermark = partition.high_watermark  # the progress may have moved it
+            row.high_watermark = partition.ends.high_watermark  # the progress may have moved it
         self.partitions.append(partition)
         if records is not None and not (is_replica and self._is_held_back(partition)):
             size = len(records)

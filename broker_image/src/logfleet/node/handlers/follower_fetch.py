@@ -85,7 +85,7 @@ class FollowerFetch(SessionFetchCall):
         if error is not ErrorCode.NONE:
             return None
         self._take(fetch, session, row)
-        self._wait(fetch.min_bytes, ends_soon=row.high_watermark != partition.high_watermark)
+        self._wait(fetch.min_bytes, ends_soon=row.high_watermark != partition.ends.high_watermark)
         session.parked = self
         return self
 
@@ -150,8 +150,8 @@ class FollowerFetch(SessionFetchCall):
             return None
         data = FetchResponse.PartitionData(
             partition_index=row.key[1],
-            high_watermark=partition.high_watermark,
-            log_start_offset=log.log_start_offset,
+            high_watermark=partition.ends.high_watermark,
+            log_start_offset=partition.ends.log_start_offset,
             records=records,
         )
         session.store_sent(row, data)
@@ -178,5 +178,5 @@ def _is_at_end(partition: LeaderPartition, fetch: SingleFetch) -> bool:
         partition.is_current
         and partition.leader_epoch == fetch.current_leader_epoch
         and log.epochs.latest == fetch.last_fetched_epoch
-        and log.log_end_offset == fetch.fetch_offset
+        and partition.ends.log_end_offset == fetch.fetch_offset
     )

@@ -187,11 +187,11 @@ class _ProduceCall:
                 index=data.index,
                 base_offset=result.base_offset,
                 log_append_time_ms=result.log_append_time_ms,
-                log_start_offset=partition.log.log_start_offset,
+                log_start_offset=partition.ends.log_start_offset,
             )
             acks = self._sender.acks
             if (
-                result.last_offset >= partition.high_watermark
+                result.last_offset >= partition.ends.high_watermark
                 and acks
                 and not partition.is_acked(result.last_offset + 1, acks)
             ):

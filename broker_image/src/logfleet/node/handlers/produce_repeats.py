@@ -115,9 +115,9 @@ class ProduceTemplate:
                 return None
             record_refused(refused, key, frame[start:end], error)  # the disk is not tried twice
             return self.answer(correlation_id, (-1, -1, -1), error)
-        offsets = result.base_offset, result.log_append_time_ms, partition.log.log_start_offset
+        offsets = result.base_offset, result.log_append_time_ms, partition.ends.log_start_offset
         end_offset, acks = result.last_offset + 1, self.sender.acks
-        if end_offset <= partition.high_watermark or partition.is_acked(end_offset, acks):
+        if end_offset <= partition.ends.high_watermark or partition.is_acked(end_offset, acks):
             return self.answer(correlation_id, offsets)
         self._broker.parked.produces += 1
         waiting = _Waiting(self, end_offset, offsets)

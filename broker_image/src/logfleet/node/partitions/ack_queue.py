@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Final, Protocol
 
 from logfleet.io.timers import Alarm
+from logfleet.replication.ends import ReplicaEnds
 from logfleet.wire.errors import ErrorCode
 
 ALL: Final = -1
@@ -62,9 +63,7 @@ class AckPartition(Protocol):
     @property
     def is_at_min_isr(self) -> bool: ...
     @property
-    def own_end_offset(self) -> int: ...
-    @property
-    def high_watermark(self) -> int: ...
+    def ends(self) -> ReplicaEnds: ...
 
     def is_acked(self, end_offset: int, acks: int) -> bool:
         """Whether the records below `end_offset` may be acknowledged."""
@@ -89,7 +88,7 @@ class AckQueue:
         """Call `wait.ended` once the wait has ended, however it ends."""
         self.count += 1
         partition = self._partition
-        if partition.is_leading and wait.end_offset > partition.own_end_offset:
+        if partition.is_leading and wait.end_offset > partition.ends.own_end_offset:
             insort(self._own, wait, key=_END_OFFSET)
         else:
             self._own_part_done(wait)
@@ -97,12 +96,12 @@ class AckQueue:
     def check(self) -> None:
         """End the waits that are over: the partition has moved on, or its leadership has ended."""
         partition = self._partition
-        is_over = not partition.is_leading
+        is_over, ends = not partition.is_leading, partition.ends
         if self._own:
-            for wait in _taken(self._own, None if is_over else partition.own_end_offset):
+            for wait in _taken(self._own, None if is_over else ends.own_end_offset):
                 self._own_part_done(wait)
         if self._following:
-            for wait in _taken(self._following, None if is_over else partition.high_watermark):
+            for wait in _taken(self._following, None if is_over else ends.high_watermark):
                 self._end(wait)
         if is_over:
             self._alarm.cancel()
@@ -112,7 +111,7 @@ class AckQueue:
         partition = self._partition
         if (
             wait.acks != ALL
-            or wait.end_offset <= partition.high_watermark
+            or wait.end_offset <= partition.ends.high_watermark
             or not partition.is_leading
         ):
             self._end(wait)

@@ -43,21 +43,16 @@ class FlushRules:
         self._timed: set[LeaderPartition] = set()
         self._is_closed = False
 
-    def hold(self, partition: LeaderPartition) -> bool:
-        """After an append: whether it may be committed only once it is durable.
-
-        If True, `LeaderPartition.own_part_done` is called then.
-        """
-        if self._is_closed:
-            return False
-        log = partition.log
-        flush_s = log.config.flush_ms / 1000
-        if flush_s < FLUSH_PERIOD_S:
+    def appended(self, partition: LeaderPartition) -> None:
+        """Flush the log within flush.ms."""
+        flush_s = partition.log.config.flush_ms / 1000
+        if flush_s < FLUSH_PERIOD_S and not self._is_closed:
             self._flush_in(flush_s, partition)
-        if log.log_end_offset - log.recovery_point < log.config.flush_messages:
-            return False
+
+    def flush(self, partition: LeaderPartition) -> bool:
+        """Flush the log now; False if no flush is started any more."""
         self._start(partition)
-        return True
+        return not self._is_closed
 
     async def close(self) -> None:
         """Start no more flushes; running ones are completed."""
@@ -82,14 +77,14 @@ class FlushRules:
             self._running[partition] = task
 
     async def _flush(self, partition: LeaderPartition) -> None:
-        """Flush until nothing is held back. Appends made meanwhile rely on this running task."""
+        """Flush until nothing waits for it. Appends made meanwhile rely on this running task."""
         log = partition.log
         try:
             while await self._flusher.flush_to(
                 log, log.log_end_offset, lambda: partition.is_leading
             ):
-                partition.own_part_done(log.recovery_point)
-                if partition.own_end_offset >= log.log_end_offset:
+                done_end = max(partition.own_end_offset, log.recovery_point)
+                if done_end >= log.log_end_offset:
                     return
         except OSError as error:
             self._on_disk_failure(TopicPartition(partition.topic, partition.index), error)

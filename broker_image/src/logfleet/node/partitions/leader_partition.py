@@ -1,13 +1,10 @@
-"""A partition that this broker leads: its log, leader epoch, followers, high watermark and waiters.
+"""A partition that this broker leads: its log, its leader epoch, the traffic, and who waits.
 
-Without followers an append is committed at once, with two exceptions: the topic wants it durable
-first (`logfleet.node.partitions.flush_rules`), or it waits for a slow disk, and is not even
-written. With followers, `logfleet.replication.leader` decides when.
+`logfleet.replication.ends` decides what is committed, and calls the effects that stand here.
 """
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Final, Protocol
 
 from logfleet.log.partition_log import PartitionLog
@@ -15,10 +12,11 @@ from logfleet.log.validation import AppendResult, Prepared
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
-from logfleet.node.partitions.replica import Replica, Waiter
+from logfleet.node.partitions.replica import ServedReplica
 from logfleet.node.partitions.traffic import Traffic
-from logfleet.node.partitions.uncommitted import Uncommitted
+from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader import IsrChange, LeaderReplicas
+from logfleet.replication.waiters import LOW_WATERMARK, Waiter
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
@@ -31,19 +29,22 @@ class NotLeading(Exception):
     """This broker does not lead the partition (any more); the client asks another."""
 
 
-class CommitRule(Protocol):
-    """May delay the commit of records that are in the log."""
+class FlushRule(Protocol):
+    """Makes logs durable early, as their topics want."""
 
-    def hold(self, partition: "LeaderPartition", /) -> bool:
-        """Whether what was just appended waits for `LeaderPartition.own_part_done`."""
+    def appended(self, partition: "LeaderPartition", /) -> None:
+        """Records were appended to a log with flush.messages or flush.ms."""
+
+    def flush(self, partition: "LeaderPartition", /) -> bool:
+        """Make the log durable soon: records are committed once it is. See Effects.flush."""
 
 
-class LeaderPartition(Replica):
+class LeaderPartition(ServedReplica):
     """One partition of a topic, from the moment this broker leads it until it stops doing so.
 
     high_watermark: consumers read nothing beyond it. is_internal: clients may not write to it.
-    replicas_state: the state of all replicas. Change it only by methods of this class: they wake
-    the waiters. has_followers: whether there are other replicas; is_at_min_isr: whether enough of
+    replicas_state: the state of all replicas. Change it only by methods of this class.
+    has_followers: whether there are other replicas; is_at_min_isr: whether enough of
     them are in sync for acks=all. refused_in: the last partition epoch in which acks=all was
     refused for that. epoch_start_offset: the log end offset when this leadership began. bytes_in:
     appended since then; last_writer: the client id of the last append. ack_queue: producers that
@@ -51,12 +52,7 @@ class LeaderPartition(Replica):
     """
 
     __slots__ = (
-        "_append_waiters",
-        "_own_end",
         "_rule",
-        "_starts_moved",
-        "_uncommitted",
-        "_waiters",
         "ack_queue",
         "bytes_in",
         "epoch_start_offset",
@@ -76,34 +72,21 @@ class LeaderPartition(Replica):
         log: PartitionLog,
         leader_epoch: LeaderEpoch,
         *,
-        rule: CommitRule | None = None,
+        rule: FlushRule | None = None,
         replicas_state: LeaderReplicas | None = None,
     ) -> None:
         """replicas_state: None if this is the only replica."""
-        self.replicas_state = replicas_state or _alone(leader_epoch, log.log_end_offset)
-        committed = self.replicas_state.high_watermark
-        super().__init__(
-            topic,
-            topic_id,
-            index,
-            log,
-            leader_epoch,
-            high_watermark=committed,
-            led_epoch=leader_epoch,
-        )
-        self.epoch_start_offset = self._own_end = log.log_end_offset
+        super().__init__(topic, topic_id, index, log, leader_epoch, led_epoch=leader_epoch)
+        self.replicas_state = replicas_state or _alone(leader_epoch, self.ends)
+        self.epoch_start_offset = log.log_end_offset
         self.bytes_in = 0
         self.last_writer: str | None = None
         self.refused_in = -1
         self.is_internal = topic in INTERNAL_TOPICS
         self._rule = rule
-        self._uncommitted = Uncommitted()
         self.ack_queue = AckQueue(self)
-        self._starts_moved: list[asyncio.Future[None]] = []
-        self._waiters: set[Waiter] = set()
-        self._append_waiters: set[Waiter] = set()
+        self.ends.lead(self.replicas_state, self)
         self._replicas_changed()
-        log.on_start_moved = self._log_start_moved
 
     @property
     def is_leading(self) -> bool:
@@ -113,15 +96,16 @@ class LeaderPartition(Replica):
     @property
     def own_end_offset(self) -> int:
         """Everything below it is in this broker's log, and on its disk if the topic wants that."""
-        return max(self._own_end, self.high_watermark)
+        return self.ends.own_end_offset
 
     @property
     def appends_at_once(self) -> bool:
         """Whether this broker delays no append: only followers may have to be waited for."""
-        log = self.log
-        return not (log.has_flush_rules or log.disk.is_held_up) and (
-            self.high_watermark == log.log_end_offset
-            or (self.has_followers and self._own_end == log.log_end_offset)
+        log, ends = self.log, self.ends
+        return (
+            ends.own_end_offset == ends.log_end_offset
+            and not log.has_flush_rules
+            and not log.disk.is_held_up
         )
 
     @property
@@ -138,7 +122,7 @@ class LeaderPartition(Replica):
         messages_in = self.log.log_end_offset - self.epoch_start_offset
         return Traffic(self.bytes_in, self.bytes_out, messages_in)
 
-    # Appending and committing
+    # Appending
 
     def append(self, batch: bytearray | memoryview | Prepared, now_ms: int) -> AppendResult:
         """Append one batch from a client; see PartitionLog.append_as_leader. Raises OSError.
@@ -147,66 +131,34 @@ class LeaderPartition(Replica):
         `wait_committed`.
         """
         assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
-        log = self.log
-        end_before = log.log_end_offset
+        log, ends = self.log, self.ends
+        end_before = ends.log_end_offset
         result = log.append_as_leader(batch, self.leader_epoch, now_ms)
-        end_offset = log.log_end_offset
-        if end_offset != end_before:
+        if ends.log_end_offset != end_before:
             size = len(batch.buffer if isinstance(batch, Prepared) else batch)
             self.bytes_in += size
-            if log.written_end_offset < end_offset:
-                self._uncommitted.add(end_offset, size)
-                log.when_written(partial(self._written, end_offset, size))
-                return result
-            if self.has_followers:
-                self._uncommitted.add(end_offset, size)
-                self._written(end_offset, size)
-                return result
-            if log.has_flush_rules and self._waits_for_flush():
-                self._uncommitted.add(end_offset, size)
-                return result
-            self.high_watermark = end_offset
-            if self._uncommitted or self.ack_queue.count:
-                self.own_part_done(end_offset)
-            if self._waiters:
-                for waiter in tuple(self._waiters):
-                    waiter.committed(size)
+            ends.appended(size)
+            if log.has_flush_rules and self._rule is not None:
+                self._rule.appended(self)
         return result
 
-    def _waits_for_flush(self) -> bool:
-        """Whether what was appended is committed only once it is durable."""
-        return self._rule is not None and self._rule.hold(self)
+    # Effects of the ends
 
-    def _written(self, end_offset: int, size: int) -> None:
-        """The batch of `size` bytes that ends at `end_offset` is written: followers may read it."""
-        if self.is_current:
-            for waiter in tuple(self._append_waiters):
-                waiter.appended(size)
-            if not self._waits_for_flush():
-                self.own_part_done(end_offset)
-
-    def own_part_done(self, end_offset: int) -> None:
-        """Everything below `end_offset` is written here.
-
-        It is committed once the in-sync followers have it too.
-        """
-        self._own_end = max(self.own_end_offset, end_offset)
-        self.replicas_state.appended(self._own_end)
-        self._committed()
-
-    def _committed(self) -> None:
-        """The high watermark, or this broker's own end offset, has moved: wake the waiters."""
-        before, self.high_watermark = self.high_watermark, self.replicas_state.high_watermark
-        size = 0
-        if before < min(self.high_watermark, self.epoch_start_offset):
-            # Bytes that an earlier leader appended were never counted here: use an upper bound.
-            size = self.log.size
-        size += self._uncommitted.take(self.high_watermark)
+    def committed(self, size: int) -> None:
         if size:
-            for waiter in tuple(self._waiters):
-                waiter.committed(size)
+            self.waiters.committed(size)
         if self.ack_queue.count:
             self.ack_queue.check()
+
+    def written(self, size: int) -> None:
+        self.waiters.written(size)
+
+    def own_part_done(self) -> None:
+        if self.ack_queue.count:
+            self.ack_queue.check()
+
+    def flush(self) -> bool:
+        return self._rule is not None and self._rule.flush(self)
 
     # Replicas
 
@@ -223,50 +175,45 @@ class LeaderPartition(Replica):
 
         See LeaderReplicas.fetched. now_ms: monotonic.
         """
-        moved = self.replicas_state.fetched(
-            replica, broker_epoch, offset, log_start_offset, now_ms=now_ms
-        )
-        if isinstance(moved, ErrorCode):
-            return moved
-        if moved:
-            self._committed()
-        if self._starts_moved:
-            self._wake_deletions()
-        return ErrorCode.NONE
+        error = self.ends.fetched(replica, broker_epoch, offset, log_start_offset, now_ms=now_ms)
+        self.waiters.low_watermark_moved()
+        return error
 
     def isr_change(
         self, now_ms: int, is_eligible: Callable[[int, BrokerEpoch], bool]
     ) -> IsrChange | None:
         """The ISR that should be written; see LeaderReplicas.isr_change."""
-        change = self.replicas_state.isr_change(now_ms, is_eligible)
+        change = self.ends.isr_change(now_ms, is_eligible)
         self._replicas_changed()
         return change
 
     def isr_won(self, revision: int) -> None:
-        """The ISR change in flight was written."""
-        self.replicas_state.won(revision)
+        """The ISR change in flight was written. It may outlast this leadership."""
+        if not self.is_current:
+            self.replicas_state.won(revision)
+            return
+        self.ends.isr_won(revision)
         self._replicas_changed()
 
     def isr_lost(self, state: PartitionValue | None, revision: int) -> bool:
         """The ISR change in flight was not written; see LeaderReplicas.lost."""
-        still_leads = self.replicas_state.lost(state, revision)
+        if not self.is_current:
+            return self.replicas_state.lost(state, revision)
+        goes_on = self.ends.isr_lost(state, revision)
         self._replicas_changed()
-        return still_leads
+        return goes_on
 
     def learned(self, state: PartitionValue, revision: int) -> bool:
         """The image shows this state; see LeaderReplicas.learned."""
-        # while there were no followers, appends did not update it
-        self.replicas_state.appended(self.own_end_offset)
-        still_leads = self.replicas_state.learned(state, revision)
+        goes_on = self.ends.learned(state, revision)
         self._replicas_changed()
-        return still_leads
+        return goes_on
 
     def _replicas_changed(self) -> None:
         """The set of replicas changed: recompute what depends on it."""
         self.has_followers = bool(self.replicas_state.followers)
         self.is_at_min_isr = self.replicas_state.is_at_min_isr
-        self._committed()
-        self._wake_deletions()
+        self.waiters.low_watermark_moved()
 
     # Deleting
 
@@ -293,19 +240,13 @@ class LeaderPartition(Replica):
     async def wait_deleted(self, offset: int, is_alive: Callable[[int], bool]) -> None:
         """Return once no live replica starts before `offset`. Raises NotLeading."""
         while self.is_current and self.low_watermark(is_alive) < offset:
-            moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._starts_moved.append(moved)
-            await moved
+            waiter = _AwaitedMove()
+            self.waiters.add(waiter, LOW_WATERMARK)
+            try:
+                await waiter.moved
+            finally:
+                self.waiters.remove(waiter)
         self._require_leading()
-
-    def _wake_deletions(self) -> None:
-        moved, self._starts_moved = self._starts_moved, []
-        for each in moved:
-            _set(each)
-
-    def _log_start_moved(self) -> None:
-        for waiter in self._all_waiters():
-            waiter.log_start_moved()
 
     # Waiting
 
@@ -315,7 +256,8 @@ class LeaderPartition(Replica):
         With acks=1 they may once this broker's own part is done, with acks=all once they are
         committed.
         """
-        return end_offset <= (self.high_watermark if acks == ALL else self.own_end_offset)
+        ends = self.ends
+        return end_offset <= (ends.high_watermark if acks == ALL else ends.own_end_offset)
 
     async def wait_committed(self, end_offset: int) -> None:
         """Return once all records below `end_offset` are committed. Raises NotLeading."""
@@ -329,43 +271,34 @@ class LeaderPartition(Replica):
         if not self.is_current:
             raise NotLeading(f"{self.topic}-{self.index}")
 
-    def add_waiter(self, waiter: Waiter) -> None:
-        """Notify the waiter of commits and other events (`Waiter`), until `remove_waiter`."""
-        self._waiters.add(waiter)
-
-    def add_append_waiter(self, waiter: Waiter) -> None:
-        """As `add_waiter`, but notify of what is written: for followers."""
-        self._append_waiters.add(waiter)
-
-    def remove_waiter(self, waiter: Waiter) -> None:
-        self._waiters.discard(waiter)
-        self._append_waiters.discard(waiter)
-
-    def _all_waiters(self) -> set[Waiter]:
-        return self._waiters | self._append_waiters
-
     def end(self) -> None:
         """Leadership ended: notify all waiters."""
         super().end()
-        for waiter in self._all_waiters():
-            waiter.leadership_lost()
         self.ack_queue.check()
-        self._wake_deletions()
 
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():  # else the waiting task was cancelled
-        future.set_result(None)
+class _AwaitedMove(Waiter):
+    """Waits until a replica's log start may have moved, or leadership has ended."""
+
+    __slots__ = ("moved",)
+
+    def __init__(self) -> None:
+        self.moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def low_watermark_moved(self) -> None:
+        if not self.moved.done():  # else the waiting task was cancelled
+            self.moved.set_result(None)
+
+    role_ended = low_watermark_moved
 
 
-def _alone(leader_epoch: LeaderEpoch, log_end_offset: int) -> LeaderReplicas:
+def _alone(leader_epoch: LeaderEpoch, ends: ReplicaEnds) -> LeaderReplicas:
     """The state of a partition's only replica."""
     return LeaderReplicas(
         0,
         PartitionValue((0,), ((0, BrokerEpoch(0)),), 0, leader_epoch, PartitionEpoch(0), 1),
         0,
-        log_end_offset=log_end_offset,
-        high_watermark=log_end_offset,
+        ends=ends,
         lag_max_ms=_LAG_MAX_MS,
         now_ms=0,
     )

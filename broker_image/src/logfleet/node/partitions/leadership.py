@@ -19,7 +19,7 @@ from logfleet.io.slices import Slices
 from logfleet.log.flushing.flusher import Flusher
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
-from logfleet.node.partitions.leader_partition import CommitRule, LeaderPartition
+from logfleet.node.partitions.leader_partition import FlushRule, LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 from logfleet.replication.leader import LeaderReplicas
@@ -48,7 +48,7 @@ class Leadership:
         node_id: int,
         table: PartitionTable,
         flusher: Flusher,
-        rule: CommitRule | None = None,
+        rule: FlushRule | None = None,
         lag_max_ms: int = LAG_MAX_MS,
     ) -> None:
         self.broker_epoch: BrokerEpoch | None = None
@@ -150,8 +150,7 @@ class Leadership:
             self._node_id,
             state,
             state.revision,
-            log_end_offset=replica.log.log_end_offset,
-            high_watermark=replica.high_watermark,
+            ends=replica.ends,
             lag_max_ms=self.lag_max_ms,
             now_ms=monotonic_ms(),
         )

@@ -1,31 +1,28 @@
-"""This broker's replica of a partition, in any role: its log and its high watermark.
+"""This broker's replica of a partition, in any role: its log and its ends.
 
 A role (leading, following, neither) is an object of its own for as long as it lasts; code that
 still holds the object of an ended role sees it by `is_current`. What the roles share passes from
-one to the next.
+one to the next with the log.
 """
-
-from typing import Protocol
 
 from logfleet.log.partition_log import PartitionLog
 from logfleet.node.partitions.traffic import Traffic
-from logfleet.node.partitions.uncommitted import Uncommitted
+from logfleet.replication.waiters import Waiter, Waiters
 from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 
 
 class Replica:
     """A replica that neither leads nor follows; the other roles are subclasses.
 
-    high_watermark: every record below it is committed (exclusive), as far as this broker has
-    learned; never outside the log. leader_epoch: of the role, -1 for none; led_epoch: the newest in
-    which this broker led, -1 for none. is_current: False once another role has taken its place, or
-    the log is no longer hosted. bytes_out: sent to consumers in this role; last_reader: the client
-    id of the consumer that got the last of them.
+    ends: of the log (`logfleet.replication.ends`). leader_epoch: of the role, -1 for none;
+    led_epoch: the newest in which this broker led, -1 for none. is_current: False once another role
+    has taken its place, or the log is no longer hosted. bytes_out: sent to consumers in this role;
+    last_reader: the client id of the consumer that got the last of them.
     """
 
     __slots__ = (
         "bytes_out",
-        "high_watermark",
+        "ends",
         "index",
         "is_current",
         "last_reader",
@@ -44,36 +41,39 @@ class Replica:
         log: PartitionLog,
         leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
         *,
-        high_watermark: int = 0,
+        high_watermark: int | None = None,
         led_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> None:
+        """high_watermark: as it was found at the start, None if the log's ends have it already."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
+        self.ends = log.ends
         self.leader_epoch = leader_epoch
         self.led_epoch = led_epoch
-        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_current = True
         self.bytes_out = 0
         self.last_reader: str | None = None
+        if high_watermark is not None:
+            self.ends.hosted(high_watermark)
 
     @staticmethod
     def of(former: "Replica") -> "Replica":
         """The replica that remains after a role has ended."""
         return Replica(
-            former.topic,
-            former.topic_id,
-            former.index,
-            former.log,
-            high_watermark=former.high_watermark,
-            led_epoch=former.led_epoch,
+            former.topic, former.topic_id, former.index, former.log, led_epoch=former.led_epoch
         )
+
+    @property
+    def high_watermark(self) -> int:
+        """Every record below it is committed (exclusive), as far as this broker has learned."""
+        return self.ends.high_watermark
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self.log.log_end_offset
+        return self.ends.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -81,7 +81,7 @@ class Replica:
 
         Transactions are not served: none is ever open.
         """
-        return self.high_watermark
+        return self.ends.high_watermark
 
     @property
     def traffic(self) -> Traffic:
@@ -93,30 +93,66 @@ class Replica:
         self.is_current = False
 
 
-class Waiter(Protocol):
-    """A parked request that waits for news of a partition."""
+class ServedReplica(Replica):
+    """A replica that clients may read: one that leads or follows. It has waiters."""
+
+    __slots__ = ("waiters",)
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: PartitionLog,
+        leader_epoch: LeaderEpoch,
+        *,
+        led_epoch: LeaderEpoch,
+    ) -> None:
+        super().__init__(topic, topic_id, index, log, leader_epoch, led_epoch=led_epoch)
+        self.waiters = Waiters()
+
+    def add_waiter(self, waiter: Waiter, interests: int) -> None:
+        """Notify the waiter of these (`logfleet.replication.waiters`), until `remove_waiter`."""
+        self.waiters.add(waiter, interests)
+
+    def remove_waiter(self, waiter: Waiter) -> None:
+        self.waiters.remove(waiter)
+
+    # Effects of the ends; see logfleet.replication.ends
 
     def committed(self, size: int) -> None:
-        """Records of `size` bytes were committed: consumers may read them."""
+        if size:
+            self.waiters.committed(size)
 
-    def appended(self, size: int) -> None:
-        """Records of `size` bytes were written: followers may read them."""
+    def written(self, size: int) -> None:
+        self.waiters.written(size)
+
+    def own_part_done(self) -> None:
+        """Nobody waits for that."""
+
+    def flush(self) -> bool:
+        """No record of this role waits for the disk."""
+        return False
 
     def log_start_moved(self) -> None:
-        """The log start offset has moved up."""
+        self.waiters.log_start_moved()
 
-    def leadership_lost(self) -> None:
-        """The partition has another leader, or was deleted."""
+    def end(self) -> None:
+        """The role has ended: keep the ends as they are now, and notify the waiters."""
+        super().end()
+        self.log.ends.stop(self)
+        self.ends = self.ends.as_of_now()
+        self.waiters.role_ended()
 
 
-class FollowerPartition(Replica):
+class FollowerPartition(ServedReplica):
     """A replica of a partition that the broker `leader` leads in `leader_epoch`.
 
     Consumers may read below its high watermark (KIP-392). lag: committed records that were still
     missing after the leader's last answer, -1 before the first.
     """
 
-    __slots__ = ("_uncommitted", "_waiters", "lag", "leader")
+    __slots__ = ("lag", "leader")
 
     def __init__(self, replica: Replica, leader: int, leader_epoch: LeaderEpoch) -> None:
         super().__init__(
@@ -125,14 +161,11 @@ class FollowerPartition(Replica):
             replica.index,
             replica.log,
             leader_epoch,
-            high_watermark=replica.high_watermark,
             led_epoch=replica.led_epoch,
         )
         self.leader = leader
         self.lag = -1
-        self._uncommitted = Uncommitted()
-        self._waiters: set[Waiter] = set()
-        replica.log.on_start_moved = self._log_start_moved
+        self.ends.follow(self)
 
     @property
     def is_following(self) -> bool:
@@ -141,36 +174,8 @@ class FollowerPartition(Replica):
 
     def appended(self, size: int) -> None:
         """Record that `size` bytes from the leader were just appended to the log."""
-        self._uncommitted.add(self.log.log_end_offset, size)
+        self.ends.received(size)
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         """Record that the leader has committed everything below `high_watermark`."""
-        self.high_watermark = high_watermark
-        size = self._uncommitted.take(high_watermark)
-        if size:
-            for waiter in tuple(self._waiters):
-                waiter.committed(size)
-
-    def truncated(self) -> None:
-        """The log was truncated, or starts elsewhere."""
-        self._uncommitted.clear()
-        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
-
-    def add_waiter(self, waiter: Waiter) -> None:
-        """Notify the waiter of commits and other events (`Waiter`), until `remove_waiter`."""
-        self._waiters.add(waiter)
-
-    add_append_waiter = add_waiter  # no follower fetches from a follower
-
-    def remove_waiter(self, waiter: Waiter) -> None:
-        self._waiters.discard(waiter)
-
-    def _log_start_moved(self) -> None:
-        for waiter in tuple(self._waiters):
-            waiter.log_start_moved()
-
-    def end(self) -> None:
-        """Stop following this leader, and notify the waiters."""
-        super().end()
-        for waiter in tuple(self._waiters):
-            waiter.leadership_lost()
+        self.ends.leader_committed(high_watermark)

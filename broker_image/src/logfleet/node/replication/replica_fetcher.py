@@ -435,7 +435,6 @@ class ReplicaFetcher:
         if not is_done:
             self._pause(key, followed)
             return
-        partition.truncated()
         if row is None:
             self._want(key)
         else:

@@ -33,7 +33,7 @@ def compact(log, files, now, committed_end=None, settings=SETTINGS):
             swap(log, event, now)
         else:
             assert isinstance(event, Cleaned)
-            log.first_dirty_offset = event.end_offset
+            log.ends.compacted(event.end_offset)
             remove_cleaned(files, log.directory)
             return event
     raise AssertionError
@@ -64,7 +64,7 @@ def flushed(log, files):
     job = log.begin_flush()
     job.run(files)
     log.complete_flush(job)
-    log.checkpointed_point = log.recovery_point
+    log.ends.checkpointed(log.recovery_point)
     return log
 
 

@@ -76,7 +76,7 @@ class Rig:
         flush = log.begin_flush()
         flush.run(self.files)
         log.complete_flush(flush)
-        log.checkpointed_point = log.recovery_point
+        log.ends.checkpointed(log.recovery_point)
         self.partitions.append(partition)
         return partition
 
@@ -244,8 +244,8 @@ async def test_a_log_that_is_truncated_meanwhile_is_not_given_old_segments(rig, 
     async def truncating(self, job):
         async for event in run(self, job):
             if partition.log.truncations == 0:
+                partition.log.ends.stop(partition)
                 truncate(partition.log, 50)
-                partition.high_watermark = partition.log.log_end_offset
             yield event
 
     monkeypatch.setattr(CleanerProcess, "run", truncating)

@@ -189,7 +189,7 @@ class Run:
     def merge(self):
         """Rounds over what is clean already, which is merged, and whose tombstones go."""
         self.now += 60
-        self.log.first_dirty_offset = 0
+        self.log.ends.compacted(0)
         self.compact()
 
     def restart(self):

@@ -304,7 +304,7 @@ def test_a_checkpoint_of_compaction_that_was_not_written_is_written_by_the_next(
     log_dir = opened(path)
     log = log_dir.create(A0, TOPIC_ID, LogConfig(), NOW)
     append(log, 3)
-    log.first_dirty_offset = 3
+    log.ends.compacted(3)
     log_dir.checkpoint({})  # and the disk has no room for it
     log_dir.checkpoint({}).run(PosixFiles())
     assert parse_offsets((path / "cleaner-offset-checkpoint").read_bytes()) == {A0: 3}

@@ -178,9 +178,7 @@ async def test_a_leader_beside_eligible_leaders_is_not_followed_by_all_who_could
     state = replicas.state.changed(isr=isr, elr=(3,), min_isr=3)
     topic_id = fleet.any.image.topic("shared").id  # type: ignore[union-attr]
     assert leader.failsafe._is_followed((topic_id, 0), replicas, 0)
-    beside_eligible = LeaderReplicas(
-        1, state, 0, log_end_offset=1, high_watermark=1, lag_max_ms=1_000, now_ms=0
-    )
+    beside_eligible = LeaderReplicas(1, state, 0, ends=replicas.ends, lag_max_ms=1_000, now_ms=0)
     assert not leader.failsafe._is_followed((topic_id, 0), beside_eligible, 0)
 
 

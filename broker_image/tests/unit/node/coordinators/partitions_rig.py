@@ -48,10 +48,9 @@ class LaggingPartition(LeaderPartition):
             index,
             log,
             LeaderEpoch(0),
-            rule=self,
             replicas_state=replicas_state,
         )
-        log.has_flush_rules = True
+        log.ends.flush_messages = 1
 
     def append(self, batch: bytearray | memoryview | Prepared, now_ms: int) -> AppendResult:
         if self.failure is not None:
@@ -60,8 +59,8 @@ class LaggingPartition(LeaderPartition):
             return self.refusal
         return super().append(batch, now_ms)
 
-    def hold(self, _partition: LeaderPartition) -> bool:
+    def flush(self) -> bool:
         return self.lags
 
     def catch_up(self) -> None:
-        self.own_part_done(self.log.log_end_offset)
+        self.ends.flushed(self.log.log_end_offset)

@@ -49,9 +49,7 @@ async def test_the_next_leader_reads_what_the_last_one_wrote(rig, until):
 async def test_a_new_leader_serves_nothing_before_all_that_it_found_is_committed(rig, until):
     write(rig, Count("a", 5))
     async with rig.running():
-        partition = LaggingPartition(
-            rig.log, replicas_state=replicated(rig.log.log_end_offset, high_watermark=0)
-        )
+        partition = LaggingPartition(rig.log, replicas_state=replicated(rig.log.log_end_offset))
         rig.runtime.led(partition)
         await until(lambda: partition.ack_queue.count)
         assert rig.found() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -68,6 +66,7 @@ async def test_a_shard_of_an_older_leader_epoch_never_closes_or_outlives_a_newer
     async with rig.running():
         older = rig.lead()
         first = rig.shard
+        older.end()
         newer = rig.lead()
         assert first.state is ShardState.CLOSED
         await until(lambda: rig.is_active)
@@ -119,8 +118,9 @@ async def test_a_log_that_cannot_be_decoded_has_no_coordinator_until_another_lea
 ):
     append(rig, build_batch([Record(b"\0\0a", b"\0\0too short", 1)]))
     async with rig.running():
-        rig.follow()
+        follower = rig.follow()
         await until(lambda: not list(rig.runtime.standby.states()))
+        follower.end()
         partition = rig.lead()
         await until(lambda: rig.shard.state is ShardState.FAILED)
         assert rig.found() is ErrorCode.NOT_COORDINATOR
@@ -275,7 +275,6 @@ class History:
         follower = self.rig.follow()
         if not keeps_all:
             truncate(log, high_watermark)
-            follower.truncated()
             self.rig.runtime.standby.truncated(log, log.log_end_offset)
         await asyncio.sleep(0)
         follower.end()

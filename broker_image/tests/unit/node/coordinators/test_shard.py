@@ -36,7 +36,7 @@ async def test_writes_and_reads_are_answered_in_order_once_followers_have_the_re
         answers = [add(rig.shard, 1), add(rig.shard, 2), read(rig.shard)]
         assert [each.response for each in answers] == [None] * 3
         assert rig.shard.coordinator.totals == {"a": 3}, "the state equals the log"
-        partition.own_part_done(1)
+        partition.ends.flushed(1)
         await until(lambda: answers[0].response)
         assert [each.response for each in answers] == [(ErrorCode.NONE, 1), None, None]
         partition.catch_up()
@@ -151,7 +151,7 @@ async def test_a_counter_expires_by_its_deadline(rig, until):
 async def test_states_follow_one_another_only_in_their_order(rig):
     for state in ShardState:
         for following in ShardState:
-            rig.lead()
+            partition = rig.lead()
             shard = rig.shard
             shard.state = state
             if state in PREVIOUS_STATES[following]:
@@ -161,3 +161,4 @@ async def test_states_follow_one_another_only_in_their_order(rig):
             else:
                 with pytest.raises(AssertionError):
                     shard._enter(following)
+            partition.end()

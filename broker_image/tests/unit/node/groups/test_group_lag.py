@@ -31,7 +31,7 @@ def table(tmp_path):
     made = PartitionTable(ClusterImage)
     partition = LaggingPartition(open_log(str(tmp_path / "t")))
     partition.topic, partition.topic_id = "t", ID
-    partition.high_watermark = 7
+    partition.ends.high_watermark = 7
     made.add(partition)
     return made
 

@@ -130,7 +130,6 @@ class Rig:
 
     def cut(self, offset: int) -> None:
         truncate(self.log, offset)
-        self.partition.truncated()
         self.standby.truncated(self.log, self.log.log_end_offset)
 
     @property

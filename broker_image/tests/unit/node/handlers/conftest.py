@@ -21,7 +21,7 @@ from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.partitions.leader_partition import CommitRule, LeaderPartition
+from logfleet.node.partitions.leader_partition import FlushRule, LeaderPartition
 from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
@@ -109,7 +109,7 @@ class Host:
         *,
         config: LogConfig | None = None,
         leader_epoch: int = 5,
-        rule: CommitRule | None = None,
+        rule: FlushRule | None = None,
         replicas_state: LeaderReplicas | None = None,
     ) -> LeaderPartition:
         """A partition that this broker leads."""
@@ -175,7 +175,10 @@ class Host:
 class Held:
     """flush.messages with a slow disk: appends wait for `LeaderPartition.own_part_done`."""
 
-    def hold(self, _: LeaderPartition) -> bool:
+    def appended(self, _partition: LeaderPartition) -> None:
+        pass
+
+    def flush(self, _: LeaderPartition) -> bool:
         return True
 
 

@@ -80,7 +80,7 @@ async def test_what_is_not_committed_is_not_deleted(host) -> None:
     partition = host.host_held()
     for _ in range(3):
         partition.append(build_batch([Record(None, b"v", NOW)]), NOW)
-    partition.own_part_done(1)
+    partition.ends.flushed(1)
     assert await ask(host, ("topic", 0, 2)) == {("topic", 0): (ErrorCode.OFFSET_OUT_OF_RANGE, -1)}
     assert await ask(host, ("topic", 0, -1)) == {("topic", 0): (0, 1)}
     assert partition.log.log_start_offset == 1
@@ -122,7 +122,7 @@ def replicate(host, *, alive: tuple[int, ...] = (1, 2, 3)) -> Any:
 async def test_deletion_is_answered_when_all_live_replicas_have_learned_of_it(host, until) -> None:
     partition = replicate(host)
     asked = asyncio.ensure_future(ask(host, ("topic", 0, 4), timeout_ms=60_000))
-    await until(lambda: partition._starts_moved)
+    await until(lambda: len(partition.waiters))
     fetch(partition, B, 5, start=4)
     await asyncio.sleep(0)
     assert not asked.done()
@@ -149,6 +149,6 @@ async def test_replicas_are_waited_for_no_longer_than_asked(host) -> None:
 async def test_who_no_longer_leads_does_not_know_what_replicas_have(host, until) -> None:
     partition = replicate(host)
     asked = asyncio.ensure_future(ask(host, ("topic", 0, 4), timeout_ms=60_000))
-    await until(lambda: partition._starts_moved)
+    await until(lambda: len(partition.waiters))
     partition.end()
     assert await asked == {("topic", 0): (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)}

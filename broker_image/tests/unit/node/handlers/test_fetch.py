@@ -43,14 +43,14 @@ def test_what_is_not_committed_is_not_returned(host) -> None:
     partition = host.host_held()
     append(partition, b"a")
     append(partition, b"b")
-    partition.own_part_done(1)
+    partition.ends.flushed(1)
     row = only_row(ask(host, request(("topic", 0, 0))))
     assert values(row) == [b"a"]
     assert (row.high_watermark, row.last_stable_offset) == (1, 1)
     for offset in (1, 2):
         row = only_row(ask(host, request(("topic", 0, offset))))
         assert (row.error_code, values(row)) == (0, [])
-    partition.own_part_done(2)
+    partition.ends.flushed(2)
     assert values(only_row(ask(host, request(("topic", 0, 1))))) == [b"b"]
 
 
@@ -207,7 +207,7 @@ class TestWaiting:
             assert context.peer.on_leave is not None
             append(partition, b"a")
             assert values(only_row(await pending)) == [b"a"]
-            assert partition._waiters == set()
+            assert len(partition.waiters) == 0
             assert context.peer.on_leave is None
             assert host.timers._slots == {} or not any(host.timers._slots.values())
 

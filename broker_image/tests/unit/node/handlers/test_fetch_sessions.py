@@ -153,7 +153,7 @@ class TestSessions:
         reader.epoch = -1
         assert reader.told(("t", 0, 0)) == [("t", 0, [])]
         assert (reader.id, len(host.fetch_sessions)) == (0, 0)
-        assert host.partitions.get("t", 0)._waiters == set()
+        assert len(host.partitions.get("t", 0).waiters) == 0
 
     def test_a_session_that_forgets_everything_ends(self, host, reader) -> None:
         host.host("t", 0)
@@ -229,7 +229,7 @@ class TestSessions:
             pending = reader.wait()
             host.fetch_sessions.remove(100)
             assert reader.taken(await pending) == []
-            assert partition._waiters == set()
+            assert len(partition.waiters) == 0
 
         asyncio.run(main())
 

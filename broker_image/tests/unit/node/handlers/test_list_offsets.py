@@ -308,7 +308,9 @@ def behind(host):
     made = host.host("behind")
     for time in (100, 101, 102):
         made.append(build_batch([Record(None, b"v", NOW + time)]), NOW)
-    state = replicated(3, 1)
+    made.end()
+    made.log.ends.hosted(1)
+    state = replicated(3)
     host.partitions.add(
         LeaderPartition(
             made.topic, made.topic_id, 0, made.log, LeaderEpoch(5), replicas_state=state

@@ -323,7 +323,10 @@ class TestDurableFirst:
     class Rule:
         holds = True
 
-        def hold(self, _partition: LeaderPartition) -> bool:
+        def appended(self, _partition: LeaderPartition) -> None:
+            pass
+
+        def flush(self, _partition: LeaderPartition) -> bool:
             return self.holds
 
     @staticmethod
@@ -343,7 +346,7 @@ class TestDurableFirst:
             pending = self.pending(host, batch(b"x"), ("plain", 0, batch(b"p")))
             await asyncio.sleep(0)
             assert not pending.done()
-            partition.own_part_done(1)
+            partition.ends.flushed(1)
             answer = await pending
             rows = [row for topic in answer.responses for row in topic.partition_responses]
             assert [(row.error_code, row.base_offset) for row in rows] == [(0, 0), (0, 0)]
@@ -358,7 +361,7 @@ class TestDurableFirst:
             pending = [self.pending(host, each) for each in (first, again)]
             await asyncio.sleep(0)
             assert not any(each.done() for each in pending)
-            partition.own_part_done(1)
+            partition.ends.flushed(1)
             for each in pending:
                 assert only_row(await each).base_offset == 0
 

@@ -267,7 +267,7 @@ def test_what_may_have_to_wait_for_the_disk_is_decoded(sides, monkeypatch) -> No
     assert not partition.appends_at_once
     partition.log.config = LogConfig()
     assert partition.appends_at_once
-    partition.high_watermark -= 1
+    partition.ends.own_end_offset -= 1
     assert not partition.appends_at_once
     side.refuse_to_decode(monkeypatch)
     with pytest.raises(AssertionError, match="it was decoded"):

@@ -50,9 +50,7 @@ def host_replicated(host: Host, topic: str = "topic") -> LeaderPartition:
     state = PartitionValue(
         (1, 2), ((1, BrokerEpoch(10)), (2, BrokerEpoch(20))), 1, EPOCH, PartitionEpoch(0), 1
     )
-    replicas = LeaderReplicas(
-        1, state, 1, log_end_offset=0, high_watermark=0, lag_max_ms=30_000, now_ms=0
-    )
+    replicas = LeaderReplicas(1, state, 1, ends=log.ends, lag_max_ms=30_000, now_ms=0)
     partition = LeaderPartition(topic, topic_id_of(topic), 0, log, EPOCH, replicas_state=replicas)
     host.partitions.add(partition)
     return partition

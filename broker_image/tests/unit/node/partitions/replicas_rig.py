@@ -4,8 +4,10 @@ from typing import Any
 
 from logfleet.metadata.keys import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import Member
+from logfleet.replication.waiters import Waiter
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire.errors import ErrorCode
 
@@ -14,16 +16,13 @@ A, B, C = ((each, BrokerEpoch(10 * each)) for each in (1, 2, 3))
 STATE = PartitionValue((1, 2, 3), (A, B, C), 1, LeaderEpoch(5), PartitionEpoch(1), 2)
 
 
-def replicated(
-    log_end_offset: int = 0, high_watermark: int = 0, **changes: object
-) -> LeaderReplicas:
+def replicated(log_end_offset: int = 0, **changes: object) -> LeaderReplicas:
     """changes: fields of the partition's state."""
     return LeaderReplicas(
         1,
         STATE.changed(**changes),
         7,
-        log_end_offset=log_end_offset,
-        high_watermark=high_watermark,
+        ends=ReplicaEnds(log_end_offset=log_end_offset),
         lag_max_ms=LAG_MAX_MS,
         now_ms=0,
     )
@@ -40,12 +39,12 @@ def shrink(partition: LeaderPartition, *isr: Any) -> None:
     assert partition.learned(state.changed(isr=isr), partition.replicas_state.revision + 1)
 
 
-class Told:
+class Told(Waiter):
     """Waits for a partition and keeps its notifications."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
-        self.written: list[int] = []
+        self.writes: list[int] = []
         self.lost = 0
         self.starts = 0
 
@@ -55,8 +54,8 @@ class Told:
     def committed(self, size: int) -> None:
         self.sizes.append(size)
 
-    def appended(self, size: int) -> None:
-        self.written.append(size)
+    def written(self, size: int) -> None:
+        self.writes.append(size)
 
-    def leadership_lost(self) -> None:
+    def role_ended(self) -> None:
         self.lost += 1

@@ -22,7 +22,10 @@ SHORT_S = 0.001
 class Held:
     """flush.messages with a slow disk: what is appended waits for `LeaderPartition.commit`."""
 
-    def hold(self, _: LeaderPartition) -> bool:
+    def appended(self, _partition: LeaderPartition) -> None:
+        pass
+
+    def flush(self, _: LeaderPartition) -> bool:
         return True
 
 
@@ -137,7 +140,7 @@ async def test_the_brokers_own_part_is_waited_for_as_long_as_it_takes(rig: Any, 
     replicate(partition, 1)
     await asyncio.sleep(2 * SHORT_S)
     assert not outcome.done()
-    partition.own_part_done(1)
+    partition.ends.flushed(1)
     assert await outcome is ErrorCode.NONE
 
 
@@ -150,7 +153,7 @@ async def test_the_followers_time_begins_when_the_brokers_own_part_done(rig: Any
     append(partition)
     outcome = add(partition, 1, timeout_s=SHORT_S)
     own, next_own = (add(partition, offset, acks=1, timeout_s=SHORT_S) for offset in (1, 2))
-    partition.own_part_done(1)
+    partition.ends.flushed(1)
     assert await own is ErrorCode.NONE
     assert await outcome is ErrorCode.REQUEST_TIMED_OUT
     assert not next_own.done()

@@ -20,6 +20,7 @@ from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeadin
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch, read_records
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.replication.waiters import COMMITTED
 from logfleet.types import LeaderEpoch
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk
@@ -143,7 +144,7 @@ async def test_a_flush_does_not_wait_for_followers(bench) -> None:
 
 async def test_readers_are_notified_of_what_is_committed(bench) -> None:
     partition, told = bench.open(flush_messages=1), Told()
-    partition.add_waiter(told)
+    partition.add_waiter(told, COMMITTED)
     bench.append(2)
     assert told.sizes == []
     await bench.flushing(1)

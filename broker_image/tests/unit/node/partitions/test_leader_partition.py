@@ -8,6 +8,8 @@ from logfleet.log.config import LogConfig
 from logfleet.log.validation import Appended, Prepared, prepare
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.replication.ends import UNCOUNTED_BYTES
+from logfleet.replication.waiters import COMMITTED, LOG_START, WRITTEN
 from logfleet.types import BrokerEpoch, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
@@ -43,7 +45,7 @@ def test_what_is_appended_is_committed(partition) -> None:
 
 def test_waiters_are_notified_of_what_is_new_only(partition) -> None:
     told = Told()
-    partition.add_waiter(told)
+    partition.add_waiter(told, COMMITTED | LOG_START)
     first = batch(b"a", producer=ProducerStamp(1, 0, 0))
     again = bytearray(first)
     partition.append(first, NOW)
@@ -62,13 +64,13 @@ def test_what_is_committed_stays_so_when_less_of_it_is_on_disk(partition) -> Non
     """A flush that began before the last append reports the lower end at which it began."""
     partition.append(batch(b"a"), NOW)
     partition.append(batch(b"b"), NOW)
-    partition.own_part_done(1)
+    partition.ends.flushed(1)
     assert partition.high_watermark == 2
 
 
 def test_the_end_of_leadership_notifies_waiters_and_ends_everything(partition) -> None:
     told = Told()
-    partition.add_waiter(told)
+    partition.add_waiter(told, COMMITTED | LOG_START)
     partition.end()
     assert told.lost == 1
     with pytest.raises(NotLeading):
@@ -80,16 +82,16 @@ def test_the_end_of_leadership_notifies_waiters_and_ends_everything(partition) -
 def test_waiters_learn_that_old_records_went(partition) -> None:
     told = Told()
     partition.append(batch(b"a", b"b"), NOW)
-    partition.add_waiter(told)
+    partition.add_waiter(told, COMMITTED | LOG_START)
     for offset in (1, 1, 2):
         partition.log.delete_records_before(offset)
     assert told.starts == 2
 
 
 def test_internal_topics_are_known(rig) -> None:
-    log = rig.open()
-    assert LeaderPartition("__consumer_offsets", TOPIC_ID, 0, log, LeaderEpoch(0)).is_internal
-    assert not LeaderPartition("topic", TOPIC_ID, 0, log, LeaderEpoch(0)).is_internal
+    for topic, is_internal in (("__consumer_offsets", True), ("topic", False)):
+        partition = LeaderPartition(topic, TOPIC_ID, 0, rig.open(), LeaderEpoch(0))
+        assert partition.is_internal == is_internal
 
 
 def test_committed_records_are_deleted_up_to_an_offset(partition) -> None:
@@ -129,7 +131,7 @@ def followed(rig, *, rule=None, **changes: Any) -> LeaderPartition:
 
 def test_a_record_is_committed_once_all_in_sync_replicas_have_it(rig) -> None:
     partition, told = followed(rig), Told()
-    partition.add_waiter(told)
+    partition.add_waiter(told, COMMITTED | LOG_START)
     records = batch(b"a", b"b")
     partition.append(records, NOW)
     fetch(partition, B, 2)
@@ -142,22 +144,22 @@ def test_a_record_is_committed_once_all_in_sync_replicas_have_it(rig) -> None:
 
 def test_followers_are_notified_of_what_is_written_and_consumers_of_what_is_committed(rig) -> None:
     partition, follower, consumer = followed(rig), Told(), Told()
-    partition.add_append_waiter(follower)
-    partition.add_waiter(consumer)
+    partition.add_waiter(follower, WRITTEN | LOG_START)
+    partition.add_waiter(consumer, COMMITTED | LOG_START)
     partition.append(batch(b"a"), NOW)
-    assert (len(follower.written), follower.sizes, consumer.sizes) == (1, [], [])
+    assert (len(follower.writes), follower.sizes, consumer.sizes) == (1, [], [])
     for member in (B, C):
         fetch(partition, member, 1)
-    assert (follower.sizes, consumer.written, len(consumer.sizes)) == ([], [], 1)
+    assert (follower.sizes, consumer.writes, len(consumer.sizes)) == ([], [], 1)
     partition.remove_waiter(follower)
     partition.append(batch(b"b"), NOW)
-    assert len(follower.written) == 1
+    assert len(follower.writes) == 1
 
 
 def test_a_waiter_for_both_is_notified_once_of_the_end(rig) -> None:
     partition, both = followed(rig), Told()
-    partition.add_waiter(both)
-    partition.add_append_waiter(both)
+    partition.add_waiter(both, COMMITTED | LOG_START)
+    partition.add_waiter(both, WRITTEN | LOG_START)
     partition.append(batch(b"a"), NOW)
     for member in (B, C):
         fetch(partition, member, 1)
@@ -186,7 +188,7 @@ def test_nothing_is_committed_while_too_few_are_in_sync(rig) -> None:
 
 def test_what_waited_for_a_member_that_left_the_isr_is_committed_then(rig) -> None:
     partition, told = followed(rig), Told()
-    partition.add_waiter(told)
+    partition.add_waiter(told, COMMITTED | LOG_START)
     partition.append(batch(b"a"), NOW)
     fetch(partition, B, 1)
     shrink(partition, A, B)
@@ -242,7 +244,10 @@ def test_a_retried_batch_is_acknowledged_when_the_first_one_is(rig) -> None:
 class Hold:
     """flush.messages: what is appended waits for the disk."""
 
-    def hold(self, _: LeaderPartition) -> bool:
+    def appended(self, _partition: LeaderPartition) -> None:
+        pass
+
+    def flush(self, _: LeaderPartition) -> bool:
         return True
 
 
@@ -251,13 +256,13 @@ def test_what_followers_have_is_not_committed_before_it_is_on_the_leaders_disk_a
 ) -> None:
     partition, follower = followed(rig, rule=Hold()), Told()
     partition.log.config = LogConfig(flush_messages=1)
-    partition.add_append_waiter(follower)
+    partition.add_waiter(follower, WRITTEN | LOG_START)
     partition.append(batch(b"a"), NOW)
-    assert len(follower.written) == 1
+    assert len(follower.writes) == 1
     for member in (B, C):
         fetch(partition, member, 1)
     assert (partition.high_watermark, partition.is_acked(1, 1)) == (0, False)
-    partition.own_part_done(1)
+    partition.ends.flushed(1)
     assert (partition.high_watermark, partition.is_acked(1, 1)) == (1, True)
 
 
@@ -280,17 +285,17 @@ class SlowDisk:
 def test_followers_are_notified_of_what_a_slow_disk_has_taken(rig, *, leads_still: bool) -> None:
     partition, follower = followed(rig), Told()
     disk: Any = SlowDisk()
-    partition.add_append_waiter(follower)
+    partition.add_waiter(follower, WRITTEN | LOG_START)
     partition.log.disk = disk
     partition.append(batch(b"a"), NOW)
     for member in (B, C):
         fetch(partition, member, 1)
-    assert (follower.written, partition.high_watermark, partition.is_acked(1, 1)) == ([], 0, False)
+    assert (follower.writes, partition.high_watermark, partition.is_acked(1, 1)) == ([], 0, False)
     if not leads_still:
         partition.end()
     for call in disk.written:
         call()
-    assert (len(follower.written), partition.high_watermark) == (leads_still, leads_still)
+    assert (len(follower.writes), partition.high_watermark) == (leads_still, leads_still)
 
 
 def test_the_first_follower_of_a_partition_changes_nothing_of_what_is_committed(rig) -> None:
@@ -314,8 +319,9 @@ def test_a_new_leader_knows_that_more_may_have_been_committed(rig) -> None:
     log = rig.open()
     for _ in range(3):
         log.append_as_leader(batch(b"a"), 0, NOW)
+    log.ends.hosted(1)
     partition = LeaderPartition(
-        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3, 1)
+        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3)
     )
     assert (partition.high_watermark, partition.is_high_watermark_behind) == (1, True)
     for member in (B, C):
@@ -330,14 +336,15 @@ def test_consumers_are_notified_when_records_of_an_earlier_leader_turn_out_to_be
     log, told = rig.open(), Told()
     for _ in range(3):
         log.append_as_leader(batch(b"a"), 0, NOW)
+    log.ends.hosted(1)
     partition = LeaderPartition(
-        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3, 1)
+        "topic", TOPIC_ID, 0, log, LeaderEpoch(5), replicas_state=replicated(3)
     )
-    partition.add_waiter(told)
+    partition.add_waiter(told, COMMITTED | LOG_START)
     for offset in (2, 3, 3):
         for member in (B, C):
             fetch(partition, member, offset)
-    assert told.sizes == [log.size] * 2
+    assert told.sizes == [UNCOUNTED_BYTES] * 2
 
 
 def test_a_cancelled_wait_is_not_notified(rig) -> None:

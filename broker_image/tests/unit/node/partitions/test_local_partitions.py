@@ -141,7 +141,7 @@ async def test_what_is_committed_is_known_after_a_restart_before_there_is_a_lead
         await create_topic(broker, "t")
         log = led(broker)
         append(log, 3)
-        next(broker.partitions.led()).high_watermark = 2
+        next(broker.partitions.led()).ends.high_watermark = 2
     async with Broker(config(tmp_path)) as broker:
         assert broker.log_dirs.high_watermark_of(T0) == 2
         broker.local.lost_registration()

@@ -32,7 +32,7 @@ def test_partitions_are_found_by_name_and_id(table, rig) -> None:
     assert table.get("topic", 1) is two
     assert table.get("topic", 2) is None
     assert table.get("none", 0) is None
-    two.high_watermark = 7
+    two.ends.high_watermark = 7
     names = [
         TopicPartition(topic, index) for topic, index in [("topic", 1), ("topic", 2), ("t", 1)]
     ]
@@ -61,7 +61,8 @@ def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
     led = partition(rig)
     table.add(led)
     assert (list(table.led()), list(table)) == ([led], [led])
-    followed = FollowerPartition(led, 2, LeaderEpoch(5))
+    table.add(Replica.of(led))
+    followed = FollowerPartition(table.replica(ID, 0), 2, LeaderEpoch(5))
     table.add(followed)
     assert (list(table.led()), list(table)) == ([], [followed])
     assert (led.is_leading, followed.is_following) == (False, True)
@@ -74,10 +75,11 @@ def test_a_replica_has_one_role_at_a_time(table, rig) -> None:
 def test_the_high_watermark_of_every_replica_is_returned(table, rig) -> None:
     for index in range(3):
         table.add(partition(rig, index=index))
+    for index in (1, 2):
+        table.add(Replica.of(table.replica(ID, index)))
     table.add(FollowerPartition(table.replica(ID, 1), 2, LeaderEpoch(5)))
-    table.add(Replica.of(table.replica(ID, 2)))
     for replica in table:
-        replica.high_watermark = replica.index + 5
+        replica.ends.high_watermark = replica.index + 5
     names = [TopicPartition("topic", index) for index in range(3)]
     assert [table.high_watermark_of(name) for name in names] == [5, 6, 7]
     assert table.high_watermarks() == dict(zip(names, [5, 6, 7], strict=True))

@@ -90,8 +90,7 @@ class Leader:
             1,
             state,
             state.revision,
-            log_end_offset=0,
-            high_watermark=0,
+            ends=log.ends,
             lag_max_ms=self.lag_ms,
             now_ms=0,
         )

@@ -1,4 +1,4 @@
-from logfleet.node.partitions.uncommitted import COUNT_MAX, TOGETHER_BYTES, Uncommitted
+from logfleet.replication.uncommitted import COUNT_MAX, TOGETHER_BYTES, Uncommitted
 
 
 def test_bytes_are_reported_once_with_the_end_of_their_batch() -> None:

@@ -1,0 +1,110 @@
+"""Parked requests of one partition, by what they wait for.
+
+Interests are bits; a waiter names all of its own at once.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+WRITTEN: Final = 1
+"""Records were written: followers may read them."""
+COMMITTED: Final = 2
+"""Records were committed: consumers may read them."""
+LOG_START: Final = 4
+"""The log start offset has moved up."""
+LOW_WATERMARK: Final = 8
+"""The log start offset of another replica may have moved, or the set of replicas changed."""
+
+
+class Waiter:
+    """A parked request that waits for news of a partition.
+
+    Only the methods of its interests are called, and `role_ended`.
+    """
+
+    __slots__ = ()
+
+    def written(self, size: int) -> None:
+        """Records of `size` bytes were written."""
+
+    def committed(self, size: int) -> None:
+        """Records of `size` bytes were committed."""
+
+    def log_start_moved(self) -> None:
+        """The log start offset has moved up."""
+
+    def low_watermark_moved(self) -> None:
+        """The log start offset of another replica may have moved."""
+
+    def role_ended(self) -> None:
+        """The partition has another leader, or was deleted."""
+
+
+class Waiters:
+    """The waiters of one partition in one role. A waiter may leave while it is notified."""
+
+    __slots__ = ("_committed", "_log_start", "_low_watermark", "_written")
+
+    def __init__(self) -> None:
+        # sets are made when they are needed: most partitions have no waiters
+        self._written: set[Waiter] | None = None
+        self._committed: set[Waiter] | None = None
+        self._log_start: set[Waiter] | None = None
+        self._low_watermark: set[Waiter] | None = None
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def add(self, waiter: Waiter, interests: int) -> None:
+        """Notify it of these, until `remove`; what it waited for before stays."""
+        if interests & WRITTEN:
+            self._written = _with(self._written, waiter)
+        if interests & COMMITTED:
+            self._committed = _with(self._committed, waiter)
+        if interests & LOG_START:
+            self._log_start = _with(self._log_start, waiter)
+        if interests & LOW_WATERMARK:
+            self._low_watermark = _with(self._low_watermark, waiter)
+
+    def remove(self, waiter: Waiter) -> None:
+        """It waits for nothing any more; ignored if it is not there."""
+        for waiting in self._sets():
+            waiting.discard(waiter)
+
+    def written(self, size: int) -> None:
+        if self._written:
+            for waiter in tuple(self._written):
+                waiter.written(size)
+
+    def committed(self, size: int) -> None:
+        if self._committed:
+            for waiter in tuple(self._committed):
+                waiter.committed(size)
+
+    def log_start_moved(self) -> None:
+        for waiter in tuple(self._log_start or ()):
+            waiter.log_start_moved()
+
+    def low_watermark_moved(self) -> None:
+        if self._low_watermark:
+            for waiter in tuple(self._low_watermark):
+                waiter.low_watermark_moved()
+
+    def role_ended(self) -> None:
+        """Notify each of them once."""
+        for waiter in self._all():
+            waiter.role_ended()
+
+    def _all(self) -> set[Waiter]:
+        return set().union(*self._sets())
+
+    def _sets(self) -> Iterable[set[Waiter]]:
+        every = (self._written, self._committed, self._log_start, self._low_watermark)
+        return (each for each in every if each is not None)
+
+
+def _with(waiters: set[Waiter] | None, waiter: Waiter) -> set[Waiter]:
+    if waiters is None:
+        return {waiter}
+    waiters.add(waiter)
+    return waiters
