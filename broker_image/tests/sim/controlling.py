@@ -278,14 +278,17 @@ class Controlling:
 def changes(before: ClusterImage, after: ClusterImage, generations: int) -> Changes:
     """What may differ between two images of the one topic's fleet."""
     ids = map(naming.topic_id, range(generations + 1))
+    parts = {
+        "brokers": (before.brokers, before.fences, before.suspects)
+        != (after.brokers, after.fences, after.suspects),
+        "broker_configs": before.broker_configs != after.broker_configs,
+        "deleted": before.deleted != after.deleted,
+        "controller": before.controller != after.controller,
+    }
     return Changes(
         everything=not before.revision,
         topics={each for each in ids if before.entries.get(each) is not after.entries.get(each)},
-        brokers=(before.brokers, before.fences, before.suspects)
-        != (after.brokers, after.fences, after.suspects),
-        broker_configs=before.broker_configs != after.broker_configs,
-        deleted=before.deleted != after.deleted,
-        controller=before.controller != after.controller,
+        parts={part for part, is_changed in parts.items() if is_changed},
     )
 
 

@@ -35,15 +35,12 @@ LABELS = {
 class Led:
     """A partition in one leader epoch that this broker leads."""
 
-    def __init__(
-        self, replica: Replica, replicas_state: LeaderReplicas, wake: Callable[[int], None]
-    ) -> None:
+    def __init__(self, replica: Replica, replicas_state: LeaderReplicas) -> None:
         self.replica = replica
         self.replicas_state = replicas_state
         self.leader_epoch = replica.leader_epoch
         self.topic_id = naming.topic_of(replica.index)
         self.index = naming.index_of(replica.index)
-        self._wake = wake
 
     @property
     def is_leading(self) -> bool:
@@ -52,35 +49,25 @@ class Led:
     def isr_change(
         self, now_ms: int, is_eligible: Callable[[int, BrokerEpoch], bool]
     ) -> IsrChange | None:
-        change = self.replicas_state.isr_change(now_ms, is_eligible)
-        self.replica.moved()
-        return change
+        return self.replica.ends.isr_change(now_ms, is_eligible)
 
     def isr_won(self, revision: int) -> None:
-        self.replicas_state.won(revision)
-        self._moved()
+        """The change was written. This may be known only after it stopped leading."""
+        if self.is_leading:
+            self.replica.ends.isr_won(revision)
+        else:
+            self.replicas_state.won(revision)
 
     def isr_lost(self, state: PartitionValue | None, revision: int) -> bool:
-        goes_on = self.replicas_state.lost(state, revision)
-        if goes_on:
-            self._moved()
-        return goes_on
-
-    def _moved(self) -> None:
         if self.is_leading:
-            self.replica.moved()
-            self._wake(self.replica.index)
+            return self.replica.ends.isr_lost(state, revision)
+        return self.replicas_state.lost(state, revision)
 
 
 class IsrWriting:
-    """wake: answers the fetches that wait for news of a partition."""
-
-    def __init__(
-        self, node: Node, replicas: Mapping[int, Replica], wake: Callable[[int], None]
-    ) -> None:
+    def __init__(self, node: Node, replicas: Mapping[int, Replica]) -> None:
         self._node = node
         self._replicas = replicas
-        self._wake = wake
         self._led: dict[int, Led] = {}
         self._proposals: IsrProposals[Led] = IsrProposals(node.fleet.settings.lag_max_ms)
         self._writes: dict[Proposal[Led], Write[Led]] = {}
@@ -91,7 +78,7 @@ class IsrWriting:
         assert replica.leading is not None
         led = self._led.get(replica.index)
         if led is None or led.replicas_state is not replica.leading:
-            led = self._led[replica.index] = Led(replica, replica.leading, self._wake)
+            led = self._led[replica.index] = Led(replica, replica.leading)
         if self._proposals.check(led):
             self._node.fleet.kernel.at(0, self._node.host, "isr", self.step)
 

@@ -41,7 +41,7 @@ class Leading:
         self._node = node
         self.replicas: dict[int, Replica] = {}
         self._parked: list[Parked] = []
-        self.isr = IsrWriting(node, self.replicas, self._wake)
+        self.isr = IsrWriting(node, self.replicas)
 
     def add(self, index: int, log: ReplicaLog, high_watermark: int) -> Replica:
         replica = self.replicas[index] = Replica(self._node, index, log, high_watermark)

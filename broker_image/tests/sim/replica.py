@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from logfleet.metadata.image import Partition
-from logfleet.metadata.keys import PartitionValue
 from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.wire.errors import ErrorCode
@@ -144,18 +143,6 @@ class Replica:
         cut = self.log.truncate_to(offset)
         self.node.note("truncates partition %s to %s", self.index, offset)
         self.node.fleet.checker.truncated(self.index, self.node, cut, high_watermark)
-
-    def isr_won(self, revision: int) -> None:
-        """The change in flight was written. This may be known only after it stopped leading."""
-        if self.suspended is not None:
-            self.suspended.won(revision)
-        else:
-            self.ends.isr_won(revision)
-
-    def isr_lost(self, state: PartitionValue | None, revision: int) -> bool:
-        if self.suspended is not None:
-            return self.suspended.lost(state, revision)
-        return self.ends.isr_lost(state, revision)
 
     # effects
 
