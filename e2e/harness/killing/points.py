@@ -167,7 +167,7 @@ class Killed:
                 assert time.monotonic() < give_up_s, self.job.tail()
                 watch.look()
                 if left and watch.is_at(left[0].moment) and self._struck(left[0], watch):
-                    was_ended = left.pop(0).ends
+                    was_ended = left.pop(0).ends or was_ended
                 time.sleep(POLL_S)
             if self.job.exit_code == 0:
                 break
