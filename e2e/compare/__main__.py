@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from e2e.compare.all_corpora import all_corpora
 from e2e.compare.brokers import Pair
-from e2e.compare.corpora import all_corpora
 from e2e.compare.corpus import Playable
 from e2e.compare.report import as_json, table, tell
 from e2e.compare.reviewed import ReviewedList

@@ -2,7 +2,7 @@
 
 What a broker chooses itself (ids, its ports and directories, the time) is replaced by a name: the kind of the value and the
 number of its first appearance within the case. So it still shows whether two fields hold the same id. Texts for people are the
-broker's own, too; whether there is one is compared. All else stays as it is.
+broker's own, too; whether there is one is compared, and where a case wants it every word (`error_message_words`). All else stays as it is.
 """
 
 import re
@@ -22,6 +22,8 @@ ZERO_UUID: Final = bytes(16)
 CLOSED: Final = "<connection closed>"
 NO_ANSWER: Final = "<no answer>"
 UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TIME: Final = re.compile(r"-?\b\d{13,19}\b")
+_OBJECT: Final = re.compile(r"@[0-9a-f]+")
 TEXTS: Final = {"error_message", "batch_index_error_message", "documentation"}
 TIMES: Final = {"timestamp", "log_append_time_ms", "max_timestamp", "base_timestamp"}
 DISKS: Final = {"total_bytes", "usable_bytes"}
@@ -41,10 +43,13 @@ class Names:
     """What one broker's own values are called during one case.
 
     known: value -> name, from the start. now_from_ms: a time from then on is "now". prefix: of what this case makes.
+    exact_texts: texts for people are compared word by word. fixed: topic ids that are not called after a topic.
     """
 
     prefix: str = ""
     now_from_ms: int = 2**63
+    exact_texts: bool = False
+    fixed: set[bytes] = field(default_factory=set)
     known: dict[object, str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
@@ -80,11 +85,15 @@ def plain(answer: msgspec.Struct, version: int, names: Names) -> dict[str, Any]:
 
     def struct(value: msgspec.Struct, fields: tuple[Any, ...]) -> dict[str, Any]:
         _learn(value, names)
-        return {
+        found = {
             each.python_name: one(each, getattr(value, each.python_name))
             for each in fields
             if each.exists(version)
         }
+        if names.exact_texts:
+            texts = {name: getattr(value, name) for name in TEXTS & found.keys()}
+            found |= {f"{name}_words": _words(text, names) for name, text in texts.items() if text}
+        return found
 
     def one(each: Any, value: Any) -> Any:
         if value is None:
@@ -110,9 +119,14 @@ def _learn(value: msgspec.Struct, names: Names) -> None:
     """A topic's id is called after its topic wherever one answer has told both."""
     topic_id = getattr(value, "topic_id", ZERO_UUID)
     name = getattr(value, "name", None) or getattr(value, "topic", None)
-    if topic_id != ZERO_UUID and name:
+    if topic_id != ZERO_UUID and name and topic_id not in names.fixed:
         names.known[topic_id] = f"<id of {name}>"
         names.known[to_text(topic_id)] = f"<id of {name}>"
+
+
+def _words(text: str, names: Names) -> str:
+    """A text without what differs between runs: times, and addresses of Java's objects."""
+    return names.text(_OBJECT.sub("@", _TIME.sub("TIME", text)))
 
 
 def _scalar(name: str, value: Any, names: Names) -> Any:

@@ -10,7 +10,11 @@ Script = Callable[[Side], None]
 
 @dataclass(frozen=True)
 class Case:
-    """Something that is done to both brokers alike. name: unique, letters of a topic's name."""
+    """Something that is done to both brokers alike. name: unique, letters of a topic's name.
+
+    exact_texts: error messages are compared word by word.
+    """
 
     name: str
     run: Script
+    exact_texts: bool = False

@@ -27,10 +27,11 @@ class Playable(Protocol):
 
 @dataclass
 class Corpus:
-    """Cases on one subject."""
+    """Cases on one subject. exact_texts: error messages are compared word by word."""
 
     name: str
     cases: list[Case] = field(default_factory=list)
+    exact_texts: bool = False
 
     def play(self, oracle: Oracle, wanted: Callable[[str], bool], tally: Tally) -> None:
         for case in self.cases:
@@ -39,7 +40,7 @@ class Corpus:
 
     def case(self, script: S) -> S:
         """Decorator: the function is a case, called after it."""
-        self.cases.append(Case(_name(script), script))
+        self.add(_name(script), script)
         return script
 
     def versions(self, api: str, *, only: Iterable[int] | None = None) -> Callable[[V], V]:
@@ -47,10 +48,13 @@ class Corpus:
 
         def add(script: V) -> V:
             for version in versions_of(api) if only is None else only:
-                self.cases.append(Case(f"{_name(script)}-v{version}", _of(script, version)))
+                self.add(f"{_name(script)}-v{version}", _of(script, version))
             return script
 
         return add
+
+    def add(self, name: str, script: Script) -> None:
+        self.cases.append(Case(name, script, self.exact_texts))
 
 
 def versions_of(api: str) -> range:

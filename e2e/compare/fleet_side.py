@@ -17,8 +17,7 @@ from e2e.compare.side import (
     barrier_question,
     config_rows,
 )
-from e2e.compare.talks.clients import fit
-from e2e.harness.wire_connection import WireConnection
+from e2e.harness.wire_connection import WireConnection, fit
 
 NODES: Final = (1, 2, 3)
 RACKS: Final = ("a", "b", "c")
@@ -47,8 +46,8 @@ class FleetSide(Side):
         self.lasting: dict[str, MadeTopic] = {}
         super().__init__(product, self.ports[1], "")
 
-    def begin(self, name: str, now_from_ms: int) -> None:
-        super().begin(name, now_from_ms)
+    def begin(self, name: str, now_from_ms: int, *, exact_texts: bool = False) -> None:
+        super().begin(name, now_from_ms, exact_texts=exact_texts)
         for node, port in self.ports.items():
             self._names.known["port", port] = f"<port of {node}>"
             # a broker of Kafka names any as the controller, as it takes what is meant for that one

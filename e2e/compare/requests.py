@@ -41,11 +41,17 @@ def batch(
 def produce(
     topic: MadeTopic, sent: bytes | None, *, acks: int = -1, index: int = 0
 ) -> m.ProduceRequest:
-    partition = m.ProduceRequest.PartitionProduceData(index=index, records=sent)
-    data = m.ProduceRequest.TopicProduceData(
-        name=topic.name, topic_id=topic.id, partition_data=[partition]
-    )
-    return m.ProduceRequest(acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[data])
+    return produce_rows(topic, [(index, sent)], acks=acks)
+
+
+def produce_rows(
+    topic: MadeTopic, rows: Sequence[tuple[int, bytes | None]], *, acks: int = -1
+) -> m.ProduceRequest:
+    """rows: partition and batch."""
+    kind = m.ProduceRequest
+    partitions = [kind.PartitionProduceData(index=index, records=sent) for index, sent in rows]
+    data = kind.TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=partitions)
+    return kind(acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[data])
 
 
 def fill(side: Side, topic: MadeTopic, *batches: bytes, index: int = 0) -> None:
@@ -72,6 +78,13 @@ def fetch_rows(
     wanted = m.FetchRequest.FetchTopic(topic=topic.name, topic_id=topic.id, partitions=list(rows))
     fields = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, **fields}
     return m.FetchRequest(topics=[wanted], **fields)
+
+
+def delete_records(topic: str, offset: int, *, index: int = 0) -> m.DeleteRecordsRequest:
+    kind = m.DeleteRecordsRequest
+    row = kind.DeleteRecordsPartition(partition_index=index, offset=offset)
+    rows = kind.DeleteRecordsTopic(name=topic, partitions=[row])
+    return kind(topics=[rows], timeout_ms=TIMEOUT_MS)
 
 
 def list_offsets(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from e2e.compare.case import Case, Script
+from e2e.compare.case import Case
 from e2e.compare.differences import ABSENT, Difference, differences
 from e2e.compare.reviewed import Place, ReviewedList
 from e2e.compare.side import Seen, Side
@@ -78,7 +78,7 @@ class Oracle:
         now_ms = (time.time_ns() // 1_000_000) - TIMES_FROM_S * 1000
         started = time.monotonic()
         runs = [
-            self._threads.submit(_run, side, case.name, case.run, now_ms)
+            self._threads.submit(_run, side, case, now_ms)
             for side in (self._both.kafka, self._both.ours)
         ]
         (theirs, kafka_failed), (own, ours_failed) = (run.result() for run in runs)
@@ -106,12 +106,12 @@ class Oracle:
         return unlisted
 
 
-def _run(side: Side, name: str, script: Script, now_ms: int) -> tuple[list[Seen], str | None]:
+def _run(side: Side, case: Case, now_ms: int) -> tuple[list[Seen], str | None]:
     """What the side answered, and why the script stopped early, if it did."""
-    side.begin(name, now_ms)
+    side.begin(case.name, now_ms, exact_texts=case.exact_texts)
     failed = None
     try:
-        script(side)
+        case.run(side)
     except Exception as error:  # noqa: BLE001  a case that fails is told of, the others go on
         failed = f"{side.product}: {type(error).__name__}: {error}"[:2000]
     seen = side.seen

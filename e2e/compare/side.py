@@ -6,7 +6,7 @@ beforehand (`topic`, `get`) is not.
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,9 +17,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.uuids import to_text
 
 from e2e.compare.answers import CLOSED, NO_ANSWER, OTHER_CASES, Names, plain
-from e2e.compare.talks.clients import fit
-from e2e.compare.talks.talker import TRY_AGAIN, error_codes
-from e2e.harness.wire_connection import Disconnected, WireConnection
+from e2e.harness.wire_connection import TRY_AGAIN, Disconnected, WireConnection, error_codes, fit
 
 CONFIG_TOPIC, SET = 2, 0
 OWN_KEYS: Final = "logfleet."
@@ -74,7 +72,7 @@ class Side:
         self._connections: dict[str, WireConnection] = {}
         self._topics: dict[str, None] = {}
         self._barriers = 0
-        self._own = WireConnection(port)
+        self.connection = WireConnection(port)
         barrier = m.CreateTopicsRequest.CreatableTopic(
             name=BARRIER, num_partitions=1, replication_factor=1
         )
@@ -88,10 +86,10 @@ class Side:
 
     # --- a case's life
 
-    def begin(self, name: str, now_from_ms: int) -> None:
+    def begin(self, name: str, now_from_ms: int, *, exact_texts: bool = False) -> None:
         """A new case of that name."""
         self.prefix = f"{OTHER_CASES}{name}-"
-        self._names = Names(self.prefix, now_from_ms)
+        self._names = Names(self.prefix, now_from_ms, exact_texts)
         self.seen = []
 
     def end(self) -> None:
@@ -121,7 +119,12 @@ class Side:
         self.await_changes()
 
     def close(self) -> None:
-        self._own.socket.close()
+        self.connection.socket.close()
+
+    def reconnect(self) -> None:
+        """Connect again after the broker has closed the connection that nothing is compared of."""
+        self.close()
+        self.connection = WireConnection(self.port)
 
     # --- what is compared
 
@@ -131,12 +134,20 @@ class Side:
         return self.answer(request, version, on=on)
 
     def send(
-        self, request: msgspec.Struct, version: int | None = None, *, on: str = "main"
+        self,
+        request: msgspec.Struct,
+        version: int | None = None,
+        *,
+        on: str = "main",
+        rewritten: Callable[[bytes], bytes] = bytes,
     ) -> None:
-        """Send only, over the connection of that name; the client id is the part of the name before a `#`."""
+        """Send only, over the connection of that name; the client id is the part of the name before a `#`.
+
+        rewritten: bytes of the same size to send instead of the encoded request.
+        """
         version = _version(request, version)
         with contextlib.suppress(ConnectionError):
-            self._connection(on).send(fit(request, version), version)
+            self._connection(on).send(fit(request, version), version, rewritten)
 
     def answer(
         self, request: msgspec.Struct, version: int | None = None, *, on: str = "main"
@@ -213,10 +224,15 @@ class Side:
     def get(self, request: msgspec.Struct, version: int | None = None) -> Any:
         """Ask without comparing, again while the broker says that it is not ready."""
         version = _version(request, version)
+        answer = self.call(fit(request, version), version)
+        plain(answer, version, self._names)  # its ids get their names here
+        return answer
+
+    def call(self, request: msgspec.Struct, version: int) -> Any:
+        """As `get`, of a request that has the fields of that version alone."""
         for _ in self._patiently(f"an answer to {request!r:.200}"):
-            answer = self._own.call(fit(request, version), version)
+            answer = self.connection.call(request, version)
             if TRY_AGAIN.isdisjoint(error_codes(answer)):
-                plain(answer, version, self._names)  # its ids get their names here
                 return answer
         raise AssertionError
 
@@ -230,19 +246,36 @@ class Side:
             for key, value in (config or {}).items()
             if self.product == "ours" or not key.startswith(OWN_KEYS)
         }
-        made = self._make_topic(full, given, partitions)
+        made = self.make_topic(full, partitions, given)
         self._topics[full] = None
         self._know(full, made)
         return MadeTopic(full, made)
 
-    def lasting_topic(self, name: str) -> bytes:
-        """As `topic`, for all cases of a corpus: of that very name, and not deleted. Its id."""
-        return self._make_topic(name, {})
+    def make_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> bytes:
+        """A topic of that very name, led when this returns; its id."""
+        kind = m.CreateTopicsRequest
+        made = self._made(
+            kind.CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=config_rows(config or {}),
+            )
+        )
+        self.await_leaders(name, partitions)
+        return made
 
     def own_name(self, name: str) -> str:
         """A name that only this case uses; a topic of that name is deleted with it."""
         self._topics[self.prefix + name] = None
         return self.prefix + name
+
+    def call_id(self, topic_id: bytes, name: str) -> None:
+        """Call a topic's id so, and not after a topic that an answer names beside it."""
+        self._names.fixed.add(topic_id)
+        self._names.known[topic_id] = self._names.known[to_text(topic_id)] = name
 
     def await_changes(self) -> None:
         """Return when what was changed before shows in every answer: brokers of Kafka follow their controller."""
@@ -283,19 +316,6 @@ class Side:
     def _shows_barrier(self, value: str) -> bool:
         (result,) = self.get(barrier_question()).results
         return bool(result.configs[0].value == value)
-
-    def _make_topic(self, name: str, config: Mapping[str, str], partitions: int = 1) -> bytes:
-        kind = m.CreateTopicsRequest
-        made = self._made(
-            kind.CreatableTopic(
-                name=name,
-                num_partitions=partitions,
-                replication_factor=1,
-                configs=config_rows(config),
-            )
-        )
-        self.await_leaders(name, partitions)
-        return made
 
     def _made(self, topic: m.CreateTopicsRequest.CreatableTopic) -> bytes:
         """Id of a new topic."""

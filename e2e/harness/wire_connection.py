@@ -1,17 +1,26 @@
 """A blocking connection that checks every response to the last byte."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 from logfleet.wire.apis import api_of
 from logfleet.wire.codec import decoder, encode_bytes
+from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, encode_request
 from logfleet.wire.primitives import skip_tags
+from logfleet.wire.schema import Field, load_table
 
 TIMEOUT_S = 60.0
+TRY_AGAIN = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # CreateTopics answers before the partition has a leader
+}
 
 
 class Disconnected(AssertionError):
@@ -101,3 +110,35 @@ class WireConnection:
                 raise Disconnected(f"closed after {len(parts)} of {size} bytes")
             parts += part
         return bytes(parts)
+
+
+def fit(request: msgspec.Struct, version: int) -> msgspec.Struct:
+    """Reset every field that the version lacks to its default. Changes the request in place."""
+    schema = load_table()[type(request).__name__]
+
+    def prune(value: msgspec.Struct, fields: tuple[Field, ...]) -> None:
+        for each in fields:
+            name = each.python_name
+            if not each.exists(version):
+                setattr(value, name, getattr(type(value)(), name))
+            elif each.struct_name is not None:
+                held = getattr(value, name)
+                for child in held if isinstance(held, list) else [held]:
+                    if child is not None:
+                        prune(child, schema.structs[each.struct_name])
+
+    prune(request, schema.fields)
+    return request
+
+
+def error_codes(value: object) -> Iterator[ErrorCode]:
+    """Return every error code in a response, at any depth."""
+    if isinstance(value, list):
+        for each in value:
+            yield from error_codes(each)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            if name.endswith("error_code"):
+                yield ErrorCode(getattr(value, name))
+            else:
+                yield from error_codes(getattr(value, name))

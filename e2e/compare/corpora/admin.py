@@ -351,16 +351,13 @@ def which_configs_are_told(side: Side, version: int) -> None:
 
 @LATER.versions("DeleteRecords")
 def delete_records(side: Side, version: int) -> None:
-    kind = m.DeleteRecordsRequest
     topic = side.topic(partitions=2)
     compacted = side.topic("compacted", config={"cleanup.policy": "compact"})
     for each in (topic, compacted):
         r.fill(side, each, *(r.batch(2) for _ in range(4)))
 
     def delete(offset: int, name: str = topic.name, index: int = 0) -> None:
-        row = kind.DeleteRecordsPartition(partition_index=index, offset=offset)
-        wanted = kind.DeleteRecordsTopic(name=name, partitions=[row])
-        side.ask(kind(topics=[wanted], timeout_ms=r.TIMEOUT_MS), version)
+        side.ask(r.delete_records(name, offset, index=index), version)
 
     for offset in (0, 3, 2, 9, -2):
         delete(offset)

@@ -8,18 +8,21 @@ from logfleet.wire import messages as m
 
 from e2e.compare import requests as r
 from e2e.compare.side import MadeTopic, Side
-from e2e.compare.talks.talker import error_codes
+from e2e.harness.wire_connection import error_codes
 
 PATIENCE: Final[dict[str, Any]] = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 1_000}
 """How long a group waits for a member that does not come back, as it is to happen when others join."""
 
 
 class Stage:
-    """What one case's requests are about: a topic with records, and groups of a member each, made when asked for."""
+    """What requests are about: a topic with records, and groups of a member each, made when asked for.
 
-    def __init__(self, side: Side) -> None:
+    topic: a new one of the case's own if None.
+    """
+
+    def __init__(self, side: Side, topic: MadeTopic | None = None) -> None:
         self.side = side
-        self.topic: MadeTopic = side.topic()
+        self.topic: MadeTopic = topic or side.topic()
         r.fill(side, self.topic, r.batch(3), r.batch(2, first=3))
         self._made = 0
 
@@ -41,40 +44,16 @@ class Stage:
 Base = Callable[[Stage], msgspec.Struct]
 
 
-def _produce(stage: Stage) -> msgspec.Struct:
-    return r.produce(stage.topic, r.batch())
-
-
-def _fetch(stage: Stage) -> msgspec.Struct:
-    return r.fetch(stage.topic)
-
-
-def _list_offsets(stage: Stage) -> msgspec.Struct:
-    return r.list_offsets(stage.topic, -1)
-
-
 def _offset_for_leader_epoch(stage: Stage) -> msgspec.Struct:
     kind = m.OffsetForLeaderEpochRequest
     row = kind.OffsetForLeaderPartition(leader_epoch=0)
     return kind(topics=[kind.OffsetForLeaderTopic(topic=stage.topic.name, partitions=[row])])
 
 
-def _metadata(stage: Stage) -> msgspec.Struct:
-    return r.metadata(stage.topic.name)
-
-
 def _describe_topic_partitions(stage: Stage) -> msgspec.Struct:
     kind = m.DescribeTopicPartitionsRequest
     cursor = kind.Cursor(topic_name=stage.topic.name, partition_index=0)
     return kind(topics=[kind.TopicRequest(name=stage.topic.name)], cursor=cursor)
-
-
-def _api_versions(stage: Stage) -> msgspec.Struct:
-    return m.ApiVersionsRequest(client_software_name="a", client_software_version="1")
-
-
-def _init_producer_id(stage: Stage) -> msgspec.Struct:
-    return m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=r.SESSION_MS)
 
 
 def _find_coordinator(stage: Stage) -> msgspec.Struct:
@@ -92,10 +71,6 @@ def _sync_group(stage: Stage) -> msgspec.Struct:
     return r.sync(group, member, generation, {member: b"b"})
 
 
-def _heartbeat(stage: Stage) -> msgspec.Struct:
-    return r.heartbeat(*stage.member())
-
-
 def _leave_group(stage: Stage) -> msgspec.Struct:
     group, member, _ = stage.member()
     return r.leave(group, member)
@@ -103,17 +78,20 @@ def _leave_group(stage: Stage) -> msgspec.Struct:
 
 def _offset_commit(stage: Stage) -> msgspec.Struct:
     group, member, generation = stage.member()
-    return r.commit(group, stage.topic, 3, member=member, generation=generation)
+    return r.commit(
+        group,
+        stage.topic,
+        3,
+        member=member,
+        generation=generation,
+        retention_time_ms=86_400_000,  # of the versions that have it
+    )
 
 
 def _offset_fetch(stage: Stage) -> msgspec.Struct:
     group, member, generation = stage.member()
     stage.side.get(r.commit(group, stage.topic, 3, member=member, generation=generation))
     return r.committed(group, stage.topic)
-
-
-def _describe_groups(stage: Stage) -> msgspec.Struct:
-    return m.DescribeGroupsRequest(groups=[stage.member()[0]])
 
 
 def _list_groups(stage: Stage) -> msgspec.Struct:
@@ -146,10 +124,6 @@ def _create_topics(stage: Stage) -> msgspec.Struct:
     return r.create(r.creatable(name, configs=[config]))
 
 
-def _delete_topics(stage: Stage) -> msgspec.Struct:
-    return r.delete(stage.fresh_topic().name)
-
-
 def _create_partitions(stage: Stage) -> msgspec.Struct:
     kind = m.CreatePartitionsRequest
     assignment = kind.CreatePartitionsAssignment(broker_ids=[1])
@@ -160,22 +134,9 @@ def _create_partitions(stage: Stage) -> msgspec.Struct:
 
 
 def _delete_records(stage: Stage) -> msgspec.Struct:
-    kind = m.DeleteRecordsRequest
     topic = stage.fresh_topic()
     r.fill(stage.side, topic, r.batch(3))
-    row = kind.DeleteRecordsPartition(offset=1)
-    return kind(
-        topics=[kind.DeleteRecordsTopic(name=topic.name, partitions=[row])],
-        timeout_ms=r.TIMEOUT_MS,
-    )
-
-
-def _describe_configs(stage: Stage) -> msgspec.Struct:
-    return r.describe_configs(stage.topic.name, "retention.ms", include_synonyms=True)
-
-
-def _incremental_alter_configs(stage: Stage) -> msgspec.Struct:
-    return r.alter(stage.fresh_topic().name, ("retention.ms", 0, "1000000"))
+    return r.delete_records(topic.name, 1)
 
 
 def _alter_configs(stage: Stage) -> msgspec.Struct:
@@ -185,14 +146,6 @@ def _alter_configs(stage: Stage) -> msgspec.Struct:
         resource_type=2, resource_name=stage.fresh_topic().name, configs=[config]
     )
     return kind(resources=[resource])
-
-
-def _list_config_resources(stage: Stage) -> msgspec.Struct:
-    return m.ListConfigResourcesRequest(resource_types=[2])
-
-
-def _describe_cluster(stage: Stage) -> msgspec.Struct:
-    return m.DescribeClusterRequest()
 
 
 def _describe_log_dirs(stage: Stage) -> msgspec.Struct:
@@ -226,10 +179,6 @@ def _list_reassignments(stage: Stage) -> msgspec.Struct:
     return kind(topics=[topic], timeout_ms=r.TIMEOUT_MS)
 
 
-def _unregister_broker(_stage: Stage) -> msgspec.Struct:
-    return m.UnregisterBrokerRequest(broker_id=4711)
-
-
 ACL: Final[dict[str, Any]] = {
     "resource_type": 2,
     "resource_name": "a",
@@ -248,18 +197,6 @@ FILTER: Final[dict[str, Any]] = {
     "operation": 3,
     "permission_type": 3,
 }
-
-
-def _describe_acls(stage: Stage) -> msgspec.Struct:
-    return m.DescribeAclsRequest(**FILTER)
-
-
-def _create_acls(stage: Stage) -> msgspec.Struct:
-    return m.CreateAclsRequest(creations=[m.CreateAclsRequest.AclCreation(**ACL)])
-
-
-def _delete_acls(stage: Stage) -> msgspec.Struct:
-    return m.DeleteAclsRequest(filters=[m.DeleteAclsRequest.DeleteAclsFilter(**FILTER)])
 
 
 def _alter_client_quotas(stage: Stage) -> msgspec.Struct:
@@ -293,37 +230,47 @@ def _describe_scram_credentials(_stage: Stage) -> msgspec.Struct:
 
 
 BASES: Final[dict[str, Base]] = {
-    "Produce": _produce,
-    "Fetch": _fetch,
-    "ListOffsets": _list_offsets,
+    "Produce": lambda stage: r.produce(stage.topic, r.batch()),
+    "Fetch": lambda stage: r.fetch(stage.topic),
+    "ListOffsets": lambda stage: r.list_offsets(stage.topic, -1),
     "OffsetForLeaderEpoch": _offset_for_leader_epoch,
-    "Metadata": _metadata,
+    "Metadata": lambda stage: r.metadata(stage.topic.name),
     "DescribeTopicPartitions": _describe_topic_partitions,
-    "ApiVersions": _api_versions,
-    "InitProducerId": _init_producer_id,
+    "ApiVersions": lambda _: m.ApiVersionsRequest(
+        client_software_name="a", client_software_version="1"
+    ),
+    "InitProducerId": lambda _: m.InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=r.SESSION_MS
+    ),
     "FindCoordinator": _find_coordinator,
     "JoinGroup": _join_group,
     "SyncGroup": _sync_group,
-    "Heartbeat": _heartbeat,
+    "Heartbeat": lambda stage: r.heartbeat(*stage.member()),
     "LeaveGroup": _leave_group,
     "OffsetCommit": _offset_commit,
     "OffsetFetch": _offset_fetch,
-    "DescribeGroups": _describe_groups,
+    "DescribeGroups": lambda stage: m.DescribeGroupsRequest(groups=[stage.member()[0]]),
     "ListGroups": _list_groups,
     "DeleteGroups": _delete_groups,
     "OffsetDelete": _offset_delete,
     "CreateTopics": _create_topics,
-    "DeleteTopics": _delete_topics,
+    "DeleteTopics": lambda stage: r.delete(stage.fresh_topic().name),
     "CreatePartitions": _create_partitions,
     "DeleteRecords": _delete_records,
-    "DescribeConfigs": _describe_configs,
-    "IncrementalAlterConfigs": _incremental_alter_configs,
+    "DescribeConfigs": lambda stage: r.describe_configs(
+        stage.topic.name, "retention.ms", include_synonyms=True
+    ),
+    "IncrementalAlterConfigs": lambda stage: r.alter(
+        stage.fresh_topic().name, ("retention.ms", 0, "1000000")
+    ),
     "AlterConfigs": _alter_configs,
-    "ListConfigResources": _list_config_resources,
-    "DescribeAcls": _describe_acls,
-    "CreateAcls": _create_acls,
-    "DeleteAcls": _delete_acls,
-    "DescribeCluster": _describe_cluster,
+    "ListConfigResources": lambda _: m.ListConfigResourcesRequest(resource_types=[2]),
+    "DescribeAcls": lambda _: m.DescribeAclsRequest(**FILTER),
+    "CreateAcls": lambda _: m.CreateAclsRequest(creations=[m.CreateAclsRequest.AclCreation(**ACL)]),
+    "DeleteAcls": lambda _: m.DeleteAclsRequest(
+        filters=[m.DeleteAclsRequest.DeleteAclsFilter(**FILTER)]
+    ),
+    "DescribeCluster": lambda _: m.DescribeClusterRequest(),
     "DescribeLogDirs": _describe_log_dirs,
     "AlterReplicaLogDirs": _alter_replica_log_dirs,
     "ElectLeaders": _elect_leaders,
@@ -331,7 +278,7 @@ BASES: Final[dict[str, Base]] = {
     "ListPartitionReassignments": _list_reassignments,
     "AlterClientQuotas": _alter_client_quotas,
     "DescribeClientQuotas": _describe_client_quotas,
-    "UnregisterBroker": _unregister_broker,
+    "UnregisterBroker": lambda _: m.UnregisterBrokerRequest(broker_id=4711),
     "UpdateFeatures": _update_features,
     "DescribeUserScramCredentials": _describe_scram_credentials,
 }

@@ -1,4 +1,4 @@
-"""Configuration changes at the limits of what Kafka allows; two brokers must answer them alike.
+"""Configuration changes at the limits of what Kafka allows, word by word.
 
 An edge is (type of resource, its name, changes); a change is (key, operation, value). All are sent
 with validate_only.
@@ -16,7 +16,14 @@ from logfleet.config.keys import (
     UpdateMode,
 )
 
+from e2e.compare import requests as r
+from e2e.compare.case import Script
+from e2e.compare.corpus import Corpus
+from e2e.compare.side import Side
+
+CORPUS: Final = Corpus("edges", exact_texts=True)
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+KINDS: Final = {"topics": TOPIC, "brokers": BROKER, "groups": GROUP}
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 Change: TypeAlias = tuple[str, int, str | None]
 Edge: TypeAlias = tuple[int, str, tuple[Change, ...]]
@@ -178,3 +185,32 @@ REFUSED_HERE: Final = {"log.flush.interval.ms": "-1"}
 """Values of broker keys that Kafka accepts and we refuse. After accepting one, Kafka answers
 DescribeConfigs of every topic with UNKNOWN_SERVER_ERROR, as flush.ms must be at least 0.
 """
+
+
+def _ask(side: Side, kind: int, name: str, changes: tuple[Change, ...]) -> None:
+    side.ask(r.alter(name, *changes, kind=kind, validate_only=True))
+
+
+def _edges_of(kinds: set[int]) -> Script:
+    """All edges of resources of these kinds, but for what is refused here."""
+
+    def run(side: Side) -> None:
+        topic = side.topic().name
+        for kind, name, changes in edges(topic):
+            is_refused = any(text and REFUSED_HERE.get(key) == text for key, _, text in changes)
+            if kind in kinds and not is_refused:
+                _ask(side, kind, name, changes)
+
+    return run
+
+
+for _name, _kind in KINDS.items():
+    CORPUS.add(f"of-{_name}", _edges_of({_kind}))
+CORPUS.add("of-others", _edges_of({0, 1, 3, 7, LOGGER, 64, 99}))
+
+
+@CORPUS.case
+def refused_here(side: Side) -> None:
+    for key, value in REFUSED_HERE.items():
+        for name in ("1", ""):
+            _ask(side, BROKER, name, ((key, SET, value),))

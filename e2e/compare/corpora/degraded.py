@@ -180,11 +180,8 @@ def partitions_made_with_one_away(side: FleetSide) -> None:
 
 @ONE_AWAY.case
 def records_deleted_with_one_away(side: FleetSide) -> None:
-    kind = m.DeleteRecordsRequest
     for name in ("spread", "strict", "loose"):
-        rows = [kind.DeleteRecordsPartition(partition_index=0, offset=1)]
-        asked = [kind.DeleteRecordsTopic(name=name, partitions=rows)]
-        ask_alive(side, kind(topics=asked, timeout_ms=r.TIMEOUT_MS))
+        ask_alive(side, r.delete_records(name, 1))
 
 
 # --- 2 is away as well, and was killed

@@ -342,15 +342,9 @@ def internal_topics(side: Side) -> None:
 @CORPUS.case
 def one_good_partition_beside_bad_ones(side: Side) -> None:
     topic = side.topic(partitions=3)
-    rows = [
-        m.ProduceRequest.PartitionProduceData(index=index, records=sent)
-        for index, sent in ((0, r.batch()), (1, r.batch()[:-1]), (2, r.batch(2)), (3, r.batch()))
-    ]
-    data = m.ProduceRequest.TopicProduceData(
-        name=topic.name, topic_id=topic.id, partition_data=rows
-    )
+    rows = [(0, r.batch()), (1, r.batch()[:-1]), (2, r.batch(2)), (3, r.batch())]
     for version in (9, 13):
-        side.ask(m.ProduceRequest(acks=-1, timeout_ms=r.TIMEOUT_MS, topic_data=[data]), version)
+        side.ask(r.produce_rows(topic, rows), version)
     for index in range(3):
         side.ask(r.list_offsets(topic, -1, index=index))
 

@@ -287,11 +287,8 @@ def ends_of_epochs_at_every_broker(side: FleetSide, version: int) -> None:
 def deleting_records_at_every_broker(side: FleetSide, version: int) -> None:
     topic = side.replicated(ON_TWO)
     side.fill(topic, r.batch(3), r.batch(2, first=3))
-    kind = m.DeleteRecordsRequest
     for offset in (3, 9, -1):
-        rows = [kind.DeleteRecordsPartition(partition_index=0, offset=offset)]
-        asked = [kind.DeleteRecordsTopic(name=topic.name, partitions=rows)]
-        ask_each(side, kind(topics=asked, timeout_ms=r.TIMEOUT_MS), version, (2, 3, 1))
+        ask_each(side, r.delete_records(topic.name, offset), version, (2, 3, 1))
 
 
 # --- elections

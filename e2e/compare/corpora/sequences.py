@@ -119,10 +119,7 @@ class Player:
         self._side.ask(r.list_offsets(self._topic(step), timestamp, index=step.index))
 
     def delete_records(self, step: Step) -> None:
-        kind = m.DeleteRecordsRequest
-        row = kind.DeleteRecordsPartition(partition_index=step.index, offset=step.number)
-        topic = kind.DeleteRecordsTopic(name=self._topic(step).name, partitions=[row])
-        self._side.ask(kind(topics=[topic], timeout_ms=r.TIMEOUT_MS))
+        self._side.ask(r.delete_records(self._topic(step).name, step.number, index=step.index))
 
     # --- groups
 

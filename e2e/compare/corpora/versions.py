@@ -1,16 +1,19 @@
 """Every API that we advertise in every version, with values as a client sends them.
 
-The requests are those of the wire suites (client_requests, admin_requests): later ones work on what earlier ones made.
+The requests are those of `e2e.compare.talks`: later ones work on what earlier ones made.
 """
 
+from typing import Any
+
+import msgspec
 from logfleet.wire import messages as m
 from logfleet.wire.apis import API_BY_KEY, API_BY_NAME, Api
 
 from e2e.compare.case import Case, Script
 from e2e.compare.corpus import Corpus
 from e2e.compare.side import Side
-from e2e.compare.talks.administration import TALKS
-from e2e.compare.talks.clients import GROUP, TOPIC, World
+from e2e.compare.talks import TALKS, play
+from e2e.compare.world import GROUP, World
 
 
 def advertised(side: Side) -> dict[int, tuple[int, int]]:
@@ -38,30 +41,22 @@ def talks(ours: Side) -> Corpus:
 
 
 def _beginning(worlds: dict[str, World]) -> Script:
-    """What the talks need on each side: a topic of one partition."""
+    """What the talks need on each side."""
 
     def run(side: Side) -> None:
-        cluster_id = side.get(m.MetadataRequest(topics=[]), 12).cluster_id
-        world = worlds[side.product] = World(cluster_id, side.log_dir)
-        world.coordinators = (GROUP,)
-        world.topic_id = side.lasting_topic(TOPIC)
+        worlds[side.product] = World(side, coordinators=(GROUP,))
 
     return run
 
 
 def _talk(api: Api, version: int, worlds: dict[str, World]) -> Script:
     def run(side: Side) -> None:
-        talk, answer = TALKS[api.name](worlds[side.product], version), None
-        while True:
-            try:
-                step = talk.send(answer)
-            except StopIteration:
-                return
-            request, own = step if isinstance(step, tuple) else (step, None)
-            if own is None and type(request) is api.request:
-                own = version
+        def ask(request: msgspec.Struct, own: int) -> Any:
             answer = side.ask(request, own)
             side.await_changes_after(type(request))
+            return answer
+
+        play(api, version, worlds[side.product], ask)
 
     return run
 

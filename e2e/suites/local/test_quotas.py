@@ -12,7 +12,7 @@ from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
 from e2e.compare.brokers import Pair
-from e2e.compare.talks.talker import Talker
+from e2e.compare.side import Side
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.wire_connection import WireConnection
 
@@ -37,7 +37,7 @@ LATER: Names = (("client-id", "later"),)
 """Nobody's."""
 
 
-def alter(broker: Talker, *entries: tuple[Names, Limits], validate_only: bool = False) -> Any:
+def alter(broker: Side, *entries: tuple[Names, Limits], validate_only: bool = False) -> Any:
     kind = m.AlterClientQuotasRequest
     request = kind(
         entries=[
@@ -66,7 +66,7 @@ def alter(broker: Talker, *entries: tuple[Names, Limits], validate_only: bool = 
 
 
 def describe(
-    broker: Talker, *components: tuple[str, int, str | None], strict: bool = False
+    broker: Side, *components: tuple[str, int, str | None], strict: bool = False
 ) -> tuple[int, str | None, Any]:
     kind = m.DescribeClientQuotasRequest
     request = kind(
@@ -91,15 +91,14 @@ def describe(
 
 
 @pytest.fixture(scope="module")
-def talkers(beside: Pair) -> Iterator[tuple[Talker, Talker]]:
-    with beside.brokers.talkers() as made:
-        for talker in made:
-            talker.make_topic(TOPIC)
-        yield made
+def talkers(beside: Pair) -> tuple[Side, Side]:
+    for talker in beside.sides:
+        talker.make_topic(TOPIC)
+    return beside.sides
 
 
 @pytest.fixture
-def both(talkers: tuple[Talker, Talker]) -> Iterator[tuple[Talker, Talker]]:
+def both(talkers: tuple[Side, Side]) -> Iterator[tuple[Side, Side]]:
     yield talkers
     for talker in talkers:
         for names, values in describe(talker)[2]:
@@ -109,7 +108,7 @@ def both(talkers: tuple[Talker, Talker]) -> Iterator[tuple[Talker, Talker]]:
 
 
 def until_described(
-    talker: Talker, expected: object, *components: tuple[str, int, str | None]
+    talker: Side, expected: object, *components: tuple[str, int, str | None]
 ) -> None:
     """Kafka's broker hears of a change a moment after it is answered. components: look at nothing else."""
     give_up = time.monotonic() + 30
@@ -174,7 +173,7 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 ]
 
 
-def test_quotas_are_altered_and_described_as_kafka_does(both: tuple[Talker, Talker]) -> None:
+def test_quotas_are_altered_and_described_as_kafka_does(both: tuple[Side, Side]) -> None:
     theirs, ours = both
     for entries in ALTERATIONS:
         assert alter(ours, *entries) == alter(theirs, *entries), entries
@@ -188,7 +187,7 @@ def test_quotas_are_altered_and_described_as_kafka_does(both: tuple[Talker, Talk
         assert describe(talker) == before
 
 
-def until_obeyed(talker: Talker, entity: Names, limits: Limits) -> None:
+def until_obeyed(talker: Side, entity: Names, limits: Limits) -> None:
     """Set limits; Kafka's broker shows them a moment after the answer, and obeys them a moment after that.
 
     It hands one image of the metadata after the other to what shows it and then to what obeys it (MetadataLoader,
@@ -218,10 +217,10 @@ def produce(connection: WireConnection, topic_id: bytes, size: int, acks: int = 
     return throttle_ms
 
 
-def bytes_throttle(talker: Talker) -> list[tuple[int, float]]:
+def bytes_throttle(talker: Side) -> list[tuple[int, float]]:
     """Throttle times of a producer that sends 3, then 2.5 windows' worth at once; and how long the next request took."""
     until_obeyed(talker, (("client-id", "fast"),), {P: 50_000.0})
-    topic_id = talker.world.topic_id or talker.make_topic("made")
+    topic_id = talker.make_topic("made")
     measured = []
     with WireConnection(talker.port, "fast") as connection:
         for size in (300_000, 250_000, 0):
@@ -231,7 +230,7 @@ def bytes_throttle(talker: Talker) -> list[tuple[int, float]]:
     return measured
 
 
-def test_throttle_times_of_bytes_are_kafkas(both: tuple[Talker, Talker]) -> None:
+def test_throttle_times_of_bytes_are_kafkas(both: tuple[Side, Side]) -> None:
     """550 KB at 50 KB/s over 10 s: 1 s, less by the part of a window that has gone by (Rate.windowSize)."""
     for talker in both:
         first, second, third = bytes_throttle(talker)
@@ -253,7 +252,7 @@ def consume(connection: WireConnection, topic_id: bytes) -> Any:
     )
 
 
-def test_a_throttled_consumer_is_answered_without_records(both: tuple[Talker, Talker]) -> None:
+def test_a_throttled_consumer_is_answered_without_records(both: tuple[Side, Side]) -> None:
     """And what it was not given does not count against it: after the wait it gets it."""
     for number, talker in enumerate(both):
         topic_id = talker.make_topic(f"consumed-{number}")
@@ -276,7 +275,7 @@ def test_a_throttled_consumer_is_answered_without_records(both: tuple[Talker, Ta
             assert len(answer.responses[0].partitions[0].records) > 100_000
 
 
-def test_time_is_throttled_by_a_window_at_most(both: tuple[Talker, Talker]) -> None:
+def test_time_is_throttled_by_a_window_at_most(both: tuple[Side, Side]) -> None:
     """A hundred-thousandth of a percent is 1 us in ten windows: no request is so quick that it waits for less than a whole window."""
     for talker in both:
         until_obeyed(talker, (("client-id", "busy"),), {R: 0.00001})
@@ -290,9 +289,7 @@ def test_time_is_throttled_by_a_window_at_most(both: tuple[Talker, Talker]) -> N
         assert time.monotonic() - start >= 2
 
 
-def create(
-    talker: Talker, client_id: str, version: int, **topics: int
-) -> tuple[int, dict[str, int]]:
+def create(talker: Side, client_id: str, version: int, **topics: int) -> tuple[int, dict[str, int]]:
     kind = m.CreateTopicsRequest
     request = kind(
         topics=[
@@ -308,7 +305,7 @@ def create(
 
 
 def test_changes_of_topics_are_refused_or_slowed_down_as_kafka_does(
-    both: tuple[Talker, Talker],
+    both: tuple[Side, Side],
 ) -> None:
     """A bucket of 11 tokens; what is taken beyond it is waited for, one token a second (KIP-599)."""
     for talker in both:
@@ -325,7 +322,7 @@ def test_changes_of_topics_are_refused_or_slowed_down_as_kafka_does(
 
 
 def test_connections_beyond_an_addresss_rate_are_closed_unserved(
-    both: tuple[Talker, Talker],
+    both: tuple[Side, Side],
 ) -> None:
     """At 2 a second 20 are served over the first ten windows; the next is held for up to a window and closed."""
     for talker in both:
@@ -423,7 +420,7 @@ def test_clients_slow_down_to_their_rate(
     read: Callable[[str, str, int], None],
 ) -> None:
     """12 s worth of records, of which 2 s may go at once: nobody is faster than the rate, over ten windows, or kept much longer."""
-    ours = Talker(paced.port, paced.data)
+    ours = Side("ours", paced.port, str(paced.data))
     ours.make_topic("paced")
     names = send.__name__, read.__name__
     for client_id, key in zip(names, (P, "consumer_byte_rate"), strict=True):

@@ -10,7 +10,7 @@ import pytest
 from logfleet.wire import messages as m
 from logfleet.wire.errors import ErrorCode
 
-from e2e.compare.talks.talker import Talker
+from e2e.compare.side import Side as Asker
 from e2e.harness.kafka import KafkaBroker
 from e2e.harness.processes import Broker, Rig
 from e2e.harness.wire_connection import WireConnection
@@ -160,8 +160,9 @@ class Side:
 
     def __init__(self, broker: Broker | KafkaBroker) -> None:
         self.broker = broker
+        product = "ours" if isinstance(broker, Broker) else "kafka"
         self._members: list[Member | Static] = []
-        self.talker = Talker(broker.port, Path())
+        self.talker = Asker(product, broker.port, "")
         self.talker.make_topic("t")
         self.talker.call(m.FindCoordinatorRequest(key="g"), 3)  # makes the offsets topic
         self.commit("warm", -1)

@@ -4,14 +4,16 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from logfleet.records.record import Record, build_batch
 from logfleet.wire import messages as m
 
-from e2e.compare.beside_kafka import BesideKafka
-from e2e.compare.talks.talker import Talker, error_codes
+from e2e.compare.brokers import Pair
+from e2e.compare.side import Side
 from e2e.harness.command_line import until
+from e2e.harness.wire_connection import error_codes
 
 pytestmark = [pytest.mark.xdist_group("log-dirs-beside-kafka"), pytest.mark.timeout(600)]
 PRODUCTS = ("kafka", "ours")
@@ -22,9 +24,10 @@ Row = tuple[str, str, int]
 
 
 class Both:
-    def __init__(self, both: BesideKafka, talkers: Sequence[Talker]) -> None:
+    def __init__(self, both: Pair) -> None:
         self.log_dirs = both.log_dirs
-        self._talkers = dict(zip(PRODUCTS, talkers, strict=True))
+        self.sides = both.sides
+        self._talkers = dict(zip(PRODUCTS, both.sides, strict=True))
 
     def alter(self, product: str, version: int, rows: Sequence[Row]) -> dict[tuple[str, int], int]:
         """The error code of each partition."""
@@ -60,13 +63,14 @@ class Both:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     config = {"log.segment.delete.delay.ms": "100"}
     directory = tmp_path_factory.mktemp("both")
-    with BesideKafka(directory, config, log_dirs=2) as pair, pair.talkers() as talkers:
-        for talker in talkers:
+    with Pair(directory, config, log_dirs=2) as pair:
+        for talker in pair.sides:
             send(talker, talker.make_topic("t", 1))
-        yield Both(pair, talkers)
+            send(talker, talker.make_topic("big", 3))
+        yield Both(pair)
 
 
-def send(talker: Talker, topic_id: bytes) -> None:
+def send(talker: Side, topic_id: bytes) -> None:
     kind = m.ProduceRequest
     now = time.time_ns() // 1_000_000
     batch = bytes(build_batch([Record(b"k", bytes(100), now)] * RECORDS))
@@ -93,3 +97,34 @@ def test_a_log_moves_there_and_back_as_with_kafka(both: Both) -> None:
         for product in PRODUCTS:
             until(partial(both.is_at, product, number, "t-0"))
     both.same(("1", "t", 0))  # where it is
+
+
+def located(answer: Any) -> dict[str, Any]:
+    """The answer without the names of the directories, and whatever lies in any of them as if it lay in one."""
+    sizes = {
+        (topic.name, row.partition_index): row.partition_size
+        for result in answer.results
+        for topic in result.topics
+        for row in topic.partitions
+    }
+    heads = [
+        (result.error_code, 0 < result.usable_bytes <= result.total_bytes, result.is_cordoned)
+        for result in answer.results
+    ]
+    return {"sizes": sizes, "heads": heads, "error": answer.error_code}
+
+
+@pytest.mark.parametrize(
+    "wanted", [None, {}, {"t": [0]}, {"t": [0, 9], "big": [2, 2], "nowhere": [0]}, {"t": []}]
+)
+def test_log_directories_are_described_as_kafka_does(both: Both, wanted) -> None:
+    kind = m.DescribeLogDirsRequest
+    topics = None
+    if wanted is not None:
+        topics = [
+            kind.DescribableLogDirTopic(topic=name, partitions=indexes)
+            for name, indexes in wanted.items()
+        ]
+    for version in range(1, 6):
+        theirs, own = (located(side.get(kind(topics=topics), version)) for side in both.sides)
+        assert own == theirs, version

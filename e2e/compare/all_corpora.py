@@ -1,9 +1,11 @@
-"""One module per corpus; each makes what can be played."""
+"""All corpora; each is a module of `corpora` that makes what can be played."""
 
 from e2e.compare.brokers import Pair
 from e2e.compare.corpora import (
     admin,
+    batches,
     boundaries,
+    config_edges,
     directories,
     fetch,
     fleet,
@@ -11,8 +13,12 @@ from e2e.compare.corpora import (
     offsets,
     produce,
     reading,
+    refusals,
     scripts,
     sequences,
+    sessions,
+    texts,
+    topic_ids,
     versions,
 )
 from e2e.compare.corpus import Playable
@@ -24,11 +30,17 @@ def all_corpora(pair: Pair, examples: int) -> list[Playable]:
         versions.talks(pair.ours),
         boundaries.corpus(pair.ours),
         produce.CORPUS,
+        batches.CORPUS,
         fetch.CORPUS,
+        sessions.CORPUS,
+        texts.CORPUS,
+        topic_ids.CORPUS,
         reading.CORPUS,
         groups.CORPUS,
         offsets.CORPUS,
         admin.corpus(pair.ours),
+        refusals.CORPUS,
+        config_edges.CORPUS,
         sequences.Sequences(pair.ours, examples),
         scripts.CORPUS,
         fleet.Fleets(pair.directory / "fleets"),

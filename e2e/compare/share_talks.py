@@ -1,17 +1,11 @@
-"""As client_requests.py, for share groups and the state that their coordinator keeps (KIP-932)."""
+"""As talks.py, for share groups and the state that their coordinator keeps (KIP-932)."""
 
 import base64
 
 from logfleet.wire import messages as m
 
-from e2e.compare.talks.clients import (
-    LEAVING_MEMBER_EPOCH,
-    NEW_MEMBER_EPOCH,
-    TOPIC,
-    Talk,
-    World,
-    produce,
-)
+from e2e.compare.corpora.bases import BASES
+from e2e.compare.world import LEAVING_MEMBER_EPOCH, NEW_MEMBER_EPOCH, TOPIC, Talk, World
 
 ACCEPT = 1
 SHARE_FETCHES_MAX = 60
@@ -33,7 +27,7 @@ def share_group_describe(_world: World, _version: int) -> Talk:
 def share_fetch(world: World, version: int) -> Talk:
     """Open a session at the end of the topic, and fetch until a new record is acquired."""
     kind = m.ShareFetchRequest
-    topic = kind.FetchTopic(topic_id=world.topic_id, partitions=[kind.FetchPartition()])
+    topic = kind.FetchTopic(topic_id=world.topic.id, partitions=[kind.FetchPartition()])
     acquired: list[m.ShareFetchResponse.AcquiredRecords] = []
     for epoch in range(SHARE_FETCHES_MAX):
         answer = yield kind(
@@ -56,7 +50,7 @@ def share_fetch(world: World, version: int) -> Talk:
         if acquired:
             world.acquired[version] = (acquired[0].first_offset, epoch + 1)
             return
-        yield from produce(world, version)
+        yield BASES["Produce"](world)
     raise AssertionError("nothing was acquired")
 
 
@@ -67,7 +61,7 @@ def share_acknowledge(world: World, version: int) -> Talk:
         first_offset=offset, last_offset=offset, acknowledge_types=[ACCEPT]
     )
     partition = kind.AcknowledgePartition(acknowledgement_batches=[batch])
-    topic = kind.AcknowledgeTopic(topic_id=world.topic_id, partitions=[partition])
+    topic = kind.AcknowledgeTopic(topic_id=world.topic.id, partitions=[partition])
     yield kind(
         group_id="share",
         member_id=share_member(version),
@@ -86,16 +80,16 @@ def initialize_share_group_state(world: World, _version: int) -> Talk:
 
     ShareFetch fails until that topic exists.
     """
-    topic_id = base64.urlsafe_b64encode(world.topic_id).decode().rstrip("=")
+    topic_id = base64.urlsafe_b64encode(world.topic.id).decode().rstrip("=")
     yield m.FindCoordinatorRequest(key_type=2, coordinator_keys=[f"state:{topic_id}:0"])
     kind = m.InitializeShareGroupStateRequest
-    topic = kind.InitializeStateData(topic_id=world.topic_id, partitions=[kind.PartitionData()])
+    topic = kind.InitializeStateData(topic_id=world.topic.id, partitions=[kind.PartitionData()])
     yield kind(group_id="state", topics=[topic])
 
 
 def read_share_group_state(world: World, _version: int) -> Talk:
     kind = m.ReadShareGroupStateRequest
-    topic = kind.ReadStateData(topic_id=world.topic_id, partitions=[kind.PartitionData()])
+    topic = kind.ReadStateData(topic_id=world.topic.id, partitions=[kind.PartitionData()])
     yield kind(group_id="state", topics=[topic])
 
 
@@ -105,19 +99,19 @@ def write_share_group_state(world: World, version: int) -> Talk:
         first_offset=version, last_offset=version, delivery_state=0, delivery_count=1
     )
     partition = kind.PartitionData(start_offset=0, state_batches=[batch])
-    topic = kind.WriteStateData(topic_id=world.topic_id, partitions=[partition])
+    topic = kind.WriteStateData(topic_id=world.topic.id, partitions=[partition])
     yield kind(group_id="state", topics=[topic])
 
 
 def read_share_group_state_summary(world: World, _version: int) -> Talk:
     kind = m.ReadShareGroupStateSummaryRequest
-    topic = kind.ReadStateSummaryData(topic_id=world.topic_id, partitions=[kind.PartitionData()])
+    topic = kind.ReadStateSummaryData(topic_id=world.topic.id, partitions=[kind.PartitionData()])
     yield kind(group_id="state", topics=[topic])
 
 
 def delete_share_group_state(world: World, _version: int) -> Talk:
     kind = m.DeleteShareGroupStateRequest
-    topic = kind.DeleteStateData(topic_id=world.topic_id, partitions=[kind.PartitionData()])
+    topic = kind.DeleteStateData(topic_id=world.topic.id, partitions=[kind.PartitionData()])
     yield kind(group_id="state", topics=[topic])
 
 
