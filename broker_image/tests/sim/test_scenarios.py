@@ -22,6 +22,11 @@ from broker_image.tests.sim.scenarios_of_records import (
     five_records_of_a_producer_are_recognised_when_they_come_again,
     records_are_deleted_once_no_live_replica_has_them,
 )
+from broker_image.tests.sim.scenarios_of_registrations import (
+    a_broker_that_is_fenced_registers_again,
+    a_registration_whose_answer_was_lost_is_found,
+    every_registration_says_that_its_disk_may_lack_records,
+)
 from broker_image.tests.sim.scenarios_without_store import (
     a_change_in_flight_counts_for_a_suspended_partition,
     a_fleet_goes_on_while_the_store_is_away,
@@ -395,6 +400,9 @@ RULES: dict[Callable[[], None], str | None] = {
     records_are_deleted_once_no_live_replica_has_them: "the low watermark is the leader's",
     one_isr_change_is_in_flight_at_a_time: "a second ISR change is in flight",
     a_replica_that_was_gone_begins_with_nothing: "replicas go within a leader epoch",
+    every_registration_says_that_its_disk_may_lack_records: "an unclean start is not told again by the next registration",
+    a_broker_that_is_fenced_registers_again: "a registration outlives its end in the image",
+    a_registration_whose_answer_was_lost_is_found: None,
     leases_outlive_the_store: None,
     a_broker_leaves_after_it_has_handed_over: None,
     an_election_that_its_winner_did_not_hear_of_is_used: None,

@@ -56,6 +56,8 @@ KEY, FENCE = keys.broker(1), keys.fence(1)
 VALUE = BrokerValue("me", (), unclean=True)
 OTHER = keys.encode(BrokerValue("other", ()))
 PICK = st.integers(0, 5)
+RACKS = st.sampled_from("abc")
+STATES = st.sampled_from([keys.FENCED, keys.ACTIVE, keys.DRAINING])
 TAKEN_MS_MAX = 10**9
 """Longer than a test: IdTaken has tests of its own."""
 
@@ -74,9 +76,13 @@ class RegistrationModel(RuleBasedStateMachine):
         self.proposals: list[Txn] = []
         self.registered: Registered | None = None
         self.epochs: set[int] = set()
-        self.was_active: set[int] = set()
+        self.shown_active: set[int] = set()
         self.may_stop = self.is_leaving = self.is_stopped = False
         self.foreign = self.store.grant()
+        for key, value in ((keys.broker(2), OTHER), (keys.fence(2), None)):
+            epoch = BrokerEpoch(self.store.revision)
+            put = Put(key, value or keys.encode(FenceValue(epoch, keys.ACTIVE)))
+            self.commit(Txn(success=(put,)))
         self.step(Started())
 
     # --- the store
@@ -114,8 +120,10 @@ class RegistrationModel(RuleBasedStateMachine):
                 case GrantLease() | Read() | Write() | Revoke():
                     assert not (self.is_stopped and not isinstance(effect, Revoke))
                     self.requests.append(effect)
-                case Registered(epoch, _):
+                case Registered(epoch, lease):
                     assert self.registered is None, "two registrations at once"
+                    there = self.store.get(KEY)
+                    assert there is None or there.lease == lease or there.create_revision != epoch
                     self.registered = effect
                     assert epoch not in self.epochs
                     self.epochs.add(epoch)
@@ -124,7 +132,7 @@ class RegistrationModel(RuleBasedStateMachine):
                     self.registered = None
                 case Active(epoch):
                     assert epoch in self.epochs, "another process's"
-                    self.was_active.add(epoch)
+                    assert epoch in self.shown_active, "no image shows that"
                 case MayStop():
                     assert self.is_leaving
                     self.may_stop = True
@@ -155,6 +163,9 @@ class RegistrationModel(RuleBasedStateMachine):
         self.store.end(lease)
         self.apply(self.store.without_lease(lease))
 
+    def is_writing(self) -> bool:
+        return any(isinstance(each, Write) for each in self.requests)
+
     # --- what may happen
 
     @precondition(lambda self: self.requests)
@@ -167,9 +178,9 @@ class RegistrationModel(RuleBasedStateMachine):
     def unavailable(self, pick: int) -> None:
         self.step(Failed(self.take(pick).number, StoreUnavailable("away")))
 
-    @precondition(lambda self: any(isinstance(each, Write) for each in self.requests))
-    @rule(is_done=st.booleans(), may_come_later=st.booleans())
-    def lose_answer(self, *, is_done: bool, may_come_later: bool) -> None:
+    @precondition(lambda self: self.is_writing())
+    @rule(is_done=st.booleans(), may_come_later=st.booleans(), is_repeated=st.booleans())
+    def lose_answer(self, *, is_done: bool, may_come_later: bool, is_repeated: bool) -> None:
         write = next(each for each in self.requests if isinstance(each, Write))
         self.requests.remove(write)
         if is_done:
@@ -177,6 +188,21 @@ class RegistrationModel(RuleBasedStateMachine):
         elif may_come_later:
             self.proposals.append(write.txn)
         self.step(Failed(write.number, UnknownOutcome("no answer")))
+        if is_repeated:
+            self.time_passes(3_000)
+
+    @precondition(lambda self: type(self.machine.state) is Standing)
+    @rule(rack=RACKS, is_done=st.booleans(), may_come_later=st.booleans(), state=STATES)
+    def change_without_answer(
+        self, rack: str, *, is_done: bool, may_come_later: bool, state: str
+    ) -> None:
+        """The controller decides something before the write is repeated."""
+        self.change(rack)
+        if self.is_writing():
+            self.lose_answer(is_done=is_done, may_come_later=may_come_later, is_repeated=False)
+            self.decide(state)
+            self.time_passes(3_000)
+            self.answer(0)
 
     @precondition(lambda self: self.requests)
     @rule(pick=PICK)
@@ -197,14 +223,25 @@ class RegistrationModel(RuleBasedStateMachine):
         newest = len(self.history) - 1
         if self.seen < newest:
             self.seen = min(self.seen + steps, newest)
-            self.step(ImageSeen(self.history[self.seen]))
+            image = self.history[self.seen]
+            if 1 in image.fences:
+                self.shown_active.add(image.fences[1].broker_epoch)
+            self.step(ImageSeen(image))
+
+    @rule()
+    def all_goes_well(self) -> None:
+        """For a while: what was asked is answered, and what was written is shown."""
+        for _ in range(6):
+            while self.requests:
+                self.answer(0)
+            self.see_image(3)
 
     @rule(ms=st.sampled_from([1, 50, 200, 3_000]))
     def time_passes(self, ms: int) -> None:
         self.now_ms += ms
         self.step(TimePassed())
 
-    @rule(rack=st.sampled_from("abc"))
+    @rule(rack=RACKS)
     def change(self, rack: str) -> None:
         self.step(ValueChanged({"rack": rack}))
 
@@ -216,13 +253,13 @@ class RegistrationModel(RuleBasedStateMachine):
             if is_told:
                 self.step(LeaseLost(lease))
 
-    @rule(state=st.sampled_from([keys.FENCED, keys.ACTIVE]))
+    @rule(state=STATES)
     def decide(self, state: str) -> None:
-        """The controller makes a registration active, or fences one that was active."""
+        """The controller makes a registration active, or fences or drains one that was active."""
         there, fence = self.store.get(KEY), self.store.get(FENCE)
         if there is None:
             return
-        if state == keys.FENCED and (
+        if state != keys.ACTIVE and (
             fence is None
             or msgspec.json.decode(fence.value, type=FenceValue).broker_epoch
             != there.create_revision
@@ -231,28 +268,30 @@ class RegistrationModel(RuleBasedStateMachine):
         value = keys.encode(FenceValue(BrokerEpoch(there.create_revision), state))
         self.commit(Txn(success=(Put(FENCE, value),)))
 
+    @precondition(lambda self: self.store.get(KEY) is None)
     @rule()
     def another_takes_the_id(self) -> None:
         self.commit(Txn((absent(KEY),), (Put(KEY, OTHER, self.foreign),)))
 
+    @precondition(lambda self: self.store.get(KEY) is not None)
     @rule()
     def another_releases_the_id(self) -> None:
         there = self.store.get(KEY)
         if there is not None and there.lease == self.foreign:
             self.commit(Txn(success=(Delete(KEY),)))
 
+    @precondition(lambda self: self.registered and not self.is_leaving)
     @rule()
     def leave(self) -> None:
-        if not self.is_leaving and not self.is_stopped:
-            self.is_leaving = True
-            self.step(LeaveAsked(5_000))
+        self.is_leaving = True
+        self.step(LeaveAsked(5_000))
 
+    @precondition(lambda self: len(self.epochs) > 3 and not self.is_stopped)
     @rule()
     def stop(self) -> None:
-        if len(self.epochs) > 1 and not self.is_stopped:
-            self.is_stopped = True
-            self.registered = None
-            self.step(StopAsked())
+        self.is_stopped = True
+        self.registered = None
+        self.step(StopAsked())
 
     # --- what must hold
 
@@ -275,19 +314,16 @@ class RegistrationModel(RuleBasedStateMachine):
         assert waits or type(state) in {Standing, Taken, Stopped}
 
     @invariant()
-    def its_disk_is_clean_only_once_it_was_active(self) -> None:
-        assert self.machine.value.unclean == (not self.was_active)
+    def its_disk_is_clean_once_an_image_shows_that_it_was_active(self) -> None:
+        assert self.machine.value.unclean == self.epochs.isdisjoint(self.shown_active)
 
     def teardown(self) -> None:
         """All is answered and shown: it comes to rest."""
-        self.another_releases_the_id()
         while self.proposals:
             self.commit_late(0)
-        for _ in range(200):
-            self.another_releases_the_id()
-            while self.requests:
-                self.answer(0)
-            self.see_image(3)
+        self.another_releases_the_id()
+        for _ in range(20):
+            self.all_goes_well()
             self.now_ms += 3_000
             self.step(TimePassed())
         state = self.machine.state
