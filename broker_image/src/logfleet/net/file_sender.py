@@ -1,9 +1,10 @@
 """Sends responses with slices of files by sendfile: records never pass through Python.
 
-Only a transport that changes no byte may use this. uvloop has no `loop.sendfile`, and the loop must not watch a transport's own descriptor twice; so a
-connection that fetches gets a duplicate of its descriptor, which is written to directly while the
-transport has nothing to send. Pages that are not in memory are read ahead by a thread: sendfile of
-a cold page would stop the loop for as long as the disk takes.
+Only a transport that changes no byte may use this. uvloop has no `loop.sendfile`, and the loop must
+not watch a transport's own descriptor twice; so a connection that fetches gets a duplicate of its
+descriptor, which is written to directly while the transport has nothing to send. Pages that are not
+in memory are read ahead by a thread: sendfile of a cold page would stop the loop for as long as the
+disk takes.
 """
 
 import asyncio
