@@ -169,6 +169,7 @@ class Connection:
         self._lost = True
         self._frame = None
         self._head = b""
+        self._service = self._owner.service  # its own method would keep it alive
         if self._release is not None:
             self._release.cancel()
         self.peer.link = None

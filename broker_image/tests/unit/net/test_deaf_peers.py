@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from logfleet.net.connection import IDLE
 from logfleet.net.listener import Listener
+from logfleet.net.plain_transport import PlainTransport
 
 from broker_image.tests.unit.net.connection_rig import framed, running
 from broker_image.tests.unit.net.listening import stop_ticking
@@ -51,7 +52,10 @@ async def test_a_peer_that_reads_no_answer_is_let_go(
             while rig.listener.connections:
                 await sweep(rig.listener)
             assert connection.end_reason == IDLE
-            assert connection._transport.unsent_bytes == 0
+            transport = connection._transport
+            assert isinstance(transport, PlainTransport)
+            assert transport._unsent is None
+            assert transport.unsent_bytes == 0
 
 
 @LARGE_ANSWER
