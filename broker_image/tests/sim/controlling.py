@@ -90,8 +90,10 @@ class Controlling:
         self._ask(decide)
 
     def unregister(self, broker_id: int, answer: Callable[[object], None]) -> None:
-        """As UnregisterBroker asks for it. answer: why not, or None once it is written; nobody
-        hears what became of a write that is in doubt."""
+        """As UnregisterBroker asks for it.
+
+        answer: gets the refusal, or None once it is written, but not what is in doubt.
+        """
 
         def decide(image: ClusterImage, epoch: int, _: BrokerLayers) -> TermDecision[object]:
             steps = unregister(image, broker_id)
@@ -244,7 +246,7 @@ class Controlling:
         self._log_ends = query.found
         self._step(events.LogEndsReported(epoch, number, query.found))
 
-    # what the checker hears
+    # what the checker learns
 
     def _follow_term(self) -> None:
         term, fleet = self._candidate.term, self._node.fleet

@@ -1,4 +1,4 @@
-"""Writes whose outcome must be known, and keys that one process at a time may hold."""
+"""Writes whose outcome must be known, and keys that are created once."""
 
 import asyncio
 from typing import Final
@@ -8,8 +8,6 @@ import structlog
 
 from logfleet.metadata.store import (
     Get,
-    KeyValue,
-    Lease,
     MetadataStore,
     Put,
     StoreUnavailable,
@@ -59,22 +57,6 @@ async def settle_or_recognise(store: MetadataStore, txn: Txn) -> Settled:
             pause_s = pause.next_s()
             log.warning("metadata_write_repeated", reason=str(error), pause_s=pause_s)
         await asyncio.sleep(pause_s)
-
-
-async def claim(store: MetadataStore, key: str, value: bytes, lease: Lease) -> KeyValue:
-    """Create `key` with `lease` unless it exists; return the key as it is now.
-
-    This process holds it if it has our lease. Its create_revision is then the epoch that every
-    write made in this role must compare. Raises LeaseNotFound if the lease has ended, StoreRefused,
-    StoreReplaced.
-    """
-    txn = Txn([absent(key)], [Put(key, value, lease.id)], [Get(key)])
-    result = await settle(store, txn)
-    if result.succeeded:
-        return KeyValue(key, value, result.revision, result.revision, 1, lease.id)
-    held = result.reads[0]
-    assert held is not None, "its compare just failed"
-    return held
 
 
 async def create_once(store: MetadataStore, key: str, value: bytes, *others: Put) -> bytes:

@@ -6,15 +6,13 @@ import pytest_asyncio
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.store import (
     Get,
-    LeaseNotFound,
     Put,
-    StoreUnavailable,
     Txn,
     UnknownOutcome,
     absent,
 )
 from logfleet.store import pauses
-from logfleet.store.claims import claim, create_once, settle
+from logfleet.store.claims import create_once, settle
 
 pytestmark = pytest.mark.asyncio
 
@@ -41,29 +39,6 @@ async def store(tmp_path: Path, monkeypatch):
     store.errors = []
     yield store
     await store.close()
-
-
-@pytest.mark.parametrize("applied", [[], [False], [True], [False, True], [True, False]])
-async def test_a_claim_with_unknown_outcomes_is_ours_exactly_once(store, applied) -> None:
-    lease = await store.grant_lease(3)
-    store.errors = [(UnknownOutcome("no answer"), each) for each in applied]
-    held = await claim(store, "ctl", b"me", lease)
-    assert held == await store.get("ctl")
-    assert (held.lease, held.version) == (lease.id, 1)
-
-
-async def test_a_claim_that_comes_second_learns_who_holds_it(store) -> None:
-    first, second = await store.grant_lease(3), await store.grant_lease(3)
-    held = await claim(store, "ctl", b"one", first)
-    store.errors = [(UnknownOutcome("no answer"), False), (StoreUnavailable("away"), False)]
-    assert await claim(store, "ctl", b"two", second) == held
-
-
-async def test_a_claim_with_an_ended_lease_is_refused(store) -> None:
-    lease = await store.grant_lease(3)
-    await lease.revoke()
-    with pytest.raises(LeaseNotFound):
-        await claim(store, "ctl", b"me", lease)
 
 
 async def test_an_answer_is_waited_for_until_time_is_up(store) -> None:

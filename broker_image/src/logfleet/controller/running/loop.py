@@ -104,6 +104,8 @@ class ControllerLoop:
             for task in self._tasks - {self._revoking}:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            for future in self._requests.values():  # none, unless the machine has a fault
+                future.cancel()
             self._follower.unsubscribe(self._subscription)
 
     async def _watch(self) -> None:

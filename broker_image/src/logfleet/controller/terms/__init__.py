@@ -2,7 +2,8 @@
 
 `candidate.Candidate` is the whole of it: a broker that campaigns for controller, and its term once
 it is elected. `candidate.step(event, now)` returns the effects of one event (`events`, `effects`).
-What may follow what stands in `candidate.NEXT` and `term.NEXT`.
+What may follow what stands in the tables NEXT of `candidate`, `term`, `convergence`, `balance` and
+`longest_logs`.
 
 What its shell (`controller.running.loop`) owes:
 

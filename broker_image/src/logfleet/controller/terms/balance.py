@@ -24,7 +24,7 @@ BALANCED: Final = "preferred replicas lead again"
 
 class State(Enum):
     WAITING = "until the next check is due"
-    CHECKING = "looks for partitions that another broker leads"
+    CHECKING = "checks which partitions their first replica could lead but does not"
     SETTLING = "until they count as in sync"
     CONFIRMING = "checks them again"
     RETURNING = "has an operation in the term for some of them"

@@ -32,7 +32,7 @@ CAUSE: Final = "no replica is sure to hold every record, and its log reaches fur
 
 class State(Enum):
     WATCHING = "until the image changes, or brokers are to be asked again"
-    FINDING = "looks for partitions without a leader in what changed"
+    FINDING = "finds the partitions without a leader in what changed"
     ASKING = "until the brokers have reported, or their time is up"
     ELECTING = "has an operation in the term"
 
