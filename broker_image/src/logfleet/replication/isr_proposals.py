@@ -306,7 +306,7 @@ class IsrProposals(Generic[P]):
         alone, self._alone = self._alone, []
         for proposal in alone:
             self._send({proposal.key: proposal}, image, me)
-        if len(self._gathered) >= CHANGES_MAX or not self._round:
+        if self._gathered and (len(self._gathered) >= CHANGES_MAX or not self._round):
             gathered, self._gathered = self._gathered, {}
             self._send(gathered, image, me)
         if self._due and not self._round and self._round_ms is None:

@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 
 from logfleet.controller.brokers.suspects import fence_suspect, to_be_probed, watched_by
+from logfleet.controller.brokers.watched_peer import Act, Event, WatchedPeer
 from logfleet.controller.running.loop import ControllerLoop
 from logfleet.controller.terms.operations import NotControllerError, TermDecision
 from logfleet.io.host_names import HOST_NAMES
@@ -112,8 +113,8 @@ class PeerWatch:
         return None if broker is None else broker.listener(self._listener_name)
 
     async def _watch(self, peer: Registration) -> None:
-        """Stay connected to a registered broker; one that never accepted may not serve yet."""
-        was_connected = has_reported = False
+        """Stay connected to a registered broker, and report what becomes of it."""
+        watched = WatchedPeer()
         while True:
             address = self._address(peer[0])
             if address is None:
@@ -123,17 +124,28 @@ class PeerWatch:
             except TimeoutError:
                 log.debug("peer_not_reached", broker=peer[0])
             except OSError as error:
-                if was_connected:
-                    await self._depose(peer[0])
-                    has_reported = has_reported or await self._report(peer, str(error))
+                for act in watched.happened(Event.REFUSED):
+                    await self._carry_out(act, watched, peer, str(error))
             else:
-                was_connected = True
                 with contextlib.closing(writer):
-                    if has_reported:
-                        has_reported = not await self._withdraw(peer)
+                    for act in watched.happened(Event.ACCEPTED):
+                        await self._carry_out(act, watched, peer)
                     await _until_closed(reader)
                 continue
             await asyncio.sleep(PAUSE_S)
+
+    async def _carry_out(
+        self, act: Act, watched: WatchedPeer, peer: Registration, reason: str = ""
+    ) -> None:
+        match act:
+            case Act.DEPOSE:
+                await self._depose(peer[0])
+            case Act.REPORT:
+                if await self._report(peer, reason):
+                    watched.happened(Event.REPORT_WRITTEN)
+            case Act.WITHDRAW:
+                if await self._withdraw(peer):
+                    watched.happened(Event.WITHDRAWAL_WRITTEN)
 
     async def _report(self, peer: Registration, reason: str) -> bool:
         """Report the peer as a suspect; whether the store has accepted it."""

@@ -46,7 +46,10 @@ class Peer:
         await self.store.write(Put(keys.broker(self.id), value, self.lease.id))
 
     async def _connected(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections.append(writer)
+        if self.server.is_serving():
+            self.connections.append(writer)
+        else:  # accepted before it died
+            writer.close()
 
     def close_connections(self) -> None:
         while self.connections:
