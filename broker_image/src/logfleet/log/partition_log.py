@@ -10,20 +10,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
-from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.config import LONG_MAX, LogConfig
+from logfleet.log.directories.disk import Disk
 from logfleet.log.directories.trash import Trash
 from logfleet.log.flushing.job import FlushJob
-from logfleet.log.flushing.unflushed import Stored
+from logfleet.log.flushing.unflushed import Stored, Unflushed
 from logfleet.log.log_ends import HasEnds
+from logfleet.log.log_files import LogFiles
 from logfleet.log.names import TopicPartition
 from logfleet.log.newest_batches import RecentBatches
-from logfleet.log.producers.states import SeenBatch
+from logfleet.log.producers.history import ProducerHistory
+from logfleet.log.producers.repeated import check_producer
 from logfleet.log.reading import number_of, read_slice
 from logfleet.log.recovery.loader import LoadRequest, LogLoader
 from logfleet.log.recovery.truncation import Truncation
 from logfleet.log.replicated import replicated_batches
-from logfleet.log.retention import REMOVED_AT_ONCE, Retention, SegmentAge, plan_retention
+from logfleet.log.retention import REMOVED_AT_ONCE, Retention, ages_of, plan_retention
 from logfleet.log.segments.file_slice import FileSlice
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.segments.roll import NO_ROOM, base_of_next, room_in, should_roll
@@ -47,6 +49,12 @@ class PartitionLog(HasEnds):
     end. files: its file system; disk: of its directory.
     """
 
+    directory: str
+    disk: Disk
+    producers: ProducerHistory
+    _active: Segment
+    _unflushed: Unflushed
+
     def __init__(
         self, partition: TopicPartition, open_files: OpenFiles, trash: Trash, request: LoadRequest
     ) -> None:
@@ -60,20 +68,14 @@ class PartitionLog(HasEnds):
             first_dirty_offset=request.first_dirty_offset,
         )
         self.partition = partition
-        self.directory, self.config = request.directory, request.config
+        self.config = request.config
         self.topic_id = loaded.topic_id
         self.notes, self.has_lost = loaded.notes, loaded.has_lost
         self.recovered_bytes = loaded.recovered_bytes
         self.epochs = loaded.epochs
-        self.producers = loaded.producers
         self.open_files, self.files = open_files, open_files.files
-        self.disk = open_files.disk(request.directory.rpartition("/")[0])
-        self._trash = trash
-        self._segments = loaded.segments
-        self._active = loaded.segments[-1]
-        self._recent = RecentBatches(self.log_end_offset, self._active.size)
+        self._take(LogFiles.of(loaded, request.directory, open_files, trash))
         self._jitter_ms = 0
-        self._unflushed = loaded.unflushed
         self.flushed_ms = 0  # start of the last flush by maintenance
         self._swap: Swap | None = None
         self._is_truncating = False
@@ -121,7 +123,7 @@ class PartitionLog(HasEnds):
             prepared = judged
         header = prepared.header
         if header.producer_id >= 0:
-            seen = self._check_producer(header)
+            seen = check_producer(self.producers, header, self._segments, self.partition)
             if seen is not None:
                 prepared.undo()
                 return seen
@@ -205,20 +207,6 @@ class PartitionLog(HasEnds):
             self._roll(base_of_next(self.log_end_offset, first_offset, last_offset), now_ms)
         else:
             self._room = room_in(active, self._config, jitter_ms=self._jitter_ms)
-
-    def _check_producer(self, header: BatchHeader) -> Appended | BatchRefusal | None:
-        if (seen := self.producers.check(header, self._segments)) is None:
-            return None
-        if isinstance(seen, SeenBatch):
-            return Appended(seen.first_offset, seen.last_offset, seen.timestamp, duplicate=True)
-        state = self.producers.states.get(header.producer_id)
-        assert state is not None
-        return BatchRefusal(
-            seen,
-            f"Producer {header.producer_id} in {self.partition}: epoch {header.producer_epoch}, "
-            f"sequence {header.base_sequence}; the log has epoch {state.epoch}, "
-            f"last sequence {state.last_sequence}.",
-        )
 
     def start_epoch(self, epoch: LeaderEpoch) -> None:
         """Lead in `epoch`. A FlushJob begun after this must run before serving (KAFKA-16541)."""
@@ -360,11 +348,8 @@ class PartitionLog(HasEnds):
         """Do a short step of what `plan_retention` allows; None if nothing is left to remove."""
         if self._swap is not None or self._is_truncating:
             return None
-        ends = [*(segment.base_offset for segment in self._segments[1:]), self.log_end_offset]
-        found = zip(self._segments, ends, strict=True)
-        ages = [SegmentAge(end, each.size, each.largest_timestamp) for each, end in found]
         plan = plan_retention(
-            ages,
+            ages_of(self._segments, self.log_end_offset),
             self._config,
             now_ms=now_ms,
             high_watermark=high_watermark,
@@ -464,14 +449,25 @@ class PartitionLog(HasEnds):
         """
         self.ends.moved(future.ends)
         self.drop_files()
-        future.producers.take_over(directory, self.producers.states)
-        future._unflushed.moved_to(directory)
-        for segment in future._segments:
-            segment.moved_to(directory)
-        self.directory, self.disk, self._trash = directory, future.disk, future._trash
-        self.producers, self._unflushed = future.producers, future._unflushed
-        self._segments, self._active = future._segments, future._active
-        self._recent = future._recent
+        self._take(future.all_files().renamed(directory, self.producers.states))
+
+    def all_files(self) -> LogFiles:
+        """The log's files as one value."""
+        return LogFiles(
+            self.directory,
+            self.disk,
+            self._trash,
+            self._segments,
+            self._recent,
+            self.producers,
+            self._unflushed,
+        )
+
+    def _take(self, files: LogFiles) -> None:
+        self.directory, self.disk, self._trash = files.directory, files.disk, files.trash
+        self._segments, self._active = files.segments, files.segments[-1]
+        self._recent, self.producers = files.recent, files.producers
+        self._unflushed = files.unflushed
         self._room = NO_ROOM
 
     def drop_files(self) -> None:

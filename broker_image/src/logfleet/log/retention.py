@@ -5,7 +5,7 @@ Source: `UnifiedLog.deleteOldSegments`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -24,6 +24,24 @@ class SegmentAge(msgspec.Struct, frozen=True, gc=False):
     end_offset: int
     size: int
     largest_timestamp: Callable[[], int]
+
+
+class AgingSegment(Protocol):
+    """The parts of a segment that retention looks at."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def largest_timestamp(self) -> int:
+        """In ms; may read from the disk."""
+
+
+def ages_of(segments: Sequence[AgingSegment], log_end_offset: int) -> list[SegmentAge]:
+    """The segments of a log, oldest first, as retention needs them."""
+    ends = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
+    found = zip(segments, ends, strict=True)
+    return [SegmentAge(end, each.size, each.largest_timestamp) for each, end in found]
 
 
 class Retention(msgspec.Struct, frozen=True):
