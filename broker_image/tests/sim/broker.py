@@ -69,7 +69,7 @@ class SimBroker(Node):
         disk.marker = None
         self._epochs: set[int] = set()
         self.leading = Leading(self)
-        self.fetching = Fetching(self, self.leading)
+        self.fetching = Fetching(self)
         self.controlling = Controlling(self)
         self.failsafe = Failsafe(self, self.leading)
         for index, log in disk.logs.items():
@@ -237,7 +237,6 @@ class SimBroker(Node):
             for index in self.leading.replicas.keys() - shown:  # of a topic that is gone
                 self.leading.replicas.pop(index).stop()
         self._delete()
-        self.fetching.wake()
 
     def _delete(self) -> None:
         """The logs of deleted topics go, and the store hears of it (`Deletions`)."""

@@ -25,11 +25,9 @@ class Replica:
         self.leader: int | None = None
         self.leading: LeaderReplicas | None = None
         self.suspended: LeaderReplicas | None = None
-        self.is_waiting = False  # for a newer image, before it fetches again
         self.waiting: list[tuple[int, str, Reply]] = []
         self._high_watermark = min(high_watermark, log.end_offset)
         self._judged = 0
-        self.leader_start = 0  # where the leader's log starts, as it said last
 
     @property
     def has_no_role(self) -> bool:
@@ -70,11 +68,11 @@ class Replica:
         self.moved()
 
     def follow(self, leader: int, leader_epoch: int) -> None:
-        self.is_waiting = False
         if (leader, leader_epoch) != (self.leader, self.leader_epoch) or self.leading is not None:
             self.stop()
             self.leader, self.leader_epoch = leader, leader_epoch
             self.node.note("follows %s in partition %s, epoch %s", leader, self.index, leader_epoch)
+            self.node.fetching.follow(self)
 
     def suspend(self) -> None:
         """Lead no more for now; what is known of the other replicas is kept."""
@@ -94,6 +92,8 @@ class Replica:
 
     def stop(self) -> None:
         """Neither lead nor follow. What waits to be acknowledged never is by this broker."""
+        if self.leader is not None:
+            self.node.fetching.unfollow(self.index)
         self.leader = self.suspended = None
         if self.leading is not None:
             self._high_watermark = self.leading.high_watermark
