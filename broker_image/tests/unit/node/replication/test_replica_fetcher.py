@@ -420,17 +420,6 @@ async def test_a_broken_connection_is_made_again_with_a_new_session(me, leader) 
         assert named(asked) == [(0, 0)]
 
 
-async def test_a_connection_that_breaks_after_all_had_paused_is_made_again(me, leader):
-    followed = me.follow(0)
-    async with fetching(me, leader, followed):
-        await leader.asked()
-        leader.answer(row(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        assert named(await leader.asked()) == [(0, 0)]
-        leader.reply(leader.CLOSE)
-        asked = await leader.asked()
-        assert (named(asked), asked.session_epoch) == ([(0, 0)], 0)
-
-
 @pytest.mark.parametrize(
     "error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
