@@ -68,7 +68,7 @@ class SimBroker(Node):
         disk.marker = None
         self.registering = Registering(self, self, self._value())
         self.leading = Leading(self)
-        self.fetching = Fetching(self, self.leading)
+        self.fetching = Fetching(self)
         self.controlling = Controlling(self)
         self.failsafe = Failsafe(self, self.leading)
         for index, log in disk.logs.items():
@@ -187,7 +187,6 @@ class SimBroker(Node):
             for index in self.leading.replicas.keys() - shown:  # of a topic that is gone
                 self.leading.replicas.pop(index).stop()
         self._delete()
-        self.fetching.wake()
 
     def _delete(self) -> None:
         """The logs of deleted topics go, and the store hears of it (`Deletions`)."""

@@ -24,7 +24,6 @@ from broker_image.tests.sim.node import Node
 from broker_image.tests.sim.replica import Replica
 from broker_image.tests.sim.replica_log import Batch, ReplicaLog
 
-FETCH_WAIT_MS = 500
 DELETE_CHECK_MS, DELETE_CHECKS = 250, 20
 
 
@@ -141,7 +140,7 @@ class Leading:
         parked = Parked(request, reply)
         self._parked.append(parked)
         self._node.fleet.kernel.at(
-            FETCH_WAIT_MS, self._node.host, "fetch.wait", self._answer, parked, rows
+            request.wait_ms, self._node.host, "fetch.wait", self._answer, parked, rows
         )
 
     def _fetched(self, index: int) -> Replica | None:

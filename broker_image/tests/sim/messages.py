@@ -16,6 +16,7 @@ class Fetch(msgspec.Struct, frozen=True):
     """A follower asks. starts: where its logs start, by partition.
 
     known: the high watermark and the log start that the leader sent last, as in a fetch session.
+    wait_ms: after that it is answered though nothing is new.
     """
 
     replica: int
@@ -23,6 +24,7 @@ class Fetch(msgspec.Struct, frozen=True):
     rows: dict[int, NextFetch]
     starts: dict[int, int]
     known: dict[int, tuple[int, int]]
+    wait_ms: int
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -33,8 +33,10 @@ from logfleet.replication import (
     reassignment_steps,
 )
 from logfleet.replication import failsafe as failsafe_rules
+from logfleet.replication.fetcher import Fetcher
 from logfleet.replication.isr_proposals import IsrProposals
 from logfleet.replication.leader import LeaderReplicas
+from logfleet.replication.partition_fetch import FetchState
 from logfleet.replication.partition_state import with_isr
 from logfleet.wire.errors import ErrorCode
 from logfleet_operator.clusters import may_i as operators_question
@@ -136,6 +138,20 @@ def _at_epoch_start(_rule: Any) -> Any:
 
 def _decide_anyway(rule: Any) -> Any:
     return lambda _asked, now, row, epochs: rule(now, now, row, epochs)
+
+
+def _answered_late(rule: Any) -> Any:
+    def removed(self: Fetcher[Any], role: Any) -> None:
+        fetch = self.partitions.get((role.topic_id, role.index))
+        if fetch is not None and fetch.replica is role and fetch.state is FetchState.FETCHING:
+            self._session.unwant(fetch.key)  # it asks no more
+        else:
+            rule(self, role)
+
+    return removed
+
+
+_FORMER_ROLE = Mutant("what a former role has asked for counts", Fetcher, "removed", _answered_late)
 
 
 def _truncate_to_high_watermark(rule: Any) -> Any:
@@ -412,12 +428,13 @@ MUTANTS = (
     Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=26),
     Mutant("the ISR grows at the epoch's start only", LeaderReplicas, "_is_in_sync", _at_epoch_start, seed=2),
     Mutant("a leader looks for no divergence", fetch_check, "diverging_epoch", lambda _: lambda *_, **__: None, seed=4),
-    Mutant("a stale answer counts", follower, "decide", _decide_anyway, seed=10),
+    Mutant("a stale answer counts", follower, "decide", _decide_anyway, beside=(_FORMER_ROLE,), seed=5),
+    Mutant("a former leader is fetched from", Fetcher, "removed", lambda _: lambda *_: None, seed=5),
     Mutant("a new follower truncates to its high watermark", replica.Replica, "follow", _truncate_to_high_watermark, seed=19),
     Mutant("a follower truncates to the leader's end only", follower, "truncation_offset", lambda _: lambda _epochs, end, diverging: min(end, diverging[1]), seed=401),
     Mutant("a follower is believed by an epoch that its leader forgot", fetch_check, "diverging_epoch", _as_of_a_consumer, seed=40339),
     Mutant("an emptied log counts for the shortest", longest_log, "_emptied_end", lambda _: lambda _end: 0, seed=39894),
-    Mutant("a follower keeps what its leader deleted", follower, "_cut", lambda _: lambda offset, _start: follower.FollowerStep(follower.Action.TRUNCATE, offset), seed=12838),
+    Mutant("a follower keeps what its leader deleted", follower, "_cut", lambda _: lambda offset, _start: follower.FollowerStep(follower.Action.TRUNCATE, offset), seed=40),
     Mutant("an unclean start is trusted by the controller", election, "_lost_records", lambda _: lambda _broker: False, seed=3),
     Mutant("an unclean start is not told", registration_writes, "claim_txn", _unclean_is_not_sent, seed=44),
     Mutant("an unclean start is not told again by the next registration", BrokerRegistration, "_claim", _unclean_is_sent_once, seed=None),

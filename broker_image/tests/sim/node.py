@@ -1,6 +1,7 @@
 """What the parts of a simulated broker share: the world that it stands in, its disk, and what it knows of itself."""
 
 from copy import deepcopy
+from typing import Any, Protocol
 
 import msgspec
 from logfleet.controller.brokers.vanishing import RecentBrokers
@@ -117,6 +118,15 @@ class Disk:
         return self
 
 
+class Follows(Protocol):
+    """The part of a broker that copies from leaders (`fetching`)."""
+
+    def follow(self, replica: Any) -> None:
+        """Copy from the leader that the replica has now, until `unfollow`."""
+
+    def unfollow(self, index: int) -> None: ...
+
+
 class Node:
     """epoch: its broker epoch while it is registered, else None. deadline_ms: until then nobody can have seen its lease end.
 
@@ -134,6 +144,7 @@ class Node:
         self.recent = RecentBrokers()
         self.epoch: int | None = None
         self.deadline_ms = self.extended_ms = -1
+        self.fetching: Follows
 
     @property
     def is_registered(self) -> bool:

@@ -29,13 +29,11 @@ class Replica:
         self.leader_epoch = self.led_epoch = -1
         self.leader: int | None = None
         self.suspended: LeaderReplicas | None = None
-        self.is_waiting = False  # for a newer image, before it fetches again
         self.waiting: list[tuple[int, str, Reply]] = []
         self._judged = 0
         self.on_news: Callable[[int], None] = lambda _index: None
         log.open()
         self.ends.hosted(high_watermark)
-        self.leader_start = 0  # where the leader's log starts, as it said last
 
     @property
     def has_no_role(self) -> bool:
@@ -83,12 +81,12 @@ class Replica:
         self.judge()
 
     def follow(self, leader: int, leader_epoch: int) -> None:
-        self.is_waiting = False
         if (leader, leader_epoch) != (self.leader, self.leader_epoch) or self.leading is not None:
             self.stop()
             self.leader, self.leader_epoch = leader, leader_epoch
             self.ends.follow(self)
             self.node.note("follows %s in partition %s, epoch %s", leader, self.index, leader_epoch)
+            self.node.fetching.follow(self)
 
     def suspend(self) -> None:
         """Lead no more for now; what is known of the other replicas is kept."""
@@ -108,6 +106,8 @@ class Replica:
 
     def stop(self) -> None:
         """Neither lead nor follow. What waits to be acknowledged never is by this broker."""
+        if self.leader is not None:
+            self.node.fetching.unfollow(self.index)
         self.leader = self.suspended = None
         is_over = self.leading is not None
         self.ends.stop(self)

@@ -392,7 +392,7 @@ class Broker:
         )
         runtime = self.coordinators.runtime
         self.following.on_followed.append(runtime.standby.followed)
-        self._truncater.on_truncated = runtime.standby.truncated
+        self._truncater.on_truncated.append(runtime.standby.truncated)
         self.leadership.on_led.append(runtime.led)
         self.leadership.on_lost.append(runtime.lost)
         self._spawn("coordinators", self.coordinators.run(self.follower.subscribe()))

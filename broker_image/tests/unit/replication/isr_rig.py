@@ -7,6 +7,7 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.keys import PartitionValue, ReadyValue, TopicValue
 from logfleet.metadata.store import TxnResult
+from logfleet.replication.ends import NoEffects, ReplicaEnds
 from logfleet.replication.isr_proposals import (
     Effect,
     Ended,
@@ -32,22 +33,30 @@ ME = 1
 class Led:
     """A partition in one leader epoch of broker 1."""
 
-    def __init__(self, index: int, replicas_state: LeaderReplicas) -> None:
+    def __init__(self, index: int, replicas_state: LeaderReplicas, ends: ReplicaEnds) -> None:
         self.topic_id = TOPIC
         self.index = index
         self.replicas_state = replicas_state
+        self.ends = ends
+        self.ends.lead(replicas_state, NoEffects())
         self.is_leading = True
+
+    def append(self, end_offset: int) -> None:
+        """Append one batch, up to the offset."""
+        self.ends.extended(end_offset)
+        self.ends.written(end_offset, self.ends.truncations)
+        self.ends.appended(1)
 
     def isr_change(
         self, now_ms: int, is_eligible: Callable[[int, BrokerEpoch], bool]
     ) -> IsrChange | None:
-        return self.replicas_state.isr_change(now_ms, is_eligible)
+        return self.ends.isr_change(now_ms, is_eligible)
 
     def isr_won(self, revision: int) -> None:
-        self.replicas_state.won(revision)
+        self.ends.isr_won(revision)
 
     def isr_lost(self, state: PartitionValue | None, revision: int) -> bool:
-        return self.replicas_state.lost(state, revision)
+        return self.ends.isr_lost(state, revision)
 
     @property
     def isr(self) -> list[int]:
@@ -97,20 +106,15 @@ class Leader:
 
     def lead(self, index: int = 0) -> Led:
         state, revision = self.stored(index)
+        ends = ReplicaEnds()
         replicas = LeaderReplicas(
-            ME,
-            state,
-            revision,
-            log_end_offset=0,
-            high_watermark=0,
-            lag_max_ms=LAG_MAX_MS,
-            now_ms=self.now_ms,
+            ME, state, revision, ends=ends, lag_max_ms=LAG_MAX_MS, now_ms=self.now_ms
         )
-        return Led(index, replicas)
+        return Led(index, replicas, ends)
 
     def fetch(self, led: Led, broker_id: int, offset: int = 0) -> None:
         """That broker has everything below the offset."""
-        led.replicas_state.fetched(*self.members[broker_id], offset, 0, now_ms=self.now_ms)
+        led.ends.fetched(*self.members[broker_id], offset, 0, now_ms=self.now_ms)
         if led.replicas_state.isr_change_due:
             self.machine.check(led)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import ACTIVE, FENCED, BrokerValue, PartitionValue
+from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.failsafe import (
     CHECK_S,
     CONFIRMED_MS,
@@ -247,9 +248,7 @@ def test_a_leader_is_followed_by_all_who_could_be_elected(
 ) -> None:
     members = tuple((each, BrokerEpoch(each)) for each in isr)
     state = PartitionValue((1, 2, 3), members, 1, LeaderEpoch(7), PartitionEpoch(1), 3, elr=elr)
-    replicas = LeaderReplicas(
-        1, state, 1, log_end_offset=0, high_watermark=0, lag_max_ms=1, now_ms=0
-    )
+    replicas = LeaderReplicas(1, state, 1, ends=ReplicaEnds(), lag_max_ms=1, now_ms=0)
 
     def follows(broker_id: int, broker_epoch: BrokerEpoch, leader_epoch: LeaderEpoch) -> bool:
         assert (broker_epoch, leader_epoch) == (broker_id, 7)

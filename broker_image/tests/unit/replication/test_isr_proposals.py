@@ -101,7 +101,7 @@ def test_few_changes_of_many_partitions_share_a_transaction(leader) -> None:
     leader.create(1, partitions=count)
     for index in range(count):
         led = leader.lead(index)
-        led.replicas_state.appended(1)
+        led.append(1)
         leader.fetch(led, 2, index % CHANGES_MAX == 0)
         leader.machine.check(led)
     leader.pass_ms(GATHERING_MS)
@@ -296,7 +296,7 @@ def test_all_partitions_are_checked_periodically_and_when_brokers_change(leader)
 def test_it_is_known_why_a_member_leaves(leader, what: str, reason: str) -> None:
     leader.create(1, 2)
     led = leader.lead()
-    led.replicas_state.appended(3)
+    led.append(3)
     if what == "registered":
         leader.members[2] = leader.store.start(2)
         leader.fetch(led, 2)

@@ -49,13 +49,14 @@ class Proposals(RuleBasedStateMachine):
 
     @rule(index=indexes)
     def append(self, index: int) -> None:
-        replicas = self.led[index].replicas_state
-        replicas.appended(replicas.high_watermark + 3)
+        led = self.led[index]
+        if led.is_leading:
+            led.append(led.ends.log_end_offset + 3)
 
     @rule(index=indexes, broker_id=others, is_behind=st.booleans())
     def fetch(self, index: int, broker_id: int, *, is_behind: bool) -> None:
         led = self.led[index]
-        offset = 0 if is_behind else led.replicas_state.high_watermark + 3
+        offset = 0 if is_behind else led.ends.log_end_offset
         if led.is_leading:
             self.leader.fetch(led, broker_id, offset)
             self.leader.step()
@@ -128,7 +129,7 @@ class Proposals(RuleBasedStateMachine):
         self.leader.see()
         self.leader.step()
         led, (state, revision) = self.led[index], self.leader.stored(index)
-        if led.is_leading and not led.replicas_state.learned(state, revision):
+        if led.is_leading and not led.ends.learned(state, revision):
             led.is_leading = False
         if (
             not led.is_leading

@@ -20,8 +20,8 @@ from logfleet.log.partition_log import PartitionLog
 class Truncater:
     """on_disk_failure: called when a truncation failed; the caller of `truncate` has to retry it.
 
-    on_truncated: called with the log and the lowest offset that has changed, 0 if the log was
-    emptied.
+    on_truncated: each is called with the log and the lowest offset that has changed, 0 if the log
+    was emptied.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Truncater:
         self._flusher = flusher
         self._checkpointer = checkpointer
         self._on_disk_failure = on_disk_failure
-        self.on_truncated: Callable[[PartitionLog, int], None] = lambda *_: None
+        self.on_truncated: list[Callable[[PartitionLog, int], None]] = []
         self._running: set[asyncio.Task[bool]] = set()
 
     async def truncate(self, log: PartitionLog, offset: int, is_wanted: Callable[[], bool]) -> bool:
@@ -87,5 +87,6 @@ class Truncater:
                 self._on_disk_failure(log.partition, error)
                 return False
             log.complete_truncation(truncation)
-            self.on_truncated(log, 0 if empties else truncation.end_offset)
+            for callback in self.on_truncated:
+                callback(log, 0 if empties else truncation.end_offset)
         return True

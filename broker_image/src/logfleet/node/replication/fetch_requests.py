@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from logfleet.client.connection import Connection
 from logfleet.config.throttle_keys import Side
-from logfleet.node.replication.followed import Followed
+from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.node.replication.follower_host import FollowerHost
 from logfleet.quotas.replication_quotas import ANSWER, SLICE
-from logfleet.sessions.fetch_session import Key
+from logfleet.replication.partition_fetch import Key, PartitionFetch
 from logfleet.sessions.reader_session import ReaderSession
 from logfleet.wire.apis import api_of
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -31,20 +31,20 @@ _API = api_of(FetchRequest)
 class FetchRequests:
     """Sends the requests of one fetch session.
 
-    followed: the partitions that it may name, by key.
+    fetches: of the partitions that it may name.
     """
 
     def __init__(
         self,
         host: FollowerHost,
         session: ReaderSession,
-        followed: Mapping[Key, Followed],
+        fetches: Mapping[Key, PartitionFetch[FollowerPartition]],
         connection: Connection,
     ) -> None:
         self._host = host
         self._config = host.config
         self._session = session
-        self._followed = followed
+        self._fetches = fetches
         self._connection = connection
         self._client = client_of(connection.client_id)
         self._knows_lone = connection.version(_API) == VERSION
@@ -52,7 +52,7 @@ class FetchRequests:
     async def send(self, wait_ms: int) -> FetchResponse:
         """Request what the session has to name; the answer may take wait_ms. Raises ClientError."""
         key = self._session.take_only() if self._knows_lone else None
-        if key is not None and not self._is_slow(self._followed[key]):
+        if key is not None and not self._is_slow(self._fetches[key].replica):
             return await self._send_for_one(key, wait_ms)
         return await self._connection.request(
             self._request(wait_ms, key),
@@ -61,8 +61,8 @@ class FetchRequests:
         )
 
     async def _send_for_one(self, key: Key, wait_ms: int) -> FetchResponse:
-        config, session, followed = self._config, self._session, self._followed[key]
-        wanted = followed.ask()
+        config, session = self._config, self._session
+        wanted = self._fetches[key].ask(config.replica_fetch_max_bytes)
         fetch = SingleFetch(
             wait_ms,
             config.replica_fetch_min_bytes,
@@ -74,7 +74,7 @@ class FetchRequests:
             wanted.fetch_offset,
             wanted.last_fetched_epoch,
             wanted.log_start_offset,
-            config.replica_fetch_max_bytes,
+            wanted.partition_max_bytes,
             self._host.node_id,
             self._host.broker_epoch,
         )
@@ -106,11 +106,10 @@ class FetchRequests:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[])
-            followed = self._followed[topic_id, index]
-            followed.wanted.partition_max_bytes = self._config.replica_fetch_max_bytes
-            if self._is_slow(followed):
-                followed.wanted.partition_max_bytes, is_slow = SLICE, True
-            topic.partitions.append(followed.ask())
+            fetch, bytes_max = self._fetches[topic_id, index], self._config.replica_fetch_max_bytes
+            if self._is_slow(fetch.replica):
+                bytes_max, is_slow = SLICE, True
+            topic.partitions.append(fetch.ask(bytes_max))
         gone: dict[Any, FetchRequest.ForgottenTopic] = {}
         for topic_id, index in forgotten:
             old = gone.setdefault(
@@ -130,12 +129,11 @@ class FetchRequests:
             forgotten_topics_data=list(gone.values()),
         )
 
-    def _is_slow(self, followed: Followed) -> bool:
+    def _is_slow(self, partition: FollowerPartition) -> bool:
         """Whether it lags, by the last answer, and its copying is throttled.
 
         Then it is copied in slices, so that it blocks neither side's loop for long.
         """
-        partition, throttle = followed.partition, self._host.throttle
-        return bool(partition.lag) and throttle.concerns(
+        return bool(partition.lag) and self._host.throttle.concerns(
             Side.FOLLOWER, partition.topic, partition.index
         )

@@ -11,6 +11,7 @@ from logfleet.log.directories.log_dir import LogDir
 from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.names import TopicPartition
+from logfleet.log.partition_log import PartitionLog
 from logfleet.log.recovery.truncater import Truncater
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.segments.segment import Segment
@@ -104,6 +105,24 @@ async def test_the_log_goes_back_and_on(rig):
     assert (found.log_end_offset, found.epochs.entries) == (36, log.epochs.entries)
     assert found.notes == []
     assert rig.failures == []
+
+
+@pytest.mark.parametrize(
+    "empties, offset, lowest", [(False, 31, 31), (True, 70, 0), (False, 50, None)]
+)
+async def test_all_listeners_are_called_with_the_lowest_offset_that_changed(
+    rig, empties, offset, lowest
+):
+    """Each coordinator has one. Where nothing but an epoch goes, none is called."""
+    calls: list[tuple[str, PartitionLog, int]] = []
+    for name in ("one", "other"):
+        rig.truncater.on_truncated.append(
+            lambda log, end_offset, name=name: calls.append((name, log, end_offset))
+        )
+    act = rig.truncater.reset_to if empties else rig.truncater.truncate
+    assert await act(rig.log, offset, lambda: True)
+    expected = [] if lowest is None else [(name, rig.log, lowest) for name in ("one", "other")]
+    assert calls == expected
 
 
 async def test_the_disk_is_waited_for_in_threads(rig, monkeypatch):

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 from logfleet.node.partitions.replica import FollowerPartition
-from logfleet.node.replication import followed as followed_module
-from logfleet.node.replication import replica_fetcher
-from logfleet.node.replication.followed import Followed
+from logfleet.replication import fetcher as fetcher_module
+from logfleet.replication import partition_fetch
+from logfleet.replication.partition_fetch import PartitionFetch
 from logfleet.types import LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
@@ -32,16 +32,16 @@ REPORT = "leader_epoch_is_behind_logs"
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds of each pause of a partition, which are short here."""
-    monkeypatch.setattr(followed_module, "PAUSE_S_MIN", 0.01)
-    monkeypatch.setattr(replica_fetcher, "AHEAD_S_MAX", 0.04)
+    monkeypatch.setattr(partition_fetch, "PAUSE_S_MIN", 0.01)
+    monkeypatch.setattr(fetcher_module, "AHEAD_S_MAX", 0.04)
     taken: list[float] = []
-    take_pause = Followed.take_pause
+    take_pause = PartitionFetch.take_pause
 
-    def recorded(followed: Followed, s_max: float) -> float:
-        taken.append(take_pause(followed, s_max))
+    def recorded(fetch: PartitionFetch[FollowerPartition], s_max: float) -> float:
+        taken.append(take_pause(fetch, s_max))
         return taken[-1]
 
-    monkeypatch.setattr(Followed, "take_pause", recorded)
+    monkeypatch.setattr(PartitionFetch, "take_pause", recorded)
     return taken
 
 
@@ -97,14 +97,14 @@ async def test_a_log_that_ends_in_an_epoch_unknown_to_its_leader_is_reported_onc
 
 async def test_raised_leader_epochs_end_the_pause_at_once(me, leader, monkeypatch):  # noqa: F811
     """Step 4 of docs/restoring-metadata.md."""
-    monkeypatch.setattr(followed_module, "PAUSE_S_MIN", 3600.0)
-    monkeypatch.setattr(replica_fetcher, "AHEAD_S_MAX", 3600.0)
+    monkeypatch.setattr(partition_fetch, "PAUSE_S_MIN", 3600.0)
+    monkeypatch.setattr(fetcher_module, "AHEAD_S_MAX", 3600.0)
     followed = me.follow()
     async with fetching(me, leader, followed) as fetcher:
         await leader.asked()
         sent = batch(0, b"a", epoch=9)
         leader.answer(row(records=sent, high_watermark=1))
-        await until(lambda: fetcher._paused)
+        await until(lambda: fetcher._fetcher._paused)
         fetcher.remove(followed)
         followed = FollowerPartition(followed, LEADER, LeaderEpoch(10))
         fetcher.add(followed)

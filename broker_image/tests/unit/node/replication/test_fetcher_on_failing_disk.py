@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from logfleet.node.replication import followed
+from logfleet.replication import partition_fetch
 
 from broker_image.tests.unit.node.replication.test_replica_fetcher import (
     batch,
@@ -37,7 +37,7 @@ async def test_a_disk_that_refuses_stops_that_partition_alone(me, leader, monkey
 async def test_a_log_directory_that_fails_ends_what_is_followed_there(me, leader, monkeypatch):  # noqa: F811
     """It is out of use in the same moment, and its partitions are fetched no more."""
     one, other = me.follow(0), me.follow(1)
-    monkeypatch.setattr(followed, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(partition_fetch, "PAUSE_S_MIN", 0.001)
     async with fetching(me, leader, one, other) as fetcher:
 
         def refuse(*_: object) -> int:
@@ -51,5 +51,5 @@ async def test_a_log_directory_that_fails_ends_what_is_followed_there(me, leader
             await leader.asked()
             leader.answer()
         assert len(fetcher) == 1
-        assert not fetcher._paused
+        assert not fetcher._fetcher._paused
         assert other.log.log_end_offset == 1

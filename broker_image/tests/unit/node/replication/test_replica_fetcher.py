@@ -22,11 +22,11 @@ from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.keys import BrokerValue, Endpoint
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
-from logfleet.node.replication import replica_fetcher
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.records.batch import assign_offsets
 from logfleet.records.record import Record, build_batch
+from logfleet.replication import fetcher as fetcher_module
 from logfleet.sessions import reader_session
 from logfleet.telemetry.decisions import Decisions, Kind
 from logfleet.types import BrokerEpoch, LeaderEpoch
@@ -436,7 +436,7 @@ async def test_a_lost_session_begins_again_at_once(me, leader, error) -> None:
 
 
 async def test_a_leader_that_cannot_be_reached_is_tried_again(me, leader, monkeypatch) -> None:
-    monkeypatch.setattr(replica_fetcher, "RECONNECT_S_MAX", 0.01)
+    monkeypatch.setattr(fetcher_module, "RECONNECT_S_MAX", 0.01)
     fetcher = ReplicaFetcher(me, LEADER)
     fetcher.add(me.follow())
     leader.port = 1
@@ -451,13 +451,13 @@ async def test_a_leader_that_cannot_be_reached_is_tried_again(me, leader, monkey
 async def test_a_leader_that_is_gone_is_not_connected_to_while_it_leads_nothing(
     me, leader, monkeypatch
 ) -> None:
-    monkeypatch.setattr(replica_fetcher, "RECONNECT_S_MAX", 0.01)
+    monkeypatch.setattr(fetcher_module, "RECONNECT_S_MAX", 0.01)
     followed = me.follow()
     async with fetching(me, leader, followed) as fetcher:
         await leader.asked()
         leader.reply(leader.CLOSE)
         fetcher.remove(followed)
-        await until(lambda: not fetcher._wanted.is_set())
+        await until(lambda: not fetcher._changed.is_set())
         attempts = me.attempts
         fetcher.add(followed)
         assert named(await leader.asked()) == [(0, 0)]

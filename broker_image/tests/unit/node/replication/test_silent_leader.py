@@ -6,6 +6,7 @@ import pytest
 from logfleet.client import connection
 from logfleet.node.partitions.replica import FollowerPartition
 from logfleet.types import LeaderEpoch
+from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ApiVersionsRequest, FetchRequest
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
@@ -17,6 +18,7 @@ from broker_image.tests.unit.node.replication.test_replica_fetcher import (
     leader,  # noqa: F401  a fixture
     me,  # noqa: F401  a fixture
     named,
+    row,
 )
 
 pytestmark = pytest.mark.asyncio
@@ -68,3 +70,14 @@ async def test_a_leader_that_moved_is_connected_to_at_its_new_address(me, leader
         fetcher.add(FollowerPartition(followed, LEADER, LeaderEpoch(6)))
         async with asyncio.timeout(10):
             assert named(await moved.asked()) == [(0, 0)]
+
+
+async def test_a_connection_that_breaks_after_all_had_paused_is_made_again(me, leader):  # noqa: F811
+    followed = me.follow(0)
+    async with fetching(me, leader, followed):
+        await leader.asked()
+        leader.answer(row(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        assert named(await leader.asked()) == [(0, 0)]
+        leader.reply(leader.CLOSE)
+        asked = await leader.asked()
+        assert (named(asked), asked.session_epoch) == ([(0, 0)], 0)

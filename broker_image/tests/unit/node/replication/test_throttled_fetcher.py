@@ -6,9 +6,9 @@ from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import KeyValue
-from logfleet.node.replication.replica_fetcher import THROTTLED_MS_MAX
 from logfleet.quotas.replication_quotas import ANSWER, SLICE, UNLIMITED
 from logfleet.quotas.replication_throttle import ReplicationThrottle
+from logfleet.replication.fetcher import THROTTLED_MS_MAX
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 

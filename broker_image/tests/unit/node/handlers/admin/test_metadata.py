@@ -302,8 +302,8 @@ async def test_operations_that_a_client_may_not_do_are_left_out(node, monkeypatc
     assert answer.topics[0].topic_authorized_operations == 3576 - (1 << Operation.WRITE)
     assert answer.cluster_authorized_operations == 8096 - (1 << Operation.ALTER)
     denied.add((Operation.DESCRIBE, "kafka-cluster"))
-    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    assert (await node.ask(request)).cluster_authorized_operations == 0
+    describe = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    assert (await node.ask(describe)).cluster_authorized_operations == 0
 
 
 async def test_fenced_brokers_are_described_if_asked_for(start):
