@@ -88,6 +88,8 @@ class SimBroker(Node):
         self.fleet.net.forget(self.host.name)
         self.fleet.controllers.pop(self.id, None)
         self.epoch = None
+        for log in self.disk.logs.values():
+            log.open()
 
     def new_disk(self) -> None:
         """All logs are gone, and the disk that takes their place is another one."""

@@ -6,7 +6,7 @@ auto.create.topics.enable BOOLEAN ro high true | Whether asking for a topic that
 auto.leader.rebalance.enable BOOLEAN ro high true | Whether leadership is moved back to preferred replicas from time to time. | in controller.terms.balance
 broker.heartbeat.interval.ms INT ro medium 2000 | How often a broker reports to the controller; here its lease in the metadata store tells that it lives.
 broker.id INT ro high -1 | Older name of node.id. | in config.broker
-broker.rack STRING ro medium null | Failure zone of this broker; replicas of a partition are spread over zones. | in node.broker
+broker.rack STRING ro medium null | Failure zone of this broker; replicas of a partition are spread over zones. | in node.cluster.membership
 broker.session.timeout.ms INT ro medium 9000 | A broker that is silent for this long is taken for dead; here its lease in the metadata store decides.
 config.providers LIST cluster low "" | Names of what `${name:path:key}` in values stands for; of Kafka's classes EnvVarConfigProvider, FileConfigProvider and DirectoryConfigProvider are there, in server.properties only. | in cli.config_providers
 controlled.shutdown.enable BOOLEAN ro medium true | Whether a stopping broker hands over its leaderships; here it always does.

@@ -8,7 +8,7 @@ leader.replication.throttled.rate LONG cluster? medium 9223372036854775807 0.. |
 num.replica.fetchers INT cluster high 1 1.. | Connections by which a broker follows each other broker; here one carries all partitions, whatever this says.
 replica.alter.log.dirs.io.max.bytes.per.second LONG cluster? medium 9223372036854775807 0.. | Bytes per second that are moved between data directories at most. | in config.throttle_keys
 replica.fetch.backoff.ms INT ro medium 1000 0.. | Pause of a follower after a failed fetch. | in node.replication.replica_fetcher
-replica.fetch.max.bytes INT ro medium 1048576 0.. | Bytes of one partition that a follower fetches at once. | in node.replication.replica_fetcher
+replica.fetch.max.bytes INT ro medium 1048576 0.. | Bytes of one partition that a follower fetches at once. | in node.replication.fetch_requests
 replica.fetch.min.bytes INT ro high 1 | Bytes that a follower waits for. | in node.replication.fetch_requests
 replica.fetch.response.max.bytes INT ro medium 10485760 0.. | Bytes of one answer to a follower. | in node.replication.fetch_requests
 replica.fetch.wait.max.ms INT ro high 500 | How long a follower waits for new records. | in node.replication.replica_fetcher
