@@ -114,7 +114,7 @@ class FromLeader:
         """Each request names all."""
 
     def add(self, followed: Followed) -> None:
-        self.fetcher.assigned(followed)
+        assert self.fetcher.assigned(followed) is None, "simulated disks are never held up"
         if self._call is not None and self.fetcher.must_reconnect(self._leader_at()):
             self._call.resolve(DISCONNECTED)
         self._changed.resolve()

@@ -36,6 +36,7 @@ from logfleet.replication.partition_fetch import (
     TRUNCATING,
     WRITING,
     FetchState,
+    FollowedReplica,
     Key,
     PartitionFetch,
     R,
@@ -141,14 +142,18 @@ class Fetcher(Generic[R]):
 
     # --- partitions come and go
 
-    def assigned(self, replica: R) -> None:
+    def assigned(self, replica: R) -> Effect[R] | None:
         """The broker follows the replica's leader from now on, in its leader epoch."""
         fetch = PartitionFetch(replica)
         former = self.partitions.get(fetch.key)
         if former is not None:
             self._end(former)
         self.partitions[fetch.key] = fetch
+        if not _is_written(replica):
+            self._leave(fetch, WRITING)
+            return WhenWritten(fetch)
         self._session.want(fetch.key)
+        return None
 
     def removed(self, replica: R) -> None:
         """The broker does not follow it any more; nothing if it was assigned again since."""
@@ -239,13 +244,8 @@ class Fetcher(Generic[R]):
     def appended(self, fetch: PartitionFetch[R], now_s: float) -> Effect[R] | None:
         """The log took records of the row; the replica's lag and the quota count them already."""
         fetch.succeeded()
-        throttle_ms = self._throttle_ms(fetch.replica)
-        if throttle_ms:
-            self._pause_until(fetch, now_s + throttle_ms / 1000)
-            return None
-        partition_log = fetch.replica.log
-        if partition_log.written_end_offset == partition_log.log_end_offset:
-            self._fetch_on(fetch)
+        if _is_written(fetch.replica):
+            self._fetch_unless_throttled(fetch, now_s)
             return None
         self._leave(fetch, WRITING)
         return WhenWritten(fetch)
@@ -323,10 +323,10 @@ class Fetcher(Generic[R]):
             self._fetch_on(fetch)
         return None
 
-    def written(self, fetch: PartitionFetch[R]) -> None:
-        """All that was appended is in the files."""
+    def written(self, fetch: PartitionFetch[R], now_s: float) -> None:
+        """All that the log has is in the files."""
         if not fetch.is_ended:
-            self._fetch_on(fetch)
+            self._fetch_unless_throttled(fetch, now_s)
 
     # --- time
 
@@ -361,6 +361,13 @@ class Fetcher(Generic[R]):
         return min(self._replica_throttle_ms(replica), THROTTLED_MS_MAX)
 
     # --- transitions
+
+    def _fetch_unless_throttled(self, fetch: PartitionFetch[R], now_s: float) -> None:
+        throttle_ms = self._throttle_ms(fetch.replica)
+        if throttle_ms:
+            self._pause_until(fetch, now_s + throttle_ms / 1000)
+        else:
+            self._fetch_on(fetch)
 
     def _fetch_on(self, fetch: PartitionFetch[R]) -> None:
         fetch.enter(DUE)
@@ -399,3 +406,8 @@ class Fetcher(Generic[R]):
             return None
         fetch.is_ahead = True
         return ReportAhead(fetch, log_epoch)
+
+
+def _is_written(replica: FollowedReplica) -> bool:
+    """Whether all that the log has is in the files, so that a fetch may report it to the leader."""
+    return replica.log.written_end_offset == replica.log.log_end_offset

@@ -36,7 +36,7 @@ class FetchState(Enum):
     APPENDING = auto()
     """The shell appends the records of its row, and reports the outcome at once."""
     WRITING = auto()
-    """Its disk is held up: it is fetched again once all that it took is written.
+    """Its disk is held up: it is fetched again once all that its log has is written.
 
     A fetch offset reports that the follower has everything below, and the leader acknowledges
     records on that.
@@ -56,7 +56,7 @@ class FetchState(Enum):
 DUE, FETCHING, APPENDING, WRITING, ASKING_RANGE, TRUNCATING, PAUSED, FENCED, ENDED = FetchState
 
 NEXT_STATES: Final[Mapping[FetchState, tuple[FetchState, ...]]] = {
-    DUE: (FETCHING, ENDED),
+    DUE: (FETCHING, WRITING, ENDED),  # WRITING: records of a former leader epoch are not written
     FETCHING: (
         APPENDING,
         FETCHING,  # named again: in a new session, or to report its log start
@@ -68,7 +68,7 @@ NEXT_STATES: Final[Mapping[FetchState, tuple[FetchState, ...]]] = {
         ENDED,
     ),
     APPENDING: (DUE, WRITING, TRUNCATING, PAUSED, ENDED),
-    WRITING: (DUE, ENDED),
+    WRITING: (DUE, PAUSED, ENDED),
     ASKING_RANGE: (TRUNCATING, PAUSED, DUE, ENDED),  # DUE: the connection was lost
     TRUNCATING: (DUE, APPENDING, PAUSED, ENDED),
     PAUSED: (DUE, PAUSED, ENDED),  # PAUSED: it is throttled, still or by now

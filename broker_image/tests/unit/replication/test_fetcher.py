@@ -109,8 +109,32 @@ def test_what_a_disk_holds_up_is_fetched_again_once_it_is_written(rig):
     fetch.replica.log.log_end_offset = 25
     assert rig.fetcher.appended(fetch, rig.now_s) == WhenWritten(fetch)
     assert (fetch.state, rig.in_session) == (S.WRITING, set())
-    rig.fetcher.written(fetch)
+    rig.fetcher.written(fetch, rig.now_s)
     assert fetch.state is S.DUE
+    assert rig.request() == [0]
+
+
+def test_what_a_disk_holds_up_is_not_reported_while_the_replica_is_throttled_either(rig):
+    fetch = appending(rig, end=20)
+    fetch.replica.log.log_end_offset = 25
+    fetch.replica.lag, rig.throttle_ms = 5, 300
+    assert rig.fetcher.appended(fetch, rig.now_s) == WhenWritten(fetch)
+    assert rig.fetcher.resume(rig.now_s + 1) is None
+    rig.fetcher.written(fetch, rig.now_s)
+    assert fetch.state is S.PAUSED
+
+
+def test_what_a_disk_holds_up_is_not_reported_to_a_new_leader(rig):
+    """The leader would acknowledge records that only this broker's memory has."""
+    fetch = appending(rig, end=20)
+    fetch.replica.log.log_end_offset = 25
+    rig.fetcher.appended(fetch, rig.now_s)
+    again = Replica(0, fetch.replica.log, leader_epoch=6)
+    effect = rig.fetcher.assigned(again)
+    assert effect == WhenWritten(rig.fetcher.partitions[fetch.key])
+    assert rig.request() == []
+    again.log.written_end_offset = 25
+    rig.fetcher.written(effect.fetch, rig.now_s)
     assert rig.request() == [0]
 
 
@@ -305,7 +329,7 @@ def test_what_is_done_too_late_does_not_begin_anything(rig, event):
         rig.received(fetch, diverging=(3, 15))
     rig.fetcher.removed(fetch.replica)
     if event == "written":
-        rig.fetcher.written(fetch)
+        rig.fetcher.written(fetch, rig.now_s)
     else:
         assert rig.fetcher.truncated(fetch, rig.now_s, is_done=True) is None
     assert fetch.is_ended

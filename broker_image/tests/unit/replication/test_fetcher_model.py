@@ -90,7 +90,7 @@ class FetcherMachine(RuleBasedStateMachine):
             self.fetcher.removed(former)
         self.epoch += 1
         role = self.roles[index] = Replica(index, self.logs[index], self.epoch)
-        self.fetcher.assigned(role)
+        self.carry_out(self.fetcher.assigned(role))
 
     @rule(index=INDEXES)
     def follow_no_more(self, index: int) -> None:
@@ -134,6 +134,7 @@ class FetcherMachine(RuleBasedStateMachine):
             fetch.ask(1000)
             assert fetch.asked is not None
             assert fetch.asked.leader_epoch == self.roles[key[1]].leader_epoch
+            assert fetch.asked.offset <= fetch.replica.log.written_end_offset
         self.is_in_flight = True
 
     @precondition(lambda self: self.is_in_flight)
@@ -247,7 +248,7 @@ class FetcherMachine(RuleBasedStateMachine):
                 log.written_end_offset = log.log_end_offset
             writes, self.writes = self.writes, []
             for fetch in writes:
-                self.fetcher.written(fetch)
+                self.fetcher.written(fetch, self.rig.now_s)
 
     @precondition(lambda self: self.truncations)
     @rule(data=st.data(), append=APPENDS, is_done=st.booleans())

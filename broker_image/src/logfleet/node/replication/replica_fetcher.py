@@ -50,7 +50,9 @@ class ReplicaFetcher:
 
     def add(self, partition: FollowerPartition) -> None:
         """Fetch the partition from now on."""
-        self._fetcher.assigned(partition)
+        effect = self._fetcher.assigned(partition)
+        if effect is not None:
+            self._writer.carry_out(effect, asyncio.get_running_loop().time())
         if self._attempt is not None and self._fetcher.must_reconnect(self._leader_at()):
             self._attempt.reschedule(asyncio.get_running_loop().time())
             self._attempt = None

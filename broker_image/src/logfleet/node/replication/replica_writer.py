@@ -144,7 +144,7 @@ class ReplicaWriter:
 
     def _when_written(self, fetch: Fetch) -> None:
         def written() -> None:
-            self._fetcher.written(fetch)
+            self._fetcher.written(fetch, asyncio.get_running_loop().time())
             self._changed()
 
         fetch.replica.log.when_written(written)
