@@ -89,6 +89,7 @@ def holder(kubernetes: Kubernetes, namespace: str) -> str:
     return str(live.get("status", {}).get("operator", ""))
 
 
+@pytest.mark.full
 def test_one_of_them_looks_after_a_cluster_and_the_other_says_so_and_follows(
     releases: tuple[Operator, Operator], kubernetes: Kubernetes, namespace: str
 ) -> None:

@@ -2,6 +2,8 @@
 
 import shutil
 
+import pytest
+
 from e2e.harness.command_line import said
 from e2e.harness.kube.fleet import CLUSTERS
 from e2e.harness.kube.kubernetes import Kubernetes, Object, wait_for
@@ -15,6 +17,7 @@ def status(kubernetes: Kubernetes, namespace: str) -> Object:
     return found
 
 
+@pytest.mark.full
 def test_a_version_is_rolled_to_and_its_level_raised_once_the_broker_can_do_it(stage, namespace):
     broker, kubernetes = stage.broker, stage.kubernetes
     broker.terminate()

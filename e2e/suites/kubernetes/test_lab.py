@@ -84,6 +84,7 @@ def test_a_node_port_is_reached_from_outside_through_every_node(web, rig, zone):
     assert wait_for("an answer", name, SERVED_WITHIN_S) in PODS
 
 
+@pytest.mark.full
 def test_a_pod_that_is_deleted_comes_back_with_its_data(web, kubernetes):
     before = kubernetes.get("pod", "web-1", NAMESPACE)
     boots = len(kubernetes.execute("web-1", NAMESPACE, "cat", "/data/boots").split())
@@ -110,6 +111,7 @@ def test_a_privileged_pod_is_refused_where_security_is_restricted(web, kubernete
     assert "violates PodSecurity" in kubernetes.refusal(pod, NAMESPACE)
 
 
+@pytest.mark.full
 def test_a_zone_that_loses_its_power_comes_back_with_its_data(web, rig, kubernetes):
     pod = next(p for p in kubernetes.pods(NAMESPACE) if kubernetes.zone_of_pod(p) == "c")
     name = pod["metadata"]["name"]

@@ -5,6 +5,8 @@ The job runs through all of it, on a topic of its own that is written all the ti
 
 import time
 
+import pytest
+
 from e2e.harness.kube.changes import drain_all
 from e2e.harness.kube.fleet import CLUSTERS, Fleet, set_operator
 from e2e.harness.kube.kubernetes import condition, wait_for
@@ -54,6 +56,7 @@ def test_a_zone_that_loses_its_power(fleet, rig, load, end):
     end("power of a zone cut")
 
 
+@pytest.mark.full
 def test_a_zone_that_is_cut_off(fleet, rig, load, end):
     rig.cut_off("a")
     try:
@@ -68,6 +71,7 @@ def test_nodes_that_are_drained_one_after_the_other(fleet, rig, load, end):
     end("every node drained")
 
 
+@pytest.mark.full
 def test_nodes_that_are_drained_while_the_operator_is_down(fleet, rig, load, end):
     set_operator(fleet.kubernetes, running=False)
     try:

@@ -131,6 +131,7 @@ def test_counts_by_window_are_those_of_pandas(messy, fleet, jobs, killed_once):
     assert len(kept) == len(messy.broken)
 
 
+@pytest.mark.full
 def test_each_record_is_routed_by_whether_it_can_be_read(messy, fleet, killed_once):
     """At least once: what a killed batch had written is written again, and its origin tells that it is the same."""
     arguments = ["--bootstrap-servers", fleet.inside, "--topic", messy.name, *SETTINGS]

@@ -220,6 +220,7 @@ def test_what_kafka_left_is_served_by_our_broker(kafka: KafkaBroker, tmp_path: P
     assert {**again, "records": 0} == {**grown, "records": 0}
 
 
+@pytest.mark.full
 def test_a_kafka_that_was_killed_is_adopted_with_all_it_acknowledged(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -234,6 +235,7 @@ def test_a_kafka_that_was_killed_is_adopted_with_all_it_acknowledged(
     ours.close()
 
 
+@pytest.mark.full
 def test_a_kafka_killed_when_its_cleaner_had_left_a_gap_is_adopted_with_all_behind_it(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

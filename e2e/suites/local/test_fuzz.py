@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from e2e.fuzz.in_process import fuzz_in_process
 from e2e.fuzz.over_tcp import crowds_over_tcp, fuzz_over_tcp
 from e2e.harness.processes import Rig
@@ -23,6 +25,7 @@ def test_a_broker_outlives_hostile_peers_and_stays_small(rig: Rig) -> None:
     assert result.tally.inputs == EXAMPLES
 
 
+@pytest.mark.full
 def test_frames_full_of_tiny_elements_take_bounded_memory_and_time(rig: Rig) -> None:
     result = crowds_over_tcp(rig)
     print(dict(result.tally.outcomes), result.rss_growth_bytes)

@@ -134,9 +134,9 @@ def test_a_static_members_double_puts_it_out(rig: Rig, broker: Broker, numbers: 
 @pytest.mark.parametrize(
     "client, fault",
     [
-        ("confluent-kafka", "restart"),
+        pytest.param("confluent-kafka", "restart", marks=pytest.mark.full),
         ("confluent-kafka", "kill"),
-        ("kafka-python", "kill"),
+        pytest.param("kafka-python", "kill", marks=pytest.mark.full),
         ("aiokafka", "restart"),
     ],
 )

@@ -9,6 +9,7 @@ from e2e.harness.processes import Rig
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.full
 def test_a_thousand_groups_with_ten_thousand_members(rig: Rig) -> None:
     """They come to be, live, commit, rebalance, and go on where they were when their coordinator was killed."""
     broker = rig.broker(CONFIG)

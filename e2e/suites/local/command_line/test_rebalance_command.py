@@ -68,6 +68,7 @@ def grow(rig: Rig, fleet: Fleet) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.full
 def test_three_brokers_become_six_and_three_again(rig: Rig) -> None:
     fleet = rig.fleet(3, zones=ZONES, config=CONFIG)
     first = fleet.brokers[0]

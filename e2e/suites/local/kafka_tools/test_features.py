@@ -48,6 +48,7 @@ def upgraded(broker: Broker, level: int) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.full
 def test_a_level_is_raised_once_all_brokers_can_do_it_and_is_no_way_back(rig: Rig) -> None:
     fleet = rig.fleet(3, config=CONFIG)
     first, second, third = fleet.brokers

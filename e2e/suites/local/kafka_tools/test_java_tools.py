@@ -149,6 +149,7 @@ def test_records_disks_leaders_and_replicas_are_administered(broker, tmp_path):
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.full
 def test_reassignments_are_verified_and_refused(broker, tmp_path):
     tool(broker, "TopicCommand", "--create", "--topic", "t", "--partitions", "1")
     reassign, plan = "reassign.ReassignPartitionsCommand", tmp_path / "plan.json"
@@ -163,6 +164,7 @@ def test_reassignments_are_verified_and_refused(broker, tmp_path):
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.full
 def test_offsets_configurations_and_permissions_are_administered(broker):
     tool(broker, "TopicCommand", "--create", "--topic", "t", "--partitions", "1")
     tool(broker, "ConsoleProducer", "--topic", "t", stdin="a\nb\nc\n")

@@ -144,6 +144,7 @@ def broker_with_two(directory: Path, config: Mapping[str, str], name: str) -> Br
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.full
 def test_leaders_and_followers_move_while_one_of_them_dies(rig: Rig, tmp_path: Path) -> None:
     """Each replica is there once, and all replicas are alike in the end."""
     config = {**CONFIG, "min.insync.replicas": "2"}

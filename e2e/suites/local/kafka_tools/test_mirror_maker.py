@@ -87,6 +87,7 @@ def committed(bootstrap: str, topic: str) -> dict[int, int]:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.full
 def test_topics_records_and_groups_come_over(rig: Rig, kafka: KafkaBroker) -> None:
     """Keys, headers, times, order and config of a topic, and where its group goes on: nothing is skipped by those who move after it."""
     broker = rig.broker()

@@ -48,6 +48,7 @@ def sent_by(fleet: Fleet, rack: str) -> set[int]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.full
 def test_kafkas_consumer_reads_from_the_replica_in_its_rack(rig: Rig) -> None:
     fleet = rig.fleet(3, zones=RACKS, config=CONFIG)
     tool(fleet, "TopicCommand", "--create", "--topic", "t", "--replica-assignment", "1:2:3")

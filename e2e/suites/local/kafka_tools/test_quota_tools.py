@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from e2e.harness.command_line import refused, said
 from e2e.harness.kafka import run_tool
 from e2e.harness.processes import Broker, Rig
@@ -14,6 +16,7 @@ def configs(broker: Broker, *arguments: str) -> str:
     return run_tool(CONFIGS, ["--bootstrap-server", broker.bootstrap, *arguments])
 
 
+@pytest.mark.full
 def test_kafkas_tool_sets_describes_and_removes_quotas(rig: Rig) -> None:
     """kafka-configs.sh with users, clients, both, ips, and the defaults of each."""
     broker = rig.broker()

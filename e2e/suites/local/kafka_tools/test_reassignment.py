@@ -82,6 +82,7 @@ def differ(fleet: Fleet, topic: str, plan: Plan) -> list[str]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.full
 def test_partitions_move_under_load_while_brokers_die(rig: Rig, tmp_path: Path) -> None:
     fleet = rig.fleet(5, zones=["a", "b", "c"], config=CONFIG)
     admin = AdminClient({"bootstrap.servers": fleet.bootstrap})

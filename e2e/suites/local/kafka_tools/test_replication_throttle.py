@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Self
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -115,6 +116,7 @@ def test_a_throttled_follower_keeps_to_its_rate_and_others_are_not_held_up(rig: 
     assert free_s < throttled_s / 2
 
 
+@pytest.mark.full
 def test_a_throttle_yields_while_producers_wait_and_comes_back_to_its_rate(rig: Rig) -> None:
     """Broker 1 leads what is produced and what is copied to broker 2; what slows its producers down is broker 3."""
     fleet = rig.fleet(3, zones=["a", "b", "c"], config={"default.replication.factor": "3"})

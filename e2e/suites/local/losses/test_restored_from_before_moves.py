@@ -102,7 +102,7 @@ def restored_after(rig: Rig, before: list[int], after: list[int], earliest: int)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("earliest", [1, 2])
+@pytest.mark.parametrize("earliest", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_who_still_has_the_log_leads(rig: Rig, earliest: int) -> None:
     fleet = restored_after(rig, [2, 1], [1, 3], earliest)
     consumer = Consumer({"bootstrap.servers": fleet.bootstrap, "group.id": "g"})
@@ -113,6 +113,7 @@ def test_who_still_has_the_log_leads(rig: Rig, earliest: int) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.full
 def test_where_nobody_has_it_the_partition_is_told_to_be_lost(rig: Rig) -> None:
     fleet = restored_after(rig, [2, 1], [3, 4], 1)
     first = fleet.brokers[0]
