@@ -140,3 +140,57 @@ def a_stale_answer_of_the_old_leader_changes_nothing() -> None:
     s.after(500)
     s.mend(s.leader, other)
     s.rests()
+
+
+def a_former_leader_that_ends_where_its_leaders_log_starts_begins_again_empty() -> None:
+    """F deletes all records in the place of one that only L had; then L leads again.
+
+    The producer of L's record sends it once more. No broker may know it by its number.
+    """
+    s, answers = Scenario(), list[Produced]()
+    s.acked(2)
+    s.cut(s.follower, s.leader)
+    s.produce(1)
+    s.until(lambda: s.end_offset(s.leader) == 3, "L has a record that F has not")
+    s.fleet.net.block("client", s.follower.host.name)
+    s.kill(s.leader)
+    s.end_lease(s.leader)
+    s.until(lambda: s.partition.leader == s.follower.id, "F is elected")
+    s.until(lambda: s.follower.leading.replicas[s.index].leading, "F leads")
+    s.follower.leading.produce(Produce(s.index, "of F", is_acks_all=False), answers.append)
+    assert answers == [Produced(ErrorCode.NONE, 2)]
+    s.until(lambda: s.high_watermark(s.follower) == 3, "F has committed another in its place")
+    s.follower.leading.delete_records(s.index, 3)
+    s.mend(s.follower, s.leader)
+    s.leader.start()
+    s.until(lambda: s.leader.id in s.isr, "L is in sync")
+    s.kill(s.follower)
+    s.end_lease(s.follower)
+    s.until(lambda: s.partition.leader == s.leader.id, "L is elected")
+    s.until(lambda: s.producers[s.index, True].is_idle, "the producer is answered")
+    log = s.leader.disk.logs[s.index]
+    assert (log.start_offset, log.end_offset) == (3, 4)
+    s.rests()
+
+
+def a_last_leader_whose_records_were_all_deleted_leads_again() -> None:
+    """L alone is in sync and loses power; its log has no leader epoch then.
+
+    F's log has one, and ends before.
+    """
+    s = Scenario()
+    s.acked(2)
+    s.drop_follower()
+    s.acked(3)
+    s.leader.leading.delete_records(s.index, 6)
+    s.leader.flush()
+    s.power_loss(s.leader)
+    log = s.leader.disk.logs[s.index]
+    assert (log.start_offset, log.end_offset, log.epochs.entries) == (6, 6, ())
+    assert s.end_offset(s.follower) == 2
+    s.until(lambda: not s.partition.has_leader, "nobody leads")
+    s.leader.start()
+    s.until(lambda: s.partition.has_leader, "somebody leads")
+    assert s.partition.leader == s.leader.id
+    s.rests()
+    assert s.follower.disk.logs[s.index].start_offset == 6

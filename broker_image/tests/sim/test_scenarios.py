@@ -14,6 +14,8 @@ from broker_image.tests.sim.scenario import Scenario
 from broker_image.tests.sim.scenarios_of_records import (
     a_follower_keeps_what_is_above_its_high_watermark,
     a_follower_that_was_away_begins_where_its_leaders_log_starts,
+    a_former_leader_that_ends_where_its_leaders_log_starts_begins_again_empty,
+    a_last_leader_whose_records_were_all_deleted_leads_again,
     a_record_that_overtakes_another_is_refused,
     a_repeated_batch_is_recognised_by_the_next_leader,
     a_replica_that_was_gone_begins_with_nothing,
@@ -394,6 +396,8 @@ RULES: dict[Callable[[], None], str | None] = {
     an_eligible_leader_is_elected_before_the_last_one: "the last leader is elected beside eligible ones",
     a_registration_that_is_gone_holds_the_high_watermark: "a registration that has gone holds nothing",
     a_follower_that_was_away_begins_where_its_leaders_log_starts: "a follower that was away begins at the end",
+    a_former_leader_that_ends_where_its_leaders_log_starts_begins_again_empty: "a follower is believed by an epoch that its leader forgot",
+    a_last_leader_whose_records_were_all_deleted_leads_again: "an emptied log counts for the shortest",
     five_records_of_a_producer_are_recognised_when_they_come_again: "one record of a producer is remembered",
     a_topic_that_is_made_again_has_no_record_of_the_old_one: "a topic is known by its name",
     a_record_that_overtakes_another_is_refused: "a record may overtake another",
