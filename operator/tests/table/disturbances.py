@@ -1,5 +1,6 @@
 """What befalls the operator at one of its calls to a World: death, a lost answer, no connection."""
 
+import pytest
 from logfleet_operator.kube import KubeUnavailable
 
 from .world import Death, World
@@ -33,3 +34,11 @@ def refuse(world: World, number: int) -> None:
             raise KubeUnavailable("connection refused")
 
     world.before_call = check
+
+
+DISTURBANCES = (
+    die_after,
+    pytest.param(lose_answer_of, marks=pytest.mark.full),
+    pytest.param(refuse, marks=pytest.mark.full),
+)
+"""The first two leave a change that was made without its answer; in a full run, all are tried."""

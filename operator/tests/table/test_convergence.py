@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from .disturbances import die_after, lose_answer_of, refuse
+from .disturbances import DISTURBANCES, die_after
 from .operation import SETTINGS, Operation, cluster, topic
 from .world import Death, Manifest, World
 
@@ -79,7 +79,7 @@ def test_the_story_ends_well(expected: World) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("disturb", [die_after, lose_answer_of, refuse])
+@pytest.mark.parametrize("disturb", DISTURBANCES)
 def test_any_single_disturbance_changes_nothing_in_the_end(
     disturb: Callable[[World, int], None], part: int, expected: World
 ) -> None:

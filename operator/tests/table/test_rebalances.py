@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from .disturbances import die_after, lose_answer_of
+from .disturbances import DISTURBANCES
 from .operation import Operation, at_rest, cluster, rebalance
 from .world import Death, World
 
@@ -153,7 +153,7 @@ async def test_a_mistake_is_told_by_its_field() -> None:
     assert "spec.throttle" in status(world)["why"]
 
 
-@pytest.mark.parametrize("disturb", [die_after, lose_answer_of])
+@pytest.mark.parametrize("disturb", DISTURBANCES[:2])
 async def test_whatever_call_the_operator_dies_at_it_comes_to_its_end(disturb) -> None:
     async def carried_out(number: int | None) -> World:
         world, operation = await uneven()

@@ -6,7 +6,7 @@ import pytest
 from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet_operator import names
 
-from .disturbances import die_after, lose_answer_of
+from .disturbances import DISTURBANCES
 from .operation import POOL, Operation, at_rest, cluster, pool, properties_of, told, why
 from .world import Death, World
 
@@ -203,7 +203,7 @@ async def test_without_an_answer_of_brokers_nothing_goes() -> None:
     assert "no broker answers" in why(world)
 
 
-@pytest.mark.parametrize("disturb", [die_after, lose_answer_of])
+@pytest.mark.parametrize("disturb", DISTURBANCES[:2])
 async def test_whatever_call_the_operator_dies_at_a_shrink_comes_to_its_end(disturb) -> None:
     async def shrunk(number: int | None) -> World:
         world, operation = await six()

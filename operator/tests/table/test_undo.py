@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from logfleet_operator import names
 
-from .disturbances import die_after, lose_answer_of
+from .disturbances import DISTURBANCES
 from .operation import POOL, Operation, at_rest, cluster, pool
 from .world import Death, Manifest, World
 
@@ -135,7 +135,7 @@ async def test_a_volume_that_did_not_wait_for_its_pod_says_nothing(
     assert world.replicas.forgotten == forgotten
 
 
-@pytest.mark.parametrize("disturb", [die_after, lose_answer_of])
+@pytest.mark.parametrize("disturb", DISTURBANCES[:2])
 async def test_written_back_it_ends_the_same_though_the_operator_is_disturbed_anywhere(
     disturb: Callable[[World, int], None],
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from logfleet.controller.brokers.feature_level import FeatureLevel
 
-from .disturbances import die_after, lose_answer_of, refuse
+from .disturbances import DISTURBANCES
 from .operation import SETTINGS, Operation, at_rest, cluster, told, why
 from .world import Death, World
 
@@ -149,7 +149,7 @@ def _at(disturb: Callable[[World, int], None], number: int, world: World) -> Non
     disturb(world, number)
 
 
-@pytest.mark.parametrize("disturb", [die_after, lose_answer_of, refuse])
+@pytest.mark.parametrize("disturb", DISTURBANCES)
 async def test_an_operator_that_is_disturbed_at_any_write_ends_where_it_would(
     disturb: Callable[[World, int], None],
 ) -> None:
