@@ -185,6 +185,7 @@ def told(kubernetes):
     return pod, {name: float(value) for name, value in re.findall(line, text, re.MULTILINE)}
 
 
+@pytest.mark.full
 def test_the_chart_keeps_a_topic_as_a_table(messy, fleet, rig, jobs):
     """A stream: its Deployment makes a new driver for the killed one; uninstalled, it ends its batch."""
     kubernetes = rig.kubernetes

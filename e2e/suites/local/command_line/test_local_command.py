@@ -66,6 +66,7 @@ def test_a_fleet_starts_stops_and_starts_again_on_its_data(program: Program) -> 
         assert said.count('"broker_stopped"') == 2, "in order, each time"
 
 
+@pytest.mark.full
 def test_when_etcd_dies_all_stop_with_exit_code_1(program: Program) -> None:
     start(program)
     os.kill(processes(program)["etcd"], signal.SIGKILL)

@@ -35,6 +35,7 @@ def plan_of(broker: Broker) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.full
 def test_a_hot_partition_is_named_with_its_client(rig: Rig) -> None:
     fleet = rig.fleet(3, zones=ZONES, config=CONFIG)
     first = fleet.brokers[0]

@@ -56,6 +56,7 @@ def test_the_readme_is_a_session_that_works(rig: Rig, clone: Path) -> None:
         assert words in seen
 
 
+@pytest.mark.full
 def test_a_first_count_by_hand_is_a_session_that_works(rig: Rig, clone: Path) -> None:
     page = "spark-on-k8s/README.md"
     seen = read(rig, clone, page)

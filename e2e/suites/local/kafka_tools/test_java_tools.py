@@ -31,6 +31,7 @@ def consume(broker: Broker, topic: str, count: int, *arguments: str) -> list[str
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.full
 def test_console_tools_move_records_with_every_codec(broker):
     """Keys, headers and timestamps arrive as sent, whatever compresses them."""
     tool(broker, "TopicCommand", "--create", "--topic", "codecs", "--partitions", "1")

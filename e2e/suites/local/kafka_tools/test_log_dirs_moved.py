@@ -109,6 +109,7 @@ def with_two(rig: Rig, number: int) -> tuple[Path, Path]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.full
 def test_logs_move_under_load_and_past_a_death_of_the_broker(rig: Rig, tmp_path: Path) -> None:
     one, two = with_two(rig, 1)
     broker = rig.broker({**CONFIG, "log.dirs": f"{one},{two}"})
