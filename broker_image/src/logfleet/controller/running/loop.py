@@ -132,19 +132,21 @@ class ControllerLoop:
     def _do(self, effect: to_do.Effect) -> None:
         match effect:
             case to_do.Write(number, txn):
-                self._call(self._store.txn(txn), partial(events.WriteAnswered, number))
+                self._call(partial(self._store.txn, txn), partial(events.WriteAnswered, number))
             case to_do.GrantLease():
-                self._call(self._grant(), events.LeaseGranted)
+                self._call(self._grant, events.LeaseGranted)
             case to_do.RevokeLease(lease):
-                revoking = self._leases.pop(lease).revoke()
-                self._revoking = self._call(revoking, partial(events.LeaseRevoked, lease))
+                revoke = self._leases.pop(lease).revoke
+                self._revoking = self._call(revoke, partial(events.LeaseRevoked, lease))
             case to_do.ReadReceipts(epoch, prefix):
-                self._call(self._store.range(prefix), partial(events.ReceiptsRead, epoch))
+                read = partial(self._store.range, prefix)
+                self._call(read, partial(events.ReceiptsRead, epoch))
             case to_do.Compact(epoch, revision):
-                self._call(self._store.compact(revision), partial(events.Compacted, epoch))
+                compact = partial(self._store.compact, revision)
+                self._call(compact, partial(events.Compacted, epoch))
             case to_do.QueryLogEnds(epoch, number, image, asked):
                 then = partial(events.LogEndsReported, epoch, number)
-                self._call(self.query_log_ends(image, asked), then)
+                self._call(partial(self.query_log_ends, image, asked), then)
             case to_do.WakeAt(ms):
                 self._wake_at(ms)
             case to_do.Yield():
@@ -167,13 +169,13 @@ class ControllerLoop:
                 assert_never(effect)
 
     def _call(
-        self, work: Awaitable[T], then: Callable[[T | Exception], events.Event]
+        self, work: Callable[[], Awaitable[T]], then: Callable[[T | Exception], events.Event]
     ) -> asyncio.Task[None]:
-        """Step what comes of it, or what it fails with."""
+        """Step what comes of it, or what it fails with. A cancelled call may not have begun."""
 
         async def called() -> None:
             try:
-                outcome: T | Exception = await work
+                outcome: T | Exception = await work()
             except Exception as error:  # noqa: BLE001  the machine decides what follows from it
                 outcome = error
             self._step(then(outcome))
