@@ -190,10 +190,15 @@ def test_a_trace_goes_to_standard_error_if_no_file_takes_it(capsys, trace_file, 
             "j: stopped by Ctrl-C; the next start does the last batch again",
         ),
         (SettingError("--fields: too few"), 2, "j: error: --fields: too few"),
+        (
+            ConnectionRefusedError("Connection refused"),
+            1,
+            "j failed: Spark's JVM has ended; its log says why",
+        ),
     ],
 )
 @pytest.mark.usefixtures("of_tests")
-def test_what_a_user_does_is_no_failure(capsys, raised, code, sentence):
+def test_what_a_user_does_has_a_sentence_and_no_trace(capsys, raised, code, sentence):
     def run(_job):
         raise raised
 

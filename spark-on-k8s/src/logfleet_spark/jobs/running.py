@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +45,9 @@ POLL_S = 0.2
 WriteBatch = Callable[[DataFrame, int], None]
 NO_WORKER = "Python worker failed to connect back"
 """Spark's message if a new Python process has not connected within 10 s, a limit that is fixed."""
+
+JVM_GONE = (Py4JNetworkError, ConnectionError)
+"""Errors of a call to a JVM that has ended, as by the Ctrl-C that ends the whole program."""
 
 
 class NotBegun(Exception):
@@ -279,7 +283,7 @@ def _run(job: Job, run: Callable[[Job], None]) -> None:
 
 
 def _failure(name: str, stop: Stop, problem: Exception, trace_file: str) -> tuple[str, int]:
-    """Return (sentence, exit code), and write the stack trace.
+    """Return (sentence, exit code), and write the stack trace, unless only the JVM's end is in it.
 
     trace_file: `-` for standard error, "" for a file in the folder of temporary files.
     """
@@ -290,6 +294,8 @@ def _failure(name: str, stop: Stop, problem: Exception, trace_file: str) -> tupl
         where = f" in batch {batch_id}"
     if isinstance(problem, SettingError):
         return f"{name}: error: {problem}", 2
+    if isinstance(problem, JVM_GONE):
+        return f"{name} failed: Spark's JVM has ended; its log says why", 1
     sentence = f"{name} failed{where}: {cause_of(problem)}"
     path = Path(trace_file or Path(tempfile.gettempdir(), f"logfleet-{name}.trace"))
     try:
