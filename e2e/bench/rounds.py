@@ -18,7 +18,7 @@ def rotated(sides: Sequence[str], turn: int) -> list[str]:
 
 
 def report(row: str, side: str, values: Values) -> None:
-    """What a run that is ended before its end has found, for whoever watches it."""
+    """Print what an interrupted run has measured."""
     figures = ", ".join(f"{key} {value:.4g}" for key, value in values.items())
     print(f"{row}, {side}: {figures}", file=sys.stderr, flush=True)
 

@@ -24,7 +24,8 @@ def run_rounds(
 ) -> Entry | None:
     """Run rounds until the entry is done, and return it; None after a round that failed.
 
-    next_round: of the entry so far, a seed and an empty directory; the entry with that round in it, None if it failed and has said how.
+    next_round: takes the entry so far, a seed and an empty directory. It returns the entry with the
+    round added, or None after a failure, which it has printed.
     """
     key = source_key(*sources)
     entry = entry_of(kept, key)

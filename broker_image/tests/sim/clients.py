@@ -14,7 +14,7 @@ ELSEWHERE = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )
-"""Errors after which a client asks anew who leads."""
+"""Errors after which a client asks again who leads."""
 READ_MS = 400
 
 

@@ -103,7 +103,7 @@ class Controlling:
 
         self._ask(decide, answer)
 
-    def make_anew(self, topic_id: bytes) -> None:
+    def create_again(self, topic_id: bytes) -> None:
         """Delete the topic, or make one with this id if none is there."""
         fleet = self._node.fleet
 
@@ -128,7 +128,7 @@ class Controlling:
 
         def answered(answer: object) -> None:
             if isinstance(answer, TopicCreation):
-                self._kernel.sometimes("a topic was made anew")
+                self._kernel.sometimes("a topic was created again")
 
         self._ask(decide, answered)
 

@@ -184,19 +184,19 @@ class Faults:
         else:
             replica.delete_before(offset)
 
-    def make_anew(self, _target: SimBroker, _ms: int) -> None:
+    def create_again(self, _target: SimBroker, _ms: int) -> None:
         """Somebody deletes the topic, and makes another one of that name on the same brokers."""
         if not self.is_making:
             self.is_making = True
-            self._fleet.kernel.spawn(self._fleet.store.host, "make anew", self._making_anew())
+            self._fleet.kernel.spawn(self._fleet.store.host, "create again", self._creating_again())
 
-    def _making_anew(self) -> Process:
+    def _creating_again(self) -> Process:
         fleet = self._fleet
         made = naming.topic_id(fleet.generations)
         while (topic := fleet.store.image.topic(naming.TOPIC)) is None or topic.id != made:
             if fleet.controllers:
                 controller = max(fleet.controllers, key=fleet.controllers.__getitem__)
-                self._brokers[controller].controlling.make_anew(made)
+                self._brokers[controller].controlling.create_again(made)
             yield ANEW_MS
         fleet.generations += 1
         self.is_making = False
@@ -349,7 +349,7 @@ ACTS = {
     **KINDS,
     "absence": Faults.absence,
     "delete_records": Faults.delete_records,
-    "make_anew": Faults.make_anew,
+    "create_again": Faults.create_again,
     "stop_if_allowed": Faults.stop_if_allowed,
     "reassign": Faults.reassign,
     "old_disk": Faults.old_disk,
@@ -385,7 +385,7 @@ def drawn_faults(tape: Tape, until_ms: int) -> tuple[Fault, ...]:
     faults += _deletions(tape, until_ms)
     if tape.draw("anew.is_drawn", 6) == 5:
         faults += [
-            Fault(tape.draw("anew.at", until_ms), "make_anew", 0, 0)
+            Fault(tape.draw("anew.at", until_ms), "create_again", 0, 0)
             for _ in range(1 + tape.draw("anew.count", 2))
         ]
     faults += _absences(tape, until_ms)

@@ -224,7 +224,7 @@ class FromLeader:
         elif batches:
             first_epoch = LeaderEpoch(batches[0].epoch)
             self.fetcher.nothing_appended(fetch, first_epoch, self._now_s)
-        replica.told(
+        replica.leader_committed(
             follower.high_watermark(replica.high_watermark, row.high_watermark, log.end_offset)
         )
         followed.leader_start = row.log_start_offset

@@ -149,10 +149,10 @@ class Checker:
         self._demand(
             offset <= history.deleted and not history.reaches(log, offset)
             and (log.end_offset >= offset or state is None or self_member not in state.isr),
-            "I6: partition %s: broker %s begins anew at %s, records are deleted up to %s",
+            "I6: partition %s: broker %s begins again at %s, records are deleted up to %s",
             index, broker.id, offset, history.deleted,
         )  # fmt: skip
-        self._kernel.sometimes("a follower began anew where its leader's log starts")
+        self._kernel.sometimes("a follower began again where its leader's log starts")
 
     def deleted(self, index: int, offset: int, live: set[Member]) -> None:
         """A leader answers that no live replica has records below the offset (KIP-107)."""

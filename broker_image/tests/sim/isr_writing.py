@@ -95,7 +95,7 @@ class IsrWriting:
                 case Send(write):
                     for proposal in write.proposals.values():
                         if self._writes.get(proposal, write) is not write:
-                            kernel.sometimes("an ISR change was written anew, alone")
+                            kernel.sometimes("an ISR change was written again, alone")
                         self._writes[proposal] = write
                     kernel.spawn(node.host, "isr.write", self._sending(write))
                 case CheckAll():

@@ -1,4 +1,4 @@
-"""Whoever operates the fleet: all brokers are replaced zone by zone, some are emptied, forgotten, and begin anew with another disk.
+"""The operator of the fleet: all brokers are replaced zone by zone, some are emptied, forgotten, and begin again with another disk.
 
 What is done next is decided by the operator's own rules (`clusters.rollout`, `clusters.may_i`) and by the brokers' (`balance`,
 `controller.brokers.unregistering`), from what is there at each look. Of the operator nothing but what stands in Kubernetes outlives its process.
@@ -304,7 +304,7 @@ class Operating:
         refusal = yield self._kernel.expire(self.host, answer, ANSWER_MS, False)
         unknown = ErrorCode.BROKER_ID_NOT_REGISTERED
         if refusal is None or (isinstance(refusal, Refusal) and refusal.error is unknown):
-            self._kernel.sometimes("a broker was forgotten, and began anew")
+            self._kernel.sometimes("a broker was forgotten, and began again")
             broker.restart()
         elif any(
             broker.id in each.replicas for each in self._fleet.partitions_in(controller.image)

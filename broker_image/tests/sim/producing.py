@@ -17,7 +17,7 @@ IN_FLIGHT_MAX = BATCHES_REMEMBERED
 RETRY_MS = 100
 """Before the first retry; it doubles up to eight times that (retry.backoff.ms and .max.ms)."""
 REFUSALS_MAX = 8
-"""After so many in a row the record before is taken for lost, and the producer begins anew."""
+"""After so many in a row the record before is taken for lost, and the producer begins again."""
 DELIVERY_MS_MAX = 400_000
 """delivery.timeout.ms: longer than all that a simulation breaks."""
 
@@ -101,7 +101,7 @@ class IdempotentProducer(Producer):
     After a failure, and at first, only the oldest is sent until it is acknowledged, as Java's client
     does after a failure: a broker that does not know a producer takes any of its records for the
     first (KIP-360). A record that stays out of order follows one that is lost; then the producer
-    begins anew, with another id.
+    begins again, with another id.
     """
 
     kind = "all"
@@ -142,11 +142,11 @@ class IdempotentProducer(Producer):
         record.refusals += 1
         self.leader = NO_LEADER
         if record is self._flying[0] and record.refusals >= REFUSALS_MAX:
-            self._begin_anew()
+            self._begin_again()
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """What is in flight gets another producer id, by which no broker sees that it has it already."""
-        self.fleet.kernel.sometimes("a producer began anew")
+        self.fleet.kernel.sometimes("a producer began again")
         self._producer, self._sequence = self._producer + 1, 0
         for record in self._flying:
             self.fleet.checker.renumbered.add(record.value)

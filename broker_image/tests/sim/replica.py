@@ -117,7 +117,7 @@ class Replica:
         for _, _, reply in waiting:
             reply(Produced(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    def told(self, high_watermark: int) -> None:
+    def leader_committed(self, high_watermark: int) -> None:
         """As a follower: this high watermark, as of now."""
         self.ends.leader_committed(high_watermark)
 
@@ -132,7 +132,7 @@ class Replica:
         """As a follower of whose log nothing may stay: its leader's starts there."""
         self.node.fleet.checker.reset(self.index, self.node, self.log, offset)
         self.log.reset_to(offset)
-        self.node.note("begins partition %s anew at %s", self.index, offset)
+        self.node.note("starts partition %s again at %s", self.index, offset)
 
     def append(self, batch: Batch) -> None:
         self.log.append(batch)

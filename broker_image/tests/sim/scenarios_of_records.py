@@ -82,7 +82,7 @@ def a_topic_that_is_made_again_has_no_record_of_the_old_one() -> None:
     s = Scenario()
     s.acked(3)
     s.hold_watch(s.follower)
-    s.faults.begin(Fault(0, "make_anew", 0, 0))
+    s.faults.begin(Fault(0, "create_again", 0, 0))
     s.until(lambda: not s.faults.is_making, "the topic is made again")
     s.produce(1, is_acks_all=False)
     s.after(2_000)

@@ -329,7 +329,7 @@ class SimStore:
         following = [revision for revision in self._images if revision > watcher.revision]
         if watcher.revision < self.state.compacted or not watcher.revision:
             if watcher.revision:
-                self._kernel.sometimes("a watch began anew with a snapshot")
+                self._kernel.sometimes("a watch began again with a snapshot")
             watcher.revision = self.state.revision
             image = msgspec.structs.replace(self.image, revision=watcher.revision)
         else:

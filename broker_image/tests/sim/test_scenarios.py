@@ -140,7 +140,7 @@ def a_broker_is_let_in_after_it_was_taken_out_everywhere() -> None:
     s.power_loss(s.follower)
     s.end_lease(s.follower)
     s.follower.start()
-    s.until(lambda: s.follower.id in s.fleet.store.image.brokers, "F has registered anew")
+    s.until(lambda: s.follower.id in s.fleet.store.image.brokers, "F has registered again")
     s.kill(s.leader)
     s.end_lease(s.leader)
     s.mend_store(s.controller, "in")
@@ -404,7 +404,7 @@ RULES: dict[Callable[[], None], str | None] = {
     records_are_deleted_once_no_live_replica_has_them: "the low watermark is the leader's",
     one_isr_change_is_in_flight_at_a_time: "a second ISR change is in flight",
     a_replica_that_was_gone_begins_with_nothing: "replicas go within a leader epoch",
-    every_registration_says_that_its_disk_may_lack_records: "an unclean start is not told again by the next registration",
+    every_registration_says_that_its_disk_may_lack_records: "the next registration does not repeat an unclean start",
     a_broker_that_is_fenced_registers_again: "a registration outlives its end in the image",
     a_registration_whose_answer_was_lost_is_found: None,
     leases_outlive_the_store: None,

@@ -182,7 +182,7 @@ def test_a_watch_shows_complete_revisions_late_and_after_compaction_all_at_once(
     rig.store.hold_watch(rig.host, is_held=False)
     rig.after(10)
     assert seen == [2, 4]
-    assert rig.kernel.labels["a watch began anew with a snapshot"] == 1
+    assert rig.kernel.labels["a watch began again with a snapshot"] == 1
 
 
 def test_all_leases_may_have_ended_when_the_quorum_is_back() -> None:
@@ -212,7 +212,7 @@ def test_another_tenants_writes_move_the_revision_and_no_watch_shows_them() -> N
     assert seen == [2]
     rig.put("other/b")
     assert seen == [2, 5]
-    assert rig.kernel.labels["a watch began anew with a snapshot"] == 0
+    assert rig.kernel.labels["a watch began again with a snapshot"] == 0
 
 
 def test_a_snapshot_has_the_revision_of_the_whole_store() -> None:

@@ -12,8 +12,8 @@ The shell of `IsrProposals` owes three things:
    effects in their order.
 2. For each `Send` it calls `MetadataStore.txn` once and reports the outcome by `replied`. Other
    effects do not wait for it.
-3. It reports every outcome, however late and whoever leads by then. If the store was replaced, the
-   broker ends.
+3. It reports every outcome, even a late one, and even if another broker leads. If the store was
+   replaced, the broker ends.
 """
 
 from collections.abc import Callable, Mapping

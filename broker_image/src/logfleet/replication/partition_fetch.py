@@ -119,7 +119,7 @@ R = TypeVar("R", bound=FollowedReplica)
 class PartitionFetch(Generic[R]):
     """The copying of one replica.
 
-    asked: what the last request said of it, while FETCHING, else None. until_s: the end of its
+    asked: the fields of the last request, None unless it is FETCHING. until_s: the end of its
     pause, while PAUSED. pause_s: the length of its next pause. is_ahead: its log or its leader's
     records have leader epochs above its leader's, and that was reported. row: to be applied when
     its log starts elsewhere (TRUNCATING), None if there is none.

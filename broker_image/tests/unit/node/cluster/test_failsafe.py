@@ -153,7 +153,8 @@ async def test_a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_pee
     await until(lambda: monotonic_ms() > asked_ms + 3_000)
     assert not rules.is_majority_silent(0, peers.active())
     assert not serves(leader, "alone")
-    del follower._publish  # it stops at once only if it sees that it may
+    del follower._publish
+    await follower._read_snapshot(await fleet.store.range(""))  # so that it can stop at once
 
 
 async def test_a_suspended_partition_goes_on_when_its_followers_ask_for_it_again(

@@ -54,7 +54,7 @@ class Fleet:
         store: SqliteStore,
         broker_id: int = 1,
         taken_ms_max: int = 60_000,
-        told: BrokerValue | None = None,
+        written: BrokerValue | None = None,
     ) -> None:
         self.store = store
         self.calls: asyncio.Queue[Registration | str] = asyncio.Queue()
@@ -63,7 +63,7 @@ class Fleet:
             world(store),
             self.follower,
             broker_id,
-            told or value(),
+            written or value(),
             on_registered=self.calls.put_nowait,
             on_lost=self.calls.put_nowait,
             taken_ms_max=taken_ms_max,
@@ -101,10 +101,10 @@ class Fleet:
 
 
 async def register(
-    store: SqliteStore, broker_id: int, told: BrokerValue, *, taken_ms_max: int = 60_000
+    store: SqliteStore, broker_id: int, written: BrokerValue, *, taken_ms_max: int = 60_000
 ) -> Registration:
     """Register, and keep the lease."""
-    async with Fleet(store, broker_id, taken_ms_max, told) as fleet:
+    async with Fleet(store, broker_id, taken_ms_max, written) as fleet:
         return await fleet.registered()
 
 
@@ -184,7 +184,7 @@ async def test_a_taken_id_is_waited_for_and_then_given_up(store) -> None:
 async def test_a_taken_id_is_taken_over_when_its_holder_is_gone(store, until) -> None:
     old = await register(store, 1, value())
     await register(store, 10, value("a neighbour whose key begins alike"))
-    async with Fleet(store, told=value("second")) as fleet:
+    async with Fleet(store, written=value("second")) as fleet:
         await until(lambda: isinstance(fleet.registrar._machine.state, Taken))
         await old.lease.revoke()
         assert (await fleet.registered()).epoch > old.epoch
@@ -272,9 +272,9 @@ async def test_an_update_is_written_into_the_registration_that_stands(store, unt
     async with Fleet(store) as fleet:
         registered = await fleet.registered()
         for offline in ({A: (0, 1)}, {A: (0, 1), B: (2,)}, {}):
-            told = msgspec.structs.replace(value(), offline=offline)
-            fleet.registrar.update(offline=told.offline)
-            await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
+            written = msgspec.structs.replace(value(), offline=offline)
+            fleet.registrar.update(offline=written.offline)
+            await until(lambda written=written: fleet.follower.image.brokers[1].value == written)
             held = await store.get(keys.broker(1))
             assert held.create_revision == registered.epoch, "it is the same registration"
             assert held.lease == registered.lease.id
@@ -297,9 +297,9 @@ async def test_what_the_store_refuses_to_take_of_it_ends_no_registration(
     async with Fleet(store) as fleet:
         first = await fleet.registered()
         monkeypatch.setattr(store, "txn", refusing)
-        told = msgspec.structs.replace(value(), offline={A: (0,)})
-        fleet.registrar.update(offline=told.offline)
-        await until(lambda: fleet.follower.image.brokers[1].value == told)
+        written = msgspec.structs.replace(value(), offline={A: (0,)})
+        fleet.registrar.update(offline=written.offline)
+        await until(lambda: fleet.follower.image.brokers[1].value == written)
         assert fleet.registrar.registration is first
         assert fleet.registrar.refused.count == 2
 
@@ -307,15 +307,15 @@ async def test_what_the_store_refuses_to_take_of_it_ends_no_registration(
 async def test_an_update_is_in_the_next_registration_from_its_beginning(store, until) -> None:
     async with Fleet(store) as fleet:
         first = await fleet.registered()
-        told = msgspec.structs.replace(value(), offline={A: (0,)})
-        fleet.registrar.update(offline=told.offline)
-        await until(lambda: fleet.follower.image.brokers[1].value == told)
+        written = msgspec.structs.replace(value(), offline={A: (0,)})
+        fleet.registrar.update(offline=written.offline)
+        await until(lambda: fleet.follower.image.brokers[1].value == written)
         await first.lease.revoke()
         await fleet.lost()
         second = await fleet.registered()
         held = await store.get(keys.broker(1))
         assert (held.create_revision, held.version) == (second.epoch, 1)
-        assert held.value == keys.encode(told)
+        assert held.value == keys.encode(written)
 
 
 async def test_a_broker_that_is_fenced_as_it_stops_leaves_no_registration_behind(
@@ -356,16 +356,16 @@ async def test_a_write_that_was_not_answered_is_found_and_followed_by_the_next(
         await fleet.registered()
         for number in range(2):
             failing[:] = [UnknownOutcome("no answer")]
-            told = msgspec.structs.replace(value(), offline={A: (number,)})
-            fleet.registrar.update(offline=told.offline)
-            await until(lambda told=told: fleet.follower.image.brokers[1].value == told)
+            written = msgspec.structs.replace(value(), offline={A: (number,)})
+            fleet.registrar.update(offline=written.offline)
+            await until(lambda written=written: fleet.follower.image.brokers[1].value == written)
             await until(lambda: not failing)
         assert fleet.calls.empty()
 
 
 async def test_a_broker_that_leaves_announces_it_and_is_told_when_it_may_stop(store, until) -> None:
     other = msgspec.structs.replace(value("other"), leaving=False)
-    async with Fleet(store, 2, told=other) as others, Fleet(store) as fleet:
+    async with Fleet(store, 2, written=other) as others, Fleet(store) as fleet:
         for number in (1, 2):
             registered = await (fleet if number == 1 else others).registered()
             active = keys.encode(FenceValue(registered.epoch, keys.ACTIVE))
@@ -382,7 +382,7 @@ async def test_a_broker_that_leaves_announces_it_and_is_told_when_it_may_stop(st
 
 
 async def test_who_waits_to_leave_is_told_when_the_registrar_ends(store, until) -> None:
-    async with Fleet(store, 2, told=value("other")) as others, Fleet(store) as fleet:
+    async with Fleet(store, 2, written=value("other")) as others, Fleet(store) as fleet:
         await others.registered()
         registered = await others.store.get(keys.broker(2))
         assert registered is not None
