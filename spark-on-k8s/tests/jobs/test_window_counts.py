@@ -7,8 +7,15 @@ from typing import Any
 import pandas as pd
 import pytest
 from logfleet_spark.jobs.expressions import SettingError
-from logfleet_spark.jobs.records import ERROR, read_values
-from logfleet_spark.jobs.window_counts import WindowCounts, as_records, counted, with_event_time
+from logfleet_spark.jobs.records import ERROR, read_values, stream
+from logfleet_spark.jobs.window_counts import (
+    WindowCounts,
+    as_records,
+    columns_read,
+    counted,
+    parse_settings,
+    with_event_time,
+)
 from logfleet_spark.jobs.windows import Windows
 from pyspark.sql.functions import lit
 
@@ -297,3 +304,48 @@ def test_late_rows_are_dropped_exactly_as_the_model_says(spark, tmp_path):
     counted_rows = sum(count for _, _, count in got)
     assert counted_rows + model.dropped + model.still_open == sum(map(len, batches))
     assert model.dropped > 0
+
+
+@pytest.mark.parametrize(
+    "fields, settings, columns",
+    [
+        ("a INT", {}, ("value", "timestamp")),
+        ("", {}, ("timestamp",)),
+        ("a INT", {"group_by": "upper(KEY) AS k, a"}, ("value", "key", "timestamp")),
+        ("a INT", {"where": "`partition` = 1"}, ("value", "partition", "timestamp")),
+        (
+            "a INT",
+            {"aggregate": "COUNT( * ) AS n, max(offset) AS o"},
+            ("value", "offset", "timestamp"),
+        ),
+        ("a INT", {"aggregate": "max(struct(*)) AS all"}, None),
+        ("a INT", {"where": "_record.topic = 't'"}, None),
+    ],
+)
+def test_counting_reads_the_columns_that_its_settings_name(fields, settings, columns):
+    job = WindowCounts(**{"event_time": "timestamp", "watermark": "1 hour", **settings})
+    assert columns_read(fields, job) == columns
+
+
+@pytest.mark.parametrize(
+    "more, columns",
+    [
+        ([], ["value", "timestamp"]),
+        (["--option", "includeColumns=key,value,timestamp"], ["key", "value", "timestamp"]),
+        (["--option", "includeheaders=true"], None),
+        (["--source", "kafka"], None),
+    ],
+)
+def test_the_source_makes_only_those_columns_unless_an_option_names_others(spark, more, columns):
+    arguments = ["--bootstrap-servers", "b:1", "--topic", "t", "--event-time", "timestamp"]
+    settings = parse_settings([*arguments, "--checkpoint", "/c", *more])
+    found = stream(spark, settings, "t", ["value", "timestamp"]).columns
+    assert found == columns if columns else len(found) >= 7
+
+
+def test_rows_without_the_other_columns_are_counted_alike(spark):
+    rows = records(spark, [flight("JFK", "2013-01-01T05:59:59")] * 3)
+    job = WindowCounts(event_time="event_time", watermark="1 hour", group_by="origin")
+    read = rows.select(*columns_read(FIELDS, job))
+    less = counted(with_event_time(read_values(read, FIELDS), job), job)
+    assert result(less.rows) == [("2013-01-01 05:00:00", "JFK", 3)]

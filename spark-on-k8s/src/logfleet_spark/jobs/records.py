@@ -6,7 +6,7 @@ null and which has no error.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import cast
@@ -84,12 +84,21 @@ def stream_options(settings: argparse.Namespace, topics: str) -> dict[str, str]:
     return options
 
 
-def stream(spark: SparkSession, settings: argparse.Namespace, topics: str) -> DataFrame:
+def stream(
+    spark: SparkSession,
+    settings: argparse.Namespace,
+    topics: str,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
     """Read topics as a stream, from the offsets in the settings.
 
-    topics: as for `stream_options`.
+    topics: as for `stream_options`. columns: those that are needed, None for all. Spark's own
+    connector always returns all, and options in the settings take precedence.
     """
     options = stream_options(settings, topics)
+    are_given = {"includecolumns", "includeheaders"} & {name.lower() for name in options}
+    if columns is not None and settings.source == "logfleet" and not are_given:
+        options["includeColumns"] = ",".join(columns)
     return spark.readStream.format(settings.source).options(**options).load()
 
 
@@ -132,8 +141,8 @@ def fields_of(ddl: str) -> StructType:
 def read_values(records: DataFrame, fields: str, require: str | None = None) -> DataFrame:
     """Return rows with the columns that SQL in settings may use, and with ERROR and RECORD.
 
-    The columns are the fields, then those of RECORD_COLUMNS whose name no field has, with the key
-    as text.
+    The columns are the fields, then those of RECORD_COLUMNS that were read and whose name no field
+    has, with the key as text.
 
     fields: DDL; with "" no value is read, and none counts as wrong. require: a SQL condition over
     the columns; a row that does not meet it, or for which it is null, has an ERROR, except for
@@ -142,8 +151,9 @@ def read_values(records: DataFrame, fields: str, require: str | None = None) -> 
     wanted = fields_of(fields)
     rows = records.select(F.struct(*records.columns).alias(RECORD))
     taken = {field.name.lower() for field in wanted}
-    columns = [F.col(f"{RECORD}.{name}") for name in RECORD_COLUMNS[1:] if name not in taken]
-    if "key" not in taken:
+    own = [name for name in RECORD_COLUMNS if name in records.columns and name not in taken]
+    columns = [F.col(f"{RECORD}.{name}") for name in own if name != "key"]
+    if "key" in own:
         columns.insert(0, F.col(f"{RECORD}.key").cast("string").alias("key"))
     if not fields:
         return _checked_against(

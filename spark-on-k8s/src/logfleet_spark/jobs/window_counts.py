@@ -10,6 +10,7 @@ cannot be read are counted as dead letters, and kept where `--rejected` says.
 import argparse
 import json
 import logging
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -36,6 +37,8 @@ from logfleet_spark.jobs.records import (
     DAY,
     ERROR,
     EVENT_TIME,
+    RECORD,
+    RECORD_COLUMNS,
     expressible,
     options_of,
     read_values,
@@ -355,6 +358,21 @@ def window_counts_of(settings: argparse.Namespace, zone: str) -> WindowCounts:
     )
 
 
+def columns_read(fields: str, wanted: WindowCounts) -> tuple[str, ...] | None:
+    """Return the columns of the source that counting needs; None for all.
+
+    They are the time, the value if it has fields, and each column that the SQL of a setting names.
+    SQL that uses the whole record, or `*` other than in count(*), may need all.
+    """
+    texts = (wanted.event_time, wanted.where or "", wanted.group_by, wanted.aggregate)
+    sql = re.sub(r"count\s*\(\s*\*\s*\)", "", " ".join(texts).lower())
+    words = set(re.findall(r"\w+", sql))
+    if RECORD in words or "*" in sql:
+        return None
+    needed = {"timestamp", *(["value"] if fields else [])} | words
+    return tuple(name for name in ("value", *RECORD_COLUMNS) if name in needed)
+
+
 def keeper_of_rejected(job: Job, settings: argparse.Namespace, wanted: WindowCounts) -> Rejected:
     """Return the object that starts the query for rejected records once there are some."""
 
@@ -432,9 +450,9 @@ def run(job: Job, settings: argparse.Namespace) -> None:
     if format_of(settings) == "delta":
         tables.check_delta(job.spark, settings.output or settings.rejected)
     wanted = window_counts_of(settings, job.spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    events = with_event_time(
-        read_values(stream(job.spark, settings, settings.topic), settings.fields), wanted
-    )
+    columns = columns_read(settings.fields, wanted)
+    records = stream(job.spark, settings, settings.topic, columns)
+    events = with_event_time(read_values(records, settings.fields), wanted)
     seen = events.observe("values", F.count(ERROR).alias("dead_letters"))
     made = counted(seen, wanted)
     refuse_change(job.spark, settings.checkpoint, wanted)
