@@ -13,10 +13,9 @@ import trustme
 from logfleet.io.etcd.endpoints import Addresses, TlsFiles
 from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.io.etcd.store import EtcdStore
-from logfleet.metadata import keys
+from logfleet.metadata import attempts, keys
 from logfleet.metadata.keys import PartitionValue
 from logfleet.metadata.store import Get, Put, StoreRefused, Txn, absent
-from logfleet.store import refused_writes
 from logfleet.store.loader import MetadataLoader
 from logfleet.store.refused_writes import RefusedWrites, settle_when_accepted
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
@@ -94,7 +93,7 @@ async def restrict(auth: Any) -> None:
 async def test_a_write_that_is_refused_takes_nothing_else_with_it(
     server: EtcdServer, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refused_writes, "PAUSE_S_MIN", 0.05)
+    monkeypatch.setattr(attempts, "REFUSED_MS", (50, 60_000))
     async with administrator(server, certificates) as auth, asyncio.timeout(PATIENCE_S):
         await restrict(auth)
         addresses = Addresses.parse([server.endpoint], certificates.issue("broker", "broker"))

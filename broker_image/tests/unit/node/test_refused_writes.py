@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
+from logfleet.metadata import attempts, keys
 from logfleet.metadata.store import StoreRefused, Txn, TxnResult
 from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker
@@ -41,7 +41,7 @@ async def running(
     path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str = ""
 ) -> AsyncIterator[tuple[Broker, RefusingStore, list[Any]]]:
     """A broker, its store, and what is logged."""
-    monkeypatch.setattr(refused_writes, "PAUSE_S_MIN", 0.01)
+    monkeypatch.setattr(attempts, "REFUSED_MS", (10, 60_000))
     monkeypatch.setattr(local_partitions, "TRY_AGAIN_S", 0.01)
     store = await RefusingStore.open(path / "metadata")
     assert isinstance(store, RefusingStore)

@@ -2,8 +2,8 @@ from itertools import product
 
 import pytest
 from logfleet.metadata import keys
+from logfleet.metadata.attempts import UNANSWERED_MS
 from logfleet.metadata.store import Put, StoreRefused, StoreUnavailable, Txn, UnknownOutcome
-from logfleet.replication import isr_proposals
 from logfleet.replication.isr_proposals import (
     GATHERING_MS,
     TRANSITIONS,
@@ -140,13 +140,13 @@ def test_a_refused_transaction_is_sent_again_after_longer_pauses(leader) -> None
     pauses = []
     for number in range(8):
         leader.reply(write, StoreRefused("no permission"))
-        assert write.refusals == number + 1
+        assert write.attempts.refusals == number + 1
         pauses.append(write.pause_ms)
         leader.pass_ms(write.pause_ms)
         assert leader.writes == [write]
     assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
     leader.reply(write, UNKNOWN)
-    assert write.pause_ms == isr_proposals.UNANSWERED_PAUSE_MS_MIN
+    assert write.pause_ms == UNANSWERED_MS[0]
     leader.pass_ms(write.pause_ms)
     assert Accepted(write, is_written=True) in leader.answer(write)
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.metadata import keys
+from logfleet.metadata import attempts, keys
 from logfleet.metadata.keys import BrokerValue, FenceValue, PartitionValue, ReadyValue, TopicValue
 from logfleet.metadata.store import Delete, Put
 from logfleet.node.partitions.leader_partition import LeaderPartition
@@ -210,7 +210,7 @@ async def test_a_change_without_an_answer_is_written_until_it_has_one(leader, st
 async def test_a_change_that_the_store_refuses_is_written_once_it_is_allowed(
     leader, store, monkeypatch
 ) -> None:
-    monkeypatch.setattr(isr_proposals, "REFUSED_PAUSE_MS_MIN", 1)
+    monkeypatch.setattr(attempts, "REFUSED_MS", (1, 60_000))
     await leader.know(partitions=2)
     async with leader.writing() as writer:
         one, other = leader.lead(0), leader.lead(1)

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from logfleet import __version__
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
+from logfleet.metadata import attempts, keys
 from logfleet.metadata.keys import BrokerValue, Endpoint, FeaturesValue, FenceValue
 from logfleet.metadata.store import (
     Delete,
@@ -23,7 +23,6 @@ from logfleet.node.cluster.registration import machine
 from logfleet.node.cluster.registration.errors import IdTaken, LevelTooHigh
 from logfleet.node.cluster.registration.registrar import Registrar, Registration
 from logfleet.node.cluster.registration.states import Taken
-from logfleet.store import pauses
 from logfleet.store.loader import MetadataLoader
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
@@ -286,7 +285,7 @@ async def test_an_update_is_written_into_the_registration_that_stands(store, unt
 async def test_what_the_store_refuses_to_take_of_it_ends_no_registration(
     store, until, monkeypatch
 ) -> None:
-    monkeypatch.setattr(pauses, "REFUSED_S", (0.001, 60.0))
+    monkeypatch.setattr(attempts, "REFUSED_MS", (1, 60_000))
     transact, errors = store.txn, [StoreRefused("too large")] * 2
 
     async def refusing(txn: Txn):
