@@ -22,10 +22,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from logfleet.metadata import keys
 from logfleet.metadata.attempts import Attempts, Unanswered
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PARTITION, PartitionValue
 from logfleet.metadata.store import (
     Put,
     StoreRefused,
@@ -44,7 +43,6 @@ from logfleet.replication.isr_write import (
 from logfleet.replication.leader import NEVER_MS, IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member
 from logfleet.types import BrokerEpoch
-from logfleet.wire import uuids
 
 GATHERING_MS: Final = 50
 """Time that a partition waits for others, to share a transaction with them.
@@ -139,7 +137,7 @@ class Proposal(Generic[P]):
     def __init__(self, partition: P, change: IsrChange, now_ms: int) -> None:
         replicas = partition.replicas_state
         self.partition = partition
-        self.key = keys.partition(uuids.to_text(partition.topic_id), partition.index)
+        self.key = PARTITION.key((partition.topic_id, partition.index))
         self.change = change
         self.former_isr = replicas.state.isr
         self.leaving = {

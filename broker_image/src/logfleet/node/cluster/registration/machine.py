@@ -6,10 +6,11 @@ import msgspec
 
 from logfleet.controller.brokers.feature_level import cannot_join
 from logfleet.controller.brokers.leaving import may_exit
-from logfleet.metadata import attempts, keys
+from logfleet.metadata import attempts
 from logfleet.metadata.attempts import Attempts, GrowingPause
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue
+from logfleet.metadata.kinds.cluster import FEATURES
 from logfleet.metadata.store import (
     KeyValue,
     LeaseNotFound,
@@ -97,7 +98,7 @@ class BrokerRegistration:
     ) -> None:
         self.epoch = BrokerEpoch(0)
         self._broker_id = broker_id
-        self._key = keys.broker(broker_id)
+        self._key = BROKER.key(broker_id)
         self._value = value
         self._taken_ms_max = taken_ms_max
         self._state: State = New()
@@ -276,7 +277,7 @@ class BrokerRegistration:
 
     def _check_level(self, lease: int) -> None:
         self._enter(CheckingLevel(lease=lease))
-        self._send(Read(keys.FEATURES))
+        self._send(Read(FEATURES.prefix))
 
     def _claim(self, features: KeyValue | None) -> None:
         """Create the registration, if the cluster's feature level allows it.
