@@ -392,9 +392,9 @@ def _puts(adoption: Adoption) -> Iterator[Put]:
             yield PARTITION.put((topic_id, index), value)
         yield READY.put(topic_id, ReadyValue(len(topic.leader_epochs)))
     for broker, values in adoption.broker_configs.items():
-        yield configs.BROKER_CONFIG.put(broker, values)
+        yield configs.BROKER_CONFIG.put(broker, dict(values))
     for group, values in adoption.group_configs.items():
-        yield configs.GROUP_CONFIG.put(group, values)
+        yield configs.GROUP_CONFIG.put(group, dict(values))
     for entity, limits in adoption.quotas.items():
-        yield QUOTA.put(entity, limits)
+        yield QUOTA.put(entity, dict(limits))
     yield NEXT_PRODUCER_ID.put(None, adoption.next_producer_id)
