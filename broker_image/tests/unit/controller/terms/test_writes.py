@@ -9,9 +9,9 @@ from logfleet.controller.terms.writes import (
     Settled,
     TermWrites,
 )
-from logfleet.metadata import keys
 from logfleet.metadata.attempts import UNANSWERED_MS
 from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.kinds.cluster import CONTROLLER
 from logfleet.metadata.receipts import SLOTS, Receipts
 from logfleet.metadata.store import (
     KeyValue,
@@ -25,8 +25,8 @@ from logfleet.metadata.store import (
 
 EPOCH = 7
 DONE = TxnResult(True, 10)
-MINE = KeyValue(keys.CONTROLLER, b"", EPOCH, EPOCH, 1)
-OTHERS = KeyValue(keys.CONTROLLER, b"", EPOCH + 1, EPOCH + 1, 1)
+MINE = KeyValue(CONTROLLER.prefix, b"", EPOCH, EPOCH, 1)
+OTHERS = KeyValue(CONTROLLER.prefix, b"", EPOCH + 1, EPOCH + 1, 1)
 
 
 def txn(key: str) -> Txn:
