@@ -83,7 +83,7 @@ from broker_image.tests.unit.node.cluster.registration.registration_rig import (
 
 AWAY, UNKNOWN = StoreUnavailable("away"), UnknownOutcome("no answer")
 REFUSED, REPLACED = StoreRefused("no"), StoreReplaced("another")
-FENCED = Fence(EPOCH, FENCED, 61)
+FENCE = Fence(EPOCH, FENCED, 61)
 LEVEL_3 = KeyValue(FEATURES.prefix, FEATURES.encode(FeaturesValue(3, "9.9")), 2, 2, 1)
 
 TRANSITIONS: list[tuple[type[State], str, Callable[[Rig], Any], type[State], list[type]]] = [
@@ -114,7 +114,7 @@ TRANSITIONS: list[tuple[type[State], str, Callable[[Rig], Any], type[State], lis
     (Standing, "an image with it", lambda rig: rig.step(ImageSeen(image(50, 50))), Standing, []),
     (Standing, "an image without", lambda rig: rig.step(ImageSeen(image(51))), Ending, [Lost, Revoke]),
     (Standing, "another's image", lambda rig: rig.step(ImageSeen(image(52, 52))), Ending, [Lost, Revoke]),
-    (Standing, "its fence", lambda rig: rig.step(ImageSeen(image(61, 50, FENCED))), Ending, [Lost, Revoke, Active]),
+    (Standing, "its fence", lambda rig: rig.step(ImageSeen(image(61, 50, FENCE))), Ending, [Lost, Revoke, Active]),
     (Standing, "its lease's end", lambda rig: rig.step(LeaseLost(OWN)), Ending, [Lost, Revoke]),
     (Standing, "another lease's end", lambda rig: rig.step(LeaseLost(FORMER)), Standing, []),
     (Standing, "a change", lambda rig: rig.update(rack="b"), Updating, [Write]),

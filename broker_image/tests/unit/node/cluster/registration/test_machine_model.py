@@ -59,7 +59,7 @@ from logfleet.node.cluster.registration.machine import BrokerRegistration
 from logfleet.node.cluster.registration.states import Standing, Stopped, Taken
 from logfleet.types import BrokerEpoch
 
-KEY, FENCE = BROKER.key(1), FENCE.key(1)
+KEY, FENCE_KEY = BROKER.key(1), FENCE.key(1)
 VALUE = BrokerValue("me", (), unclean=True)
 OTHER = BROKER.encode(BrokerValue("other", ()))
 PICK = st.integers(0, 5)
@@ -263,7 +263,7 @@ class RegistrationModel(RuleBasedStateMachine):
     @rule(state=STATES)
     def decide(self, state: str) -> None:
         """The controller makes a registration active, or fences or drains one that was active."""
-        there, fence = self.store.get(KEY), self.store.get(FENCE)
+        there, fence = self.store.get(KEY), self.store.get(FENCE_KEY)
         if there is None:
             return
         if state != ACTIVE and (
@@ -273,7 +273,7 @@ class RegistrationModel(RuleBasedStateMachine):
         ):
             return
         value = FENCE.encode(FenceValue(BrokerEpoch(there.create_revision), state))
-        self.commit(Txn(success=(Put(FENCE, value),)))
+        self.commit(Txn(success=(Put(FENCE_KEY, value),)))
 
     @precondition(lambda self: self.store.get(KEY) is None)
     @rule()
