@@ -291,11 +291,10 @@ class Checker:
     def committed_metadata(self, batch: WatchBatch, image: ClusterImage) -> None:
         for event in batch.events:
             if event.key.startswith(FENCE.prefix):
-                broker_id = int(event.key.removeprefix(FENCE.prefix))
-                self._let_in(image.brokers.get(broker_id), image)
-                self._hold_known(broker_id, image)
+                self._let_in(image.brokers.get(FENCE.parse(event.key)), image)
+                self._hold_known(FENCE.parse(event.key), image)
             elif event.key.startswith(BROKER.prefix):
-                self._doubt(image.brokers.get(int(event.key.removeprefix(BROKER.prefix))))
+                self._doubt(image.brokers.get(BROKER.parse(event.key)))
         if not any(event.key.startswith(PARTITION.prefix) for event in batch.events):
             return
         partitions = dict(naming.numbered(image))
