@@ -12,8 +12,9 @@ from logfleet.controller.terms.operations import TermDecision
 from logfleet.io.clock import now_ms
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
-from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, ControllerValue
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue
+from logfleet.metadata.kinds.cluster import CONTROLLER, ControllerValue
+from logfleet.metadata.kinds.topics import TOPIC
 from logfleet.metadata.store import Put, Txn, TxnResult
 from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
@@ -38,7 +39,7 @@ class LateStore(EtcdStore):
 
     async def txn(self, txn: Txn) -> TxnResult:
         result = await super().txn(txn)
-        if any(isinstance(each, Put) and each.key == keys.topic("t") for each in txn.success):
+        if any(isinstance(each, Put) and each.key == TOPIC.key("t") for each in txn.success):
             self.done.set()
             await self.answering.wait()
         return result
@@ -63,7 +64,7 @@ async def test_a_topic_that_was_made_as_the_lease_ended_is_answered_as_made(
         Decisions(1, now_ms),
         query_log_ends=nobody_answers,
     )
-    await write(late, Put(keys.broker(1), keys.encode(BrokerValue("incarnation", ()))))
+    await write(late, BROKER.put(1, BrokerValue("incarnation", ())))
     tasks = [asyncio.ensure_future(follower.run()), asyncio.ensure_future(loop.run())]
 
     def decide(image, epoch, layers):
@@ -74,7 +75,7 @@ async def test_a_topic_that_was_made_as_the_lease_ended_is_answered_as_made(
         await follower.until(lambda image: any(each.is_active for each in image.brokers.values()))
         creating = asyncio.ensure_future(loop.submit(decide))
         await late.done.wait()
-        held = await late.get(keys.CONTROLLER)
+        held = await late.get(CONTROLLER.prefix)
         assert held is not None
         await revoke_for_another(late, held.lease)
         await until(lambda: not loop.is_controller)

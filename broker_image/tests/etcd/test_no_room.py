@@ -11,8 +11,7 @@ from logfleet.controller.running.loop import ControllerLoop
 from logfleet.io.clock import now_ms
 from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.io.etcd.store import EtcdStore
-from logfleet.metadata import keys
-from logfleet.metadata.keys import ControllerValue
+from logfleet.metadata.kinds.cluster import CLUSTER_ID, ControllerValue
 from logfleet.metadata.store import Get, Put, StoreUnavailable, Txn, absent
 from logfleet.store.claims import settle, settle_or_recognise
 from logfleet.store.loader import MetadataLoader
@@ -113,7 +112,7 @@ async def test_a_broker_stands_for_controller_until_there_is_room(
         Decisions(1, now_ms),
         query_log_ends=nobody_answers,
     )
-    await write(store, Put(keys.CLUSTER_ID, b"id"))
+    await write(store, Put(CLUSTER_ID.prefix, b"id"))
     following = asyncio.ensure_future(follower.run())
     with capture_logs() as logs:
         async with no_room(server):

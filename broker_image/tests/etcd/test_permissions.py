@@ -13,13 +13,14 @@ import trustme
 from logfleet.io.etcd.endpoints import Addresses, TlsFiles
 from logfleet.io.etcd.shim import rpc, stubs
 from logfleet.io.etcd.store import EtcdStore
-from logfleet.metadata import keys
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata import attempts
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
+from logfleet.metadata.kinds.topics import PARTITION, PartitionValue
 from logfleet.metadata.store import Get, Put, StoreRefused, Txn, absent
-from logfleet.store import refused_writes
 from logfleet.store.loader import MetadataLoader
 from logfleet.store.refused_writes import RefusedWrites, settle_when_accepted
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from logfleet.wire import uuids
 
 from broker_image.tests.contract.metadata_store import PATIENCE_S, write
 from broker_image.tests.etcd.leases import kept_until
@@ -27,7 +28,7 @@ from e2e.harness.etcd import EtcdBinary, EtcdServer, TlsPaths, etcd_server
 
 pytestmark = pytest.mark.asyncio
 PREFIX = "/logfleet/test/"
-PARTITION = keys.partition("AAAAAAAAAAAAAAAAAAAAAQ", 0)
+KEY = PARTITION.key((uuids.from_text("AAAAAAAAAAAAAAAAAAAAAQ"), 0))
 
 
 class Certificates:
@@ -94,7 +95,7 @@ async def restrict(auth: Any) -> None:
 async def test_a_write_that_is_refused_takes_nothing_else_with_it(
     server: EtcdServer, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refused_writes, "PAUSE_S_MIN", 0.05)
+    monkeypatch.setattr(attempts, "REFUSED_MS", (50, 60_000))
     async with administrator(server, certificates) as auth, asyncio.timeout(PATIENCE_S):
         await restrict(auth)
         addresses = Addresses.parse([server.endpoint], certificates.issue("broker", "broker"))
@@ -103,15 +104,15 @@ async def test_a_write_that_is_refused_takes_nothing_else_with_it(
         follower = MetadataLoader(store)
         following = asyncio.ensure_future(follower.run())
         with pytest.raises(StoreRefused, match="permission denied"):
-            await write(store, Put(PARTITION, b"{}"))
-        state = keys.encode(
+            await write(store, Put(KEY, b"{}"))
+        state = PARTITION.encode(
             PartitionValue((1,), ((1, BrokerEpoch(1)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1)
         )
-        txn = Txn((absent(PARTITION),), (Put(PARTITION, state),), (Get(PARTITION),))
+        txn = Txn((absent(KEY),), (Put(KEY, state),), (Get(KEY),))
         writing = asyncio.ensure_future(settle_when_accepted(store, txn, refused, "ISR"))
         while refused.count < 2:  # noqa: ASYNC110  it has no event
             await asyncio.sleep(0.01)
-        last = await write(store, Put(keys.CLUSTER_ID, b"id", lease.id))
+        last = await write(store, Put(CLUSTER_ID.prefix, b"id", lease.id))
         await follower.until_revision(last.revision)
         await kept_until(lease, lease.deadline_s)
         assert not writing.done()

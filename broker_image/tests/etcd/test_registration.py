@@ -7,7 +7,7 @@ import pytest
 from logfleet.io.clock import boot_s
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
-from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.kinds.brokers import BrokerValue
 from logfleet.node.cluster.registration.registrar import Registrar, Registration
 from logfleet.store.loader import MetadataLoader
 

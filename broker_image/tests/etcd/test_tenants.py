@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from logfleet.io.etcd.endpoints import Addresses
 from logfleet.io.etcd.store import EtcdStore
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
 from logfleet.metadata.store import Put
 from logfleet.store.loader import MetadataLoader
 
@@ -67,7 +67,7 @@ async def test_a_follower_reaches_the_revisions_of_others_by_progress_notices(
     telling: EtcdServer,
 ) -> None:
     ours, theirs = connect(telling, "/logfleet/test/"), connect(telling, "/logfleet/neighbour/")
-    await write(ours, Put(keys.CLUSTER_ID, b"id"))
+    await write(ours, Put(CLUSTER_ID.prefix, b"id"))
     follower = MetadataLoader(ours)
     following = asyncio.ensure_future(follower.run())
     async with asyncio.timeout(PATIENCE_S):

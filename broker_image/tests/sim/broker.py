@@ -10,7 +10,8 @@ from logfleet.controller.brokers import leaving
 from logfleet.controller.brokers.vanishing import RecentBrokers
 from logfleet.controller.changes.topics import confirm_deleted
 from logfleet.metadata.image import ClusterImage, Partition
-from logfleet.metadata.keys import NO_LEADER, BrokerValue
+from logfleet.metadata.kinds.brokers import BrokerValue
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.node.cluster.registration.events import ImageSeen, LeaveAsked, ValueChanged
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids

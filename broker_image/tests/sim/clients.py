@@ -1,6 +1,6 @@
 """Clients of a simulated fleet: how they find leaders, and consumers, which read what is committed."""
 
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.sim.kernel import Host, Process

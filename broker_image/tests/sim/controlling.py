@@ -27,10 +27,10 @@ from logfleet.controller.terms.log_ends_query import Ask, LogEndsQuery
 from logfleet.controller.terms.longest_logs import CAUSE
 from logfleet.controller.terms.operations import Operation, TermDecision
 from logfleet.controller.terms.term import TermSettings
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
-from logfleet.metadata.keys import ControllerValue, FenceValue
+from logfleet.metadata.kinds.brokers import DRAINING, FENCE, FenceValue
+from logfleet.metadata.kinds.cluster import ControllerValue
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Put, StoreUnavailable, TxnResult
 from logfleet.wire.refusal import Refusal
@@ -270,10 +270,10 @@ class Controlling:
         by_length = write.cause == CAUSE
         checker.answered[state.term.epoch] = self._log_ends if by_length else NO_LOG_ENDS
         for put in write.txn.success:
-            if isinstance(put, Put) and put.key.startswith(keys.FENCES):
+            if isinstance(put, Put) and put.key.startswith(FENCE.prefix):
                 fence = msgspec.json.decode(put.value, type=FenceValue)
-                if fence.state == keys.DRAINING:
-                    going = {int(put.key.removeprefix(keys.FENCES))}
+                if fence.state == DRAINING:
+                    going = {int(put.key.removeprefix(FENCE.prefix))}
                     checker.allowed(self._candidate.image, going, only_curable=True)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 from logfleet.controller.brokers.stop_check import check_stop
-from logfleet.metadata import keys
-from logfleet.metadata.keys import FenceValue
-from logfleet.metadata.store import Delete, Put, Txn, created_at, exists
-from logfleet.wire import uuids
+from logfleet.metadata.kinds.brokers import BROKER, FENCE, FENCED, FenceValue
+from logfleet.metadata.kinds.cluster import CONTROLLER
+from logfleet.metadata.kinds.topics import TOPIC_ID
+from logfleet.metadata.store import Txn, created_at, exists
 
 from broker_image.tests.sim import naming
 from broker_image.tests.sim.broker import SimBroker
@@ -139,7 +139,7 @@ class Faults:
         store, topic = self._fleet.store, self._fleet.store.image.topic(naming.TOPIC)
         if topic is not None:
             put = self._fleet.topic_put(topic.id, 1 + ms % 2)
-            is_there = exists(keys.topic_id(uuids.to_text(topic.id)))
+            is_there = exists(TOPIC_ID.key(topic.id))
             store.txn(store.host, Txn((is_there,), (put,)))
 
     def stop_if_allowed(self, target: SimBroker, ms: int) -> None:
@@ -254,8 +254,8 @@ class Faults:
         broker = store.image.brokers.get(target.id)
         if broker is not None and not broker.is_fenced:
             self.blind(target, ms)
-            key = keys.broker(target.id)
-            put = Put(keys.fence(target.id), keys.encode(FenceValue(broker.epoch, keys.FENCED)))
+            key = BROKER.key(target.id)
+            put = FENCE.put(target.id, FenceValue(broker.epoch, FENCED))
             store.txn(store.host, Txn((created_at(key, broker.epoch),), (put,)))
 
     def deafen(self, target: SimBroker, ms: int) -> None:
@@ -295,14 +295,14 @@ class Faults:
     def end_lease(self, target: SimBroker, _ms: int) -> None:
         """Somebody revokes it; the broker may hear of that late."""
         store = self._fleet.store
-        held = store.state.items.get(keys.broker(target.id))
+        held = store.state.items.get(BROKER.key(target.id))
         if held is not None:
             store.revoke(store.host, held.lease)
 
     def depose(self, _target: SimBroker, _ms: int) -> None:
         """The controller's key is deleted; the controller may go on believing."""
         store = self._fleet.store
-        store.txn(store.host, Txn(success=(Delete(keys.CONTROLLER),)))
+        store.txn(store.host, Txn(success=(CONTROLLER.delete(None),)))
 
     def _others(self, target: SimBroker) -> list[SimBroker]:
         return [each for each in self._brokers.values() if each is not target]

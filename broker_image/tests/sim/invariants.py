@@ -7,8 +7,9 @@ that, else those that the elected broker's disk lost in a power loss. Below what
 from collections.abc import Mapping
 
 from logfleet.controller.changes.election_writes import LogEndsByPartition
-from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Partition
+from logfleet.metadata.kinds.brokers import BROKER, FENCE
+from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.metadata.store import WatchBatch
 from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import Member, effective_min_isr
@@ -289,13 +290,12 @@ class Checker:
 
     def committed_metadata(self, batch: WatchBatch, image: ClusterImage) -> None:
         for event in batch.events:
-            if event.key.startswith(keys.FENCES):
-                broker_id = int(event.key.removeprefix(keys.FENCES))
-                self._let_in(image.brokers.get(broker_id), image)
-                self._hold_known(broker_id, image)
-            elif event.key.startswith(keys.BROKERS):
-                self._doubt(image.brokers.get(int(event.key.removeprefix(keys.BROKERS))))
-        if not any(event.key.startswith(keys.PARTITIONS) for event in batch.events):
+            if event.key.startswith(FENCE.prefix):
+                self._let_in(image.brokers.get(FENCE.parse(event.key)), image)
+                self._hold_known(FENCE.parse(event.key), image)
+            elif event.key.startswith(BROKER.prefix):
+                self._doubt(image.brokers.get(BROKER.parse(event.key)))
+        if not any(event.key.startswith(PARTITION.prefix) for event in batch.events):
             return
         partitions = dict(naming.numbered(image))
         for index, history in self._histories.items():

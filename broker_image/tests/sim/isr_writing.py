@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.metadata.store import Txn, TxnResult
 from logfleet.replication import isr_write
 from logfleet.replication.isr_proposals import (

@@ -16,8 +16,8 @@ from logfleet.controller.changes import reassignment_requests, store_writes
 from logfleet.controller.terms import convergence
 from logfleet.controller.terms.writes import Outbox, TermWrites
 from logfleet.log.producers import states as producers
-from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.cluster import CONTROLLER
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import Get, Put, Txn, TxnResult, UnknownOutcome, exists
 from logfleet.node.cluster.registration import writes as registration_writes
@@ -195,7 +195,7 @@ def _by_content(rule: Any) -> Any:
         if not isinstance(last, Put):
             return rule(self, txn)
         self.begin(last.value)
-        return Txn(txn.compares, txn.success, (Get(keys.CONTROLLER), Get(last.key)))
+        return Txn(txn.compares, txn.success, (Get(CONTROLLER.prefix), Get(last.key)))
 
     return on
 

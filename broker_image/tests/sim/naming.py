@@ -7,9 +7,8 @@ is its index.
 
 from collections.abc import Iterator
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
-from logfleet.wire import uuids
+from logfleet.metadata.kinds.topics import PARTITION
 
 TOPIC = "t"
 PARTITIONS_MAX = 100
@@ -34,7 +33,7 @@ def topic_of(partition: int) -> bytes:
 
 def key_of(partition: int) -> str:
     """In the store."""
-    return keys.partition(uuids.to_text(topic_of(partition)), index_of(partition))
+    return PARTITION.key((topic_of(partition), index_of(partition)))
 
 
 def numbered(image: ClusterImage) -> Iterator[tuple[int, Partition]]:

@@ -5,9 +5,8 @@ from typing import Any, Protocol
 
 import msgspec
 from logfleet.controller.brokers.vanishing import RecentBrokers
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
-from logfleet.metadata.keys import TopicValue
+from logfleet.metadata.kinds.topics import TOPIC, TopicValue
 from logfleet.metadata.store import Put
 from logfleet.wire import uuids
 
@@ -66,7 +65,7 @@ class Fleet:
     def topic_put(self, topic_id: bytes, min_isr: int) -> Put:
         """The topic, with its configs."""
         value = TopicValue(uuids.to_text(topic_id), self.topic_configs(min_isr))
-        return Put(keys.topic(naming.TOPIC), keys.encode(value))
+        return TOPIC.put(naming.TOPIC, value)
 
     @property
     def assignment(self) -> list[tuple[int, ...]]:

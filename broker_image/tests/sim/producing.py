@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 from logfleet.log.producers.states import BATCHES_REMEMBERED
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.sim.clients import Client

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.kinds.brokers import BrokerValue
 from logfleet.metadata.store import StoreError, StoreUnavailable
 from logfleet.node.cluster.registration.events import (
     Active,

@@ -6,10 +6,9 @@ shows nothing, which transaction's answer is lost.
 
 from collections.abc import Callable
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import Partition
-from logfleet.metadata.keys import FenceValue
-from logfleet.metadata.store import Put, Txn
+from logfleet.metadata.kinds.brokers import BROKER, FENCE, FENCED, FenceValue
+from logfleet.metadata.store import Txn
 from logfleet.replication.leader import Follower
 
 from broker_image.tests.sim.broker import SimBroker
@@ -93,14 +92,14 @@ class Scenario(Simulation):
 
     def end_lease(self, broker: SimBroker) -> None:
         """Whoever knows that its process is gone ends its registration."""
-        held = self.fleet.store.state.items[keys.broker(broker.id)]
+        held = self.fleet.store.state.items[BROKER.key(broker.id)]
         self.fleet.store.revoke(self.fleet.store.host, held.lease)
         self.until(lambda: broker.id not in self.fleet.store.image.brokers, "it is gone")
 
     def fence(self, broker: SimBroker) -> None:
         """As a controller that takes it for dead while it is registered."""
         epoch = self.fleet.store.image.brokers[broker.id].epoch
-        put = Put(keys.fence(broker.id), keys.encode(FenceValue(epoch, keys.FENCED)))
+        put = FENCE.put(broker.id, FenceValue(epoch, FENCED))
         self.fleet.store.txn(self.fleet.store.host, Txn(success=[put]))
         self.until(lambda: self.fleet.store.image.brokers[broker.id].is_fenced, "it is fenced")
 

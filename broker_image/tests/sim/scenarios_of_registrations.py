@@ -1,6 +1,6 @@
 """Interleavings of registrations that end. L leads a partition, F follows, C controls and has no replica of it."""
 
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.topics import NO_LEADER
 
 from broker_image.tests.sim.scenario import Scenario
 

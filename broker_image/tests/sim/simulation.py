@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import msgspec
-from logfleet.metadata import keys
 from logfleet.metadata.image import Partition
-from logfleet.metadata.keys import NO_LEADER, ReadyValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION, READY, TOPIC_ID, ReadyValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import first_state
 from logfleet.replication.reassignment_steps import is_reassigning
@@ -137,13 +136,13 @@ class Simulation:
         uuid = uuids.to_text(topic_id)
         puts = [
             fleet.topic_put(topic_id, settings.min_isr),
-            Put(keys.topic_id(uuid), naming.TOPIC.encode()),
-            Put(keys.ready(uuid), keys.encode(ReadyValue(settings.partitions))),
+            Put(TOPIC_ID.key(uuids.from_text(uuid)), naming.TOPIC.encode()),
+            READY.put(uuids.from_text(uuid), ReadyValue(settings.partitions)),
         ]
         for index, ids in enumerate(fleet.assignment):
             state = first_state(ids, image.brokers, settings.min_isr)
             assert state is not None
-            puts.append(Put(keys.partition(uuid, index), keys.encode(state)))
+            puts.append(PARTITION.put((uuids.from_text(uuid), index), state))
         store.txn(store.host, Txn(success=puts))
         self.expect(20_000, self.has_converged, "the topic comes up")
         for broker in self.brokers.values():

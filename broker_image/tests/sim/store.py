@@ -9,6 +9,7 @@ Another tenant may write below a prefix of its own: that moves the revision, and
 from collections.abc import Callable, Sequence
 
 import msgspec
+from logfleet.metadata.attempts import Attempts, Unanswered
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.store import (
@@ -32,8 +33,6 @@ from logfleet.metadata.store import (
     WatchBatch,
     check_txn,
 )
-from logfleet.store import pauses
-from logfleet.store.pauses import GrowingPause
 
 from broker_image.tests.sim.kernel import Future, Host, Kernel, Process
 from broker_image.tests.sim.net import SimNet
@@ -204,13 +203,12 @@ class SimStore:
 
     def settle(self, host: Host, txn: Txn) -> Process:
         """Commit it until the answer is definite, as `store.claims`: (result, whether an attempt went unanswered)."""
-        unanswered, pause = False, GrowingPause(pauses.REPEATED_S)
+        attempts = Attempts()
         while True:
             result = yield self.txn(host, txn)
-            if not isinstance(result, UnknownOutcome | StoreUnavailable):
-                return result, unanswered
-            unanswered = unanswered or isinstance(result, UnknownOutcome)
-            yield int(1_000 * pause.next_s())
+            if not isinstance(result, Unanswered):
+                return result, attempts.may_be_applied
+            yield attempts.failed(result)
 
     def grant_lease(self, host: Host, ttl_s: int) -> Future:
         """Resolves to the lease's id or None."""

@@ -6,7 +6,7 @@ In each of them broker L leads a partition, F follows, and C controls and has no
 from collections.abc import Callable
 
 import pytest
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.topics import NO_LEADER
 
 from broker_image.tests.sim.kernel import SimulationError
 from broker_image.tests.sim.mutants import MUTANTS, broken

@@ -20,7 +20,7 @@ from logfleet.config.keys import (
     UnavailableProtection,
 )
 from logfleet.config.server_properties.variables import refuse_providers
-from logfleet.metadata.keys import Endpoint
+from logfleet.metadata.kinds.brokers import Endpoint
 from logfleet.replication.nearest import LEADER_ONLY, RACK_AWARE
 
 __all__ = ["BrokerConfig", "ConfigError", "broker_config"]

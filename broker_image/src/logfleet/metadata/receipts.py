@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.cluster import CONTROLLER, RECEIPT
 from logfleet.metadata.store import (
     Get,
     KeyValue,
@@ -58,7 +58,7 @@ class Receipt:
         return Txn(
             (*txn.compares, modified_at(self.key, self.revision)),
             (*txn.success, Put(self.key, self._nonce)),
-            (Get(keys.CONTROLLER), Get(self.key)),
+            (Get(CONTROLLER.prefix), Get(self.key)),
         )
 
     def settled(self, result: TxnResult, *, unanswered: bool) -> bool:
@@ -81,7 +81,7 @@ class Receipt:
 
 
 def _largest() -> Receipt:
-    receipt = Receipt(keys.receipt(2**31 - 1, SLOTS - 1), 0)
+    receipt = Receipt(RECEIPT.key((2**31 - 1, SLOTS - 1)), 0)
     receipt.begin(f"{2**63 - 1}/{2**63 - 1}".encode())
     return receipt
 
@@ -107,7 +107,7 @@ class Receipts:
 
     def __init__(self, epoch: int, broker_id: int, held: Iterable[KeyValue]) -> None:
         revisions = {item.key: item.mod_revision for item in held}
-        names = [keys.receipt(broker_id, slot) for slot in range(SLOTS)]
+        names = [RECEIPT.key((broker_id, slot)) for slot in range(SLOTS)]
         self._free = deque(Receipt(name, revisions.get(name, 0)) for name in names)
         self._epoch = epoch
         self._begun = 0

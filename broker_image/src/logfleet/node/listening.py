@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from logfleet.config.broker import BrokerConfig
-from logfleet.metadata.keys import Endpoint as Address
+from logfleet.metadata.kinds.brokers import Endpoint as Address
 from logfleet.net.connection import Service
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.listener import Listener

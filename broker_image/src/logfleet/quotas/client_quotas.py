@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from logfleet.config.broker import BrokerConfig
 from logfleet.metadata.image import Quotas
-from logfleet.metadata.keys import QuotaEntity
+from logfleet.metadata.kinds.quotas import QuotaEntity
 from logfleet.quotas.entities import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,

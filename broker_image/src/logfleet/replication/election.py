@@ -35,7 +35,7 @@ broker leaves it as soon as the remaining members are enough.
 from collections.abc import Collection, Mapping, Sequence
 
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PartitionValue
 from logfleet.replication.longest_log import (
     NOBODY_ASKED,
     LogEnds,

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.replication.uncommitted import Uncommitted
 from logfleet.types import BrokerEpoch

@@ -22,16 +22,14 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from logfleet.metadata import keys
+from logfleet.metadata.attempts import Attempts, Unanswered
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PARTITION, PartitionValue
 from logfleet.metadata.store import (
     Put,
     StoreRefused,
-    StoreUnavailable,
     Txn,
     TxnResult,
-    UnknownOutcome,
 )
 from logfleet.replication.isr_write import (
     CHANGES_MAX,
@@ -45,20 +43,14 @@ from logfleet.replication.isr_write import (
 from logfleet.replication.leader import NEVER_MS, IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member
 from logfleet.types import BrokerEpoch
-from logfleet.wire import uuids
 
 GATHERING_MS: Final = 50
 """Time that a partition waits for others, to share a transaction with them.
 
 A broker that comes back is in sync with many partitions at about the same time.
 """
-UNANSWERED_PAUSE_MS_MIN: Final = 50
-UNANSWERED_PAUSE_MS_MAX: Final = 2_000
-REFUSED_PAUSE_MS_MIN: Final = 1_000
-REFUSED_PAUSE_MS_MAX: Final = 60_000
-"""An operator has to grant a permission, or to raise a limit of the store."""
 
-Reply = TxnResult | StoreUnavailable | UnknownOutcome | StoreRefused
+Reply = TxnResult | Unanswered | StoreRefused
 """The outcome of one attempt. Only a TxnResult is definite."""
 
 
@@ -145,7 +137,7 @@ class Proposal(Generic[P]):
     def __init__(self, partition: P, change: IsrChange, now_ms: int) -> None:
         replicas = partition.replicas_state
         self.partition = partition
-        self.key = keys.partition(uuids.to_text(partition.topic_id), partition.index)
+        self.key = PARTITION.key((partition.topic_id, partition.index))
         self.change = change
         self.former_isr = replicas.state.isr
         self.leaving = {
@@ -165,42 +157,24 @@ class Proposal(Generic[P]):
 class Write(Generic[P]):
     """A transaction that is sent until its outcome is definite, and its proposals by their keys.
 
-    refusals: attempts that the store refused. pause_ms: the pause after the last attempt.
-    resend_ms: when that ends.
+    pause_ms: the pause after the last attempt. resend_ms: when that ends.
     """
 
-    __slots__ = (
-        "_refused_ms",
-        "_unanswered_ms",
-        "pause_ms",
-        "proposals",
-        "refusals",
-        "resend_ms",
-        "txn",
-    )
+    __slots__ = ("attempts", "pause_ms", "proposals", "resend_ms", "txn")
 
     def __init__(self, txn: Txn, proposals: dict[str, Proposal[P]]) -> None:
         self.txn = txn
         self.proposals = proposals
-        self.refusals = self.pause_ms = self.resend_ms = 0
-        self._refused_ms = self._unanswered_ms = 0
+        self.attempts = Attempts()
+        self.pause_ms = self.resend_ms = 0
 
     def follow(self, event: Event) -> None:
         for proposal in self.proposals.values():
             proposal.follow(event)
 
-    def pause(self, reply: StoreUnavailable | UnknownOutcome | StoreRefused, now_ms: int) -> None:
-        """Each pause is twice as long as the last one of its kind."""
-        if isinstance(reply, StoreRefused):
-            self.follow(Event.REFUSED)
-            self.refusals += 1
-            self._unanswered_ms = 0
-            least_ms, most_ms = REFUSED_PAUSE_MS_MIN, REFUSED_PAUSE_MS_MAX
-            self.pause_ms = self._refused_ms = min(2 * self._refused_ms, most_ms) or least_ms
-        else:
-            self.follow(Event.UNANSWERED)
-            least_ms, most_ms = UNANSWERED_PAUSE_MS_MIN, UNANSWERED_PAUSE_MS_MAX
-            self.pause_ms = self._unanswered_ms = min(2 * self._unanswered_ms, most_ms) or least_ms
+    def pause(self, reply: Unanswered | StoreRefused, now_ms: int) -> None:
+        self.follow(Event.REFUSED if isinstance(reply, StoreRefused) else Event.UNANSWERED)
+        self.pause_ms = self.attempts.failed(reply)
         self.resend_ms = now_ms + self.pause_ms
 
 
@@ -214,7 +188,7 @@ class Repeated(msgspec.Struct, Generic[P], frozen=True):
     """Effect: log that the write is sent again after its pause, because of this outcome."""
 
     write: Write[P]
-    reply: StoreUnavailable | UnknownOutcome | StoreRefused
+    reply: Unanswered | StoreRefused
 
 
 class Accepted(msgspec.Struct, Generic[P], frozen=True):

@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.brokers import BROKER, FENCED
+from logfleet.metadata.kinds.topics import PARTITION, PartitionValue
 from logfleet.metadata.packing import Step, pack_steps
 from logfleet.metadata.store import (
     Compare,
@@ -70,14 +70,14 @@ def isr_txns(image: ClusterImage, me: Member, changes: Mapping[str, IsrChange]) 
     """
     broker_id, broker_epoch = me
     fence = image.fences.get(broker_id)
-    if fence is None or fence.broker_epoch != broker_epoch or fence.state == keys.FENCED:
+    if fence is None or fence.broker_epoch != broker_epoch or fence.state == FENCED:
         return []
     if not _is_registered(image, me):
         return []
     mine = still_active(image, broker_id)
     steps = (
         Step(
-            Put(key, keys.encode(change.state)),
+            Put(key, PARTITION.encode(change.state)),
             (
                 modified_at(key, change.revision),
                 *(compare for member, _ in change.added for compare in still_active(image, member)),
@@ -131,9 +131,9 @@ def is_shown(image: ClusterImage, txn: Txn, answer: TxnResult) -> bool:
 
 def _is_still_registered(image: ClusterImage, compare: Compare) -> bool:
     """Whether the compare names a registration that the image still shows."""
-    if not compare.key.startswith(keys.BROKERS):
+    if not compare.key.startswith(BROKER.prefix):
         return False
-    broker_id = int(compare.key.removeprefix(keys.BROKERS))
+    broker_id = int(compare.key.removeprefix(BROKER.prefix))
     epoch = compare.operand
     return isinstance(epoch, int) and _is_registered(image, (broker_id, BrokerEpoch(epoch)))
 

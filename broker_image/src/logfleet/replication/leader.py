@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.replication.partition_state import Member, effective_min_isr, with_isr
 from logfleet.types import BrokerEpoch
 from logfleet.wire.errors import ErrorCode

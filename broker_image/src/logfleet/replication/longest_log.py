@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.replication.fetch_check import EpochEnd
 from logfleet.replication.leader_epochs import NO_EPOCH
 from logfleet.replication.partition_state import Member

@@ -5,9 +5,9 @@ Its two writers share these rules: the leader and the controller.
 
 from collections.abc import Collection, Sequence
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.brokers import BROKER, FENCE
+from logfleet.metadata.kinds.topics import NO_LEADER, PartitionValue
 from logfleet.metadata.store import Compare, created_at, modified_at
 from logfleet.types import BrokerEpoch
 
@@ -53,6 +53,6 @@ def with_isr(
 def still_active(image: ClusterImage, broker_id: int) -> tuple[Compare, ...]:
     """Compares: the broker's registration and fence are still those of the image."""
     return (
-        created_at(keys.broker(broker_id), image.brokers[broker_id].epoch),
-        modified_at(keys.fence(broker_id), image.fences[broker_id].revision),
+        created_at(BROKER.key(broker_id), image.brokers[broker_id].epoch),
+        modified_at(FENCE.key(broker_id), image.fences[broker_id].revision),
     )

@@ -14,7 +14,7 @@ added as part of the origin); replicas that are in neither are removed at once.
 
 from collections.abc import Collection, Sequence
 
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PartitionValue
 
 
 def origin(state: PartitionValue) -> tuple[int, ...]:

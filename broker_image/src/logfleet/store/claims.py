@@ -1,11 +1,11 @@
 """Writes whose outcome must be known, and keys that are created once."""
 
 import asyncio
-from typing import Final
 
 import msgspec
 import structlog
 
+from logfleet.metadata.attempts import Attempts
 from logfleet.metadata.store import (
     Get,
     MetadataStore,
@@ -16,12 +16,8 @@ from logfleet.metadata.store import (
     UnknownOutcome,
     absent,
 )
-from logfleet.store import pauses
-from logfleet.store.pauses import GrowingPause
 
 log = structlog.get_logger()
-
-PAUSE_S_MAX: Final = pauses.REPEATED_S[1]
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -47,14 +43,12 @@ async def settle_or_recognise(store: MetadataStore, txn: Txn) -> Settled:
     whose write it was (see logfleet.metadata.store). After a cancellation or a timeout the outcome
     is unknown. Raises StoreRefused, StoreReplaced, LeaseNotFound.
     """
-    pause = GrowingPause(pauses.REPEATED_S)
-    unanswered = False
+    attempts = Attempts()
     while True:
         try:
-            return Settled(await store.txn(txn), unanswered)
+            return Settled(await store.txn(txn), attempts.may_be_applied)
         except (UnknownOutcome, StoreUnavailable) as error:
-            unanswered = unanswered or isinstance(error, UnknownOutcome)
-            pause_s = pause.next_s()
+            pause_s = attempts.failed(error) / 1000
             log.warning("metadata_write_repeated", reason=str(error), pause_s=pause_s)
         await asyncio.sleep(pause_s)
 

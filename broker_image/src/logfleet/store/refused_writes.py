@@ -10,14 +10,12 @@ import asyncio
 import structlog
 
 from logfleet.io.clock import SYSTEM_CLOCK, Clock
+from logfleet.metadata import attempts
+from logfleet.metadata.attempts import GrowingPause
 from logfleet.metadata.store import MetadataStore, StoreRefused, Txn, TxnResult
-from logfleet.store import pauses
 from logfleet.store.claims import settle
-from logfleet.store.pauses import GrowingPause
 
 log = structlog.get_logger()
-
-PAUSE_S_MIN, PAUSE_S_MAX = pauses.REFUSED_S
 
 
 class RefusedWrites:
@@ -26,9 +24,8 @@ class RefusedWrites:
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.count = 0
         self._clock = clock
-        self._waiting: dict[
-            str, tuple[GrowingPause, float]
-        ] = {}  # write -> pauses, end of the last
+        # write -> pauses, end of the last
+        self._waiting: dict[str, tuple[GrowingPause, float]] = {}
 
     def refused(self, write: str, error: StoreRefused) -> float:
         """Count a refusal; return how many seconds to wait before the next attempt.
@@ -39,8 +36,8 @@ class RefusedWrites:
         pause, _ = self._waiting.get(write, (None, 0.0))
         if pause is None:
             log.error("metadata_write_refused", write=write, reason=str(error))
-            pause = GrowingPause((PAUSE_S_MIN, PAUSE_S_MAX))
-        pause_s = pause.next_s()
+            pause = GrowingPause(attempts.REFUSED_MS)
+        pause_s = pause.next_ms() / 1000
         self._waiting[write] = pause, self._clock.monotonic_ms() / 1000 + pause_s
         return pause_s
 

@@ -7,7 +7,7 @@ from logfleet.config.broker import (
     with_admin_port,
 )
 from logfleet.config.keys import BROKER_KEYS
-from logfleet.metadata.keys import Endpoint
+from logfleet.metadata.kinds.brokers import Endpoint
 
 DERIVED = {"static", "unknown", "without_effect"}
 

@@ -1,16 +1,19 @@
 from collections.abc import Iterable
 
+import msgspec
 from logfleet.config.topic import BrokerLayers
 from logfleet.controller.brokers.fencing import admission_steps, fence_steps, newcomers
 from logfleet.controller.changes.election_writes import election_steps
 from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.changes.topics import NewTopic, TopicCreation, create_topic
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue
+from logfleet.metadata.kinds.cluster import CONTROLLER, ControllerValue
+from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import Delete, Put, Txn, check_txn
+from logfleet.metadata.store import Put, Txn, check_txn
 from logfleet.replication.partition_state import with_isr
 from logfleet.wire import uuids
 
@@ -37,17 +40,17 @@ class Cluster:
         return result.succeeded
 
     def put(self, key: str, value: object) -> None:
-        assert self.commit(Txn(success=[Put(key, keys.encode(value))]))
+        assert self.commit(Txn(success=[Put(key, msgspec.json.encode(value))]))
 
     def elect(self, broker_id: int) -> None:
-        self.commit(Txn(success=[Delete(keys.CONTROLLER)]))
-        self.put(keys.CONTROLLER, keys.ControllerValue(broker_id, "i"))
+        self.commit(Txn(success=[CONTROLLER.delete(None)]))
+        self.put(CONTROLLER.prefix, ControllerValue(broker_id, "i"))
         assert self.image.controller is not None
         self.epoch = self.image.controller.epoch
 
     def register(self, *broker_ids: int, **fields) -> None:
         for broker_id in broker_ids:
-            self.put(keys.broker(broker_id), keys.BrokerValue("i", (), **fields))
+            self.put(BROKER.key(broker_id), BrokerValue("i", (), **fields))
 
     def start(self, *broker_ids: int, **fields) -> None:
         self.register(*broker_ids, **fields)
@@ -55,7 +58,7 @@ class Cluster:
 
     def vanish(self, broker_id: int) -> None:
         """Its lease ends, and the controller has not looked yet."""
-        assert self.commit(Txn(success=[Delete(keys.broker(broker_id))]))
+        assert self.commit(Txn(success=[BROKER.delete(broker_id)]))
 
     def stop(self, broker_id: int) -> None:
         self.vanish(broker_id)
@@ -94,7 +97,7 @@ class Cluster:
         topic = self.topic(name)
         state = topic.partitions[index]
         members = *state.isr, *((each, self.image.brokers[each].epoch) for each in added)
-        key = keys.partition(uuids.to_text(topic.id), index)
+        key = PARTITION.key((topic.id, index))
         self.put(key, with_isr(state, members))
 
     def uuid(self, name: str) -> str:

@@ -2,10 +2,41 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Features, Partition, Quotas, StoredConfigs
 from logfleet.metadata.image_builder import Changes, CorruptMetadataError, ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.kinds.brokers import (
+    ACTIVE,
+    BROKER,
+    DRAINING,
+    FENCE,
+    FENCED,
+    BrokerValue,
+    Endpoint,
+    FenceValue,
+)
+from logfleet.metadata.kinds.cluster import (
+    CLUSTER_ID,
+    CONTROLLER,
+    FEATURES,
+    RECEIPT,
+    ControllerValue,
+    FeaturesValue,
+)
+from logfleet.metadata.kinds.configs import BROKER_CONFIG, GROUP_CONFIG
+from logfleet.metadata.kinds.quotas import QUOTA, QuotaEntity
+from logfleet.metadata.kinds.topics import (
+    DELETED,
+    PARTITION,
+    READY,
+    TOPIC,
+    TOPIC_ID,
+    DeletedValue,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
+    partitions_of,
+)
 from logfleet.metadata.store import Delete, DeletePrefix, KeyValue, Operation, Put, Txn
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
@@ -13,7 +44,7 @@ from logfleet.wire import uuids
 ID = bytes(range(16))
 UUID = uuids.to_text(ID)
 TOPIC_7 = uuids.to_text((7).to_bytes(16, "big"))
-HERE = keys.BrokerValue("i1", (keys.Endpoint("PLAINTEXT", "h", 9092),), "a")
+HERE = BrokerValue("i1", (Endpoint("PLAINTEXT", "h", 9092),), "a")
 
 
 class History:
@@ -43,30 +74,33 @@ class History:
 
 
 def put(key: str, value: object) -> Put:
-    return Put(key, value.encode() if isinstance(value, str) else keys.encode(value))
+    return Put(key, value.encode() if isinstance(value, str) else msgspec.json.encode(value))
 
 
-def part(leader: int = 1, epoch: int = 0) -> keys.PartitionValue:
-    return keys.PartitionValue(
+def part(leader: int = 1, epoch: int = 0) -> PartitionValue:
+    return PartitionValue(
         (1,), ((1, BrokerEpoch(5)),), leader, LeaderEpoch(epoch), PartitionEpoch(epoch), 1
     )
 
 
 def topic_puts(name: str = "t", uuid: str = UUID, partitions: int = 2) -> list[Put]:
     return [
-        put(keys.topic(name), keys.TopicValue(uuid, {"retention.ms": "5"})),
-        put(keys.topic_id(uuid), name),
-        *(put(keys.partition(uuid, index), part()) for index in range(partitions)),
+        put(TOPIC.key(name), TopicValue(uuid, {"retention.ms": "5"})),
+        put(TOPIC_ID.key(uuids.from_text(uuid)), name),
+        *(
+            put(PARTITION.key((uuids.from_text(uuid), index)), part())
+            for index in range(partitions)
+        ),
     ]
 
 
 def test_the_feature_level_is_1_until_it_is_written():
     history = History()
     assert history.image.features == Features(1, 0)
-    image = history.commit(put(keys.FEATURES, keys.FeaturesValue(2, "0.2.0")))
+    image = history.commit(put(FEATURES.prefix, FeaturesValue(2, "0.2.0")))
     assert image.features == Features(2, image.revision)
     assert history.from_snapshot().features == image.features
-    assert history.commit(Delete(keys.FEATURES)).features == Features(1, 0)
+    assert history.commit(FEATURES.delete(None)).features == Features(1, 0)
 
 
 def test_a_topic_is_seen_only_when_it_is_ready():
@@ -78,7 +112,7 @@ def test_a_topic_is_seen_only_when_it_is_ready():
     assert image.topic_count() == 0
     assert image.unfinished == {ID}
 
-    image = history.commit(put(keys.ready(UUID), keys.ReadyValue(2)))
+    image = history.commit(put(READY.key(ID), ReadyValue(2)))
     topic = image.topic("t")
     assert topic is not None
     assert topic is image.topic_by_id(ID)
@@ -99,14 +133,14 @@ def test_a_topic_is_seen_only_when_it_is_ready():
 
 def test_partitions_beyond_ready_are_hidden_until_it_counts_them():
     history = History()
-    history.commit(*topic_puts(), put(keys.ready(UUID), keys.ReadyValue(2)))
-    image = history.commit(put(keys.partition(UUID, 2), part()))
+    history.commit(*topic_puts(), put(READY.key(ID), ReadyValue(2)))
+    image = history.commit(put(PARTITION.key((ID, 2)), part()))
     topic = image.topic("t")
     assert topic is not None
     assert len(topic.partitions) == 2
     assert set(topic.hidden) == {2}
     assert image.unfinished == {ID}
-    image = history.commit(put(keys.ready(UUID), keys.ReadyValue(3)))
+    image = history.commit(put(READY.key(ID), ReadyValue(3)))
     assert image.partition(ID, 2) is not None
     assert image.partition(ID, 3) is None
     assert image.partition(ID, -1) is None
@@ -116,8 +150,8 @@ def test_partitions_beyond_ready_are_hidden_until_it_counts_them():
 
 def test_a_change_of_one_partition_leaves_the_others_and_the_old_image_as_they_were():
     history = History()
-    before = history.commit(*topic_puts(), put(keys.ready(UUID), keys.ReadyValue(2)))
-    after = history.commit(put(keys.partition(UUID, 1), part(-1, 1)))
+    before = history.commit(*topic_puts(), put(READY.key(ID), ReadyValue(2)))
+    after = history.commit(put(PARTITION.key((ID, 1)), part(-1, 1)))
     old, new = before.topic("t"), after.topic("t")
     assert old is not None
     assert new is not None
@@ -131,30 +165,34 @@ def test_a_change_of_one_partition_leaves_the_others_and_the_old_image_as_they_w
 
 def test_a_deleted_topic_goes_at_once_and_its_logs_are_named():
     history = History()
-    history.commit(*topic_puts(), put(keys.ready(UUID), keys.ReadyValue(2)))
+    history.commit(*topic_puts(), put(READY.key(ID), ReadyValue(2)))
     image = history.commit(
-        put(keys.deleted(UUID), keys.DeletedValue("t", (1, 2))),
-        Delete(keys.topic("t")),
-        Delete(keys.topic_id(UUID)),
-        Delete(keys.ready(UUID)),
-        DeletePrefix(keys.partitions(UUID)),
+        put(DELETED.key(ID), DeletedValue("t", (1, 2))),
+        TOPIC.delete("t"),
+        TOPIC_ID.delete(ID),
+        READY.delete(ID),
+        DeletePrefix(partitions_of(ID)),
     )
     assert image.topic("t") is None
     assert len(image.entries) == len(image.ids) == 0
     assert image.unfinished == frozenset()
     assert image.deleted[ID].brokers == (1, 2)
     assert history.changes == Changes(topics={ID}, parts={"deleted"})
-    assert history.commit(Delete(keys.deleted(UUID))).deleted == {}
+    assert history.commit(DELETED.delete(ID)).deleted == {}
 
 
 def test_a_topic_recreated_within_one_image_has_the_new_id():
     other = uuids.to_text(bytes(reversed(range(16))))
     history = History()
-    history.commit(*topic_puts(), put(keys.ready(UUID), keys.ReadyValue(2)))
+    history.commit(*topic_puts(), put(READY.key(ID), ReadyValue(2)))
     builder = ImageBuilder(history.image)
     for operations in (
-        [Delete(keys.topic("t")), Delete(keys.ready(UUID)), Delete(keys.topic_id(UUID))],
-        [*topic_puts("t", other), put(keys.ready(other), keys.ReadyValue(2))],
+        [
+            TOPIC.delete("t"),
+            READY.delete(ID),
+            TOPIC_ID.delete(ID),
+        ],
+        [*topic_puts("t", other), put(READY.key(uuids.from_text(other)), ReadyValue(2))],
     ):
         _, batch = history.keyspace.evaluate(Txn(success=operations))
         assert batch is not None
@@ -170,46 +208,46 @@ def test_a_topic_recreated_within_one_image_has_the_new_id():
 
 def test_a_broker_is_active_only_by_a_fence_of_its_own_registration():
     history = History()
-    image = history.commit(put(keys.broker(1), HERE))
+    image = history.commit(put(BROKER.key(1), HERE))
     assert not image.brokers[1].is_active
     assert image.brokers[1].epoch == 2
-    image = history.commit(put(keys.fence(1), keys.FenceValue(BrokerEpoch(2), keys.ACTIVE)))
+    image = history.commit(put(FENCE.key(1), FenceValue(BrokerEpoch(2), ACTIVE)))
     assert image.brokers[1].is_active
     assert history.changes == Changes(parts={"brokers"})
     assert history.changes.brokers
-    history.commit(Delete(keys.broker(1)))
-    image = history.commit(put(keys.broker(1), HERE))
+    history.commit(BROKER.delete(1))
+    image = history.commit(put(BROKER.key(1), HERE))
     assert not image.brokers[1].is_active, "the fence is of an earlier registration"
-    image = history.commit(put(keys.fence(1), keys.FenceValue(BrokerEpoch(5), keys.FENCED)))
+    image = history.commit(put(FENCE.key(1), FenceValue(BrokerEpoch(5), FENCED)))
     assert not image.brokers[1].is_active
-    image = history.commit(put(keys.fence(1), keys.FenceValue(BrokerEpoch(5), keys.ACTIVE)))
+    image = history.commit(put(FENCE.key(1), FenceValue(BrokerEpoch(5), ACTIVE)))
     assert image.brokers[1].is_active
-    assert not history.commit(Delete(keys.fence(1))).brokers[1].is_active
+    assert not history.commit(FENCE.delete(1)).brokers[1].is_active
 
 
 def test_a_broker_that_may_leave_is_neither_active_nor_fenced():
     history = History()
-    history.commit(put(keys.broker(1), keys.BrokerValue("i", (), leaving=True)))
-    image = history.commit(put(keys.fence(1), keys.FenceValue(BrokerEpoch(2), keys.DRAINING)))
+    history.commit(put(BROKER.key(1), BrokerValue("i", (), leaving=True)))
+    image = history.commit(put(FENCE.key(1), FenceValue(BrokerEpoch(2), DRAINING)))
     broker = image.brokers[1]
     assert (broker.is_active, broker.is_draining, broker.is_fenced) == (False, True, False)
     assert broker.value.leaving
 
 
 def test_a_broker_names_its_rack_and_its_listeners():
-    broker = History().commit(put(keys.broker(1), HERE)).brokers[1]
+    broker = History().commit(put(BROKER.key(1), HERE)).brokers[1]
     assert broker.rack == "a"
-    assert broker.listener("PLAINTEXT") == keys.Endpoint("PLAINTEXT", "h", 9092)
+    assert broker.listener("PLAINTEXT") == Endpoint("PLAINTEXT", "h", 9092)
     assert broker.listener("OTHER") is None
 
 
 def test_controller_cluster_id_and_broker_configs_are_read():
     history = History()
     image = history.commit(
-        put(keys.CLUSTER_ID, "abc"),
-        put(keys.CONTROLLER, keys.ControllerValue(3, "i")),
-        put(keys.broker_config(None), {"message.max.bytes": "9"}),
-        put(keys.broker_config(3), {"message.max.bytes": "8"}),
+        put(CLUSTER_ID.prefix, "abc"),
+        put(CONTROLLER.prefix, ControllerValue(3, "i")),
+        put(BROKER_CONFIG.key(None), {"message.max.bytes": "9"}),
+        put(BROKER_CONFIG.key(3), {"message.max.bytes": "8"}),
         put("of/another/version", "{"),
     )
     assert image.cluster_id == "abc"
@@ -220,7 +258,7 @@ def test_controller_cluster_id_and_broker_configs_are_read():
     assert image.configs_of_broker(4) == StoredConfigs()
     assert history.changes == Changes(parts={"controller", "broker_configs"})
     image = history.commit(
-        Delete(keys.CLUSTER_ID), Delete(keys.CONTROLLER), Delete(keys.broker_config(3))
+        CLUSTER_ID.delete(None), CONTROLLER.delete(None), BROKER_CONFIG.delete(3)
     )
     assert image.cluster_id is None
     assert image.controller is None
@@ -230,29 +268,29 @@ def test_controller_cluster_id_and_broker_configs_are_read():
 def test_receipts_change_nothing_but_the_revision():
     """Nor in an image of an earlier version: `ctl/` would be taken for the controller's key."""
     history = History()
-    before = history.commit(put(keys.CONTROLLER, keys.ControllerValue(1, "i1")))
-    after = history.commit(Put(keys.receipt(1, 0), b"5/1"), Put(keys.receipt(1, 7), b"5/2"))
+    before = history.commit(put(CONTROLLER.prefix, ControllerValue(1, "i1")))
+    after = history.commit(Put(RECEIPT.key((1, 0)), b"5/1"), Put(RECEIPT.key((1, 7)), b"5/2"))
     assert history.changes == Changes()
     assert after == msgspec.structs.replace(before, revision=before.revision + 1)
-    assert not keys.RECEIPTS.startswith(keys.CONTROLLER)
+    assert not RECEIPT.prefix.startswith(CONTROLLER.prefix)
 
 
 def test_configs_of_groups_are_read():
     history = History()
-    image = history.commit(put(keys.group_config("a/b"), {"share.isolation.level": "x"}))
+    image = history.commit(put(GROUP_CONFIG.key("a/b"), {"share.isolation.level": "x"}))
     assert image.configs_of_group("a/b") == StoredConfigs({"share.isolation.level": "x"}, 2)
-    image = history.commit(Delete(keys.group_config("a/b")))
+    image = history.commit(GROUP_CONFIG.delete("a/b"))
     assert image.configs_of_group("a/b") == StoredConfigs()
 
 
 @pytest.mark.parametrize(
     "key, value",
     [
-        (keys.partition(UUID, 0), b"{}"),
-        (keys.partition(UUID, 0), b"["),
+        (PARTITION.key((ID, 0)), b"{}"),
+        (PARTITION.key((ID, 0)), b"["),
         ("part/short/0", b"{}"),
         ("broker/x", b"{}"),
-        (keys.ready(UUID), b"2"),
+        (READY.key(ID), b"2"),
     ],
 )
 def test_a_value_that_nobody_writes_is_an_error_that_names_the_key(key, value):
@@ -270,17 +308,17 @@ def test_changes_add_up():
 
 
 KEYS = [
-    put(keys.topic("t"), keys.TopicValue(UUID)),
-    put(keys.topic_id(UUID), "t"),
-    *(put(keys.partition(UUID, index), part(epoch=index)) for index in range(3)),
-    put(keys.ready(UUID), keys.ReadyValue(1)),
-    put(keys.ready(UUID), keys.ReadyValue(3)),
-    put(keys.deleted(UUID), keys.DeletedValue("t", (1,))),
-    put(keys.broker(1), HERE),
-    put(keys.fence(1), keys.FenceValue(BrokerEpoch(2), keys.ACTIVE)),
-    put(keys.broker_config(1), {"a": "b"}),
-    put(keys.group_config("g/1"), {"a": "b"}),
-    put(keys.CONTROLLER, keys.ControllerValue(1, "i")),
+    put(TOPIC.key("t"), TopicValue(UUID)),
+    put(TOPIC_ID.key(ID), "t"),
+    *(put(PARTITION.key((ID, index)), part(epoch=index)) for index in range(3)),
+    put(READY.key(ID), ReadyValue(1)),
+    put(READY.key(ID), ReadyValue(3)),
+    put(DELETED.key(ID), DeletedValue("t", (1,))),
+    put(BROKER.key(1), HERE),
+    put(FENCE.key(1), FenceValue(BrokerEpoch(2), ACTIVE)),
+    put(BROKER_CONFIG.key(1), {"a": "b"}),
+    put(GROUP_CONFIG.key("g/1"), {"a": "b"}),
+    put(CONTROLLER.prefix, ControllerValue(1, "i")),
 ]
 OPERATIONS: list[Put | Delete] = [*KEYS, *(Delete(each.key) for each in KEYS)]
 REVISION = st.lists(
@@ -310,7 +348,7 @@ def test_an_image_with_many_partitions_is_updated_without_looking_at_them():
         uuid = uuids.to_text(number.to_bytes(16, "big"))
         operations += [
             *topic_puts(f"t{number}", uuid, 10),
-            put(keys.ready(uuid), keys.ReadyValue(10)),
+            put(READY.key(uuids.from_text(uuid)), ReadyValue(10)),
         ]
     _, batch = keyspace.evaluate(Txn(success=operations))
     assert batch is not None
@@ -318,7 +356,7 @@ def test_an_image_with_many_partitions_is_updated_without_looking_at_them():
         builder.add(event)
     image, _ = builder.build(batch.revision)
     again = ImageBuilder(image)
-    again.add(KeyValue(keys.topic("t7"), keys.encode(keys.TopicValue(TOPIC_7)), 2, 9, 2))
+    again.add(KeyValue(TOPIC.key("t7"), TOPIC.encode(TopicValue(TOPIC_7)), 2, 9, 2))
     following, changes = again.build(9)
     assert len(changes.topics) == 1
     kept = sum(following.topic(f"t{number}") is image.topic(f"t{number}") for number in range(300))
@@ -326,13 +364,13 @@ def test_an_image_with_many_partitions_is_updated_without_looking_at_them():
 
 
 def test_quotas_are_those_of_their_entities():
-    entity: keys.QuotaEntity = (("client-id", "app"), ("user", None))
+    entity: QuotaEntity = (("client-id", "app"), ("user", None))
     history = History()
-    image = history.commit(put(keys.quota(entity), {"producer_byte_rate": 1000.0}))
+    image = history.commit(put(QUOTA.key(entity), {"producer_byte_rate": 1000.0}))
     assert image.quotas == {entity: Quotas({"producer_byte_rate": 1000.0}, 2)}
     assert history.changes == Changes(parts={"quotas"})
     assert history.from_snapshot() == image
-    assert history.commit(Delete(keys.quota(entity))).quotas == {}
+    assert history.commit(QUOTA.delete(entity)).quotas == {}
     assert image.quotas
     with pytest.raises(CorruptMetadataError, match="quota/user: not pairs"):
         history.commit(put("quota/user", {}))

@@ -28,7 +28,7 @@ from logfleet.metadata.kinds.cluster import (
 )
 from logfleet.metadata.kinds.configs import BROKER_CONFIG, GROUP_CONFIG
 from logfleet.metadata.kinds.producer_ids import NEXT_PRODUCER_ID
-from logfleet.metadata.kinds.quotas import QUOTA
+from logfleet.metadata.kinds.quotas import QUOTA, QuotaEntity
 from logfleet.metadata.kinds.topics import (
     DELETED,
     ENTRIES,
@@ -42,6 +42,7 @@ from logfleet.metadata.kinds.topics import (
     PartitionValue,
     ReadyValue,
     TopicValue,
+    partitions_of,
 )
 from logfleet.metadata.registry import KINDS
 from logfleet.metadata.store import Deleted, KeyValue, Put
@@ -176,3 +177,42 @@ def test_the_image_has_a_field_for_each_of_their_parts():
 @pytest.mark.parametrize("key", ["ctl/1", "features2", "broker", "config/other/1", "", "/"])
 def test_keys_of_no_kind_are_ignored(key: str):
     assert KINDS.of(key) is None
+
+
+def test_a_partition_stays_small_in_the_store():
+    value = PartitionValue(
+        (1, 2, 3),
+        ((1, BrokerEpoch(90)), (2, BrokerEpoch(91))),
+        1,
+        LeaderEpoch(4),
+        PartitionEpoch(9),
+        2,
+    )
+    text = PARTITION.encode(value)
+    assert text == (b'{"replicas":[1,2,3],"isr":[[1,90],[2,91]],"leader":1,"le":4,"pe":9,"misr":2}')
+    assert PARTITION.decode(text) == value
+
+
+def test_keys_lie_under_their_prefixes():
+    assert PARTITION.key((ID, 3)).startswith(partitions_of(ID))
+    assert BROKER_CONFIG.key(None) == "config/broker/default"
+    assert BROKER_CONFIG.key(4) == "config/broker/4"
+
+
+@pytest.mark.parametrize(
+    "entity, key",
+    [
+        ((("client-id", "app"),), "quota/client-id/app"),
+        ((("client-id", None), ("user", "u")), "quota/client-id/<default>/user/u"),
+        ((("ip", "::1"),), "quota/ip/::1"),
+        ((("user", "a/b <default> é"),), "quota/user/a%2Fb %3Cdefault%3E %C3%A9"),
+    ],
+)
+def test_whom_a_quota_is_for_is_read_back_from_its_key(entity: QuotaEntity, key: str) -> None:
+    assert QUOTA.key(entity) == key
+    assert QUOTA.parse(key) == entity
+
+
+def test_a_quota_needs_a_name_for_each_type() -> None:
+    with pytest.raises(ValueError, match="pairs"):
+        QUOTA.parse("quota/user/u/client-id")

@@ -1,8 +1,8 @@
 """Which transactions a controller takes for its own."""
 
 import pytest
-from logfleet.metadata import keys
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.kinds.cluster import receipts_of
 from logfleet.metadata.receipts import SLOTS, Receipt, Receipts, check_with_receipt
 from logfleet.metadata.store import TXN_BYTES_MAX, Put, Txn, TxnResult, absent, check_txn
 
@@ -18,7 +18,7 @@ def commit(store: Keyspace, txn: Txn) -> TxnResult:
 
 
 def begun(store: Keyspace, epoch: int = 5) -> Receipt:
-    return Receipts(epoch, 1, store.range(keys.receipts(1)).items).take()
+    return Receipts(epoch, 1, store.range(receipts_of(1)).items).take()
 
 
 def test_a_transaction_that_was_answered_is_done_at_the_revision_of_its_answer() -> None:
@@ -72,7 +72,7 @@ def test_a_slot_goes_on_where_its_last_transaction_left_it() -> None:
         result = commit(store, receipt.on(Txn((), (Put(f"k/{number}", b""),))))
         assert receipt.settled(result, unanswered=False)
         receipts.give_back(receipt)
-    assert len(store.range(keys.receipts(1)).items) == SLOTS
+    assert len(store.range(receipts_of(1)).items) == SLOTS
     again = begun(store, epoch=6)
     assert commit(store, again.on(WANTED)).succeeded
 

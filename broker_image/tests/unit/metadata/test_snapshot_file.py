@@ -2,11 +2,10 @@
 
 import msgspec
 import pytest
-from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER, DirectoriesValue, PartitionValue
-from logfleet.metadata.kinds.brokers import SINCE_THEN
-from logfleet.metadata.kinds.producer_ids import PRODUCER_IDS_UP
-from logfleet.metadata.kinds.topics import EPOCHS_UP
+from logfleet.metadata.kinds.brokers import BROKER, DIRECTORIES, FENCE, SINCE_THEN, DirectoriesValue
+from logfleet.metadata.kinds.cluster import CLUSTER_ID, CONTROLLER, RECEIPT
+from logfleet.metadata.kinds.producer_ids import NEXT_PRODUCER_ID, PRODUCER_IDS_UP
+from logfleet.metadata.kinds.topics import EPOCHS_UP, NO_LEADER, PARTITION, TOPIC, PartitionValue
 from logfleet.metadata.snapshot_file import DamagedSnapshot, decode, encode, restored
 from logfleet.metadata.store import KeyValue, Snapshot
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
@@ -22,19 +21,19 @@ STATE = PartitionValue(
     last_leader=1,
 )
 ITEMS = {
-    keys.CLUSTER_ID: b"abc",
-    keys.partition("uuid", 0): keys.encode(STATE),
-    keys.NEXT_PRODUCER_ID: b"3000",
-    keys.topic("t\n"): b"\x00\xff",
+    CLUSTER_ID.prefix: b"abc",
+    f"{PARTITION.prefix}uuid/0": PARTITION.encode(STATE),
+    NEXT_PRODUCER_ID.prefix: b"3000",
+    TOPIC.key("t\n"): b"\x00\xff",
 }
 
 
 def snapshot(items: dict[str, bytes] = ITEMS) -> Snapshot:
     bound = [
-        KeyValue(keys.broker(1), b"{}", 7, 7, 1, lease=5),
-        KeyValue(keys.fence(1), b"{}", 7, 7, 1),
-        KeyValue(keys.CONTROLLER, b"{}", 7, 7, 1, lease=5),
-        KeyValue(keys.receipt(1, 0), b"7/1", 8, 8, 1),
+        KeyValue(BROKER.key(1), b"{}", 7, 7, 1, lease=5),
+        KeyValue(FENCE.key(1), b"{}", 7, 7, 1),
+        KeyValue(CONTROLLER.prefix, b"{}", 7, 7, 1, lease=5),
+        KeyValue(RECEIPT.key((1, 0)), b"7/1", 8, 8, 1),
     ]
     return Snapshot(41, (*(KeyValue(key, value, 3, 7, 2) for key, value in items.items()), *bound))
 
@@ -51,8 +50,8 @@ def test_all_is_in_it_but_what_is_about_registrations_and_terms() -> None:
 
 
 def test_every_broker_that_is_restored_misses_a_directory() -> None:
-    key = keys.directories(2)
-    (put, _) = restored({key: keys.encode(DirectoriesValue(("disk",)))})
+    key = DIRECTORIES.key(2)
+    (put, _) = restored({key: DIRECTORIES.encode(DirectoriesValue(("disk",)))})
     assert put.key == key
     assert msgspec.json.decode(put.value, type=DirectoriesValue).ids == ("disk", SINCE_THEN)
 
@@ -80,16 +79,16 @@ def test_another_format_is_refused() -> None:
 
 def test_epochs_and_producer_ids_are_raised_and_nobody_is_in_sync() -> None:
     puts = list(restored(ITEMS))
-    assert puts[-1].key == keys.CLUSTER_ID, "brokers refuse to start without it"
+    assert puts[-1].key == CLUSTER_ID.prefix, "brokers refuse to start without it"
     values = {put.key: put.value for put in puts}
-    assert int(values[keys.NEXT_PRODUCER_ID]) == 3000 + PRODUCER_IDS_UP
-    state = msgspec.json.decode(values[keys.partition("uuid", 0)], type=PartitionValue)
+    assert int(values[NEXT_PRODUCER_ID.prefix]) == 3000 + PRODUCER_IDS_UP
+    state = msgspec.json.decode(values[f"{PARTITION.prefix}uuid/0"], type=PartitionValue)
     assert (state.isr, state.elr, state.leader) == ((), (1, 2, 3), NO_LEADER)
     assert state.restored, "some of them may have fallen behind since"
     assert (state.leader_epoch, state.partition_epoch) == (4 + EPOCHS_UP, 10)
-    assert values[keys.topic("t\n")] == b"\x00\xff"
+    assert values[TOPIC.key("t\n")] == b"\x00\xff"
 
 
 def test_producer_ids_begin_high_also_if_none_was_given_away_before_the_snapshot() -> None:
-    values = {put.key: put.value for put in restored({keys.CLUSTER_ID: b"abc"})}
-    assert int(values[keys.NEXT_PRODUCER_ID]) == PRODUCER_IDS_UP
+    values = {put.key: put.value for put in restored({CLUSTER_ID.prefix: b"abc"})}
+    assert int(values[NEXT_PRODUCER_ID.prefix]) == PRODUCER_IDS_UP

@@ -1,9 +1,9 @@
 import pytest
 from logfleet.config.dynamic import BrokerPart
 from logfleet.config.topic import BrokerLayers
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.kinds.configs import BROKER_CONFIG
 from logfleet.metadata.store import KeyValue
 from logfleet.node.dynamic_config import DynamicConfig
 from structlog.testing import capture_logs
@@ -14,7 +14,7 @@ OVERRIDES = "max.connections.per.ip.overrides"
 
 def image_with(values: dict[str, str]) -> ClusterImage:
     builder = ImageBuilder(ClusterImage())
-    builder.add(KeyValue(keys.broker_config(None), keys.encode(values), 1, 1, 1))
+    builder.add(KeyValue(BROKER_CONFIG.key(None), BROKER_CONFIG.encode(values), 1, 1, 1))
     return builder.build(1)[0]
 
 

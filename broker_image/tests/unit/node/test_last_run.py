@@ -4,9 +4,9 @@ import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.log.segments.open_files import OpenFiles
-from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION, PartitionValue
 from logfleet.types import LeaderEpoch, PartitionEpoch
+from logfleet.wire import uuids
 
 from broker_image.tests.sim.disk import SimDisk
 from broker_image.tests.unit.controller.cluster_rig import Cluster
@@ -55,7 +55,7 @@ class Machine:
         both = PartitionValue(
             (1, 2), (), NO_LEADER, LeaderEpoch(9), PartitionEpoch(9), 2, elr=(1, 2), last_leader=2
         )
-        self.cluster.put(keys.partition(uuid, 0), both)
+        self.cluster.put(PARTITION.key((uuids.from_text(uuid), 0)), both)
         await self.begin_life()
         self.cluster.converge()
         (state,) = self.cluster.topic("t").partitions

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
+from logfleet.metadata import attempts
+from logfleet.metadata.kinds.brokers import DIRECTORIES
+from logfleet.metadata.kinds.cluster import RECEIPT
+from logfleet.metadata.kinds.topics import DELETED
 from logfleet.metadata.store import StoreRefused, Txn, TxnResult
 from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker
@@ -29,7 +32,7 @@ class RefusingStore(SqliteStore):
 
     async def txn(self, txn: Txn) -> TxnResult:
         written = [getattr(each, "key", "") for each in txn.success]
-        by_controller = any(key.startswith(keys.RECEIPTS) for key in written)
+        by_controller = any(key.startswith(RECEIPT.prefix) for key in written)
         if self.prefix and not by_controller and written[0].startswith(self.prefix):
             self.attempts += 1
             raise StoreRefused("etcdserver: permission denied")
@@ -41,7 +44,7 @@ async def running(
     path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str = ""
 ) -> AsyncIterator[tuple[Broker, RefusingStore, list[Any]]]:
     """A broker, its store, and what is logged."""
-    monkeypatch.setattr(refused_writes, "PAUSE_S_MIN", 0.01)
+    monkeypatch.setattr(attempts, "REFUSED_MS", (10, 60_000))
     monkeypatch.setattr(local_partitions, "TRY_AGAIN_S", 0.01)
     store = await RefusingStore.open(path / "metadata")
     assert isinstance(store, RefusingStore)
@@ -65,7 +68,7 @@ async def test_a_deletion_that_cannot_be_confirmed_stops_nothing_else(
 ) -> None:
     async with running(tmp_path, monkeypatch) as (broker, store, logs):
         await create_topic(broker, "t")
-        store.prefix = keys.DELETED
+        store.prefix = DELETED.prefix
         await delete_topic(broker)
         await until(lambda: store.attempts >= 3)
         await create_topic(broker, "t")
@@ -83,7 +86,7 @@ async def test_a_deletion_that_cannot_be_confirmed_stops_nothing_else(
 async def test_without_a_record_of_its_directories_a_broker_makes_no_logs_and_waits(
     tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(tmp_path, monkeypatch, keys.DIRECTORIES) as (broker, store, logs):
+    async with running(tmp_path, monkeypatch, DIRECTORIES.prefix) as (broker, store, logs):
         await create_topic(broker, "t")
         await until(lambda: store.attempts >= 3)
         assert broker.partitions.get("t", 0) is None

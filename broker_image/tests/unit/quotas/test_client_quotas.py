@@ -4,7 +4,7 @@ import pytest
 from logfleet.auth.principal import ANONYMOUS
 from logfleet.config.broker import broker_config
 from logfleet.metadata.image import Quotas
-from logfleet.metadata.keys import QuotaEntity
+from logfleet.metadata.kinds.quotas import QuotaEntity
 from logfleet.quotas import client_quotas
 from logfleet.quotas.client_quotas import IDLE_MS_MAX, ClientQuotas, monotonic_ms, quotas_of
 from logfleet.quotas.rates import Windows

@@ -5,7 +5,7 @@ import math
 import pytest
 from logfleet.controller.changes.store_writes import pack
 from logfleet.metadata.image import Quotas
-from logfleet.metadata.keys import QuotaEntity
+from logfleet.metadata.kinds.quotas import QuotaEntity
 from logfleet.quotas.entities import (
     ANY,
     DEFAULT,

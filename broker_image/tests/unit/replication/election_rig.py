@@ -1,7 +1,8 @@
 """A partition of three replicas, and brokers as the controller finds them."""
 
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import ACTIVE, BrokerValue, PartitionValue
+from logfleet.metadata.kinds.brokers import ACTIVE, BrokerValue
+from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.replication.election import next_state
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 

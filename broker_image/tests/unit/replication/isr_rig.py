@@ -3,9 +3,15 @@
 from collections.abc import Callable
 
 import msgspec
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import PartitionValue, ReadyValue, TopicValue
+from logfleet.metadata.kinds import topics
+from logfleet.metadata.kinds.topics import (
+    PARTITION,
+    READY,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
+)
 from logfleet.metadata.store import TxnResult
 from logfleet.replication.ends import NoEffects, ReplicaEnds
 from logfleet.replication.isr_proposals import (
@@ -83,16 +89,16 @@ class Leader:
 
     @staticmethod
     def key(index: int = 0) -> str:
-        return keys.partition(UUID, index)
+        return PARTITION.key((TOPIC, index))
 
     def create(self, *isr: int, partitions: int = 1) -> None:
         """Partitions of brokers 1 to 3, with this ISR."""
         members = tuple(self.members[each] for each in isr)
         state = PartitionValue((1, 2, 3), members, ME, LeaderEpoch(5), PartitionEpoch(3), 1)
-        self.store.put(keys.topic("topic"), TopicValue(UUID))
+        self.store.put(topics.TOPIC.key("topic"), TopicValue(UUID))
         for index in range(partitions):
             self.store.put(self.key(index), state)
-        self.store.put(keys.ready(UUID), ReadyValue(partitions))
+        self.store.put(READY.key(TOPIC), ReadyValue(partitions))
         self.see()
 
     def see(self) -> None:

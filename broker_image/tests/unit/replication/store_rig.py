@@ -1,7 +1,8 @@
-from logfleet.metadata import keys
+import msgspec
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.kinds.brokers import ACTIVE, BROKER, FENCE, BrokerValue, FenceValue
 from logfleet.metadata.store import Delete, Put, Txn, TxnResult, check_txn
 from logfleet.replication.partition_state import Member
 from logfleet.types import BrokerEpoch
@@ -27,17 +28,17 @@ class Store:
 
     def put(self, key: str, value: object) -> int:
         """Returns the revision."""
-        return self.commit(Txn(success=[Put(key, keys.encode(value))])).revision
+        return self.commit(Txn(success=[Put(key, msgspec.json.encode(value))])).revision
 
-    def start(self, broker_id: int, state: str = keys.ACTIVE) -> Member:
+    def start(self, broker_id: int, state: str = ACTIVE) -> Member:
         """Register the broker anew; returns it with its broker epoch."""
-        self.delete(keys.broker(broker_id))
-        epoch = BrokerEpoch(self.put(keys.broker(broker_id), keys.BrokerValue("i", ())))
+        self.delete(BROKER.key(broker_id))
+        epoch = BrokerEpoch(self.put(BROKER.key(broker_id), BrokerValue("i", ())))
         self.fence(broker_id, epoch, state)
         return broker_id, epoch
 
     def fence(self, broker_id: int, epoch: BrokerEpoch, state: str) -> None:
-        self.put(keys.fence(broker_id), keys.FenceValue(epoch, state))
+        self.put(FENCE.key(broker_id), FenceValue(epoch, state))
 
     def delete(self, key: str) -> None:
         self.commit(Txn(success=[Delete(key)]))

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import ACTIVE, DRAINING, FENCED, NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.brokers import ACTIVE, DRAINING, FENCED
+from logfleet.metadata.kinds.topics import NO_LEADER, PartitionValue
 from logfleet.replication.election import (
     first_state,
     is_unclean,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.replication.ends import NO_RULE, UNCOUNTED_BYTES, ReplicaEnds, Role
 from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.partition_state import Member

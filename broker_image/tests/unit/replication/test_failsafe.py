@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from logfleet.metadata.image import Broker, ClusterImage
-from logfleet.metadata.keys import ACTIVE, FENCED, BrokerValue, PartitionValue
+from logfleet.metadata.kinds.brokers import ACTIVE, FENCED, BrokerValue
+from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.failsafe import (
     CHECK_S,

@@ -1,9 +1,10 @@
 from itertools import product
 
 import pytest
-from logfleet.metadata import keys
+from logfleet.metadata.attempts import UNANSWERED_MS
+from logfleet.metadata.kinds.brokers import ACTIVE, BROKER, FENCED
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
 from logfleet.metadata.store import Put, StoreRefused, StoreUnavailable, Txn, UnknownOutcome
-from logfleet.replication import isr_proposals
 from logfleet.replication.isr_proposals import (
     GATHERING_MS,
     TRANSITIONS,
@@ -140,13 +141,13 @@ def test_a_refused_transaction_is_sent_again_after_longer_pauses(leader) -> None
     pauses = []
     for number in range(8):
         leader.reply(write, StoreRefused("no permission"))
-        assert write.refusals == number + 1
+        assert write.attempts.refusals == number + 1
         pauses.append(write.pause_ms)
         leader.pass_ms(write.pause_ms)
         assert leader.writes == [write]
     assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
     leader.reply(write, UNKNOWN)
-    assert write.pause_ms == isr_proposals.UNANSWERED_PAUSE_MS_MIN
+    assert write.pause_ms == UNANSWERED_MS[0]
     leader.pass_ms(write.pause_ms)
     assert Accepted(write, is_written=True) in leader.answer(write)
 
@@ -175,7 +176,7 @@ def test_a_lost_proposal_is_settled_once_the_image_shows_the_cause(leader) -> No
     leader.fetch(led, 2)
     leader.pass_ms(GATHERING_MS)
     (write,) = leader.writes
-    leader.store.fence(*leader.members[2], keys.FENCED)
+    leader.store.fence(*leader.members[2], FENCED)
     assert leader.answer(write) == [Accepted(write, is_written=False)]
     leader.fetch(led, 2)
     assert settled(leader.pass_ms(GATHERING_MS)) == []
@@ -212,13 +213,13 @@ def test_what_the_image_forbids_is_dropped_unsent(leader, what: str) -> None:
     if what == "unregistered":
         leader.me = None
     elif what == "fenced":
-        leader.store.fence(*leader.members[1], keys.FENCED)
+        leader.store.fence(*leader.members[1], FENCED)
     leader.step()
     leader.see()
     leader.now_ms += GATHERING_MS
     if what == "member gone":
         led.isr_change = lambda *_: led.replicas_state.isr_change(0, lambda *_: True)
-        leader.store.delete(keys.broker(2))
+        leader.store.delete(BROKER.key(2))
         leader.see()
     assert settled(leader.step()) == [(0, "dropped")]
     assert leader.writes == []
@@ -273,11 +274,11 @@ def test_all_partitions_are_checked_periodically_and_when_brokers_change(leader)
     for _ in range(2):
         assert leader.pass_ms(LAG_MAX_MS // 2 - 1) == []
         assert leader.pass_ms(1) == [CheckAll()]
-    leader.store.commit(Txn(success=[Put(keys.CLUSTER_ID, b"x")]))
+    leader.store.commit(Txn(success=[Put(CLUSTER_ID.prefix, b"x")]))
     leader.see()
     assert leader.step() == [], "no broker has changed"
     leader.store.fence(*leader.members[3], "draining")
-    leader.store.fence(*leader.members[3], keys.ACTIVE)
+    leader.store.fence(*leader.members[3], ACTIVE)
     leader.see()
     assert leader.step() == [CheckAll()], "a proposal may have been lost in between"
 

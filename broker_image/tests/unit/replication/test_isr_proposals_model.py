@@ -7,7 +7,7 @@ settled stays so, whichever older attempt the store carries out later.
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.brokers import ACTIVE, FENCED
 from logfleet.metadata.store import StoreRefused, StoreUnavailable, UnknownOutcome
 from logfleet.replication.isr_proposals import Effect, Ended, Proposal, Send, Settled, State, Write
 
@@ -103,7 +103,7 @@ class Proposals(RuleBasedStateMachine):
 
     # the other writers
 
-    @rule(broker_id=st.sampled_from([1, 2, 3]), state=st.sampled_from([keys.FENCED, keys.ACTIVE]))
+    @rule(broker_id=st.sampled_from([1, 2, 3]), state=st.sampled_from([FENCED, ACTIVE]))
     def fence(self, broker_id: int, state: str) -> None:
         self.leader.store.fence(*self.leader.members[broker_id], state)
 

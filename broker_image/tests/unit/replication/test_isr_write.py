@@ -1,7 +1,7 @@
 import msgspec
 import pytest
-from logfleet.metadata import keys
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.brokers import ACTIVE, BROKER, FENCED
+from logfleet.metadata.kinds.topics import PARTITION, PartitionValue
 from logfleet.metadata.store import Put, check_txn
 from logfleet.replication.isr_write import (
     CHANGES_MAX,
@@ -15,10 +15,11 @@ from logfleet.replication.isr_write import (
 from logfleet.replication.leader import IsrChange
 from logfleet.replication.partition_state import Member, with_isr
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from logfleet.wire import uuids
 
 DRAINING = "draining"
 UUID = "AAAAAAAAAAAAAAAAAAAAAQ"
-KEY = keys.partition(UUID, 0)
+KEY = PARTITION.key((uuids.from_text(UUID), 0))
 
 
 def shrunk(store, me: Member, other: Member, key: str = KEY) -> IsrChange:
@@ -49,7 +50,7 @@ def test_a_change_is_written_if_nothing_has_changed(store) -> None:
 
 
 @pytest.mark.parametrize("who", ["leader", "member"])
-@pytest.mark.parametrize("what", ["registered anew", "gone", keys.FENCED, DRAINING])
+@pytest.mark.parametrize("what", ["registered anew", "gone", FENCED, DRAINING])
 def test_a_change_is_lost_if_whoever_it_rests_on_has_changed_and_stays_so(store, who, what) -> None:
     me, other = store.start(1), store.start(2)
     change = expanded(store, me, other)
@@ -59,7 +60,7 @@ def test_a_change_is_lost_if_whoever_it_rests_on_has_changed_and_stays_so(store,
     if what == "registered anew":
         store.start(broker_id)
     elif what == "gone":
-        store.delete(keys.broker(broker_id))
+        store.delete(BROKER.key(broker_id))
     else:
         store.fence(broker_id, epoch, what)
     base = written(store)
@@ -67,8 +68,8 @@ def test_a_change_is_lost_if_whoever_it_rests_on_has_changed_and_stays_so(store,
     assert read_answer(txn, answer, {KEY: change}) == {KEY: Lost(base, change.revision)}
     assert not is_shown(image, txn, answer), "it would be lost again"
     assert is_shown(store.image, txn, answer)
-    store.fence(*me, keys.ACTIVE)
-    store.fence(*other, keys.ACTIVE)
+    store.fence(*me, ACTIVE)
+    store.fence(*other, ACTIVE)
     assert not store.commit(txn).succeeded  # also of an attempt that the store held until now
     assert written(store) == base
 
@@ -76,7 +77,7 @@ def test_a_change_is_lost_if_whoever_it_rests_on_has_changed_and_stays_so(store,
 def test_a_member_that_leaves_need_not_be_there(store) -> None:
     me, other = store.start(1), store.start(2)
     change = shrunk(store, me, other)
-    store.delete(keys.broker(2))
+    store.delete(BROKER.key(2))
     (txn,) = isr_txns(store.image, me, {KEY: change})
     assert store.commit(txn).succeeded
 
@@ -111,7 +112,10 @@ def test_a_partition_that_was_deleted_is_told(store) -> None:
 
 def test_of_several_changes_only_those_that_lost_are_lost(store) -> None:
     me, other = store.start(1), store.start(2)
-    first, second = keys.partition(UUID, 1), keys.partition(UUID, 2)
+    first, second = (
+        PARTITION.key((uuids.from_text(UUID), 1)),
+        PARTITION.key((uuids.from_text(UUID), 2)),
+    )
     changes = {key: shrunk(store, me, other, key) for key in (first, second)}
     (txn,) = isr_txns(store.image, me, changes)
     there = changes[first].state.changed(min_isr=2)
@@ -127,13 +131,13 @@ def test_a_leader_that_is_on_its_way_out_still_writes(store) -> None:
     assert len(isr_txns(store.image, me, {KEY: expanded(store, me, other)})) == 1
 
 
-@pytest.mark.parametrize("state", [keys.FENCED, DRAINING])
+@pytest.mark.parametrize("state", [FENCED, DRAINING])
 def test_a_member_that_the_image_does_not_hold_for_active_is_not_sent(store, state: str) -> None:
     me, other, third = store.start(1), store.start(2, state), store.start(3)
-    good, bad = keys.partition(UUID, 1), keys.partition(UUID, 2)
+    good, bad = PARTITION.key((uuids.from_text(UUID), 1)), PARTITION.key((uuids.from_text(UUID), 2))
     changes = {good: expanded(store, me, third, good), bad: expanded(store, me, other, bad)}
     (txn,) = isr_txns(store.image, me, changes)
-    assert txn.success == (Put(good, keys.encode(changes[good].state)),)
+    assert txn.success == (Put(good, PARTITION.encode(changes[good].state)),)
 
 
 def test_a_member_of_another_registration_is_not_sent(store) -> None:
@@ -141,7 +145,7 @@ def test_a_member_of_another_registration_is_not_sent(store) -> None:
     change = expanded(store, me, other)
     store.start(2)
     assert isr_txns(store.image, me, {KEY: change}) == []
-    store.delete(keys.broker(2))
+    store.delete(BROKER.key(2))
     assert isr_txns(store.image, me, {KEY: change}) == []
 
 
@@ -149,10 +153,10 @@ def test_a_leader_that_is_fenced_or_registered_anew_writes_nothing(store) -> Non
     me, other = store.start(1), store.start(2)
     change = shrunk(store, me, other)
     assert isr_txns(store.image, (1, me[1] + 1), {KEY: change}) == []
-    store.fence(*me, keys.FENCED)
+    store.fence(*me, FENCED)
     assert isr_txns(store.image, me, {KEY: change}) == []
-    store.fence(*me, keys.ACTIVE)
-    store.delete(keys.broker(1))
+    store.fence(*me, ACTIVE)
+    store.delete(BROKER.key(1))
     assert isr_txns(store.image, me, {KEY: change}) == []
     assert isr_txns(store.image, (4, BrokerEpoch(4)), {KEY: change}) == []
 
@@ -160,12 +164,14 @@ def test_a_leader_that_is_fenced_or_registered_anew_writes_nothing(store) -> Non
 def test_changes_are_packed_by_their_number_and_their_compares(store) -> None:
     me = store.start(1)
     others = [store.start(broker_id) for broker_id in range(2, 102)]
-    few = {keys.partition(UUID, n): shrunk(store, me, others[n]) for n in range(50)}
+    few = {
+        PARTITION.key((uuids.from_text(UUID), n)): shrunk(store, me, others[n]) for n in range(50)
+    }
     assert [len(txn.success) for txn in isr_txns(store.image, me, few)] == [CHANGES_MAX, 20, 10]
     many = {}
     for n in range(20):
         added = tuple(others[5 * n : 5 * n + 5])
-        key = keys.partition(UUID, n)
+        key = PARTITION.key((uuids.from_text(UUID), n))
         replicas = (1, *(broker_id for broker_id, _ in added))
         state = PartitionValue(replicas, (me,), 1, LeaderEpoch(3), PartitionEpoch(7), 1)
         revision = store.put(key, state)

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PartitionValue
 from logfleet.replication.ends import NoEffects, ReplicaEnds
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.replication.partition_state import Member

@@ -1,6 +1,7 @@
 import pytest
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import DRAINING, NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.brokers import DRAINING
+from logfleet.metadata.kinds.topics import NO_LEADER, PartitionValue
 from logfleet.replication.election import next_state, replicas_to_query
 from logfleet.replication.longest_log import SILENT, LogEnds
 from logfleet.types import BrokerEpoch, LeaderEpoch

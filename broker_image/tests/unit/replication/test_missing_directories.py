@@ -1,6 +1,7 @@
-from logfleet.metadata import keys
 from logfleet.metadata.image import Directories, Partition
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION
 from logfleet.replication.missing_directories import LogDirectories, is_new, may_begin_empty
+from logfleet.wire import uuids
 
 
 def on_record(*ids: str) -> Directories:
@@ -68,11 +69,13 @@ def test_a_lost_replica_may_begin_empty_where_another_leads_and_nobody_counts_on
     assert not may_begin_empty(state(), 2), "it is an eligible leader"
     assert may_begin_empty(state(), 3)
     cluster.put(
-        keys.partition(cluster.uuid("t"), 0),
-        state().changed(leader=keys.NO_LEADER, isr=(), elr=()),
+        PARTITION.key((uuids.from_text(cluster.uuid("t")), 0)),
+        state().changed(leader=NO_LEADER, isr=(), elr=()),
     )
     assert state().last_leader == 1
     assert not may_begin_empty(state(), 1), "the last leader may have to lead again"
     assert not may_begin_empty(state(), 3), "there is nobody to fill it"
-    cluster.put(keys.partition(cluster.uuid("t"), 0), state().changed(given_up=True))
+    cluster.put(
+        PARTITION.key((uuids.from_text(cluster.uuid("t")), 0)), state().changed(given_up=True)
+    )
     assert may_begin_empty(state(), 3), "somebody has declared that nothing is left"

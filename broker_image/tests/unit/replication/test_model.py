@@ -9,9 +9,9 @@ from collections.abc import Callable
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.brokers import ACTIVE, BROKER, FENCED, BrokerValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION, PartitionValue
 from logfleet.metadata.store import Txn
 from logfleet.replication.ends import NoEffects, ReplicaEnds
 from logfleet.replication.fetch_check import diverging_epoch, leader_epoch_error
@@ -26,13 +26,14 @@ from logfleet.replication.leader import LeaderReplicas
 from logfleet.replication.leader_epochs import LeaderEpochs
 from logfleet.replication.partition_state import effective_min_isr, with_isr
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchResponse
 
 from broker_image.tests.unit.replication.store_rig import Store
 
 IDS = (1, 2, 3)
-KEY = keys.partition("AAAAAAAAAAAAAAAAAAAAAQ", 0)
+KEY = PARTITION.key((uuids.from_text("AAAAAAAAAAAAAAAAAAAAAQ"), 0))
 LAG_MAX_MS = 100
 EFFECTS = NoEffects()
 
@@ -273,16 +274,16 @@ class Partition:
 
     def expire(self, broker_id: int) -> None:
         """Its registration ends; the process does not know it yet."""
-        self.store.delete(keys.broker(broker_id))
+        self.store.delete(BROKER.key(broker_id))
 
     def restart(self, broker_id: int, lost: int) -> None:
-        self.store.delete(keys.broker(broker_id))
-        epoch = self.store.put(keys.broker(broker_id), keys.BrokerValue("i", ()))
+        self.store.delete(BROKER.key(broker_id))
+        epoch = self.store.put(BROKER.key(broker_id), BrokerValue("i", ()))
         self.replicas[broker_id].restart(BrokerEpoch(epoch), lost)
 
     def fence(self, broker_id: int) -> None:
         fence = self.store.image.fences[broker_id]
-        self.store.fence(broker_id, fence.broker_epoch, keys.FENCED)
+        self.store.fence(broker_id, fence.broker_epoch, FENCED)
 
     def sweep(self, broker_id: int) -> None:
         if self.may_lead(broker_id):
@@ -299,7 +300,7 @@ class Partition:
         self.sweep(broker_id)
         broker = self.store.image.brokers.get(broker_id)
         if broker is not None and not broker.is_active:
-            self.store.fence(broker_id, broker.epoch, keys.ACTIVE)
+            self.store.fence(broker_id, broker.epoch, ACTIVE)
             self.replicas[broker_id].is_unclean = False
 
     def elect(self, broker_id: int) -> None:

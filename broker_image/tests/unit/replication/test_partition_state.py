@@ -1,4 +1,4 @@
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PartitionValue
 from logfleet.replication.partition_state import effective_min_isr, with_isr
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 

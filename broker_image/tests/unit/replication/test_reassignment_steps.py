@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import ACTIVE, NO_LEADER, BrokerValue, PartitionValue
+from logfleet.metadata.kinds.brokers import ACTIVE, BrokerValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PartitionValue
 from logfleet.replication.election import next_state, reassigned_state
 from logfleet.replication.partition_state import effective_min_isr, with_isr
 from logfleet.replication.reassignment_steps import completed, is_reassigning, origin, target

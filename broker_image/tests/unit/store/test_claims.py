@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from logfleet.io.sqlite import SqliteStore
+from logfleet.metadata import attempts
 from logfleet.metadata.store import (
     Get,
     Put,
@@ -11,7 +12,6 @@ from logfleet.metadata.store import (
     UnknownOutcome,
     absent,
 )
-from logfleet.store import pauses
 from logfleet.store.claims import create_once, settle
 
 pytestmark = pytest.mark.asyncio
@@ -33,7 +33,7 @@ class Unsteady(SqliteStore):
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(pauses, "REPEATED_S", (0.001, 2.0))
+    monkeypatch.setattr(attempts, "UNANSWERED_MS", (1, 2_000))
     store = await Unsteady.open(tmp_path / "m.db")
     assert isinstance(store, Unsteady)
     store.errors = []

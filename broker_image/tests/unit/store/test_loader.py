@@ -1,11 +1,13 @@
 import asyncio
 
+import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import CorruptMetadataError
+from logfleet.metadata.kinds.brokers import BROKER
+from logfleet.metadata.kinds.configs import BROKER_CONFIG
 from logfleet.metadata.store import Put, Txn
 from logfleet.store import loader as metadata_loader
 from logfleet.store.loader import MetadataLoader
@@ -31,8 +33,8 @@ async def follower(store):
 
 
 async def configure(store: SqliteStore, number: int) -> int:
-    value = keys.encode({"n": str(number)})
-    return (await store.txn(Txn(success=[Put(keys.broker_config(number), value)]))).revision
+    value = msgspec.json.encode({"n": str(number)})
+    return (await store.txn(Txn(success=[Put(BROKER_CONFIG.key(number), value)]))).revision
 
 
 async def test_what_was_there_before_comes_as_one_change_of_everything(store, monkeypatch):
@@ -99,7 +101,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind(follower):
 
 
 async def test_a_corrupt_value_ends_the_following(store):
-    await store.txn(Txn(success=[Put(keys.broker(1), b"{")]))
+    await store.txn(Txn(success=[Put(BROKER.key(1), b"{")]))
     async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(CorruptMetadataError, match="broker/1"):
             await MetadataLoader(store).run()

@@ -16,11 +16,9 @@ from typing import Final
 
 import msgspec
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import FeaturesValue
+from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import Put, modified_at
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 
@@ -104,9 +102,7 @@ def update_features(
         level = update.level
     if level == image.features.level:
         return ()
-    value = keys.encode(FeaturesValue(level, by))
-    unchanged = modified_at(keys.FEATURES, image.features.revision)
-    return (Step(Put(keys.FEATURES, value), (unchanged,)),)
+    return (FEATURES.change(None, FeaturesValue(level, by), image.features.revision),)
 
 
 def _reason(image: ClusterImage, controller_id: int, update: Update) -> str:

@@ -11,11 +11,10 @@ records (`unclean`), it is no eligible leader either by then (KIP-966).
 
 from collections.abc import Iterator
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage
-from logfleet.metadata.keys import ACTIVE, FENCED, FenceValue
+from logfleet.metadata.kinds.brokers import ACTIVE, BROKER, FENCE, FENCED, FenceValue
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import Compare, Put, absent, created_at, modified_at
+from logfleet.metadata.store import Compare, absent, created_at, modified_at
 from logfleet.types import BrokerEpoch
 
 
@@ -23,7 +22,7 @@ def fence_steps(image: ClusterImage) -> Iterator[Step]:
     """Fence brokers that are gone."""
     for broker_id, fence in image.fences.items():
         if fence.state != FENCED and broker_id not in image.brokers:
-            is_gone = absent(keys.broker(broker_id))
+            is_gone = absent(BROKER.key(broker_id))
             yield _step(image, broker_id, fence.broker_epoch, FENCED, is_gone)
 
 
@@ -43,7 +42,7 @@ def newcomers(image: ClusterImage) -> list[Broker]:
 def admission_steps(image: ClusterImage) -> Iterator[Step]:
     """Make newcomers active. In the image every partition must be up to date."""
     for broker in newcomers(image):
-        registered = created_at(keys.broker(broker.id), broker.epoch)
+        registered = created_at(BROKER.key(broker.id), broker.epoch)
         yield _step(image, broker.id, broker.epoch, ACTIVE, registered)
 
 
@@ -56,7 +55,7 @@ def suspect_step(image: ClusterImage, broker_id: int, broker_epoch: BrokerEpoch)
     broker = image.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch or broker.is_fenced:
         return None
-    registered = created_at(keys.broker(broker_id), broker_epoch)
+    registered = created_at(BROKER.key(broker_id), broker_epoch)
     return _step(image, broker_id, broker_epoch, FENCED, registered)
 
 
@@ -64,6 +63,6 @@ def _step(
     image: ClusterImage, broker_id: int, broker_epoch: BrokerEpoch, state: str, compare: Compare
 ) -> Step:
     """Write the fence unless it was written meanwhile: a duplicate applied late changes nothing."""
-    key, fence = keys.fence(broker_id), image.fences.get(broker_id)
-    unchanged = modified_at(key, 0 if fence is None else fence.revision)
-    return Step(Put(key, keys.encode(FenceValue(broker_epoch, state))), (compare, unchanged))
+    put, fence = FENCE.put(broker_id, FenceValue(broker_epoch, state)), image.fences.get(broker_id)
+    unchanged = modified_at(put.key, 0 if fence is None else fence.revision)
+    return Step(put, (compare, unchanged))

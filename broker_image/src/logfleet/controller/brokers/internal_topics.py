@@ -14,12 +14,11 @@ from logfleet.config.topic import BrokerLayers
 from logfleet.controller.brokers.cordons import is_cordoned
 from logfleet.controller.changes.placement import add_replicas
 from logfleet.controller.changes.store_writes import partition_step
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.metadata.packing import Step
 from logfleet.replication.election import reassigned_state
 from logfleet.replication.reassignment_steps import target
-from logfleet.wire import uuids
 
 REPLICAS: Final = 3
 """Replicas if no factor is set: one may be down while another is lost."""
@@ -69,7 +68,7 @@ def _raised(image: ClusterImage, topic: Topic, wanted: int) -> Iterator[Step]:
         held.update(added)
         order = (preferred, *(each for each in replicas if each != preferred))
         value = reassigned_state(partition, order, image.brokers)
-        path = keys.partition(uuids.to_text(topic.id), index)
+        path = PARTITION.key((topic.id, index))
         yield partition_step(image, path, value, partition.revision)
 
 

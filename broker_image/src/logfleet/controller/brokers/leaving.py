@@ -12,11 +12,10 @@ ISR that is large enough without it (`logfleet.replication.election`).
 from collections.abc import Iterator
 
 from logfleet.controller.brokers.stop_check import Objection, objections
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import DRAINING, FenceValue
+from logfleet.metadata.kinds.brokers import BROKER, DRAINING, FENCE, FenceValue
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import Put, created_at, modified_at
+from logfleet.metadata.store import created_at, modified_at
 from logfleet.replication.election import next_state
 
 
@@ -34,11 +33,10 @@ def decide(image: ClusterImage) -> Iterator[tuple[int, Step | Objection]]:
             yield broker_id, objection
             continue
         compares = (
-            created_at(keys.broker(broker_id), broker.epoch),
-            modified_at(keys.fence(broker_id), image.fences[broker_id].revision),
+            created_at(BROKER.key(broker_id), broker.epoch),
+            modified_at(FENCE.key(broker_id), image.fences[broker_id].revision),
         )
-        value = keys.encode(FenceValue(broker.epoch, DRAINING))
-        yield broker_id, Step(Put(keys.fence(broker_id), value), compares)
+        yield broker_id, Step(FENCE.put(broker_id, FenceValue(broker.epoch, DRAINING)), compares)
         return
 
 

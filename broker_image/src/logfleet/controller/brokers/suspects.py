@@ -8,8 +8,8 @@ again. No record depends on the time of fencing.
 
 from logfleet.controller.brokers.fencing import suspect_step
 from logfleet.controller.changes.store_writes import pack
-from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage
+from logfleet.metadata.kinds.brokers import suspects_of
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import DeletePrefix, Txn
 from logfleet.types import BrokerEpoch
@@ -57,4 +57,4 @@ def fence_suspect(
     step = suspect_step(image, broker_id, broker_epoch)
     if step is None:
         return ()
-    return pack(controller_epoch, (Step(DeletePrefix(keys.suspects(broker_id))), step))
+    return pack(controller_epoch, (Step(DeletePrefix(suspects_of(broker_id))), step))

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 from logfleet.controller.brokers.cordons import CORDONED
 from logfleet.controller.changes.topics import without_broker
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.kinds.brokers import BROKER, DIRECTORIES, FENCE
+from logfleet.metadata.kinds.configs import BROKER_CONFIG
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import Delete, Put, absent, modified_at
+from logfleet.metadata.store import absent, modified_at
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 
@@ -33,7 +34,7 @@ def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusa
             "broker back."
         )
         return Refusal(ErrorCode.INVALID_REQUEST, message)
-    unchanged = absent(keys.broker(broker_id)), modified_at(keys.fence(broker_id), fence.revision)
+    unchanged = absent(BROKER.key(broker_id)), modified_at(FENCE.key(broker_id), fence.revision)
     forgotten = (
         without_broker(deleted, broker_id)
         for deleted in image.deleted.values()
@@ -42,18 +43,17 @@ def unregister(image: ClusterImage, broker_id: int) -> tuple[Step, ...] | Refusa
     return (
         *forgotten,
         *_uncordoned(image, broker_id),
-        Step(Delete(keys.directories(broker_id)), unchanged),
-        Step(Delete(keys.fence(broker_id)), unchanged),
+        Step(DIRECTORIES.delete(broker_id), unchanged),
+        Step(FENCE.delete(broker_id), unchanged),
     )
 
 
 def _uncordoned(image: ClusterImage, broker_id: int) -> Iterator[Step]:
     """Remove the cordon: it was meant for this broker, not for the next one with its id."""
-    stored, key = image.configs_of_broker(broker_id), keys.broker_config(broker_id)
+    stored = image.configs_of_broker(broker_id)
     if CORDONED in stored.values:
         left = {name: value for name, value in stored.values.items() if name != CORDONED}
-        write = Put(key, keys.encode(left)) if left else Delete(key)
-        yield Step(write, (modified_at(key, stored.revision),))
+        yield BROKER_CONFIG.change(broker_id, left or None, stored.revision)
 
 
 def _held(image: ClusterImage, broker_id: int) -> Iterator[str]:

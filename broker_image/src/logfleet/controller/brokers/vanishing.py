@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import FENCED
+from logfleet.metadata.kinds.brokers import FENCED
 
 Brokers = Mapping[int, Broker]
 """The registered brokers of an image, by id."""

@@ -24,7 +24,7 @@ from logfleet.config.topic import BrokerLayers
 from logfleet.controller.running.loop import ControllerLoop
 from logfleet.controller.terms.operations import NotControllerError
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import Endpoint
+from logfleet.metadata.kinds.brokers import Endpoint
 from logfleet.quotas.client_quotas import MutationBudget, MutationQuota
 from logfleet.store.loader import MetadataLoader
 from logfleet.wire.apis import API_BY_NAME, Api, api_of

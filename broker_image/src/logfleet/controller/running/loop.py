@@ -16,7 +16,7 @@ from logfleet.controller.terms.candidate import Candidate
 from logfleet.controller.terms.operations import NotControllerError, Operation
 from logfleet.controller.terms.term import HISTORY_MS, TermSettings
 from logfleet.io.clock import monotonic_ms, now_ms
-from logfleet.metadata.keys import ControllerValue
+from logfleet.metadata.kinds.cluster import ControllerValue
 from logfleet.metadata.store import Lease, MetadataStore
 from logfleet.store.loader import MetadataLoader, Subscription
 from logfleet.telemetry.decisions import Decisions

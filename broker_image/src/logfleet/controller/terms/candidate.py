@@ -35,15 +35,12 @@ from logfleet.controller.terms.events import (
 )
 from logfleet.controller.terms.term import Term, TermSettings
 from logfleet.controller.terms.writes import Outbox, Settled
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Controller
 from logfleet.metadata.image_builder import Changes
-from logfleet.metadata.keys import ControllerValue
+from logfleet.metadata.kinds.cluster import CONTROLLER, ControllerValue
 from logfleet.metadata.store import (
-    Delete,
     Get,
     LeaseNotFound,
-    Put,
     StoreRefused,
     StoreReplaced,
     StoreUnavailable,
@@ -241,7 +238,7 @@ class Candidate:
         if isinstance(outcome, Exception):
             self._delay(outcome, 0, now)
             return
-        put = Put(keys.CONTROLLER, keys.encode(self._value), outcome)
+        put = CONTROLLER.put(None, self._value, outcome)
         claim = Txn((absent(put.key),), (put,), (Get(put.key),))
         self._enter(Claiming(outcome, self._outbox.send(claim)))
 
@@ -334,8 +331,8 @@ class Candidate:
 
     def _release(self, epoch: int) -> None:
         self._effects.append(Report("warning", "idle_controller_resigns", {"epoch": epoch}))
-        held = created_at(keys.CONTROLLER, epoch)
-        write = self._outbox.send(Txn((held,), (Delete(keys.CONTROLLER),)))
+        held = created_at(CONTROLLER.prefix, epoch)
+        write = self._outbox.send(Txn((held,), (CONTROLLER.delete(None),)))
         self._enter(Releasing(write, epoch))
 
     def _check_term(self, lease: int, term: Term) -> bool:

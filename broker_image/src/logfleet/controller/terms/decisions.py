@@ -12,9 +12,9 @@ import msgspec
 
 from logfleet.controller.brokers.stop_check import Objection
 from logfleet.controller.brokers.suspects import reporters
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
-from logfleet.metadata.keys import NO_LEADER, FenceValue, PartitionValue
+from logfleet.metadata.kinds.brokers import ACTIVE, DRAINING, FENCE, FENCED, FenceValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION, PartitionValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.election import is_unclean
 from logfleet.replication.reassignment_steps import is_reassigning, target
@@ -22,9 +22,9 @@ from logfleet.telemetry.decisions import Decision, Kind
 from logfleet.wire import uuids
 
 _KINDS: Final[Mapping[str, Kind]] = {
-    keys.FENCED: Kind.FENCED,
-    keys.ACTIVE: Kind.UNFENCED,
-    keys.DRAINING: Kind.DRAINING,
+    FENCED: Kind.FENCED,
+    ACTIVE: Kind.UNFENCED,
+    DRAINING: Kind.DRAINING,
 }
 
 
@@ -35,14 +35,14 @@ def decided(image: ClusterImage, txn: Txn, cause: str | None = None) -> Iterator
     it.
     """
     for write in txn.success:
-        if isinstance(write, Put) and write.key.startswith(keys.PARTITIONS):
+        if isinstance(write, Put) and write.key.startswith(PARTITION.prefix):
             yield from _of_partition(image, write, cause)
-        elif isinstance(write, Put) and write.key.startswith(keys.FENCES):
+        elif isinstance(write, Put) and write.key.startswith(FENCE.prefix):
             yield _of_fence(image, write)
 
 
 def _of_partition(image: ClusterImage, write: Put, cause: str | None) -> Iterator[Decision]:
-    uuid, _, index = write.key.removeprefix(keys.PARTITIONS).partition("/")
+    uuid, _, index = write.key.removeprefix(PARTITION.prefix).partition("/")
     topic = image.topic_by_id(uuids.from_text(uuid))
     before = image.partition(topic.id, int(index)) if topic else None
     if topic is None or before is None:
@@ -94,17 +94,17 @@ def _reassigned(
 
 
 def _of_fence(image: ClusterImage, write: Put) -> Decision:
-    broker_id = int(write.key.removeprefix(keys.FENCES))
+    broker_id = int(write.key.removeprefix(FENCE.prefix))
     value = msgspec.json.decode(write.value, type=FenceValue)
     former = image.fences.get(broker_id)
-    if value.state == keys.DRAINING:
+    if value.state == DRAINING:
         cause = "it wants to leave, and all partitions can spare it"
-    elif value.state == keys.ACTIVE:
+    elif value.state == ACTIVE:
         cause = "it is registered, and no partition depends on an earlier registration of it"
     elif broker_id in image.brokers:
         who = ", ".join(map(str, sorted(reporters(image, image.brokers[broker_id]))))
         cause = f"it refuses connections, as brokers {who} report and the controller's probe shows"
-    elif former is not None and former.state == keys.DRAINING:
+    elif former is not None and former.state == DRAINING:
         cause = "it has left"
     else:
         cause = "its registration has ended: its lease expired, or it gave it up"

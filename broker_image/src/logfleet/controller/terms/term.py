@@ -46,9 +46,9 @@ from logfleet.controller.terms.operations import (
 )
 from logfleet.controller.terms.slices import Turns
 from logfleet.controller.terms.writes import ConflictError, Outbox, Settled, TermWrites
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes
+from logfleet.metadata.kinds.cluster import receipts_of
 from logfleet.metadata.receipts import Receipts, check_with_receipt
 from logfleet.metadata.store import Snapshot, StoreRefused, StoreUnavailable
 from logfleet.wire.errors import ErrorCode
@@ -278,7 +278,7 @@ class Term:
         match self.phase:
             case Phase.STARTING if self._image.revision >= self.epoch:
                 self._enter(Phase.LOADING)
-                self._emit(ReadReceipts(self.epoch, keys.receipts(self._broker_id)))
+                self._emit(ReadReceipts(self.epoch, receipts_of(self._broker_id)))
                 return True
             case Phase.IDLE:
                 return self._begin_next(now)

@@ -8,19 +8,15 @@ attempt of it is under way.
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 
 from logfleet.controller.terms.effects import Committed, Emit, Report, Write
 from logfleet.controller.terms.operations import NotControllerError
+from logfleet.metadata.attempts import Attempts, Unanswered
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.receipts import SLOTS, Receipt, Receipts
-from logfleet.metadata.store import StoreUnavailable, Txn, TxnResult, UnknownOutcome
-
-PAUSE_MS_MIN: Final = 50
-PAUSE_MS_MAX: Final = 2_000
-"""Pauses before an attempt that got no answer is repeated: each twice as long as the last."""
+from logfleet.metadata.store import Txn, TxnResult
 
 
 class ConflictError(Exception):
@@ -39,16 +35,18 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class _Pending:
-    """A write that has no definite answer. due_ms: of the next attempt; None: one is under way."""
+    """A write that has no definite answer. sent: the number of attempts.
 
-    __slots__ = ("attempts", "cause", "due_ms", "pause_ms", "txn", "unanswered")
+    due_ms: of the next attempt; None: one is under way.
+    """
+
+    __slots__ = ("attempts", "cause", "due_ms", "sent", "txn")
 
     def __init__(self, txn: Txn, cause: str | None) -> None:
         self.txn = txn
         self.cause = cause
-        self.attempts = 1
-        self.unanswered = False
-        self.pause_ms = PAUSE_MS_MIN
+        self.attempts = Attempts()
+        self.sent = 1
         self.due_ms: int | None = None
 
 
@@ -77,23 +75,22 @@ class Outbox:
         pending = self._pending.get(number)
         if pending is None or pending.due_ms is not None:
             return None
-        if isinstance(outcome, UnknownOutcome | StoreUnavailable):
-            pending.unanswered |= isinstance(outcome, UnknownOutcome)
-            pending.due_ms = now_ms + pending.pause_ms
-            facts = {"reason": str(outcome), "pause_s": pending.pause_ms / 1000}
+        if isinstance(outcome, Unanswered):
+            pause_ms = pending.attempts.failed(outcome)
+            pending.due_ms = now_ms + pause_ms
+            facts = {"reason": str(outcome), "pause_s": pause_ms / 1000}
             self._emit(Report("warning", "metadata_write_repeated", facts))
-            pending.pause_ms = min(2 * pending.pause_ms, PAUSE_MS_MAX)
             return None
         del self._pending[number]
-        return Settled(number, outcome, pending.unanswered)
+        return Settled(number, outcome, pending.attempts.may_be_applied)
 
     def retry(self, now_ms: int) -> None:
         """Send again what is due."""
         for number, pending in self._pending.items():
             if pending.due_ms is not None and pending.due_ms <= now_ms:
                 pending.due_ms = None
-                pending.attempts += 1
-                self._emit(Write(number, pending.txn, pending.attempts, pending.cause))
+                pending.sent += 1
+                self._emit(Write(number, pending.txn, pending.sent, pending.cause))
 
     def drop(self) -> None:
         """Nobody waits for the answers any more; what was sent may be applied all the same."""

@@ -180,7 +180,7 @@ def _with_fence(broker: Broker, fence: Fence | None) -> Broker:
     )
 
 
-BROKER: Final = Kind(
+BROKER: Final[Kind[int, BrokerValue]] = Kind(
     "broker/ID",
     NUMBER,
     json_of(BrokerValue),
@@ -190,7 +190,7 @@ BROKER: Final = Kind(
 )
 """Written by the broker, on its lease, again and again. Its create revision is the broker epoch."""
 
-FENCE: Final = Kind(
+FENCE: Final[Kind[int, FenceValue]] = Kind(
     "fence/ID",
     NUMBER,
     json_of(FenceValue),
@@ -211,7 +211,7 @@ def _suspected_epoch(_key: tuple[int, int], value: SuspectValue, _item: KeyValue
     return value.broker_epoch
 
 
-SUSPECT: Final = Kind(
+SUSPECT: Final[Kind[tuple[int, int], SuspectValue]] = Kind(
     "suspect/ID/REPORTER",
     pair(NUMBER, NUMBER),
     json_of(SuspectValue),

@@ -93,7 +93,7 @@ def _controller(value: ControllerValue, item: KeyValue) -> Controller | None:
     return Controller(value.broker, value.incarnation, item.create_revision)
 
 
-CONTROLLER: Final = Kind(
+CONTROLLER: Final[Kind[None, ControllerValue]] = Kind(
     "ctl",
     ONLY,
     json_of(ControllerValue),
@@ -104,7 +104,9 @@ CONTROLLER: Final = Kind(
 """Written by the winner of the election, on its lease. Its create revision is the controller epoch.
 """
 
-RECEIPT: Final = Kind("receipt/ID/SLOT", pair(NUMBER, NUMBER), RAW, snapshot=LEFT_OUT)
+RECEIPT: Final[Kind[tuple[int, int], bytes]] = Kind(
+    "receipt/ID/SLOT", pair(NUMBER, NUMBER), RAW, snapshot=LEFT_OUT
+)
 """The controller epoch and a number, written by broker ID while it controls, with each of its
 transactions (`logfleet.metadata.receipts`). Not part of an image. Not below `ctl/`, which earlier
 versions read by prefix.

@@ -16,7 +16,8 @@ from logfleet.io.files import Files
 from logfleet.log.config import LogConfig
 from logfleet.log.directories.log_dir import LogDir
 from logfleet.log.segments.open_files import OpenFiles
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.cluster import CLUSTER_ID, RECEIPT
+from logfleet.metadata.kinds.topics import TOPIC_ID
 from logfleet.metadata.receipts import Receipt
 from logfleet.metadata.store import MetadataStore
 from logfleet.node.adoption.kafka_directories import (
@@ -29,6 +30,7 @@ from logfleet.node.adoption.kafka_directories import (
 from logfleet.node.adoption.writes import Adoption, FoundDirectory, adoption_txns, plan_adoption
 from logfleet.store.claims import settle, settle_or_recognise
 from logfleet.store.opening import embedded_file, open_store
+from logfleet.wire import uuids
 
 
 class Adopted(msgspec.Struct, frozen=True):
@@ -115,7 +117,7 @@ async def _is_there(
 
     Raises AdoptionRefused if the store is of another cluster, or Kafka has run since.
     """
-    held = await store.get(keys.CLUSTER_ID)
+    held = await store.get(CLUSTER_ID.prefix)
     if held is None:
         return False
     cluster_id = held.value.decode()
@@ -125,10 +127,10 @@ async def _is_there(
             f"{adoption.cluster_id}: name an empty store (another logfleet.cluster.name, or a "
             "first log directory without a logfleet-metadata.db)"
         )
-    existing = {item.key for item in (await store.range(keys.TOPIC_IDS)).items}
+    existing = {item.key for item in (await store.range(TOPIC_ID.prefix)).items}
     held_ids = {log.topic_id for directory in directories for log in directory.logs}
     for topic in adoption.topics:  # a topic without directories was deleted since
-        if topic.id in held_ids and keys.topic_id(topic.id) not in existing:
+        if topic.id in held_ids and TOPIC_ID.key(uuids.from_text(topic.id)) not in existing:
             raise AdoptionRefused(
                 f"the directories were adopted before, and Kafka has created topic {topic.name} "
                 "since: remove what was adopted then (logfleet-metadata.db in the first log "
@@ -140,7 +142,7 @@ async def _is_there(
 async def _write(store: MetadataStore, adoption: Adoption) -> None:
     """Write the store. Raises AdoptionRefused if it has a cluster by now, even with this id."""
     *before, last = adoption_txns(adoption)
-    key = keys.receipt(adoption.node_id, 0)
+    key = RECEIPT.key((adoption.node_id, 0))
     held = await store.get(key)
     receipt = Receipt(key, 0 if held is None else held.mod_revision)
     receipt.begin(uuid.uuid4().hex.encode())

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.metadata.keys import QuotaEntity
+from logfleet.metadata.kinds.quotas import QuotaEntity
 from logfleet.types import LeaderEpoch
 from logfleet.wire.codec import decode
 from logfleet.wire.errors import MalformedMessage, UnsupportedVersion

@@ -18,13 +18,19 @@ from logfleet.config.topic import validate_topic_configs
 from logfleet.controller.brokers.feature_level import LEVEL_MAX
 from logfleet.controller.changes.topics import name_problem
 from logfleet.log.names import TopicPartition
-from logfleet.metadata import keys
-from logfleet.metadata.keys import (
+from logfleet.metadata.kinds import configs
+from logfleet.metadata.kinds.brokers import DIRECTORIES, DirectoriesValue
+from logfleet.metadata.kinds.cluster import CLUSTER_ID, FEATURES, FeaturesValue
+from logfleet.metadata.kinds.producer_ids import NEXT_PRODUCER_ID
+from logfleet.metadata.kinds.quotas import QUOTA, QuotaEntity
+from logfleet.metadata.kinds.topics import (
+    DELETED,
     NO_LEADER,
-    DirectoriesValue,
-    FeaturesValue,
+    PARTITION,
+    READY,
+    TOPIC,
+    TOPIC_ID,
     PartitionValue,
-    QuotaEntity,
     ReadyValue,
     TopicValue,
 )
@@ -343,7 +349,7 @@ def adoption_txns(adoption: Adoption) -> Iterator[Txn]:
     If one does not succeed, the store has got a cluster meanwhile.
     """
     assert not adoption.problems, "what cannot be adopted is not written"
-    condition = (absent(keys.CLUSTER_ID),)
+    condition = (absent(CLUSTER_ID.prefix),)
     emptied = tuple(DeletePrefix(prefix) for prefix in _PREFIXES)
     yield Txn(condition, emptied)
     puts: list[Put] = []
@@ -355,41 +361,40 @@ def adoption_txns(adoption: Adoption) -> Iterator[Txn]:
             puts, size = [], len(put.key) + len(put.value)
         puts.append(put)
     yield Txn(condition, tuple(puts))
-    features = keys.encode(FeaturesValue(LEVEL_MAX, __version__))
-    cluster_id = adoption.cluster_id.encode()
-    yield Txn(condition, (Put(keys.FEATURES, features), Put(keys.CLUSTER_ID, cluster_id)))
+    features = FEATURES.put(None, FeaturesValue(LEVEL_MAX, __version__))
+    yield Txn(condition, (features, CLUSTER_ID.put(None, adoption.cluster_id)))
 
 
 _PREFIXES: Final = (
-    keys.TOPICS,
-    keys.TOPIC_IDS,
-    keys.PARTITIONS,
-    keys.READY,
-    keys.DELETED,
-    keys.BROKER_CONFIGS,
-    keys.GROUP_CONFIGS,
-    keys.QUOTAS,
-    keys.DIRECTORIES,
+    TOPIC.prefix,
+    TOPIC_ID.prefix,
+    PARTITION.prefix,
+    READY.prefix,
+    DELETED.prefix,
+    configs.BROKER_CONFIG.prefix,
+    configs.GROUP_CONFIG.prefix,
+    QUOTA.prefix,
+    DIRECTORIES.prefix,
 )
 
 
 def _puts(adoption: Adoption) -> Iterator[Put]:
     replica = adoption.node_id
-    directories = keys.encode(DirectoriesValue(adoption.directories))
-    yield Put(keys.directories(replica), directories)
+    yield DIRECTORIES.put(replica, DirectoriesValue(adoption.directories))
     for topic in adoption.topics:
-        yield Put(keys.topic(topic.name), keys.encode(TopicValue(topic.id, dict(topic.configs))))
-        yield Put(keys.topic_id(topic.id), topic.name.encode())
+        topic_id = uuids.from_text(topic.id)
+        yield TOPIC.put(topic.name, TopicValue(topic.id, dict(topic.configs)))
+        yield TOPIC_ID.put(topic_id, topic.name)
         for index, epoch in enumerate(topic.leader_epochs):
             value = PartitionValue(
                 (replica,), ((replica, NO_BROKER_EPOCH),), NO_LEADER, epoch, PartitionEpoch(0), 1
             )
-            yield Put(keys.partition(topic.id, index), keys.encode(value))
-        yield Put(keys.ready(topic.id), keys.encode(ReadyValue(len(topic.leader_epochs))))
+            yield PARTITION.put((topic_id, index), value)
+        yield READY.put(topic_id, ReadyValue(len(topic.leader_epochs)))
     for broker, values in adoption.broker_configs.items():
-        yield Put(keys.broker_config(broker), keys.encode(values))
+        yield configs.BROKER_CONFIG.put(broker, dict(values))
     for group, values in adoption.group_configs.items():
-        yield Put(keys.group_config(group), keys.encode(values))
+        yield configs.GROUP_CONFIG.put(group, dict(values))
     for entity, limits in adoption.quotas.items():
-        yield Put(keys.quota(entity), keys.encode(limits))
-    yield Put(keys.NEXT_PRODUCER_ID, str(adoption.next_producer_id).encode())
+        yield QUOTA.put(entity, dict(limits))
+    yield NEXT_PRODUCER_ID.put(None, adoption.next_producer_id)

@@ -9,9 +9,8 @@ from typing import Final
 
 import msgspec
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Directories
-from logfleet.metadata.keys import DirectoriesValue
+from logfleet.metadata.kinds.brokers import BROKER, DIRECTORIES, DirectoriesValue
 from logfleet.metadata.store import (
     Get,
     Put,
@@ -56,7 +55,7 @@ class DirectoryRecord:
         False: the registration of that epoch has ended, or the store refuses or does not answer
         (`is_refused`). Raises StoreReplaced.
         """
-        registration, key = keys.broker(self._broker_id), keys.directories(self._broker_id)
+        registration, key = BROKER.key(self._broker_id), DIRECTORIES.key(self._broker_id)
         recorded = image.directories.get(self._broker_id)
         self.is_refused = False
         while True:
@@ -66,7 +65,7 @@ class DirectoryRecord:
             revision = 0 if recorded is None else recorded.revision
             txn = Txn(
                 (created_at(registration, broker_epoch), modified_at(key, revision)),
-                (Put(key, keys.encode(DirectoriesValue(tuple(sorted(wanted))))),),
+                (Put(key, DIRECTORIES.encode(DirectoriesValue(tuple(sorted(wanted))))),),
                 (Get(registration), Get(key)),
             )
             result = await self._settled(txn)
@@ -84,7 +83,7 @@ class DirectoryRecord:
 
     async def _settled(self, txn: Txn) -> TxnResult | None:
         """Commit; None if the store refuses, or has refused before and the pause is not over."""
-        key = keys.directories(self._broker_id)
+        key = DIRECTORIES.key(self._broker_id)
         self.is_refused = self.refused.is_waiting(key)
         if self.is_refused:
             return None

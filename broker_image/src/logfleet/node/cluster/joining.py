@@ -10,9 +10,8 @@ import structlog
 
 from logfleet import __version__
 from logfleet.controller.brokers.feature_level import LEVEL_MIN, cannot_join
-from logfleet.metadata import keys
-from logfleet.metadata.keys import FeaturesValue
-from logfleet.metadata.store import MetadataStore, Put, StoreUnavailable
+from logfleet.metadata.kinds.cluster import CLUSTER_ID, FEATURES, FeaturesValue
+from logfleet.metadata.store import MetadataStore, StoreUnavailable
 from logfleet.node.cluster.registration.errors import LevelTooHigh, NoCluster, WrongCluster
 from logfleet.node.cluster.registration.writes import features_of
 from logfleet.store.claims import create_once
@@ -49,8 +48,8 @@ async def join_cluster(
     store is away.
     """
     if on_disk is None and not unreadable:
-        features = Put(keys.FEATURES, keys.encode(FeaturesValue(level, __version__)))
-        made = await create_once(store, keys.CLUSTER_ID, new_cluster_id().encode(), features)
+        features = FEATURES.put(None, FeaturesValue(level, __version__))
+        made = await create_once(store, CLUSTER_ID.prefix, new_cluster_id().encode(), features)
         cluster_id = made.decode()
     else:
         cluster_id = await _existing_cluster(store, on_disk, unreadable or {})
@@ -61,7 +60,7 @@ async def join_cluster(
 async def _existing_cluster(
     store: MetadataStore, on_disk: str | None, unreadable: Mapping[str, OSError]
 ) -> str:
-    held = await retry_while_unavailable(lambda: store.get(keys.CLUSTER_ID))
+    held = await retry_while_unavailable(lambda: store.get(CLUSTER_ID.prefix))
     if on_disk is None:
         if held is None:
             reasons = ", ".join(f"{path}: {error}" for path, error in unreadable.items())
@@ -87,7 +86,7 @@ async def _existing_cluster(
 
 async def _check_level(store: MetadataStore, level: int) -> None:
     """Raise LevelTooHigh if this broker does not support the cluster's feature level."""
-    features = features_of(await retry_while_unavailable(lambda: store.get(keys.FEATURES)))
+    features = features_of(await retry_while_unavailable(lambda: store.get(FEATURES.prefix)))
     reason = cannot_join(features, level)
     if reason:
         raise LevelTooHigh(reason)

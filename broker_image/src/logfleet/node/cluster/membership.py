@@ -10,7 +10,7 @@ from logfleet.config.broker import BrokerConfig
 from logfleet.controller.brokers.readiness import not_ready
 from logfleet.controller.running.loop import ControllerLoop
 from logfleet.log.directories.log_dirs import LogDirs
-from logfleet.metadata.keys import BrokerValue, Endpoint
+from logfleet.metadata.kinds.brokers import BrokerValue, Endpoint
 from logfleet.node.cluster.own_replicas import OwnReplicas
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.node.cluster.registration.registrar import Registrar, Registration

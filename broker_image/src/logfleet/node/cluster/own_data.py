@@ -16,8 +16,8 @@ from logfleet.config.broker import BrokerConfig
 from logfleet.log.directories.log_dir import Identity
 from logfleet.log.directories.log_dirs import OnDisk
 from logfleet.log.names import META_PROPERTIES
-from logfleet.metadata import keys
-from logfleet.metadata.keys import DirectoriesValue
+from logfleet.metadata.kinds.brokers import DIRECTORIES, DirectoriesValue
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
 from logfleet.metadata.store import MetadataStore
 from logfleet.node.cluster.joining import retry_while_unavailable
 from logfleet.node.cluster.registration.errors import DataWithoutIdentity, WrongCluster
@@ -77,8 +77,8 @@ async def refuse_data_without_identity(store: MetadataStore, node_id: int, on_di
     """
     if not on_disk.nameless:
         return
-    cluster = await retry_while_unavailable(lambda: store.get(keys.CLUSTER_ID))
-    held = await retry_while_unavailable(lambda: store.get(keys.directories(node_id)))
+    cluster = await retry_while_unavailable(lambda: store.get(CLUSTER_ID.prefix))
+    held = await retry_while_unavailable(lambda: store.get(DIRECTORIES.key(node_id)))
     recorded = () if held is None else msgspec.json.decode(held.value, type=DirectoriesValue).ids
     cluster_id = None if cluster is None else cluster.value.decode()
     advice = missing_identity_advice(

@@ -22,15 +22,13 @@ from logfleet.controller.brokers.watched_peer import Act, Event, WatchedPeer
 from logfleet.controller.running.loop import ControllerLoop
 from logfleet.controller.terms.operations import NotControllerError, TermDecision
 from logfleet.io.host_names import HOST_NAMES
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import Endpoint, SuspectValue
+from logfleet.metadata.kinds.brokers import BROKER, SUSPECT, Endpoint, SuspectValue
+from logfleet.metadata.kinds.cluster import CONTROLLER
 from logfleet.metadata.store import (
-    Delete,
     Lease,
     LeaseNotFound,
     MetadataStore,
-    Put,
     StoreRefused,
     StoreUnavailable,
     Txn,
@@ -153,10 +151,9 @@ class PeerWatch:
         if lease is None:
             return False
         broker_id, broker_epoch = peer
-        value = keys.encode(SuspectValue(broker_epoch))
-        put = Put(keys.suspect(broker_id, self._node_id), value, lease.id)
+        put = SUSPECT.put((broker_id, self._node_id), SuspectValue(broker_epoch), lease.id)
         log.warning("peer_refuses_connections", broker=broker_id, reason=reason)
-        is_registered = created_at(keys.broker(broker_id), broker_epoch)
+        is_registered = created_at(BROKER.key(broker_id), broker_epoch)
         has_reported = await self._written(Txn((is_registered,), (put,)))
         if has_reported:
             cause = f"it refuses connections: {reason}"
@@ -166,15 +163,15 @@ class PeerWatch:
         return has_reported
 
     async def _withdraw(self, peer: Registration) -> bool:
-        return await self._written(Txn((), (Delete(keys.suspect(peer[0], self._node_id)),)))
+        return await self._written(Txn((), (SUSPECT.delete((peer[0], self._node_id)),)))
 
     async def _depose(self, broker_id: int) -> None:
         """If that broker is the controller, let another one be elected."""
         controller = self._follower.image.controller
         if controller is not None and controller.broker == broker_id:
             log.warning("controller_gone", broker=broker_id, epoch=controller.epoch)
-            held = (created_at(keys.CONTROLLER, controller.epoch),)
-            if await self._written(Txn(held, (Delete(keys.CONTROLLER),))):
+            held = (created_at(CONTROLLER.prefix, controller.epoch),)
+            if await self._written(Txn(held, (CONTROLLER.delete(None),))):
                 cause = "it was the controller and refuses connections: there may be another one"
                 self._decisions.record(Decision(Kind.SUSPECTED, cause, broker=broker_id))
 

@@ -5,8 +5,8 @@ Kafka: ProducerIdsBlock.
 
 from typing import Final
 
-from logfleet.metadata import keys
-from logfleet.metadata.store import KeyValue, Put, Txn, modified_at
+from logfleet.metadata.kinds.producer_ids import NEXT_PRODUCER_ID
+from logfleet.metadata.store import KeyValue, Txn, modified_at
 
 BLOCK_SIZE: Final = 1000
 
@@ -20,6 +20,6 @@ def next_block(present: KeyValue | None) -> tuple[range, Txn]:
     """
     first = 0 if present is None else int(present.value)
     revision = 0 if present is None else present.mod_revision
-    write = Put(keys.NEXT_PRODUCER_ID, str(first + BLOCK_SIZE).encode())
-    taken = Txn((modified_at(keys.NEXT_PRODUCER_ID, revision),), (write,))
+    write = NEXT_PRODUCER_ID.put(None, first + BLOCK_SIZE)
+    taken = Txn((modified_at(NEXT_PRODUCER_ID.prefix, revision),), (write,))
     return range(first, first + BLOCK_SIZE), taken

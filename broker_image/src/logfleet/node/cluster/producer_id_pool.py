@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.producer_ids import NEXT_PRODUCER_ID
 from logfleet.metadata.store import MetadataStore, StoreRefused, StoreUnavailable
 from logfleet.node.cluster.producer_id_blocks import next_block
 from logfleet.store.claims import settle
@@ -67,7 +67,7 @@ class ProducerIdPool:
     async def _block(self) -> range:
         """A block that is this broker's alone. Raises StoreUnavailable, StoreRefused."""
         while True:
-            block, txn = next_block(await self._store.get(keys.NEXT_PRODUCER_ID))
+            block, txn = next_block(await self._store.get(NEXT_PRODUCER_ID.prefix))
             if (await settle(self._store, txn)).succeeded:
                 log.info("producer_ids_taken", first=block.start, count=len(block))
                 return block

@@ -20,7 +20,7 @@ from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError
 from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.replication.failsafe import peers_of
 from logfleet.wire.messages import DescribeClusterRequest, DescribeClusterResponse
 

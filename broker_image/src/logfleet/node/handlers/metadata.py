@@ -14,7 +14,8 @@ import msgspec
 from logfleet.auth.operations import CLUSTER, Operation, Resource, ResourceType
 from logfleet.controller.changes.topics import name_problem
 from logfleet.metadata.image import INTERNAL_TOPICS, Broker, ClusterImage, Partition, Topic
-from logfleet.metadata.keys import NO_LEADER, Endpoint
+from logfleet.metadata.kinds.brokers import Endpoint
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.host import AdminHost, origin_of
 from logfleet.wire.errors import ErrorCode

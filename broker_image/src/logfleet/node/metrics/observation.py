@@ -13,7 +13,7 @@ from logfleet.log.compaction.cleaner import Cleaner
 from logfleet.log.directories.disk_space import DiskSpace
 from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import Endpoint as Address
+from logfleet.metadata.kinds.brokers import Endpoint as Address
 from logfleet.net.listener import Listener
 from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.membership import BrokerMembership

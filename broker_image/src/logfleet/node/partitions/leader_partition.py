@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from logfleet.log.partition_log import PartitionLog
 from logfleet.log.validation import AppendResult, Prepared
 from logfleet.metadata.image import INTERNAL_TOPICS
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
 from logfleet.node.partitions.replica import ServedReplica
 from logfleet.node.partitions.traffic import Traffic

@@ -96,7 +96,7 @@ class IsrWriter:
             case Repeated(write, reply):
                 self._log_repeated(write, reply)
             case Accepted(write, is_written):
-                if write.refusals:
+                if write.attempts.refusals:
                     log.info("metadata_write_accepted", write=_name(write))
                 if is_written:
                     log.info("isrs_changed", partitions=len(write.proposals))
@@ -126,7 +126,7 @@ class IsrWriter:
             log.warning("metadata_write_repeated", reason=str(reply), pause_s=pause_s)
             return
         self.refused += 1
-        if write.refusals == 1:
+        if write.attempts.refusals == 1:
             log.error("metadata_write_refused", write=_name(write), reason=str(reply))
 
     def _report(self, proposal: Proposal[LeaderPartition]) -> None:

@@ -30,8 +30,8 @@ from logfleet.io.descriptors import (
 from logfleet.io.files import Files
 from logfleet.log.directories.log_dir import LogDirRefused
 from logfleet.log.directories.log_dirs import one_identity, refuse_listed_twice
-from logfleet.metadata import keys
-from logfleet.metadata.keys import Endpoint
+from logfleet.metadata.kinds.brokers import Endpoint
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
 from logfleet.metadata.store import StoreError, StoreLocked
 from logfleet.net.sockets import bind_tcp
 from logfleet.node.cluster.own_data import data_without_store
@@ -156,7 +156,7 @@ async def check_store(config: BrokerConfig, cluster_id: str | None, *, is_runnin
         async with asyncio.timeout(ANSWER_MS_MAX / 1000):
             store = await open_store(config)
             try:
-                held = await store.get(keys.CLUSTER_ID)
+                held = await store.get(CLUSTER_ID.prefix)
             finally:
                 await store.close()
     except StoreLocked:

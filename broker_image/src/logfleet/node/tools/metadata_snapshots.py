@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
 from logfleet.metadata.snapshot_file import SnapshotHead, decode, encode, restored
 from logfleet.metadata.store import MetadataStore, Txn, absent
 
@@ -31,7 +31,7 @@ async def take(store: MetadataStore, cluster: str, directory: Path, keep: int) -
     leaves no broken snapshot, and removes none.
     """
     snapshot = await store.range("")
-    if not any(item.key == keys.CLUSTER_ID for item in snapshot.items):
+    if not any(item.key == CLUSTER_ID.prefix for item in snapshot.items):
         raise EmptyStore("the store holds no cluster: no snapshot is taken of what is empty")
     now = time.gmtime()
     taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
@@ -74,12 +74,12 @@ async def restore(store: MetadataStore, items: dict[str, bytes]) -> int:
     After an interruption the next call writes all again: without the cluster's id, which comes
     last, no broker uses the store.
     """
-    if await store.get(keys.CLUSTER_ID) is not None:
+    if await store.get(CLUSTER_ID.prefix) is not None:
         raise NotEmpty(
             "the store holds a cluster already: a snapshot is restored into an empty one"
         )
     puts = list(restored(items))
-    is_empty = absent(keys.CLUSTER_ID)
+    is_empty = absent(CLUSTER_ID.prefix)
     for first in range(0, len(puts), PUTS_PER_WRITE):
         result = await store.txn(Txn((is_empty,), tuple(puts[first : first + PUTS_PER_WRITE])))
         if not result.succeeded:

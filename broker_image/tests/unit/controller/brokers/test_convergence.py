@@ -7,7 +7,7 @@ from logfleet.controller.brokers.fencing import fence_steps, newcomers, suspect_
 from logfleet.controller.brokers.leaving import decide
 from logfleet.controller.changes.election_writes import election_steps
 from logfleet.metadata.image import Partition
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.metadata.packing import Step
 from logfleet.replication.election import replicas_to_query
 from logfleet.replication.partition_state import effective_min_isr

@@ -11,8 +11,7 @@ from logfleet.controller.brokers.feature_level import (
 )
 from logfleet.controller.brokers.fencing import newcomers
 from logfleet.controller.changes.store_writes import pack
-from logfleet.metadata import keys
-from logfleet.metadata.keys import FeaturesValue
+from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 
@@ -41,7 +40,7 @@ def test_a_store_without_the_key_is_at_level_1_and_is_raised_once_all_brokers_ca
     assert cluster.image.features.level == 1
     (txn,) = raised(cluster)
     assert cluster.commit(txn)
-    held = cluster.keyspace.get(keys.FEATURES)
+    held = cluster.keyspace.get(FEATURES.prefix)
     assert held.value == b'{"level":2,"by":"9.9.9"}'
     assert cluster.image.features.level == 2
     assert cluster.image.features.revision == held.mod_revision
@@ -70,7 +69,7 @@ def test_it_is_refused_in_kafkas_words(cluster, update, says):
 @pytest.mark.parametrize("kind", [1, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
 def test_it_is_never_lowered(cluster, kind):
     cluster.start(1, level=2)
-    cluster.put(keys.FEATURES, FeaturesValue(2))
+    cluster.put(FEATURES.prefix, FeaturesValue(2))
     assert "is never lowered" in refused(cluster, Update(FEATURE, 1, kind))
 
 
@@ -97,14 +96,14 @@ def test_of_many_some_are_named_and_the_rest_is_counted(cluster):
 def test_a_raise_that_was_decided_before_somebody_registered_changes_nothing(cluster):
     cluster.start(1, level=2)
     (late,) = raised(cluster)
-    cluster.put(keys.FEATURES, FeaturesValue())  # as each registration does
+    cluster.put(FEATURES.prefix, FeaturesValue())  # as each registration does
     assert not cluster.commit(late)
     assert cluster.image.features.level == 1
 
 
 def test_a_broker_that_did_not_look_at_the_level_is_let_in_by_nobody(cluster):
     cluster.start(1, level=2)
-    cluster.put(keys.FEATURES, FeaturesValue(2))
+    cluster.put(FEATURES.prefix, FeaturesValue(2))
     cluster.start(2)
     assert cluster.image.brokers[2].is_fenced
     assert newcomers(cluster.image) == [], "nor does anything wait for it"
@@ -123,7 +122,7 @@ def test_who_must_not_take_part_is_told_what_to_run():
 
 def test_what_needs_a_level_says_how_it_is_raised(cluster):
     assert "`kafka-features upgrade --feature logfleet.version=2`" in needs(cluster.image, 2, "It")
-    cluster.put(keys.FEATURES, FeaturesValue(2))
+    cluster.put(FEATURES.prefix, FeaturesValue(2))
     assert needs(cluster.image, 2, "It") == ""
 
 

@@ -5,8 +5,8 @@ from logfleet.controller.brokers.fencing import (
     suspect_step,
 )
 from logfleet.controller.changes.store_writes import pack
-from logfleet.metadata import keys
-from logfleet.metadata.keys import FENCED, NO_LEADER
+from logfleet.metadata.kinds.brokers import FENCE, FENCED, FenceValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION
 from logfleet.wire import uuids
 
 
@@ -29,14 +29,14 @@ def test_a_registered_broker_is_made_active_and_nothing_is_left_to_do(cluster):
 def test_a_broker_that_is_gone_is_fenced_once(cluster):
     cluster.start(1)
     cluster.stop(1)
-    assert cluster.image.fences[1].state == keys.FENCED
+    assert cluster.image.fences[1].state == FENCED
     assert settled(cluster)
 
 
 def test_a_registration_that_was_fenced_stays_fenced(cluster):
     cluster.start(1)
     epoch = cluster.image.brokers[1].epoch
-    cluster.put(keys.fence(1), keys.FenceValue(epoch, keys.FENCED))
+    cluster.put(FENCE.key(1), FenceValue(epoch, FENCED))
     assert settled(cluster)
 
 
@@ -138,7 +138,7 @@ def test_a_replica_that_is_not_in_sync_does_not_lead_while_an_eligible_one_regis
     cluster.create("t", replication_factor=2, configs={"unclean.leader.election.enable": "true"})
     uuid = uuids.to_text(cluster.topic("t").id)
     alone = partition(cluster).changed(isr=partition(cluster).isr[:1])
-    cluster.put(keys.partition(uuid, 0), alone)
+    cluster.put(PARTITION.key((uuids.from_text(uuid), 0)), alone)
     cluster.vanish(1)
     cluster.start(1)
     assert (partition(cluster).leader, partition(cluster).recovering) == (1, False)

@@ -1,7 +1,9 @@
 import pytest
 from logfleet.controller.brokers.readiness import not_ready, out_of_sync
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.brokers import DRAINING, FENCE, FENCED, FenceValue
+from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.types import BrokerEpoch
+from logfleet.wire import uuids
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def why(cluster, broker_id: int) -> str | None:
 def change(cluster, index: int, **changes) -> None:
     topic = cluster.topic("t")
     state = topic.partitions[index].changed(**changes)
-    cluster.put(keys.partition(cluster.uuid("t"), index), state)
+    cluster.put(PARTITION.key((uuids.from_text(cluster.uuid("t")), index)), state)
 
 
 def test_a_broker_is_ready_when_each_replica_of_it_is_in_sync(fleet):
@@ -59,9 +61,9 @@ def test_a_partition_without_a_leader_is_not_waited_for(fleet):
 
 def test_a_broker_that_is_not_let_in_or_leaves_is_not_ready(fleet):
     epoch = fleet.image.brokers[1].epoch
-    fleet.put(keys.fence(1), keys.FenceValue(epoch, keys.DRAINING))
+    fleet.put(FENCE.key(1), FenceValue(epoch, DRAINING))
     assert why(fleet, 1) == "it is leaving"
-    fleet.put(keys.fence(1), keys.FenceValue(epoch, keys.FENCED))
+    fleet.put(FENCE.key(1), FenceValue(epoch, FENCED))
     assert why(fleet, 1) == "the controller does not let it lead yet"
 
 

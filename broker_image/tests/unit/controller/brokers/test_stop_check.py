@@ -1,6 +1,6 @@
 import pytest
 from logfleet.controller.brokers.stop_check import NO_LEADER_LEFT, TOO_FEW_LEFT, CatchUp, check_stop
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.brokers import DRAINING, FENCE, FENCED, FenceValue
 
 
 @pytest.fixture
@@ -32,9 +32,9 @@ def test_two_of_them_may_not(fleet):
 
 def test_what_is_on_its_way_out_is_not_counted_on(fleet):
     epoch = fleet.image.brokers[3].epoch
-    fleet.put(keys.fence(3), keys.FenceValue(epoch, keys.DRAINING))
+    fleet.put(FENCE.key(3), FenceValue(epoch, DRAINING))
     assert objection(fleet, 1).rule == TOO_FEW_LEFT
-    fleet.put(keys.fence(3), keys.FenceValue(epoch, keys.FENCED))
+    fleet.put(FENCE.key(3), FenceValue(epoch, FENCED))
     assert objection(fleet, 1).rule == TOO_FEW_LEFT
 
 

@@ -1,6 +1,5 @@
 from logfleet.controller.brokers.suspects import fence_suspect, to_be_probed, watched_by
-from logfleet.metadata import keys
-from logfleet.metadata.keys import FENCED, SuspectValue
+from logfleet.metadata.kinds.brokers import FENCED, SUSPECT, SuspectValue
 from logfleet.types import BrokerEpoch
 
 from broker_image.tests.unit.controller.cluster_rig import Cluster
@@ -9,7 +8,7 @@ from broker_image.tests.unit.controller.cluster_rig import Cluster
 def report(cluster: Cluster, broker_id: int, *reporters: int) -> int:
     epoch = cluster.image.brokers[broker_id].epoch
     for reporter in reporters:
-        cluster.put(keys.suspect(broker_id, reporter), SuspectValue(epoch))
+        cluster.put(SUSPECT.key((broker_id, reporter)), SuspectValue(epoch))
     return epoch
 
 

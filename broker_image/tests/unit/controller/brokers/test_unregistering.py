@@ -3,7 +3,8 @@ from logfleet.controller.brokers.cordons import CORDONED, is_cordoned
 from logfleet.controller.brokers.unregistering import unregister
 from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.changes.topics import delete_topic
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.brokers import BROKER, DIRECTORIES, BrokerValue, DirectoriesValue
+from logfleet.metadata.kinds.configs import BROKER_CONFIG
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
 
@@ -17,7 +18,7 @@ def forget(cluster, broker_id: int) -> None:
 
 def test_a_broker_that_was_stopped_is_forgotten_and_may_come_back(cluster):
     cluster.start(1, 2)
-    cluster.put(keys.directories(2), keys.DirectoriesValue(("disk",)))
+    cluster.put(DIRECTORIES.key(2), DirectoriesValue(("disk",)))
     cluster.stop(2)
     forget(cluster, 2)
     assert set(cluster.image.fences) == {1}
@@ -29,7 +30,7 @@ def test_a_broker_that_was_stopped_is_forgotten_and_may_come_back(cluster):
 @pytest.mark.parametrize("others", [{}, {"log.cleaner.threads": "2"}])
 def test_its_cordon_is_forgotten_with_it(cluster, others):
     cluster.start(1, 2)
-    cluster.put(keys.broker_config(2), {CORDONED: "*", **others})
+    cluster.put(BROKER_CONFIG.key(2), {CORDONED: "*", **others})
     cluster.stop(2)
     forget(cluster, 2)
     cluster.start(2)
@@ -74,5 +75,5 @@ def test_a_broker_that_comes_back_meanwhile_stays(cluster):
     steps = unregister(cluster.image, 2)
     assert not isinstance(steps, Refusal)
     (late,) = pack(cluster.epoch, steps)
-    cluster.put(keys.broker(2), keys.BrokerValue("i2", ()))
+    cluster.put(BROKER.key(2), BrokerValue("i2", ()))
     assert not cluster.commit(late)

@@ -1,7 +1,7 @@
 import pytest
 from logfleet.controller.brokers.vanishing import HELD_MS_MAX, WITHIN_MS, RecentBrokers, hold
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import ACTIVE, DRAINING, FENCED, BrokerValue
+from logfleet.metadata.kinds.brokers import ACTIVE, DRAINING, FENCED, BrokerValue
 from logfleet.types import BrokerEpoch
 
 

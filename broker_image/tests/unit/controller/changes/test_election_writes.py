@@ -14,10 +14,11 @@ from logfleet.controller.changes.election_writes import (
     preferences,
 )
 from logfleet.controller.changes.store_writes import pack
-from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER, TopicValue
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue
+from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION, TOPIC, TopicValue
 from logfleet.metadata.packing import Step
-from logfleet.metadata.store import Delete, Put, Txn
+from logfleet.metadata.store import Put, Txn
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
@@ -46,7 +47,7 @@ def test_a_restart_between_two_looks_is_a_new_term_under_the_new_broker_epoch(cl
     cluster.start(1)
     cluster.create("t")
     before = partition(cluster)
-    assert cluster.commit(Txn(success=[Delete(keys.broker(1))]))
+    assert cluster.commit(Txn(success=[BROKER.delete(1)]))
     cluster.start(1)
     after = partition(cluster)
     assert (after.leader, after.leader_epoch) == (1, 2)
@@ -60,7 +61,7 @@ def test_who_was_replaced_comes_first_and_who_has_only_just_started_last_by_its_
     untold = {1: 0}
     since = {each: now_ms - age_ms for each, age_ms in ages_ms.items()} | ahead | untold
     for broker_id, at_ms in since.items():
-        cluster.put(keys.broker(broker_id), keys.BrokerValue("i", (), since_ms=at_ms))
+        cluster.put(BROKER.key(broker_id), BrokerValue("i", (), since_ms=at_ms))
     assert preferences(cluster.image, now_ms) == {2: -2, 6: -1, 4: 1, 3: 2}, (
         "5 is ahead of this clock, or we behind"
     )
@@ -80,12 +81,12 @@ def test_an_election_from_an_old_image_does_not_win_against_a_restart(cluster):
     cluster.start(1)
     cluster.create("t")
     cluster.stop(1)
-    cluster.put(keys.broker(1), keys.BrokerValue("i", ()))
+    cluster.put(BROKER.key(1), BrokerValue("i", ()))
     cluster.do(admission_steps(cluster.image))
     topic = cluster.topic("t")
     (late,) = pack(cluster.epoch, election_steps(cluster.image, topic, cluster.layers))
-    assert cluster.commit(Txn(success=[Delete(keys.broker(1))]))
-    cluster.put(keys.broker(1), keys.BrokerValue("i2", ()))
+    assert cluster.commit(Txn(success=[BROKER.delete(1)]))
+    cluster.put(BROKER.key(1), BrokerValue("i2", ()))
     assert not cluster.commit(late)
 
 
@@ -93,9 +94,9 @@ def test_an_election_does_not_overwrite_what_changed_meanwhile(cluster):
     cluster.start(1)
     cluster.create("t")
     topic = cluster.topic("t")
-    assert cluster.commit(Txn(success=[Delete(keys.broker(1))]))
+    assert cluster.commit(Txn(success=[BROKER.delete(1)]))
     (late,) = pack(cluster.epoch, election_steps(cluster.image, topic, cluster.layers))
-    key = keys.partition(uuids.to_text(topic.id), 0)
+    key = PARTITION.key((topic.id, 0))
     item = cluster.keyspace.get(key)
     assert item is not None
     assert cluster.commit(Txn(success=[Put(key, item.value)]))
@@ -114,7 +115,7 @@ def test_a_changed_min_insync_replicas_reaches_the_partition_without_a_new_term(
     cluster.create("t")
     topic = cluster.topic("t")
     uuid = uuids.to_text(topic.id)
-    cluster.put(keys.topic("t"), TopicValue(uuid, {"min.insync.replicas": "2"}))
+    cluster.put(TOPIC.key("t"), TopicValue(uuid, {"min.insync.replicas": "2"}))
     cluster.converge()
     changed = partition(cluster)
     assert (changed.min_isr, changed.leader_epoch, changed.partition_epoch) == (2, 0, 1)
@@ -154,7 +155,7 @@ def test_what_nobody_has_any_more_is_given_up_on_demand_and_only_while_all_its_b
     answer = elect(cluster.image, cluster.topic("t"), 0, unclean=True)
     assert isinstance(answer, Refusal)
     assert "needs level 2 of logfleet.version, the cluster is at 1" in answer.message
-    cluster.put(keys.FEATURES, keys.FeaturesValue(GIVING_UP))
+    cluster.put(FEATURES.prefix, FeaturesValue(GIVING_UP))
     step = elect(cluster.image, cluster.topic("t"), 0, unclean=True)
     assert isinstance(step, Step)
     cluster.do([step])
@@ -212,7 +213,7 @@ def test_a_replica_in_a_directory_that_is_offline_leads_nothing_until_it_is_back
     registered = cluster.image.brokers[1]
     uuid = uuids.to_text(cluster.topic("t").id)
     told = msgspec.structs.replace(registered.value, offline={uuid: (1,)})
-    cluster.put(keys.broker(1), told)
+    cluster.put(BROKER.key(1), told)
     cluster.converge()
     assert cluster.image.brokers[1].epoch == registered.epoch
     assert cluster.image.is_offline(1, cluster.topic("t").id, 1)
@@ -221,7 +222,7 @@ def test_a_replica_in_a_directory_that_is_offline_leads_nothing_until_it_is_back
     assert (partition(cluster, 0).leader, partition(cluster, 0).leader_epoch) == (1, 0)
     assert (partition(cluster, 1).leader, partition(cluster, 1).leader_epoch) == (NO_LEADER, 1)
     assert partition(cluster, 1).elr == (1,), "it still holds what was committed"
-    cluster.put(keys.broker(1), registered.value)
+    cluster.put(BROKER.key(1), registered.value)
     cluster.converge()
     assert (partition(cluster, 1).leader, partition(cluster, 1).leader_epoch) == (1, 2)
 

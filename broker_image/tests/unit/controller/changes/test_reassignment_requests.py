@@ -2,7 +2,7 @@ import pytest
 from logfleet.controller.brokers.unregistering import unregister
 from logfleet.controller.changes.reassignment_requests import reassign, reassigning
 from logfleet.controller.changes.store_writes import pack
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.metadata.packing import Step
 from logfleet.replication.reassignment_steps import is_reassigning
 from logfleet.wire.errors import ErrorCode

@@ -1,7 +1,7 @@
 import pytest
 from logfleet.controller.changes.store_writes import controls, pack, partition_step
-from logfleet.metadata import keys
-from logfleet.metadata.keys import NO_LEADER, PartitionValue
+from logfleet.metadata.kinds.brokers import FENCE, FENCED, FenceValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PartitionValue
 from logfleet.metadata.packing import Step
 from logfleet.metadata.receipts import RECEIPT_BYTES_MAX, check_with_receipt
 from logfleet.metadata.store import (
@@ -68,7 +68,7 @@ def test_a_partition_is_written_only_while_its_leader_is_the_broker_that_was_ele
     written = partition_step(cluster.image, "part/U/0", value, 7)
     assert written.compares == (modified_at("part/U/0", 7), *still_active(cluster.image, 1))
     (txn,) = pack(cluster.epoch, [partition_step(cluster.image, "part/U/0", value)])
-    cluster.put(keys.fence(1), keys.FenceValue(BrokerEpoch(0), keys.FENCED))
+    cluster.put(FENCE.key(1), FenceValue(BrokerEpoch(0), FENCED))
     assert not cluster.commit(txn)
 
 

@@ -14,8 +14,9 @@ from logfleet.controller.changes.topics import (
     refuse_request,
     remove_unfinished,
 )
-from logfleet.metadata import keys
 from logfleet.metadata.image import INTERNAL_TOPICS
+from logfleet.metadata.kinds.configs import BROKER_CONFIG
+from logfleet.metadata.kinds.topics import PARTITION, PartitionValue
 from logfleet.metadata.store import Txn
 from logfleet.types import LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
@@ -232,7 +233,7 @@ def test_without_any_broker_nothing_can_be_placed(cluster):
 
 def test_a_refusal_counts_and_names_brokers_that_are_cordoned(cluster):
     cluster.start(1, 2, 3)
-    cluster.put(keys.broker_config(3), {CORDONED: "*"})
+    cluster.put(BROKER_CONFIG.key(3), {CORDONED: "*"})
     code, text = refused(new_topic(cluster, replication_factor=3))
     assert code == "INVALID_REPLICATION_FACTOR"
     assert "2 broker(s) are registered and not cordoned; 1 broker(s) are cordoned: 3." in text
@@ -385,8 +386,8 @@ def test_removing_an_orphan_does_not_take_a_name_that_is_another_s(cluster):
     cluster.create("t")
     orphan = uuids.to_text(ID)
     cluster.put(
-        keys.partition(orphan, 0),
-        keys.PartitionValue((1,), (), -1, LeaderEpoch(0), PartitionEpoch(0), 1),
+        PARTITION.key((uuids.from_text(orphan), 0)),
+        PartitionValue((1,), (), -1, LeaderEpoch(0), PartitionEpoch(0), 1),
     )
     entry = cluster.image.entries.get(ID)
     assert entry is not None

@@ -15,17 +15,20 @@ from logfleet.controller.changes.topics import (
 from logfleet.controller.running.loop import ControllerLoop
 from logfleet.controller.terms.operations import TermDecision
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
-from logfleet.metadata.keys import (
-    BrokerValue,
-    ControllerValue,
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue
+from logfleet.metadata.kinds.cluster import ControllerValue
+from logfleet.metadata.kinds.topics import (
+    PARTITION,
+    READY,
+    TOPIC,
+    TOPIC_ID,
     PartitionValue,
     ReadyValue,
     TopicValue,
+    partitions_of,
 )
 from logfleet.metadata.store import (
-    Delete,
     DeletePrefix,
     Operation,
     Put,
@@ -39,27 +42,26 @@ from logfleet.replication.longest_log import SILENT
 from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions, Kind, Query, RecordedDecision, parse
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from logfleet.wire import uuids
 from logfleet.wire.refusal import Refusal
 
 PATIENCE_S = 20
 _ODD = "AAECAwQFBgcICQoLDA0ODw"
 WHAT_NO_CONTROLLER_EXPECTS = (
-    Put(keys.topic("odd"), keys.encode(TopicValue(_ODD, {"min.insync.replicas": "odd"}))),
-    Put(keys.topic_id(_ODD), b"odd"),
-    Put(
-        keys.partition(_ODD, 0),
-        keys.encode(
-            PartitionValue((9,), ((9, BrokerEpoch(1)),), 9, LeaderEpoch(0), PartitionEpoch(0), 1)
-        ),
+    TOPIC.put("odd", TopicValue(_ODD, {"min.insync.replicas": "odd"})),
+    Put(TOPIC_ID.key(uuids.from_text(_ODD)), b"odd"),
+    PARTITION.put(
+        (uuids.from_text(_ODD), 0),
+        PartitionValue((9,), ((9, BrokerEpoch(1)),), 9, LeaderEpoch(0), PartitionEpoch(0), 1),
     ),
-    Put(keys.ready(_ODD), keys.encode(ReadyValue(1))),
+    READY.put(uuids.from_text(_ODD), ReadyValue(1)),
 )
 """A configuration that no broker accepts."""
 MENDING = (
-    Delete(keys.topic("odd")),
-    Delete(keys.topic_id(_ODD)),
-    Delete(keys.ready(_ODD)),
-    DeletePrefix(keys.partitions(_ODD)),
+    TOPIC.delete("odd"),
+    TOPIC_ID.delete(uuids.from_text(_ODD)),
+    READY.delete(uuids.from_text(_ODD)),
+    DeletePrefix(partitions_of(uuids.from_text(_ODD))),
 )
 T = TypeVar("T")
 
@@ -202,12 +204,12 @@ def recorded(decisions: Decisions, kind: Kind) -> list[RecordedDecision]:
 
 
 async def start_broker(store: Store, broker_id: int, **fields: Any) -> int:
-    value = keys.encode(BrokerValue(f"incarnation-{broker_id}", (), **fields))
-    return await store.write(Put(keys.broker(broker_id), value))
+    value = BROKER.encode(BrokerValue(f"incarnation-{broker_id}", (), **fields))
+    return await store.write(Put(BROKER.key(broker_id), value))
 
 
 async def stop_broker(store: Store, broker_id: int) -> None:
-    await store.write(Delete(keys.broker(broker_id)))
+    await store.write(BROKER.delete(broker_id))
 
 
 async def until_leader(node: Node, name: str, leader: int) -> Partition:

@@ -16,8 +16,8 @@ from logfleet.controller.changes.election_writes import SETTLED_MS
 from logfleet.controller.changes.topics import TopicCreation
 from logfleet.controller.terms.operations import TermDecision
 from logfleet.io.clock import now_ms
-from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, PartitionValue
+from logfleet.metadata.kinds.brokers import BROKER, FENCE, FENCED, BrokerValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION, PartitionValue
 from logfleet.metadata.store import Put
 from logfleet.replication.partition_state import with_isr
 from logfleet.telemetry.decisions import Kind
@@ -73,7 +73,7 @@ async def test_an_election_that_came_too_late_holds_up_no_other(store):
     """A leader changed one partition meanwhile: its write is decided again, the others are done."""
 
     async def written(index: int) -> PartitionValue:
-        item = await store.get(keys.partition(uuids.to_text(topic.id), index))
+        item = await store.get(PARTITION.key((topic.id, index)))
         assert item is not None
         return msgspec.json.decode(item.value, type=PartitionValue)
 
@@ -84,10 +84,10 @@ async def test_an_election_that_came_too_late_holds_up_no_other(store):
         store.losses = ["late"]  # the fence
         await stop_broker(store, 2)
         await until(lambda: store.unanswered)
-        await soon(node.follower.until(lambda image: image.fences[2].state == keys.FENCED))
+        await soon(node.follower.until(lambda image: image.fences[2].state == FENCED))
         store.flowing.clear()
-        key = keys.partition(uuids.to_text(topic.id), 0)
-        await store.write(Put(key, keys.encode(topic.partitions[0].changed())))
+        key = PARTITION.key((topic.id, 0))
+        await store.write(Put(key, PARTITION.encode(topic.partitions[0].changed())))
         store.answering.set()
         while len((await written(299)).isr) == 2:  # noqa: ASYNC110  the store has no event
             await asyncio.sleep(0)
@@ -113,11 +113,11 @@ async def test_a_broker_that_restarted_is_let_in_once_it_is_in_no_isr(store):
         async with aclosing(store.watch("", after_revision=before)) as history:
             async for batch in history:
                 for event in batch.events:
-                    if event.key.startswith(keys.PARTITIONS):
+                    if event.key.startswith(PARTITION.prefix):
                         state = msgspec.json.decode(event.value, type=PartitionValue)
                         if 2 not in dict(state.isr):
                             in_sync.discard(int(event.key.rpartition("/")[2]))
-                    if event.key == keys.fence(2) and str(epoch).encode() in event.value:
+                    if event.key == FENCE.key(2) and str(epoch).encode() in event.value:
                         assert in_sync == set()
                         return
 
@@ -130,7 +130,7 @@ async def test_unclean_elections_are_counted(store):
             node.follower.until(lambda image: 2 not in image.topic("t").partitions[0].isr_ids)
         )
         await stop_broker(store, 1)
-        await until_leader(node, "t", keys.NO_LEADER)
+        await until_leader(node, "t", NO_LEADER)
         await start_broker(store, 2)
 
         def allow(image, epoch, _):
@@ -147,9 +147,7 @@ async def test_unclean_elections_are_counted(store):
 async def test_a_broker_that_would_leave_hands_over_what_it_leads(store):
     async with running(store) as node:
         await _replicated(node, store, 2)
-        await store.write(
-            Put(keys.broker(2), keys.encode(BrokerValue("incarnation-2", (), leaving=True)))
-        )
+        await store.write(BROKER.put(2, BrokerValue("incarnation-2", (), leaving=True)))
         image = await soon(node.follower.until(lambda image: leaving.may_exit(image, 2)))
         assert [state.leader for state in image.topic("t").partitions] == [1, 1]
 
@@ -167,7 +165,7 @@ async def test_a_leaving_broker_hands_over_to_replaced_and_settled_ones(
             (leader, {"leaving": True}),
         ):
             value = BrokerValue(f"incarnation-{broker_id}", (), **fields)
-            await store.write(Put(keys.broker(broker_id), keys.encode(value)))
+            await store.write(BROKER.put(broker_id, value))
         await until_leader(node, "t", second)
 
 
@@ -179,15 +177,15 @@ async def test_a_broker_that_is_needed_is_kept_until_others_are_in_sync(store):
         await soon(node.follower.until(lambda image: len(image.topic("t").partitions[0].isr) == 1))
         with capture_logs() as logs:
             value = BrokerValue("incarnation-1", (), leaving=True)
-            await store.write(Put(keys.broker(1), keys.encode(value)))
+            await store.write(BROKER.put(1, value))
             await until(lambda: any(row["event"] == "broker_kept" for row in logs))
         assert node.follower.image.brokers[1].is_active
         (decision,) = recorded(node.decisions, Kind.REFUSAL)
         assert (decision.broker, decision.topic, decision.partition) == (1, "t", 0)
         topic = node.follower.image.topic("t")
         state, epoch = topic.partitions[0], node.follower.image.brokers[2].epoch
-        key = keys.partition(uuids.to_text(topic.id), 0)
-        await store.write(Put(key, keys.encode(with_isr(state, [*state.isr, (2, epoch)]))))
+        key = PARTITION.key((topic.id, 0))
+        await store.write(Put(key, PARTITION.encode(with_isr(state, [*state.isr, (2, epoch)]))))
         await soon(node.follower.until(lambda image: leaving.may_exit(image, 1)))
         await until_leader(node, "t", 2)
         assert recorded(node.decisions, Kind.DRAINING)[0].broker == 1
@@ -211,7 +209,7 @@ async def _moved_from_preferred(node, store) -> None:
     uuid = uuids.to_text(topic.id)
     for index, state in enumerate(topic.partitions):
         both = with_isr(state, [*state.isr, (1, BrokerEpoch(epoch))])
-        await store.write(Put(keys.partition(uuid, index), keys.encode(both)))
+        await store.write(PARTITION.put((uuids.from_text(uuid), index), both))
 
 
 async def test_preferred_replicas_lead_again_once_they_are_in_sync(store):

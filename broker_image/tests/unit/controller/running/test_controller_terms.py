@@ -8,8 +8,7 @@ import pytest
 from logfleet.controller.changes.topics import TopicCreation
 from logfleet.controller.terms import candidate as controller_candidate
 from logfleet.controller.terms.operations import NotControllerError
-from logfleet.metadata import keys
-from logfleet.metadata.store import Delete
+from logfleet.metadata.kinds.cluster import CONTROLLER
 from logfleet.telemetry.decisions import Kind
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
@@ -104,7 +103,7 @@ async def test_what_is_done_as_a_term_ends_is_answered_as_done(store, loss):
     async with running(store) as node:
         creating = await begun(node, store, loss)
         waiting = asyncio.ensure_future(node.create("u"))
-        await store.write(Delete(keys.CONTROLLER))
+        await store.write(CONTROLLER.delete(None))
         await until(lambda: not node.loop.is_controller)
         with pytest.raises(NotControllerError):
             await waiting
@@ -117,7 +116,7 @@ async def test_what_is_done_as_a_term_ends_is_answered_as_done(store, loss):
 async def test_what_is_not_done_as_a_term_ends_is_left_to_the_next(store):
     async with running(store) as node:
         creating = await begun(node, store, "late before")
-        await store.write(Delete(keys.CONTROLLER))
+        await store.write(CONTROLLER.delete(None))
         await until(lambda: not node.loop.is_controller)
         store.answering.set()
         with pytest.raises(NotControllerError):

@@ -9,10 +9,9 @@ from logfleet.controller.brokers import vanishing
 from logfleet.controller.changes.topics import TopicCreation
 from logfleet.controller.terms import convergence
 from logfleet.controller.terms.operations import TermDecision
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import NO_LEADER, BrokerValue, PartitionValue
-from logfleet.metadata.store import Delete, Put
+from logfleet.metadata.kinds.brokers import BROKER, FENCED, BrokerValue
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION, PartitionValue
 from logfleet.telemetry.decisions import Kind
 from structlog.testing import capture_logs
 
@@ -36,7 +35,7 @@ async def register(store: Store, *broker_ids: int) -> int:
     revision = 0
     for each in broker_ids:
         value = BrokerValue(f"incarnation-{each}", (), RACKS[each])
-        revision = await store.write(Put(keys.broker(each), keys.encode(value)))
+        revision = await store.write(BROKER.put(each, value))
     return revision
 
 
@@ -65,7 +64,7 @@ async def converged(node: Node) -> None:
 
 async def end(node: Node, store: Store, *broker_ids: int) -> None:
     """Their leases end at the same time."""
-    revision = await store.write(*(Delete(keys.broker(each)) for each in broker_ids))
+    revision = await store.write(*(BROKER.delete(each) for each in broker_ids))
     await soon(node.follower.until_revision(revision))
     await converged(node)
 
@@ -76,7 +75,7 @@ async def elections(store: Store, after_revision: int, last_revision: int) -> Co
     async with aclosing(store.watch("", after_revision=after_revision)) as history:
         async for batch in history:
             for event in batch.events:
-                if event.key.startswith(keys.PARTITIONS):
+                if event.key.startswith(PARTITION.prefix):
                     state = msgspec.json.decode(event.value, type=PartitionValue)
                     index = int(event.key.rpartition("/")[2])
                     led[index] += state.leader != NO_LEADER and state.leader_epoch > epochs[index]
@@ -126,7 +125,7 @@ async def test_who_does_not_come_back_is_waited_for_only_so_long(store, monkeypa
         assert recorded(node.decisions, Kind.ELECTIONS_HELD)
         image = await soon(
             node.follower.until(
-                lambda image: all(image.fences[each].state == keys.FENCED for each in (1, 2, 4, 5))
+                lambda image: all(image.fences[each].state == FENCED for each in (1, 2, 4, 5))
             )
         )
         assert 3 in image.brokers
@@ -143,7 +142,7 @@ async def test_the_death_of_a_broker_or_of_a_zone_is_acted_on_at_once(store, gon
         await end(node, store, *gone)
         assert not recorded(node.decisions, Kind.ELECTIONS_HELD)
         image = node.follower.image
-        assert all(image.fences[each].state == keys.FENCED for each in gone)
+        assert all(image.fences[each].state == FENCED for each in gone)
         assert all(each.leader not in gone for each in image.topic("t").partitions)
         assert all_led(image)
 
@@ -154,7 +153,7 @@ async def test_administrators_are_served_while_elections_are_held(store):
         await end(node, store, 1, 2, 4, 5)
         assert isinstance(await node.create("u", 1, replicas=2), TopicCreation)
         assert {3, 6} == set(node.partition("u").replicas)
-        assert not any(each.state == keys.FENCED for each in node.follower.image.fences.values())
+        assert not any(each.state == FENCED for each in node.follower.image.fences.values())
         await register(store, 1, 2, 4, 5)
         await soon(node.follower.until(all_active))
 
@@ -164,9 +163,9 @@ async def test_who_vanishes_while_another_one_is_fenced_is_seen_before_anything_
     async with running(store) as node:
         before = await begin(node, store)
         store.losses = ["late"]  # the fence of the first
-        await store.write(Delete(keys.broker(1)))
+        await store.write(BROKER.delete(1))
         await until(lambda: store.unanswered)
-        revision = await store.write(*(Delete(keys.broker(each)) for each in BROKERS[1:]))
+        revision = await store.write(*(BROKER.delete(each) for each in BROKERS[1:]))
         await soon(node.follower.until_revision(revision))
         store.answering.set()
         await converged(node)

@@ -11,7 +11,7 @@ from logfleet.controller.running import log_ends
 from logfleet.controller.running.log_ends import DEBUGGING_REPLICA_ID, LogEndsClient
 from logfleet.controller.terms import log_ends_query
 from logfleet.metadata.image import Broker, ClusterImage, Topic
-from logfleet.metadata.keys import ACTIVE, BrokerValue, Endpoint
+from logfleet.metadata.kinds.brokers import ACTIVE, BrokerValue, Endpoint
 from logfleet.metadata.shards import ShardedMap
 from logfleet.replication.longest_log import SILENT
 from logfleet.types import BrokerEpoch

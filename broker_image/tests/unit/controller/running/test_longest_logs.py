@@ -5,10 +5,9 @@ import asyncio
 import pytest
 from logfleet.controller.changes.topics import TopicCreation
 from logfleet.controller.terms import longest_logs
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import NO_LEADER, BrokerValue
-from logfleet.metadata.store import Delete, Put
+from logfleet.metadata.kinds.brokers import BROKER, FENCED, BrokerValue
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.replication.longest_log import SILENT
 from logfleet.telemetry.decisions import Kind
 
@@ -55,7 +54,7 @@ async def begin(node: Node, store: Store, partitions: int = 1) -> None:
 
 async def register(store: Store, broker_id: int, **said) -> None:
     value = BrokerValue(f"incarnation-{broker_id}", (), "a", **said)
-    await store.write(Put(keys.broker(broker_id), keys.encode(value)))
+    await store.write(BROKER.put(broker_id, value))
 
 
 def are_active(image: ClusterImage) -> bool:
@@ -64,11 +63,9 @@ def are_active(image: ClusterImage) -> bool:
 
 async def lose_power(node: Node, store: Store) -> None:
     """Of all machines; each broker registers again and says that it may have lost records."""
-    await store.write(*(Delete(keys.broker(each)) for each in BROKERS))
+    await store.write(*(BROKER.delete(each) for each in BROKERS))
     await soon(
-        node.follower.until(
-            lambda image: all(f.state == keys.FENCED for f in image.fences.values())
-        )
+        node.follower.until(lambda image: all(f.state == FENCED for f in image.fences.values()))
     )
     for each in BROKERS:
         await register(store, each, unclean=True)
@@ -98,7 +95,7 @@ async def test_what_need_not_ask_waits_for_no_answer(store):
         await lose_power(node, store)
         await until(lambda: logs.asked)
         assert isinstance(await node.create("u", 3, replicas=2), TopicCreation)
-        await store.write(Delete(keys.broker(gone)))
+        await store.write(BROKER.delete(gone))
         await soon(
             node.follower.until(
                 lambda image: all(
@@ -133,7 +130,7 @@ async def test_a_broker_that_registered_again_meanwhile_is_asked_again(store, mo
         await begin(node, store)
         await lose_power(node, store)
         await until(lambda: logs.asked)
-        await store.write(Delete(keys.broker(2)))
+        await store.write(BROKER.delete(2))
         await register(store, 2, unclean=True)
         await soon(node.follower.until(lambda image: 2 in image.brokers and are_active(image)))
         logs.ends[2] = (3, 40)

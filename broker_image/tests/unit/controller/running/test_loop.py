@@ -19,16 +19,20 @@ from logfleet.controller.changes.topics import (
 )
 from logfleet.controller.terms import slices as controller_slices
 from logfleet.controller.terms.operations import NotControllerError, TermDecision
-from logfleet.metadata import keys
-from logfleet.metadata.keys import (
-    ControllerValue,
+from logfleet.metadata.kinds.brokers import DIRECTORIES, FENCED, DirectoriesValue
+from logfleet.metadata.kinds.cluster import CONTROLLER, RECEIPT, ControllerValue
+from logfleet.metadata.kinds.topics import (
+    DELETED,
+    NO_LEADER,
+    PARTITION,
+    TOPIC,
+    TOPIC_ID,
     DeletedValue,
-    DirectoriesValue,
     PartitionValue,
+    TopicValue,
 )
 from logfleet.metadata.store import (
     TXN_BYTES_MAX,
-    Delete,
     Put,
     StoreRefused,
     StoreUnavailable,
@@ -37,6 +41,7 @@ from logfleet.metadata.store import (
 )
 from logfleet.telemetry.decisions import Kind
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from logfleet.wire import uuids
 from logfleet.wire.refusal import Refusal
 
 from broker_image.tests.unit.controller.running.controller_rig import (
@@ -129,7 +134,7 @@ async def test_a_broker_that_returns_leads_again_in_a_new_term(store):
         await node.elected()
         await node.create("t")
         await stop_broker(store, 1)
-        gone = await until_leader(node, "t", keys.NO_LEADER)
+        gone = await until_leader(node, "t", NO_LEADER)
         epoch = await start_broker(store, 1)
         back = await until_leader(node, "t", 1)
         assert (gone.leader_epoch, back.leader_epoch) == (1, 2)
@@ -152,7 +157,7 @@ async def test_another_broker_takes_over_and_ends_what_it_finds(store):
             await stop_broker(store, 1)
         await second.elected()
         await stop_broker(store, 1)
-        gone = await until_leader(second, "t", keys.NO_LEADER)
+        gone = await until_leader(second, "t", NO_LEADER)
         assert gone.leader_epoch == 1
         assert second.follower.image.controller.broker == 2
 
@@ -185,7 +190,7 @@ async def test_a_lost_answer_does_not_skip_a_leader_epoch(store, loss):
         await node.create("t")
         store.losses = ["", loss]  # the fence, then the election
         await stop_broker(store, 1)
-        gone = await until_leader(node, "t", keys.NO_LEADER)
+        gone = await until_leader(node, "t", NO_LEADER)
         assert (gone.leader_epoch, gone.partition_epoch) == (1, 1)
 
 
@@ -224,11 +229,11 @@ async def test_an_unregistration_without_answer_is_recognised(store):
         await node.elected()
         await soon(node.follower.until(lambda image: bool(image.fences)))
         await store.write(
-            Put(keys.deleted(UUID), keys.encode(DeletedValue("gone", (1, 2)))),
-            Put(keys.directories(1), keys.encode(DirectoriesValue(("a",)))),
+            DELETED.put(uuids.from_text(UUID), DeletedValue("gone", (1, 2))),
+            DIRECTORIES.put(1, DirectoriesValue(("a",))),
         )
         await stop_broker(store, 1)
-        await soon(node.follower.until(lambda image: image.fences[1].state == keys.FENCED))
+        await soon(node.follower.until(lambda image: image.fences[1].state == FENCED))
 
         def forget(image, epoch, _):
             steps = unregister(image, 1)
@@ -270,8 +275,8 @@ async def test_a_lost_election_answer_is_not_the_end(store):
 
 async def test_an_idle_controller_resigns_and_stands_again(store):
     """KAFKA-13407: the key names this process, which does not notice."""
-    value = keys.encode(ControllerValue(1, "incarnation-1"))
-    idle = await store.write(Put(keys.CONTROLLER, value))
+    value = CONTROLLER.encode(ControllerValue(1, "incarnation-1"))
+    idle = await store.write(Put(CONTROLLER.prefix, value))
     async with running(store) as node:
         await node.elected()
         image = await soon(node.follower.until(lambda image: image.controller is not None))
@@ -284,7 +289,7 @@ async def test_a_controller_that_lost_its_key_stops_answers_what_waits_and_stand
         await node.elected()
         await node.create("t")
         first = node.follower.image.controller
-        await store.write(Delete(keys.CONTROLLER))
+        await store.write(CONTROLLER.delete(None))
         with pytest.raises(NotControllerError):
             await node.create("u")
         await soon(node.follower.until(lambda image: image.controller not in {None, first}))
@@ -295,23 +300,19 @@ async def test_a_controller_that_lost_its_key_stops_answers_what_waits_and_stand
 
 async def test_what_a_lost_controller_left_half_made_is_removed(store):
     await store.write(
-        Put(keys.topic("half"), keys.encode(keys.TopicValue(UUID))),
-        Put(keys.topic_id(UUID), b"half"),
-        Put(
-            keys.partition(UUID, 0),
-            keys.encode(
-                PartitionValue(
-                    (1,), ((1, BrokerEpoch(1)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1
-                )
-            ),
+        TOPIC.put("half", TopicValue(UUID)),
+        Put(TOPIC_ID.key(uuids.from_text(UUID)), b"half"),
+        PARTITION.put(
+            (uuids.from_text(UUID), 0),
+            PartitionValue((1,), ((1, BrokerEpoch(1)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1),
         ),
     )
     async with running(store) as node:
         await node.elected()
         await soon(node.follower.until(lambda image: bool(image.revision) and not image.unfinished))
         assert [item.key for item in (await store.range("")).items] == [
-            keys.CONTROLLER,
-            keys.receipt(1, 0),
+            CONTROLLER.prefix,
+            RECEIPT.key((1, 0)),
         ]
 
 
@@ -439,7 +440,7 @@ async def test_many_partitions_are_handled_in_slices(store, monkeypatch):
         await until(lambda: {name for each in slices for name in each} == set(names))
         await stop_broker(store, 1)
         for name in names:
-            await until_leader(node, name, keys.NO_LEADER)
+            await until_leader(node, name, NO_LEADER)
     assert max(map(len, slices)) == 2
 
 

@@ -6,15 +6,15 @@ from contextlib import aclosing
 import pytest
 from logfleet.controller.changes.topics import NewTopic, TopicCreation, create_topic
 from logfleet.controller.terms.operations import TermDecision
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
 from logfleet.metadata.image_builder import ImageBuilder
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.cluster import CONTROLLER
+from logfleet.metadata.kinds.configs import BROKER_CONFIG
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION
 from logfleet.metadata.receipts import Receipt
-from logfleet.metadata.store import Delete, Put, Snapshot
+from logfleet.metadata.store import Put, Snapshot
 from logfleet.replication.partition_state import with_isr
 from logfleet.telemetry.decisions import Kind
-from logfleet.wire import uuids
 from structlog.testing import capture_logs
 
 from broker_image.tests.unit.controller.running.controller_rig import (
@@ -68,9 +68,9 @@ async def leader_keeps(
     assert found is not None
     state = found.partitions[index]
     isr = [member for member in state.isr if member[0] in members]
-    key = keys.partition(uuids.to_text(found.id), index)
+    key = PARTITION.key((found.id, index))
     value = with_isr(state, isr) if set(isr) != set(state.isr) else state.changed()
-    await store.write(Put(key, keys.encode(value)))
+    await store.write(Put(key, PARTITION.encode(value)))
 
 
 async def images(store: Store) -> list[ClusterImage]:
@@ -184,7 +184,7 @@ async def test_what_was_done_is_known_after_another_broker_has_controlled(store)
         store.losses = ["late after"]
         creating = asyncio.ensure_future(old.create("t"))
         await until(lambda: store.unanswered)
-        await store.write(Delete(keys.CONTROLLER))
+        await store.write(CONTROLLER.delete(None))
         await new.elected()
         for name in "abcdefghij":
             assert isinstance(await new.create(name), TopicCreation)
@@ -200,7 +200,7 @@ async def test_what_was_in_a_transaction_that_came_too_late_is_done_by_the_next(
             assert isinstance(await node.create(name, 1, replicas=3), TopicCreation)
         store.losses = ["late before"]
         more = {"min.insync.replicas": "2"}
-        await store.write(Put(keys.broker_config(None), keys.encode(more)))
+        await store.write(BROKER_CONFIG.put(None, more))
         await until(lambda: store.unanswered)
         await leader_keeps(node, store, 0, 1, 2, topic="u")
         store.answering.set()

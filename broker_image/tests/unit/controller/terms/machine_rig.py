@@ -11,13 +11,12 @@ from logfleet.controller.terms import events
 from logfleet.controller.terms.candidate import Candidate
 from logfleet.controller.terms.operations import TermDecision
 from logfleet.controller.terms.term import TermSettings
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import Changes, ImageBuilder
-from logfleet.metadata.keys import BrokerValue, ControllerValue
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue
+from logfleet.metadata.kinds.cluster import CONTROLLER, ControllerValue
 from logfleet.metadata.store import (
-    Delete,
     LeaseNotFound,
     Put,
     StoreRefused,
@@ -76,14 +75,14 @@ class World:
         self.changes.append(changes)
 
     def register(self, broker_id: int, **fields) -> None:
-        value = keys.encode(BrokerValue(f"i{broker_id}", (), **fields))
-        self.commit(Txn(success=(Put(keys.broker(broker_id), value),)))
+        value = BROKER.encode(BrokerValue(f"i{broker_id}", (), **fields))
+        self.commit(Txn(success=(Put(BROKER.key(broker_id), value),)))
 
     def vanish(self, broker_id: int) -> None:
-        self.commit(Txn(success=(Delete(keys.broker(broker_id)),)))
+        self.commit(Txn(success=(BROKER.delete(broker_id),)))
 
     def depose(self) -> None:
-        self.commit(Txn(success=(Delete(keys.CONTROLLER),)))
+        self.commit(Txn(success=(CONTROLLER.delete(None),)))
 
 
 class Node:

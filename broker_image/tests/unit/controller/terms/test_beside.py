@@ -11,15 +11,13 @@ from logfleet.controller.terms.balance import Balance
 from logfleet.controller.terms.longest_logs import AGAIN_MS, LongestLogs
 from logfleet.controller.terms.operations import TermDecision
 from logfleet.controller.terms.slices import Elections, Turns
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Partition
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.topics import NO_LEADER, PARTITION
 from logfleet.metadata.store import Put, Txn
 from logfleet.replication.fetch_check import EpochEnd
 from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import with_isr
 from logfleet.types import LeaderEpoch
-from logfleet.wire import uuids
 from logfleet.wire.refusal import Refusal
 
 from broker_image.tests.unit.controller.cluster_rig import Cluster
@@ -135,8 +133,8 @@ def in_sync(world: World, index: int) -> None:
     assert topic is not None
     state = topic.partitions[index]
     members = [(each.id, each.epoch) for each in world.image.brokers.values()]
-    value = keys.encode(with_isr(state, members))
-    world.commit(Txn(success=(Put(keys.partition(uuids.to_text(b"t" * 16), index), value),)))
+    value = PARTITION.encode(with_isr(state, members))
+    world.commit(Txn(success=(Put(PARTITION.key((b"t" * 16, index)), value),)))
 
 
 def test_leadership_returns_once_a_second_check_finds_the_same() -> None:

@@ -19,8 +19,7 @@ from logfleet.controller.terms.candidate import (
     Revoking,
     Watching,
 )
-from logfleet.metadata import keys
-from logfleet.metadata.keys import ControllerValue
+from logfleet.metadata.kinds.cluster import CONTROLLER, ControllerValue
 from logfleet.metadata.store import (
     Put,
     StoreUnavailable,
@@ -38,8 +37,8 @@ def watching(world: World) -> Node:
 def releasing(world: World) -> Node:
     """The image says that this process controls, and it does not."""
     node = Node(world, 1)
-    value = keys.encode(ControllerValue(1, "i1"))
-    world.commit(Txn(success=(Put(keys.CONTROLLER, value),)))
+    value = CONTROLLER.encode(ControllerValue(1, "i1"))
+    world.commit(Txn(success=(Put(CONTROLLER.prefix, value),)))
     node.publish()
     return node
 
@@ -65,7 +64,7 @@ def claiming(world: World) -> Node:
 
 def defeated(world: World) -> Node:
     node = claiming(world)
-    world.commit(Txn(success=(Put(keys.CONTROLLER, keys.encode(ControllerValue(2, "i2"))),)))
+    world.commit(Txn(success=(CONTROLLER.put(None, ControllerValue(2, "i2")),)))
     node.answer(node.one(to_do.Write))
     return node
 
@@ -134,7 +133,7 @@ def image_without_a_controller(node: Node) -> None:
 
 def image_of_another_controller(node: Node) -> None:
     node.world.depose()
-    node.world.commit(Txn(success=(Put(keys.CONTROLLER, keys.encode(ControllerValue(2, "i2"))),)))
+    node.world.commit(Txn(success=(CONTROLLER.put(None, ControllerValue(2, "i2")),)))
     node.publish()
 
 

@@ -11,9 +11,17 @@ from logfleet.controller.terms.candidate import Revoking
 from logfleet.controller.terms.convergence import is_swept
 from logfleet.controller.terms.operations import TermDecision
 from logfleet.controller.terms.term import Phase
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import BrokerValue, FenceValue, TopicValue
+from logfleet.metadata.kinds.brokers import (
+    ACTIVE,
+    BROKER,
+    DRAINING,
+    FENCE,
+    FENCED,
+    BrokerValue,
+    FenceValue,
+)
+from logfleet.metadata.kinds.topics import PARTITION, TOPIC, TOPIC_ID, TopicValue
 from logfleet.metadata.store import Put, StoreRefused, Txn, exists
 from logfleet.wire import uuids
 from logfleet.wire.refusal import Refusal
@@ -67,9 +75,9 @@ def test_a_broker_that_returns_is_fenced_swept_and_admitted_in_this_order() -> N
     node.world.register(3)
     written = list(writes(node))
     topic = uuids.to_text(b"t".ljust(16, b"-"))
-    assert written == [keys.fence(2), keys.partition(topic, 0)]
+    assert written == [FENCE.key(2), PARTITION.key((uuids.from_text(topic), 0))]
     node.world.register(2)
-    assert list(writes(node)) == [keys.fence(2)]
+    assert list(writes(node)) == [FENCE.key(2)]
 
 
 def test_a_newcomer_waits_until_nothing_counts_on_its_former_registration() -> None:
@@ -78,8 +86,8 @@ def test_a_newcomer_waits_until_nothing_counts_on_its_former_registration() -> N
     node.world.vanish(2)
     node.world.register(2)
     topic = uuids.to_text(b"t".ljust(16, b"-"))
-    fence = [keys.fence(2)] if node.world.image.fences[2].state == keys.FENCED else []
-    assert list(writes(node)) == [*fence, keys.partition(topic, 0), keys.fence(2)]
+    fence = [FENCE.key(2)] if node.world.image.fences[2].state == FENCED else []
+    assert list(writes(node)) == [*fence, PARTITION.key((uuids.from_text(topic), 0)), FENCE.key(2)]
     assert node.world.image.brokers[2].is_active
 
 
@@ -93,14 +101,14 @@ def test_what_a_former_controller_left_half_made_is_removed() -> None:
     topic_id = bytes(15) + b"x"
     uuid = uuids.to_text(topic_id)
     half = (
-        Put(keys.topic("half"), keys.encode(TopicValue(uuid))),
-        Put(keys.topic_id(uuid), b"half"),
+        TOPIC.put("half", TopicValue(uuid)),
+        Put(TOPIC_ID.key(uuids.from_text(uuid)), b"half"),
     )
     node.world.commit(Txn(success=half))
     assert node.world.image.unfinished
     node.settle()
     assert not node.world.image.unfinished
-    assert node.world.keyspace.get(keys.topic("half")) is None
+    assert node.world.keyspace.get(TOPIC.key("half")) is None
 
 
 def test_internal_topics_get_their_replicas_once_there_are_brokers() -> None:
@@ -125,7 +133,7 @@ def test_a_broker_that_is_needed_stays_and_the_reason_is_logged_once() -> None:
         node.settle()
     assert node.logged.count("broker_kept") == 1
     assert node.decisions[-1].broker == 2
-    assert node.world.image.fences[2].state == keys.ACTIVE
+    assert node.world.image.fences[2].state == ACTIVE
 
 
 def test_a_broker_that_can_be_spared_leaves() -> None:
@@ -133,14 +141,14 @@ def test_a_broker_that_can_be_spared_leaves() -> None:
     create(node, "t", (1, 2, 3), min_isr=1)
     _leave(node, 2)
     node.settle()
-    assert node.world.image.fences[2].state == keys.DRAINING
+    assert node.world.image.fences[2].state == DRAINING
     assert node.logged.count("broker_draining") == 1
 
 
 def _leave(node: Node, broker_id: int) -> None:
     """The broker rewrites its registration."""
     value = BrokerValue(f"i{broker_id}", (), leaving=True)
-    put = Put(keys.broker(broker_id), keys.encode(value))
+    put = BROKER.put(broker_id, value)
     node.world.commit(Txn((exists(put.key),), (put,)))
 
 
@@ -150,8 +158,8 @@ def test_a_pass_that_loses_a_conflict_begins_again_by_a_newer_image() -> None:
     assert term is not None
     node.world.register(4)
     node.publish()
-    value = keys.encode(FenceValue(node.world.image.brokers[4].epoch, keys.FENCED))
-    node.world.commit(Txn(success=(Put(keys.fence(4), value),)))
+    value = FENCE.encode(FenceValue(node.world.image.brokers[4].epoch, FENCED))
+    node.world.commit(Txn(success=(Put(FENCE.key(4), value),)))
     node.answer(node.one(to_do.Write))
     phases = [term.phase]
     node.settle()

@@ -11,7 +11,7 @@ from logfleet.controller.changes.election_writes import elect
 from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.running.decisions import record_write
 from logfleet.controller.terms.decisions import broker_kept
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.brokers import BROKER, SUSPECT, SuspectValue
 from logfleet.metadata.packing import Step
 from logfleet.metadata.store import Txn
 from logfleet.telemetry.decisions import PER_SECOND_MAX, Decisions, Kind, RecordedDecision
@@ -42,7 +42,7 @@ class Controlled(Cluster):
     def change(self, broker_id: int, **fields: object) -> None:
         """The broker rewrites its registration."""
         value = msgspec.structs.replace(self.image.brokers[broker_id].value, **fields)
-        self.put(keys.broker(broker_id), value)
+        self.put(BROKER.key(broker_id), value)
         self.converge()
 
     def recorded(self, kind: Kind) -> list[RecordedDecision]:
@@ -165,7 +165,7 @@ def test_a_fenced_suspect_is_reported_with_its_reporters(
 ) -> None:
     epoch = controlled.image.brokers[3].epoch
     for reporter in (2, 1):
-        controlled.put(keys.suspect(3, reporter), keys.SuspectValue(epoch))
+        controlled.put(SUSPECT.key((3, reporter)), SuspectValue(epoch))
     controlled.do_all(fence_suspect(controlled.image, controlled.epoch, 3, epoch))
     cause = "it refuses connections, as brokers 1, 2 report and the controller's probe shows"
     assert controlled.last(Kind.FENCED).cause == cause

@@ -10,7 +10,7 @@ from logfleet.controller.terms.log_ends_query import (
     LogEndsQuery,
 )
 from logfleet.metadata.image import Broker
-from logfleet.metadata.keys import ACTIVE, BrokerValue
+from logfleet.metadata.kinds.brokers import ACTIVE, BrokerValue
 from logfleet.replication.longest_log import SILENT
 from logfleet.replication.partition_state import Member
 from logfleet.types import BrokerEpoch, LeaderEpoch

@@ -13,7 +13,8 @@ from logfleet.controller.terms.term import (
     Phase,
     Term,
 )
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.brokers import ACTIVE, FENCED
+from logfleet.metadata.kinds.cluster import CONTROLLER
 from logfleet.metadata.store import (
     Put,
     Snapshot,
@@ -172,7 +173,7 @@ def test_what_was_done_is_recognised_though_another_broker_controls() -> None:
     node = operating(World())
     node.answer(node.one(to_do.Write), "lost after")
     node.world.depose()
-    node.world.commit(Txn(success=(Put(keys.CONTROLLER, b'{"broker":2,"incarnation":"i2"}'),)))
+    node.world.commit(Txn(success=(Put(CONTROLLER.prefix, b'{"broker":2,"incarnation":"i2"}'),)))
     node.publish()
     assert isinstance(node.candidate.state, Finishing)
     node.world.now_ms += 1_000
@@ -329,7 +330,7 @@ def test_a_hold_ends_by_itself_or_when_brokers_are_back() -> None:
         node.settle()
         assert node.logged.count("elections_held") == 1
         assert kinds(node)[-1] is Kind.ELECTIONS_HELD
-        assert world.image.fences[2].state == keys.ACTIVE, "nobody is fenced"
+        assert world.image.fences[2].state == ACTIVE, "nobody is fenced"
         node.request(1, put("a"))
         node.settle()
         assert node.answers == {1: "done"}, "administrators are served"
@@ -340,5 +341,5 @@ def test_a_hold_ends_by_itself_or_when_brokers_are_back() -> None:
             world.now_ms += HELD_MS_MAX
             node.tick()
         node.settle()
-        assert world.image.fences[2].state == (keys.ACTIVE if is_back else keys.FENCED)
+        assert world.image.fences[2].state == (ACTIVE if is_back else FENCED)
         assert not any(each.is_new for each in world.image.brokers.values())

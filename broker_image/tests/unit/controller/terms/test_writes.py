@@ -4,15 +4,14 @@ import pytest
 from logfleet.controller.terms import effects as to_do
 from logfleet.controller.terms.operations import NotControllerError
 from logfleet.controller.terms.writes import (
-    PAUSE_MS_MAX,
-    PAUSE_MS_MIN,
     ConflictError,
     Outbox,
     Settled,
     TermWrites,
 )
-from logfleet.metadata import keys
+from logfleet.metadata.attempts import UNANSWERED_MS
 from logfleet.metadata.image import ClusterImage
+from logfleet.metadata.kinds.cluster import CONTROLLER
 from logfleet.metadata.receipts import SLOTS, Receipts
 from logfleet.metadata.store import (
     KeyValue,
@@ -26,8 +25,8 @@ from logfleet.metadata.store import (
 
 EPOCH = 7
 DONE = TxnResult(True, 10)
-MINE = KeyValue(keys.CONTROLLER, b"", EPOCH, EPOCH, 1)
-OTHERS = KeyValue(keys.CONTROLLER, b"", EPOCH + 1, EPOCH + 1, 1)
+MINE = KeyValue(CONTROLLER.prefix, b"", EPOCH, EPOCH, 1)
+OTHERS = KeyValue(CONTROLLER.prefix, b"", EPOCH + 1, EPOCH + 1, 1)
 
 
 def txn(key: str) -> Txn:
@@ -99,8 +98,8 @@ def test_pauses_grow_up_to_a_limit(rig) -> None:
         pauses.append(rig.outbox.due_ms - now_ms)
         now_ms = rig.outbox.due_ms
         rig.outbox.retry(now_ms)
-    assert pauses[:3] == [PAUSE_MS_MIN, 2 * PAUSE_MS_MIN, 4 * PAUSE_MS_MIN]
-    assert max(pauses) == pauses[-1] == PAUSE_MS_MAX
+    assert pauses[:3] == [UNANSWERED_MS[0], 2 * UNANSWERED_MS[0], 4 * UNANSWERED_MS[0]]
+    assert max(pauses) == pauses[-1] == UNANSWERED_MS[1]
 
 
 def test_an_answer_counts_for_a_write_that_waits_for_it_only(rig) -> None:
@@ -116,7 +115,7 @@ def test_an_answer_counts_for_a_write_that_waits_for_it_only(rig) -> None:
 def test_nothing_is_retried_before_its_time_or_once_it_is_dropped(rig) -> None:
     number = rig.outbox.send(txn("a"))
     rig.outbox.answered(number, UnknownOutcome(), 100)
-    rig.outbox.retry(100 + PAUSE_MS_MIN - 1)
+    rig.outbox.retry(100 + UNANSWERED_MS[0] - 1)
     assert len(rig.sent) == 1
     rig.outbox.drop()
     rig.outbox.retry(10_000)

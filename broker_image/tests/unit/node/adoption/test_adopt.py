@@ -15,7 +15,7 @@ from logfleet.log.directories.log_dir import LogDir
 from logfleet.log.names import TopicPartition
 from logfleet.log.producers.states import ProducerStates
 from logfleet.log.segments.open_files import OpenFiles
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
 from logfleet.metadata.store import Put, Txn, UnknownOutcome
 from logfleet.node.adoption import adopt as adoption
 from logfleet.node.adoption.adopt import adopt
@@ -97,8 +97,10 @@ class LosesTheLastAnswer(SqliteStore):
     applied = True
 
     async def txn(self, txn: Txn):
-        makes = [put for put in txn.success if isinstance(put, Put) and put.key == keys.CLUSTER_ID]
-        is_first = makes and await self.get(keys.CLUSTER_ID) is None
+        makes = [
+            put for put in txn.success if isinstance(put, Put) and put.key == CLUSTER_ID.prefix
+        ]
+        is_first = makes and await self.get(CLUSTER_ID.prefix) is None
         if is_first:
             await super().txn(txn if self.applied else Txn((), tuple(makes)))
             raise UnknownOutcome("no answer")
@@ -339,7 +341,7 @@ async def test_unreadable_files_of_a_partition_are_named(left):
 
 async def test_another_clusters_store_is_refused(left):
     store = await open_store(config_of(left))
-    await store.txn(Txn((), (Put(keys.CLUSTER_ID, b"other"),)))
+    await store.txn(Txn((), (Put(CLUSTER_ID.prefix, b"other"),)))
     await store.close()
     with pytest.raises(AdoptionRefused, match="of cluster other"):
         await adopted(left)

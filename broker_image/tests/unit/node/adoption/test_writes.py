@@ -1,9 +1,11 @@
 import pytest
 from logfleet.log.names import TopicPartition
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
+from logfleet.metadata.kinds.producer_ids import NEXT_PRODUCER_ID
+from logfleet.metadata.kinds.topics import NO_LEADER, TOPIC
 from logfleet.metadata.store import TXN_BYTES_MAX, Put, Txn, check_txn
 from logfleet.node.adoption.kraft import (
     BROKER_CONFIG,
@@ -97,14 +99,14 @@ def test_the_store_says_what_kafkas_metadata_said():
     assert topic is not None
     assert (topic.id, topic.configs) == (A, {"retention.ms": "7"})
     assert [(p.replicas, p.leader, p.leader_epoch) for p in topic.partitions] == [
-        ((NODE,), keys.NO_LEADER, 9),
-        ((NODE,), keys.NO_LEADER, 5),
+        ((NODE,), NO_LEADER, 9),
+        ((NODE,), NO_LEADER, 5),
     ]
     assert image.configs_of_broker(None).values == {"log.retention.ms": "8"}
     assert image.configs_of_broker(3).values == {"log.cleaner.threads": "2"}
     assert image.configs_of_group("g").values == {"consumer.session.timeout.ms": "45000"}
     assert image.quotas[("client-id", "c"),].values == {"producer_byte_rate": 5.0}
-    held = keyspace.get(keys.NEXT_PRODUCER_ID)
+    held = keyspace.get(NEXT_PRODUCER_ID.prefix)
     assert held is not None
     assert int(held.value) == 4000 + PRODUCER_ID_GAP
 
@@ -145,7 +147,7 @@ def test_cut_off_after_any_transaction_it_can_be_repeated():
         keyspace = Keyspace()
         for txn in txns[:cut]:
             assert commit(keyspace, txn)
-        assert keyspace.get(keys.CLUSTER_ID) is None, "no broker takes the half for the whole"
+        assert keyspace.get(CLUSTER_ID.prefix) is None, "no broker takes the half for the whole"
         for txn in adoption_txns(last):
             assert commit(keyspace, txn)
         assert values(keyspace) == values(wanted)
@@ -176,7 +178,7 @@ def test_large_configurations_fit_the_stores_transactions():
 
 def test_a_store_with_a_cluster_is_not_written():
     keyspace = Keyspace()
-    assert commit(keyspace, Txn((), (Put(keys.CLUSTER_ID, b"other"), Put(keys.topic("x"), b"y"))))
+    assert commit(keyspace, Txn((), (Put(CLUSTER_ID.prefix, b"other"), Put(TOPIC.key("x"), b"y"))))
     before = values(keyspace)
     assert not any(commit(keyspace, txn) for txn in adoption_txns(planned()))
     assert values(keyspace) == before

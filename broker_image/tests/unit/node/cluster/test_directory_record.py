@@ -4,10 +4,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Directories
-from logfleet.metadata.keys import BrokerValue, DirectoriesValue
-from logfleet.metadata.store import Delete, Put, StoreUnavailable, Txn, TxnResult
+from logfleet.metadata.kinds.brokers import BROKER, DIRECTORIES, BrokerValue, DirectoriesValue
+from logfleet.metadata.store import Put, StoreUnavailable, Txn, TxnResult
 from logfleet.node.cluster import directory_record
 from logfleet.node.cluster.directory_record import DirectoryRecord
 from logfleet.replication.missing_directories import LogDirectories
@@ -28,12 +27,12 @@ async def store(tmp_path: Path):
 
 async def registered(store: SqliteStore) -> int:
     """The broker epoch."""
-    value = keys.encode(BrokerValue("i", ()))
-    return (await store.txn(Txn(success=[Put(keys.broker(1), value)]))).revision
+    value = BROKER.encode(BrokerValue("i", ()))
+    return (await store.txn(Txn(success=[Put(BROKER.key(1), value)]))).revision
 
 
 async def held(store: SqliteStore) -> bytes | None:
-    item = await store.get(keys.directories(1))
+    item = await store.get(DIRECTORIES.key(1))
     return None if item is None else item.value
 
 
@@ -42,7 +41,7 @@ async def test_it_is_written_once_and_added_to(store) -> None:
     record = DirectoryRecord(world(store), 1, HERE)
     assert await record.keep(ClusterImage(), BrokerEpoch(epoch), ())
     assert await held(store) == b'{"ids":["here"]}'
-    revision = (await store.get(keys.directories(1))).mod_revision
+    revision = (await store.get(DIRECTORIES.key(1))).mod_revision
     there = ClusterImage(directories={1: Directories(frozenset({"here"}), revision)})
     assert await record.keep(there, BrokerEpoch(epoch), ())
     other = DirectoryRecord(world(store), 1, LogDirectories(frozenset({"another"})))
@@ -53,8 +52,8 @@ async def test_it_is_written_once_and_added_to(store) -> None:
 
 async def test_what_was_written_since_the_image_is_kept(store) -> None:
     epoch = await registered(store)
-    value = keys.encode(DirectoriesValue(("theirs", "gone")))
-    await store.txn(Txn(success=[Put(keys.directories(1), value)]))
+    value = DIRECTORIES.encode(DirectoriesValue(("theirs", "gone")))
+    await store.txn(Txn(success=[Put(DIRECTORIES.key(1), value)]))
     assert await DirectoryRecord(world(store), 1, HERE).keep(
         ClusterImage(), BrokerEpoch(epoch), ["gone"]
     )
@@ -63,7 +62,7 @@ async def test_what_was_written_since_the_image_is_kept(store) -> None:
 
 async def test_a_registration_that_is_over_writes_nothing(store) -> None:
     epoch = await registered(store)
-    await store.txn(Txn(success=[Delete(keys.broker(1))]))
+    await store.txn(Txn(success=[BROKER.delete(1)]))
     assert not await DirectoryRecord(world(store), 1, HERE).keep(
         ClusterImage(), BrokerEpoch(epoch), ()
     )

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from logfleet.io.clock import boot_s, monotonic_ms
-from logfleet.metadata import keys
-from logfleet.metadata.keys import FenceValue
+from logfleet.metadata.kinds.brokers import FENCE, FENCED, FenceValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.replication.failsafe import EXTENSION_S
@@ -142,9 +141,9 @@ async def test_a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_pee
     await until(lambda: not serves(leader, "alone"))
     follower = leader.follower
     stale = follower.image  # what a broker sees that is cut off
-    fence = keys.encode(FenceValue(stale.brokers[1].epoch, keys.FENCED))
+    fence = FENCE.encode(FenceValue(stale.brokers[1].epoch, FENCED))
     follower._publish = lambda *_: None  # type: ignore[method-assign]
-    await fleet.store.txn(Txn(success=[Put(keys.fence(1), fence)]))
+    await fleet.store.txn(Txn(success=[Put(FENCE.key(1), fence)]))
     await until(lambda: all(each.image.brokers[1].is_fenced for each in others))
     silence(*others)
     asked_ms = monotonic_ms()

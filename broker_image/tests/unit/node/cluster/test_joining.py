@@ -5,8 +5,7 @@ import pytest
 import pytest_asyncio
 from logfleet import __version__
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
-from logfleet.metadata.keys import FeaturesValue
+from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
 from logfleet.node.cluster.joining import join_cluster, new_cluster_id
 from logfleet.node.cluster.registration.errors import WrongCluster
 from logfleet.wire import uuids
@@ -50,7 +49,7 @@ async def test_a_store_that_lost_its_cluster_gets_no_new_one_from_a_broker_with_
 
 
 async def level(store) -> FeaturesValue | None:
-    held = await store.get(keys.FEATURES)
+    held = await store.get(FEATURES.prefix)
     return None if held is None else msgspec.json.decode(held.value, type=FeaturesValue)
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from logfleet.config.broker import BrokerConfig
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.brokers import DIRECTORIES
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
 from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker, StartError
 from logfleet.store.opening import EMBEDDED_FILE, open_store
@@ -87,8 +88,8 @@ def without_store(path: Path) -> None:
 def of_another_store(path: Path) -> None:
     (file,) = (each for each in (path / "a" / EMBEDDED_FILE, path / "elsewhere") if each.exists())
     with contextlib.closing(sqlite3.connect(file)) as store, store:
-        store.execute("UPDATE items SET value = ? WHERE key = ?", (b"theirs", keys.CLUSTER_ID))
-        store.execute("DELETE FROM items WHERE key = ?", (keys.directories(1),))
+        store.execute("UPDATE items SET value = ? WHERE key = ?", (b"theirs", CLUSTER_ID.prefix))
+        store.execute("DELETE FROM items WHERE key = ?", (DIRECTORIES.key(1),))
 
 
 def without_identity_of_another_store(path: Path) -> None:

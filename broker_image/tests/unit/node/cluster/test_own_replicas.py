@@ -1,7 +1,7 @@
 import pytest
 from logfleet.metadata.image import Broker, ClusterImage, Partition, Topic
 from logfleet.metadata.image_builder import Changes
-from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.kinds.brokers import BrokerValue
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.cluster.own_replicas import OwnReplicas
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch

@@ -7,8 +7,16 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
-from logfleet.metadata import keys
-from logfleet.metadata.keys import FENCED, BrokerValue, Endpoint, SuspectValue
+from logfleet.metadata.kinds.brokers import (
+    BROKER,
+    FENCE,
+    FENCED,
+    SUSPECT,
+    BrokerValue,
+    Endpoint,
+    FenceValue,
+    SuspectValue,
+)
 from logfleet.metadata.store import Put
 from logfleet.node.cluster.peer_watch import PeerWatch
 from logfleet.telemetry.decisions import Kind
@@ -42,8 +50,8 @@ class Peer:
     async def register(self) -> None:
         self.lease = await self.store.grant_lease(3)
         address = Endpoint("PLAINTEXT", self.host, self.port)
-        value = keys.encode(BrokerValue(f"incarnation-{self.id}", (address,)))
-        await self.store.write(Put(keys.broker(self.id), value, self.lease.id))
+        value = BROKER.encode(BrokerValue(f"incarnation-{self.id}", (address,)))
+        await self.store.write(Put(BROKER.key(self.id), value, self.lease.id))
 
     async def _connected(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.server.is_serving():
@@ -128,7 +136,7 @@ async def test_a_report_is_withdrawn_when_the_peer_can_be_reached_again(store):
     async with fleet(store, 1, 2, 3, 4) as (first, peers):
         peer = peers[3]
         port = peer.port
-        await store.write(Put(keys.fence(3), keys.encode(keys.FenceValue(BrokerEpoch(0), FENCED))))
+        await store.write(FENCE.put(3, FenceValue(BrokerEpoch(0), FENCED)))
         peer.die()
         await soon(first.follower.until(lambda image: len(image.suspects) == 3))
         peer.server = await asyncio.start_server(peer._connected, "127.0.0.1", port)
@@ -180,8 +188,8 @@ async def test_a_broker_that_the_controller_still_reaches_is_not_fenced(store):
         reached = len(accused.connections)
         epoch = image.image.brokers[3].epoch
         for reporter in (2, 4):
-            report = keys.encode(SuspectValue(epoch))
-            await store.write(Put(keys.suspect(3, reporter), report, peers[reporter].lease.id))
+            report = SUSPECT.encode(SuspectValue(epoch))
+            await store.write(Put(SUSPECT.key((3, reporter)), report, peers[reporter].lease.id))
         await soon(image.until(lambda seen: len(seen.suspects) == 2))
         await until(
             lambda: len(accused.connections) > reached + 1 or image.image.brokers[3].is_fenced

@@ -1,4 +1,4 @@
-from logfleet.metadata.keys import NEXT_PRODUCER_ID
+from logfleet.metadata.kinds.producer_ids import NEXT_PRODUCER_ID
 from logfleet.node.cluster.producer_id_blocks import BLOCK_SIZE, next_block
 
 
@@ -8,7 +8,7 @@ def test_blocks_follow_each_other_and_one_block_is_taken_once(cluster):
     assert first == range(BLOCK_SIZE)
     assert cluster.commit(take_first)
     assert not cluster.commit(take_again)
-    second, take_second = next_block(cluster.keyspace.get(NEXT_PRODUCER_ID))
+    second, take_second = next_block(cluster.keyspace.get(NEXT_PRODUCER_ID.prefix))
     assert second == range(BLOCK_SIZE, 2 * BLOCK_SIZE)
     assert cluster.commit(take_second)
     assert not cluster.commit(take_second), "repeating after an unknown outcome takes nothing twice"

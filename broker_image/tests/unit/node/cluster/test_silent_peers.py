@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 from logfleet.io.clock import monotonic_ms
 from logfleet.metadata.image import Broker, ClusterImage
-from logfleet.metadata.keys import ACTIVE, BrokerValue, Endpoint
+from logfleet.metadata.kinds.brokers import ACTIVE, BrokerValue, Endpoint
 from logfleet.node.cluster import silent_peers
 from logfleet.node.cluster.silent_peers import SilentPeers, confirms
 from logfleet.replication.failsafe import Failsafe

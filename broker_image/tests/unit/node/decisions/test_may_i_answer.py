@@ -1,10 +1,19 @@
 import msgspec
 import pytest
 from logfleet.controller.brokers.stop_check import NO_LEADER_LEFT, TOO_FEW_LEFT
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.kinds.brokers import ACTIVE, BROKER, FENCE, BrokerValue, FenceValue
+from logfleet.metadata.kinds.topics import (
+    PARTITION,
+    READY,
+    TOPIC,
+    TOPIC_ID,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
+)
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.decisions.may_i_answer import NAMED_MAX, WrongMayIRequest, answer
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
@@ -22,7 +31,7 @@ def image(
     builder = ImageBuilder(ClusterImage())
 
     def put(key: str, value: object) -> int:
-        data = value.encode() if isinstance(value, str) else keys.encode(value)
+        data = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
         _, batch = space.evaluate(Txn(success=(Put(key, data),)))
         assert batch is not None
         space.apply(batch)
@@ -32,21 +41,21 @@ def image(
 
     epochs = {}
     for broker, zone in ((1, "a"), (2, "b"), (3, "c")):
-        epochs[broker] = put(keys.broker(broker), keys.BrokerValue("i", (), zone))
-        put(keys.fence(broker), keys.FenceValue(BrokerEpoch(epochs[broker]), keys.ACTIVE))
+        epochs[broker] = put(BROKER.key(broker), BrokerValue("i", (), zone))
+        put(FENCE.key(broker), FenceValue(BrokerEpoch(epochs[broker]), ACTIVE))
     for number, (name, min_isr, replicas, count) in enumerate(topics):
         uuid = uuids.to_text(bytes([number + 1]) * 16)
         isr = tuple(
             (each, BrokerEpoch(epochs[each])) for each in replicas if (name, each) != behind
         )
-        put(keys.topic(name), keys.TopicValue(uuid))
-        put(keys.topic_id(uuid), name)
+        put(TOPIC.key(name), TopicValue(uuid))
+        put(TOPIC_ID.key(uuids.from_text(uuid)), name)
         for index in range(count):
-            state = keys.PartitionValue(
+            state = PartitionValue(
                 replicas, isr, replicas[0], LeaderEpoch(0), PartitionEpoch(0), min_isr
             )
-            put(keys.partition(uuid, index), state)
-        put(keys.ready(uuid), keys.ReadyValue(count))
+            put(PARTITION.key((uuids.from_text(uuid), index)), state)
+        put(READY.key(uuids.from_text(uuid)), ReadyValue(count))
     return builder.build(1_000)[0]
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from logfleet.io.files import Files, PosixFiles
 from logfleet.io.timers import TimerWheel
@@ -15,9 +16,17 @@ from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.log.flushing.flusher import Flusher
 from logfleet.log.names import LOG_STARTS, TopicPartition
 from logfleet.log.segments.open_files import OpenFiles
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.kinds.brokers import ACTIVE, BROKER, FENCE, BrokerValue, Endpoint, FenceValue
+from logfleet.metadata.kinds.topics import (
+    PARTITION,
+    READY,
+    TOPIC,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
+)
 from logfleet.metadata.store import KeyValue
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
@@ -136,28 +145,28 @@ class Host:
     def know_topic(self, topic: str, leaders: Mapping[int, int]) -> None:
         """The image says who leads the topic's partitions, each in epoch 9."""
         uuid = uuids.to_text(topic_id_of(topic))
-        self.put(keys.topic(topic), keys.TopicValue(uuid))
+        self.put(TOPIC.key(topic), TopicValue(uuid))
         for index, leader in leaders.items():
-            value = keys.PartitionValue(
+            value = PartitionValue(
                 (leader,), ((leader, BrokerEpoch(3)),), leader, LeaderEpoch(9), PartitionEpoch(1), 1
             )
-            self.put(keys.partition(uuid, index), value)
-        self.put(keys.ready(uuid), keys.ReadyValue(len(leaders)))
+            self.put(PARTITION.key((uuids.from_text(uuid), index)), value)
+        self.put(READY.key(uuids.from_text(uuid)), ReadyValue(len(leaders)))
 
     def know_broker(self, broker_id: int, host: str, port: int) -> None:
-        listeners = (keys.Endpoint("PLAINTEXT", host, port),)
-        self.put(keys.broker(broker_id), keys.BrokerValue("i", listeners, "zone"))
+        listeners = (Endpoint("PLAINTEXT", host, port),)
+        self.put(BROKER.key(broker_id), BrokerValue("i", listeners, "zone"))
 
     def know_active(self, broker_id: int) -> None:
         """The image says that the broker is there, and that the controller counts on it."""
         self.know_broker(broker_id, "host", 9092)
         epoch = self.image.brokers[broker_id].epoch
-        self.put(keys.fence(broker_id), keys.FenceValue(epoch, keys.ACTIVE))
+        self.put(FENCE.key(broker_id), FenceValue(epoch, ACTIVE))
 
     def put(self, key: str, value: object) -> None:
         self._revision += 1
         builder = ImageBuilder(self.image)
-        builder.add(KeyValue(key, keys.encode(value), self._revision, self._revision, 1))
+        builder.add(KeyValue(key, msgspec.json.encode(value), self._revision, self._revision, 1))
         self.image, _ = builder.build(self._revision)
 
     @staticmethod

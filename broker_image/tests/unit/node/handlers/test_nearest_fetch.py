@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue, Endpoint
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.batch import iterate_headers
 from logfleet.records.record import Record, build_batch, read_records
@@ -44,8 +44,8 @@ def all_values(row: Any) -> list[bytes | None]:
 
 
 def know_broker(host: Host, broker_id: int, rack: str, listener: str = "PLAINTEXT") -> None:
-    address = keys.Endpoint(listener, "broker", 9092)
-    host.put(keys.broker(broker_id), keys.BrokerValue("i", (address,), rack))
+    address = Endpoint(listener, "broker", 9092)
+    host.put(BROKER.key(broker_id), BrokerValue("i", (address,), rack))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from logfleet.log.config import LogConfig
 from logfleet.log.directories import disk
-from logfleet.metadata.keys import CONTROLLER, ControllerValue
+from logfleet.metadata.kinds.cluster import CONTROLLER, ControllerValue
 from logfleet.net.peer import REPEATS_MAX
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers.produce import HANDLERS
@@ -82,7 +82,7 @@ def test_the_next_revision_of_the_image_ends_it_and_is_learned_by_the_second_req
     for topic in ("topic", "other"):
         side.ask(frame(9, batch(), topic=topic))
     assert side.peer.repeats
-    side.host.put(CONTROLLER, ControllerValue(1, "i"))
+    side.host.put(CONTROLLER.prefix, ControllerValue(1, "i"))
     decoded = []
     handler = HANDLERS[ProduceRequest]
 
@@ -102,7 +102,7 @@ def test_no_template_is_made_while_each_request_meets_another_revision(sides) ->
     side, _ = sides
     side.host.host("topic", 0)
     for number in range(5):
-        side.host.put(CONTROLLER, ControllerValue(number, "i"))
+        side.host.put(CONTROLLER.prefix, ControllerValue(number, "i"))
         assert row(side.ask(frame(9, batch())), 9).base_offset == number
         assert not side.peer.repeats
 

@@ -8,8 +8,7 @@ from logfleet.config.throttle_keys import Side
 from logfleet.log.config import LogConfig
 from logfleet.log.directories.disk import SLOW_S
 from logfleet.log.names import TopicPartition
-from logfleet.metadata import keys
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import TOPIC, PartitionValue, TopicValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.quotas.replication_quotas import UNLIMITED
 from logfleet.replication.leader import LeaderReplicas
@@ -205,7 +204,7 @@ def throttled_at(host: Host, rate: int) -> None:
     host.know_topic("topic", {0: 1})
     uuid = uuids.to_text(topic_id_of("topic"))
     configs = {"leader.replication.throttled.replicas": "0:1"}
-    host.put(keys.topic("topic"), keys.TopicValue(uuid, configs))
+    host.put(TOPIC.key("topic"), TopicValue(uuid, configs))
     host.replication_throttle.quotas[Side.LEADER].rate = rate
 
 

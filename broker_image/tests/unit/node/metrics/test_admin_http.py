@@ -2,9 +2,9 @@ import json
 
 import aiohttp
 import pytest
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue
 from logfleet.metadata.store import KeyValue
 from logfleet.node.metrics.admin_http import AdminHttp
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
@@ -115,7 +115,7 @@ async def test_it_reports_whether_brokers_may_go_down_while_it_is_ready() -> Non
         return ""
 
     builder = ImageBuilder(ClusterImage())
-    builder.add(KeyValue(keys.broker(2), keys.encode(keys.BrokerValue("i", (), "b")), 7, 7, 1))
+    builder.add(KeyValue(BROKER.key(2), BROKER.encode(BrokerValue("i", (), "b")), 7, 7, 1))
     image, _ = builder.build(7)
     reasons = ["starting"]
     admin = AdminHttp(

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from logfleet.config.throttle_keys import Side
 from logfleet.controller.brokers import leaving
-from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue
 from logfleet.metadata.packing import Step
 from logfleet.node.metrics.cluster import cluster as figures
 from logfleet.node.metrics.partitions import replication
@@ -40,7 +39,7 @@ def cluster() -> Cluster:
     made.create("t", -1, assignments=((0, (1, 2, 3)),))
     made.create("u", -1, assignments=((0, (4,)),))
     made.stop(4)
-    made.put(keys.broker(3), BrokerValue("i", (), leaving=True))
+    made.put(BROKER.key(3), BrokerValue("i", (), leaving=True))
     ((_, step),) = leaving.decide(made.image)
     assert isinstance(step, Step)
     made.do([step])

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logfleet.metadata import keys
-from logfleet.metadata.keys import FenceValue
+from logfleet.metadata.kinds.brokers import FENCE, FENCED, FenceValue
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.records.record import Record, build_batch
@@ -202,8 +201,8 @@ async def test_it_is_ready_while_it_may_lead(tmp_path: Path) -> None:
     async with Broker(config(tmp_path)) as broker:
         await until(lambda: broker.not_ready() is None)
         epoch = broker.image.brokers[1].epoch
-        fenced = keys.encode(FenceValue(epoch, keys.FENCED))
-        await broker.store.txn(Txn(success=[Put(keys.fence(1), fenced)]))
+        fenced = FENCE.encode(FenceValue(epoch, FENCED))
+        await broker.store.txn(Txn(success=[Put(FENCE.key(1), fenced)]))
         await until(lambda: broker.not_ready() is not None)
         assert broker.failure is None
         await until(lambda: broker.not_ready() is None)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader import LeaderReplicas

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 from logfleet.metadata.image import ClusterImage, Partition, Topic
-from logfleet.metadata.keys import NO_LEADER
+from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.node.partitions.following import Following
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica

@@ -12,15 +12,14 @@ import pytest
 import pytest_asyncio
 from logfleet.controller.running import access as controller_access
 from logfleet.log.partition_log import PartitionLog
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image_builder import Changes
-from logfleet.metadata.store import Put, Txn
+from logfleet.metadata.kinds.topics import PARTITION
+from logfleet.metadata.store import Txn
 from logfleet.node.broker import Broker
 from logfleet.node.partitions import local_partitions
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition
-from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DeleteTopicsRequest
 from structlog.testing import capture_logs
@@ -72,10 +71,7 @@ class Rig:
     async def write_epoch(self, leader_epoch: int) -> int:
         """All partitions are led by this broker in that epoch; the revision that says so."""
         puts = [
-            Put(
-                keys.partition(uuids.to_text(self.topic.id), index),
-                keys.encode(state.changed(leader_epoch=leader_epoch)),
-            )
+            PARTITION.put((self.topic.id, index), state.changed(leader_epoch=leader_epoch))
             for index, state in enumerate(self.topic.partitions)
         ]
         return (await self.broker.store.txn(Txn(success=puts))).revision

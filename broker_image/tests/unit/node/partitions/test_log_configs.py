@@ -1,8 +1,17 @@
+import msgspec
 from logfleet.config.topic import BrokerLayers, topic_defaults, topic_values
 from logfleet.log.config import LogConfig
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.kinds.topics import (
+    PARTITION,
+    READY,
+    TOPIC,
+    TOPIC_ID,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
+)
 from logfleet.metadata.store import KeyValue
 from logfleet.node.partitions.log_configs import RECOVERY_THREADS_MAX, LogConfigs, log_config
 from logfleet.records.batch import TimestampType
@@ -16,7 +25,7 @@ DEFAULTS = topic_defaults(BrokerLayers())
 def image_with(**values: object) -> ClusterImage:
     builder = ImageBuilder(ClusterImage())
     for number, (key, value) in enumerate(values.items()):
-        builder.add(KeyValue(key, keys.encode(value), number + 1, number + 1, 1))
+        builder.add(KeyValue(key, msgspec.json.encode(value), number + 1, number + 1, 1))
     return builder.build(len(values))[0]
 
 
@@ -87,9 +96,9 @@ def test_a_topics_value_that_nothing_can_obey_counts_as_not_set_and_is_reported(
     values = {"min.insync.replicas": "odd", "retention.ms": "5", "of another version": "?"}
     image = image_with(
         **{
-            "topic/t": keys.TopicValue(topic_id, values),
+            "topic/t": TopicValue(topic_id, values),
             f"tid/{topic_id}": "t",
-            f"ready/{topic_id}": keys.ReadyValue(0),
+            f"ready/{topic_id}": ReadyValue(0),
         }
     )
     assert image.topic("t") is not None
@@ -106,10 +115,10 @@ def test_topics_are_distinguished_in_any_order() -> None:
         uuid = uuids.to_text(number.to_bytes(16, "big"))
         overrides = {"segment.bytes": str(size)}
         values |= {
-            keys.topic(name): keys.TopicValue(uuid, overrides),
-            keys.topic_id(uuid): name,
-            keys.ready(uuid): keys.ReadyValue(1),
-            keys.partition(uuid, 0): keys.PartitionValue(
+            TOPIC.key(name): TopicValue(uuid, overrides),
+            TOPIC_ID.key(uuids.from_text(uuid)): name,
+            READY.key(uuids.from_text(uuid)): ReadyValue(1),
+            PARTITION.key((uuids.from_text(uuid), 0)): PartitionValue(
                 (1,), ((1, BrokerEpoch(5)),), 1, LeaderEpoch(0), PartitionEpoch(0), 1
             ),
         }

@@ -10,9 +10,9 @@ from logfleet.coordinators.partition import partition_for
 from logfleet.io.files import PosixFiles, Space
 from logfleet.io.sqlite import SqliteStore
 from logfleet.log.names import TopicPartition
-from logfleet.metadata import keys
 from logfleet.metadata.image import Partition, Topic
-from logfleet.metadata.store import Delete, Txn
+from logfleet.metadata.kinds.brokers import DIRECTORIES
+from logfleet.metadata.store import Txn
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.metrics.cluster import cluster
 from logfleet.node.partitions.leadership import Key
@@ -60,7 +60,7 @@ class Dirs:
     async def forget_record(self) -> None:
         """As a version that kept none has left it."""
         store = await SqliteStore.open(self.one / "logfleet-metadata.db")
-        await store.txn(Txn(success=[Delete(keys.directories(1))]))
+        await store.txn(Txn(success=[DIRECTORIES.delete(1)]))
         await store.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.partition_log import PartitionLog
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.node.partitions import local_partitions
@@ -96,8 +96,8 @@ async def test_a_log_that_is_still_being_cut_begins_no_other_role(
         assert led_before is not None
         async with broker._flusher.holding(led_before.log):
             state = topic.partitions[0].changed(leader_epoch=7)
-            key = keys.partition(uuids.to_text(topic.id), 0)
-            await broker.store.txn(Txn(success=[Put(key, keys.encode(state))]))
+            key = PARTITION.key((topic.id, 0))
+            await broker.store.txn(Txn(success=[Put(key, PARTITION.encode(state))]))
             await until(lambda: not led_before.is_leading)
             for _ in range(100):  # it would have begun by then
                 await asyncio.sleep(0)

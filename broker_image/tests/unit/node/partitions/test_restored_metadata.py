@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from logfleet.io.sqlite import SqliteStore
 from logfleet.log.names import TopicPartition
-from logfleet.metadata import keys
-from logfleet.metadata.keys import PartitionValue
+from logfleet.metadata.kinds.brokers import FENCE
+from logfleet.metadata.kinds.producer_ids import NEXT_PRODUCER_ID
+from logfleet.metadata.kinds.topics import PARTITION, PartitionValue
 from logfleet.metadata.store import Delete, Put, Txn
 from logfleet.node.broker import Broker
 from logfleet.node.partitions.leader_partition import LeaderPartition
@@ -59,15 +60,15 @@ class Node:
     async def raise_numbers(self) -> None:
         """What the document has its reader do before the brokers start."""
         store = await SqliteStore.open(self.data / EMBEDDED_FILE)
-        held = await store.get(keys.NEXT_PRODUCER_ID)
+        held = await store.get(NEXT_PRODUCER_ID.prefix)
         first = 0 if held is None else int(held.value)
-        puts = [Put(keys.NEXT_PRODUCER_ID, str(first + (1 << 40)).encode())]
-        for item in (await store.range(keys.PARTITIONS)).items:
+        puts = [Put(NEXT_PRODUCER_ID.prefix, str(first + (1 << 40)).encode())]
+        for item in (await store.range(PARTITION.prefix)).items:
             value = msgspec.json.decode(item.value, type=PartitionValue)
             epoch = value.leader_epoch + 1_000_000
             raised = msgspec.structs.replace(value, leader_epoch=epoch, restored=True)
-            puts.append(Put(item.key, keys.encode(raised)))
-        fences = [Delete(item.key) for item in (await store.range(keys.FENCES)).items]
+            puts.append(Put(item.key, PARTITION.encode(raised)))
+        fences = [Delete(item.key) for item in (await store.range(FENCE.prefix)).items]
         await store.txn(Txn(success=(*puts, *fences)))
         await store.close()
 

@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
 from logfleet.metadata.image import Partition as PartitionState
+from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.metadata.store import Put, Txn
 from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import Record, build_batch
-from logfleet.wire import uuids
 from logfleet.wire.messages import CreateTopicsRequest, ProduceRequest
 
 from broker_image.tests.unit.node.broker_rig import ELSEWHERE, ask_broker, config
@@ -96,8 +96,8 @@ class Fleet:
         found = self.any.image.topic(topic)
         assert found is not None
         value = found.partitions[0].changed(**changes)
-        key = keys.partition(uuids.to_text(found.id), 0)
-        await self.store.txn(Txn(success=[Put(key, keys.encode(value))]))
+        key = PARTITION.key((found.id, 0))
+        await self.store.txn(Txn(success=[Put(key, msgspec.json.encode(value))]))
 
     def leader(self, topic: str) -> LeaderPartition | None:
         """The partition where it is led, None while it is not."""

@@ -11,9 +11,17 @@ import msgspec
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TopicPartition
-from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, FenceValue, PartitionValue, ReadyValue, TopicValue
-from logfleet.metadata.store import Delete, Put
+from logfleet.metadata import attempts
+from logfleet.metadata.kinds import topics
+from logfleet.metadata.kinds.brokers import ACTIVE, BROKER, FENCE, FENCED, BrokerValue, FenceValue
+from logfleet.metadata.kinds.topics import (
+    PARTITION,
+    READY,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
+)
+from logfleet.metadata.store import Put
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.leadership import Leadership
 from logfleet.node.replication.isr_writer import IsrWriter
@@ -52,28 +60,28 @@ class Leader:
     async def know(self, *, partitions: int = 1, isr: tuple[int, ...] = (1,)) -> None:
         for broker_id in (1, 2):
             await self.register(broker_id)
-            await self.fence(broker_id, keys.ACTIVE)
+            await self.fence(broker_id, ACTIVE)
         members = tuple((broker_id, self.epochs[broker_id]) for broker_id in isr)
         state = PartitionValue((1, 2), members, 1, LeaderEpoch(5), PartitionEpoch(3), 1)
         await self._store.write(
-            Put(keys.topic("topic"), keys.encode(TopicValue(UUID))),
-            *(Put(self.key(index), keys.encode(state)) for index in range(partitions)),
-            Put(keys.ready(UUID), keys.encode(ReadyValue(partitions))),
+            topics.TOPIC.put("topic", TopicValue(UUID)),
+            *(Put(self.key(index), PARTITION.encode(state)) for index in range(partitions)),
+            READY.put(TOPIC, ReadyValue(partitions)),
         )
 
     async def register(self, broker_id: int) -> None:
-        value = keys.encode(BrokerValue("i", ()))
+        value = BROKER.encode(BrokerValue("i", ()))
         self.epochs[broker_id] = BrokerEpoch(
-            await self._store.write(Put(keys.broker(broker_id), value))
+            await self._store.write(Put(BROKER.key(broker_id), value))
         )
 
     async def fence(self, broker_id: int, state: str) -> int:
-        value = keys.encode(FenceValue(self.epochs[broker_id], state))
-        return await self._store.write(Put(keys.fence(broker_id), value))
+        value = FENCE.encode(FenceValue(self.epochs[broker_id], state))
+        return await self._store.write(Put(FENCE.key(broker_id), value))
 
     @staticmethod
     def key(index: int = 0) -> str:
-        return keys.partition(UUID, index)
+        return PARTITION.key((TOPIC, index))
 
     async def stored(self, index: int = 0) -> PartitionValue:
         item = await self._store.get(self.key(index))
@@ -210,7 +218,7 @@ async def test_a_change_without_an_answer_is_written_until_it_has_one(leader, st
 async def test_a_change_that_the_store_refuses_is_written_once_it_is_allowed(
     leader, store, monkeypatch
 ) -> None:
-    monkeypatch.setattr(isr_proposals, "REFUSED_PAUSE_MS_MIN", 1)
+    monkeypatch.setattr(attempts, "REFUSED_MS", (1, 60_000))
     await leader.know(partitions=2)
     async with leader.writing() as writer:
         one, other = leader.lead(0), leader.lead(1)
@@ -228,13 +236,13 @@ async def test_a_change_that_the_store_refuses_is_written_once_it_is_allowed(
 async def test_who_is_fenced_joins_once_it_is_active(leader) -> None:
     """It fetches nothing more, as there is nothing new."""
     await leader.know()
-    await leader.fence(2, keys.FENCED)
+    await leader.fence(2, FENCED)
     async with leader.writing() as writer:
         partition = leader.lead()
         leader.fetches(writer, partition, 0)
         await until(lambda: not partition.replicas_state.isr_change_due)
         assert isr(partition) == [1]
-        await leader.fence(2, keys.ACTIVE)
+        await leader.fence(2, ACTIVE)
         await until(lambda: isr(partition) == [1, 2])
 
 
@@ -244,7 +252,7 @@ async def test_who_was_fenced_meanwhile_does_not_join(leader, store) -> None:
     async with leader.writing() as writer:
         partition = leader.lead()
         store.flowing.clear()
-        await leader.fence(2, keys.FENCED)
+        await leader.fence(2, FENCED)
         leader.fetches(writer, partition, 0)
         await until(lambda: store.held and partition.replicas_state.pending is not None)
         store.flowing.set()
@@ -262,7 +270,7 @@ async def test_a_change_is_lost_once_though_the_image_shows_nothing_of_the_reaso
     async with leader.writing() as writer:
         partition = leader.lead()
         store.flowing.clear()
-        await leader.fence(2, keys.FENCED)
+        await leader.fence(2, FENCED)
         for _ in range(20):
             leader.fetches(writer, partition, 0)
             await until(lambda: store.answered == 1)
@@ -282,9 +290,9 @@ async def test_a_lost_change_waits_for_no_revision_of_another_tenant_of_the_same
         partition = leader.lead()
         store.flowing.clear()
         if what == "is fenced":
-            await leader.fence(2, keys.FENCED)
+            await leader.fence(2, FENCED)
         else:
-            await store.write(Delete(keys.broker(2)))
+            await store.write(BROKER.delete(2))
         for _ in range(20):
             leader.fetches(writer, partition, 0)
             await until(lambda: store.answered == 1)
@@ -303,7 +311,7 @@ async def test_what_the_controller_wrote_meanwhile_is_adopted_and_the_rest_is_wr
         one, other = leader.lead(0), leader.lead(1)
         store.flowing.clear()
         changed = one.replicas_state.state.changed(min_isr=2)
-        await store.write(Put(leader.key(0), keys.encode(changed)))
+        await store.write(Put(leader.key(0), PARTITION.encode(changed)))
         for partition in (one, other):
             leader.fetches(writer, partition, 0)
         await until(lambda: isr(other) == [1, 2])
@@ -322,7 +330,7 @@ async def test_a_leader_that_learns_that_its_epoch_has_ended_leads_no_more(leade
         store.flowing.clear()
         state = partition.replicas_state.state
         elected = state.changed(leader=2, leader_epoch=6, isr=((2, leader.epochs[2]),))
-        await store.write(Put(leader.key(), keys.encode(elected)))
+        await store.write(Put(leader.key(), PARTITION.encode(elected)))
         leader.fetches(writer, partition, 0)
         await until(lambda: partition.replicas_state.pending is not None)
         store.flowing.set()

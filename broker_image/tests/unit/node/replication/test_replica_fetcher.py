@@ -19,7 +19,7 @@ from logfleet.log.partition_log import PartitionLog
 from logfleet.log.recovery.truncater import Truncater
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.metadata.image import Broker, ClusterImage
-from logfleet.metadata.keys import BrokerValue, Endpoint
+from logfleet.metadata.kinds.brokers import BrokerValue, Endpoint
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher

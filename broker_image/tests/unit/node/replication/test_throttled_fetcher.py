@@ -1,10 +1,18 @@
 """A follower that copies no faster than follower.replication.throttled.rate says (KIP-73)."""
 
+import msgspec
 import pytest
 from logfleet.config.throttle_keys import Side
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
+from logfleet.metadata.kinds import topics
+from logfleet.metadata.kinds.topics import (
+    PARTITION,
+    READY,
+    PartitionValue,
+    ReadyValue,
+    TopicValue,
+)
 from logfleet.metadata.store import KeyValue
 from logfleet.quotas.replication_quotas import ANSWER, SLICE, UNLIMITED
 from logfleet.quotas.replication_throttle import ReplicationThrottle
@@ -30,17 +38,17 @@ def throttled(replicas: str = "", *, adding: tuple[int, ...] = ()) -> ClusterIma
     """Of these replicas of `topic`, as a follower; those of `adding` are new."""
     uuid = uuids.to_text(TOPIC)
     configs = {"follower.replication.throttled.replicas": replicas} if replicas else {}
-    partition = keys.PartitionValue(
+    partition = PartitionValue(
         (1, 2), ((1, BrokerEpoch(10)),), 1, LeaderEpoch(5), PartitionEpoch(0), 1
     )
     builder = ImageBuilder(ClusterImage())
     for key, value in (
-        (keys.topic("topic"), keys.TopicValue(uuid, configs)),
-        (keys.partition(uuid, 0), partition.changed(adding=adding)),
-        (keys.partition(uuid, 1), partition),
-        (keys.ready(uuid), keys.ReadyValue(2)),
+        (topics.TOPIC.key("topic"), TopicValue(uuid, configs)),
+        (PARTITION.key((uuids.from_text(uuid), 0)), partition.changed(adding=adding)),
+        (PARTITION.key((uuids.from_text(uuid), 1)), partition),
+        (READY.key(uuids.from_text(uuid)), ReadyValue(2)),
     ):
-        builder.add(KeyValue(key, keys.encode(value), 1, 1, 1))
+        builder.add(KeyValue(key, msgspec.json.encode(value), 1, 1, 1))
     return builder.build(1)[0]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from logfleet.config.broker import broker_config
 from logfleet.io.files import PosixFiles, Space
-from logfleet.metadata.keys import Endpoint
+from logfleet.metadata.kinds.brokers import Endpoint
 from logfleet.node.broker import Broker
 from logfleet.node.tools import directory_check, doctor
 from logfleet.node.tools.doctor import ProbeAnswer

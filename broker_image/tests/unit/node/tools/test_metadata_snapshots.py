@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
+from logfleet.metadata.kinds.cluster import CLUSTER_ID
+from logfleet.metadata.kinds.topics import TOPIC
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import Put, Txn
 from logfleet.node.tools import metadata_snapshots
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.asyncio
 @pytest_asyncio.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     opened = await SqliteStore.open(tmp_path / "store.db")
-    await opened.txn(Txn((), (Put(keys.CLUSTER_ID, b"abc"), Put(keys.topic("t"), b"{}"))))
+    await opened.txn(Txn((), (Put(CLUSTER_ID.prefix, b"abc"), Put(TOPIC.key("t"), b"{}"))))
     yield opened
     await opened.close()
 
@@ -42,13 +43,13 @@ async def test_the_newest_are_kept_and_other_files_are_let_be(
 ) -> None:
     (directory / "notes.txt").write_text("mine")
     for number in range(4):
-        await store.txn(Txn((), (Put(keys.topic(f"t{number}"), b"{}"),)))
+        await store.txn(Txn((), (Put(TOPIC.key(f"t{number}"), b"{}"),)))
         last = await take(store, "fleet", directory, keep=2)
     assert len(snapshots(directory, "fleet")) == 2
     assert max(snapshots(directory, "fleet")) == last
     assert (directory / "notes.txt").exists()
     _, items = read(last)
-    assert items[keys.CLUSTER_ID] == b"abc"
+    assert items[CLUSTER_ID.prefix] == b"abc"
 
 
 async def test_two_clusters_with_one_directory_keep_their_own(
@@ -74,7 +75,7 @@ async def test_one_that_ends_in_the_middle_leaves_the_others_and_counts_for_noth
     store: SqliteStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await take(store, "fleet", directory, keep=1)
-    await store.txn(Txn((), (Put(keys.topic("u"), b"{}"),)))
+    await store.txn(Txn((), (Put(TOPIC.key("u"), b"{}"),)))
 
     def full(*_: object) -> bytes:
         raise OSError(28, "No space left on device")
@@ -92,13 +93,13 @@ async def test_it_is_restored_into_an_empty_store_and_into_no_other(
     store: SqliteStore, directory: Path, tmp_path: Path
 ) -> None:
     for number in range(200):
-        await store.txn(Txn((), (Put(keys.topic(f"t{number}"), b"{}"),)))
+        await store.txn(Txn((), (Put(TOPIC.key(f"t{number}"), b"{}"),)))
     _, items = read(await take(store, "fleet", directory, keep=1))
     with pytest.raises(NotEmpty):
         await restore(store, items)
     empty = await SqliteStore.open(tmp_path / "empty.db")
     try:
-        await empty.txn(Txn((), (Put(keys.topic("t0"), b"half"),)))
+        await empty.txn(Txn((), (Put(TOPIC.key("t0"), b"half"),)))
         assert await restore(empty, items) == len(items) + 1
         found = {item.key: item.value for item in (await empty.range("")).items}
         assert {key: found[key] for key in items} == items

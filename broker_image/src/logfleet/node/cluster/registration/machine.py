@@ -6,9 +6,11 @@ import msgspec
 
 from logfleet.controller.brokers.feature_level import cannot_join
 from logfleet.controller.brokers.leaving import may_exit
-from logfleet.metadata import keys
+from logfleet.metadata import attempts
+from logfleet.metadata.attempts import Attempts, GrowingPause
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue
+from logfleet.metadata.kinds.cluster import FEATURES
 from logfleet.metadata.store import (
     KeyValue,
     LeaseNotFound,
@@ -68,8 +70,6 @@ from logfleet.node.cluster.registration.states import (
     Taken,
     Updating,
 )
-from logfleet.store import pauses
-from logfleet.store.pauses import GrowingPause
 from logfleet.types import BrokerEpoch
 
 TAKEN_MS_MAX: Final = 60_000
@@ -98,7 +98,7 @@ class BrokerRegistration:
     ) -> None:
         self.epoch = BrokerEpoch(0)
         self._broker_id = broker_id
-        self._key = keys.broker(broker_id)
+        self._key = BROKER.key(broker_id)
         self._value = value
         self._taken_ms_max = taken_ms_max
         self._state: State = New()
@@ -109,7 +109,7 @@ class BrokerRegistration:
         self._request: Request | None = None
         self._numbers = self._awaited = 0
         self._repeat_ms: int | None = None
-        self._repeated = GrowingPause(pauses.REPEATED_S)
+        self._attempts = Attempts()
         self._refused: GrowingPause | None = None
         self._former_lease = NO_LEASE
         self._taken_until_ms: int | None = None
@@ -173,7 +173,7 @@ class BrokerRegistration:
         assert before in PREVIOUS_STATES[after], f"{before.__name__} to {after.__name__}"
         self._state = state
         self._request, self._awaited, self._repeat_ms = None, 0, None
-        self._repeated = GrowingPause(pauses.REPEATED_S)
+        self._attempts = Attempts()
 
     def _send(self, request: Request) -> None:
         self._numbers += 1
@@ -229,13 +229,16 @@ class BrokerRegistration:
         """The request failed, or its outcome is unknown."""
         state = self._state
         match state, error:
-            case ((Claiming() | Updating()), (UnknownOutcome() | StoreUnavailable())):
+            case ((Claiming() | Updating()), (UnknownOutcome() | StoreUnavailable()) as unanswered):
                 # it may be applied later: only a definite reply to the same write settles it
-                pause_s = self._repeated.next_s()
+                pause_ms = self._attempts.failed(unanswered)
                 self._report(
-                    "warning", "metadata_write_repeated", reason=str(error), pause_s=pause_s
+                    "warning",
+                    "metadata_write_repeated",
+                    reason=str(error),
+                    pause_s=pause_ms / 1000,
                 )
-                self._repeat_after(int(1000 * pause_s))
+                self._repeat_after(pause_ms)
             case (
                 (GivingBack() | Ending() | Stopping()),
                 StoreUnavailable(),
@@ -249,9 +252,9 @@ class BrokerRegistration:
             case Updating(), LeaseNotFound():
                 self._lose("the lease has ended")
             case Updating(), StoreRefused() as refusal:
-                self._refused = self._refused or GrowingPause(pauses.REFUSED_S)
+                self._refused = self._refused or GrowingPause(attempts.REFUSED_MS)
                 self._effects.append(Refused(self._key, refusal))
-                self._repeat_after(int(1000 * self._refused.next_s()))
+                self._repeat_after(self._refused.next_ms())
             case _:
                 self._fail(error)
 
@@ -274,7 +277,7 @@ class BrokerRegistration:
 
     def _check_level(self, lease: int) -> None:
         self._enter(CheckingLevel(lease=lease))
-        self._send(Read(keys.FEATURES))
+        self._send(Read(FEATURES.prefix))
 
     def _claim(self, features: KeyValue | None) -> None:
         """Create the registration, if the cluster's feature level allows it.

@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 import msgspec
 import structlog
 
-from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.kinds.brokers import BrokerValue
 from logfleet.metadata.store import Lease, StoreError
 from logfleet.node.cluster.registration.events import (
     Accepted,

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from logfleet.metadata.keys import BrokerValue
+from logfleet.metadata.kinds.brokers import BrokerValue
 from logfleet.metadata.store import KeyValue
 from logfleet.types import BrokerEpoch
 

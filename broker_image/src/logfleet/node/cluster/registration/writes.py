@@ -1,10 +1,8 @@
 """The store writes of a registration, and what the image shows of it."""
 
-import msgspec
-
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import BrokerValue, FeaturesValue
+from logfleet.metadata.kinds.brokers import BROKER, FENCED, BrokerValue
+from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
 from logfleet.metadata.store import Get, KeyValue, Put, Txn, absent, modified_at, value_is
 from logfleet.types import BrokerEpoch
 
@@ -22,7 +20,7 @@ def ended_in(image: ClusterImage, broker_id: int, epoch: BrokerEpoch) -> str:
     if broker.epoch != epoch:
         return "another process has registered this id"
     fence = image.fences.get(broker_id)
-    if fence and fence.broker_epoch == epoch and fence.state == keys.FENCED:
+    if fence and fence.broker_epoch == epoch and fence.state == FENCED:
         return "the controller has fenced this broker"
     return ""
 
@@ -31,7 +29,7 @@ def features_of(held: KeyValue | None) -> FeaturesValue:
     """The cluster's feature level. held: its key, None if nothing is stored."""
     if held is None:
         return FeaturesValue()
-    return msgspec.json.decode(held.value, type=FeaturesValue)
+    return FEATURES.decode(held.value)
 
 
 def claim_txn(broker_id: int, value: BrokerValue, lease: int, features: KeyValue | None) -> Txn:
@@ -40,23 +38,23 @@ def claim_txn(broker_id: int, value: BrokerValue, lease: int, features: KeyValue
     It writes the level's key again, unchanged, so that no raise of the level can miss this broker
     (`feature_level`).
     """
-    key = keys.broker(broker_id)
+    key = BROKER.key(broker_id)
     if features is None:
-        unchanged, level = absent(keys.FEATURES), keys.encode(FeaturesValue())
+        unchanged, level = absent(FEATURES.prefix), FEATURES.encode(FeaturesValue())
     else:
-        unchanged, level = value_is(keys.FEATURES, features.value), features.value
-    puts = Put(key, keys.encode(value), lease), Put(keys.FEATURES, level)
+        unchanged, level = value_is(FEATURES.prefix, features.value), features.value
+    puts = Put(key, BROKER.encode(value), lease), Put(FEATURES.prefix, level)
     return Txn((absent(key), unchanged), puts, (Get(key),))
 
 
 def update_txn(key: str, value: BrokerValue, lease: int, revision: int) -> Txn:
     """Write the registration again, if it is as this process wrote it last, at `revision`."""
-    put = Put(key, keys.encode(value), lease)
+    put = Put(key, BROKER.encode(value), lease)
     return Txn((modified_at(key, revision),), (put,), (Get(key),))
 
 
 def value_of(held: KeyValue) -> BrokerValue:
-    return msgspec.json.decode(held.value, type=BrokerValue)
+    return BROKER.decode(held.value)
 
 
 def holder(held: KeyValue) -> str:

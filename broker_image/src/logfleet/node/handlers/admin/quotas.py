@@ -10,7 +10,7 @@ from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.running.access import ControllerAccess, ControllerWork
 from logfleet.controller.terms.operations import TermDecision
 from logfleet.metadata.image import ClusterImage, Quotas
-from logfleet.metadata.keys import QuotaEntity
+from logfleet.metadata.kinds.quotas import QuotaEntity
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.host import AdminHost
 from logfleet.quotas.entities import (

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Fence
-from logfleet.metadata.keys import BrokerValue, Endpoint
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue, Endpoint
 from logfleet.metadata.store import (
     KeyValue,
     Put,
@@ -53,11 +52,11 @@ from logfleet.node.cluster.registration.states import (
 )
 from logfleet.types import BrokerEpoch
 
-KEY = keys.broker(1)
+KEY = BROKER.key(1)
 OWN, FORMER, FOREIGN = 7, 6, 99
 EPOCH = BrokerEpoch(50)
 VALUE = BrokerValue("me", (Endpoint("PLAINTEXT", "host", 9092),), "a", ("disk",), unclean=True)
-OTHER = KeyValue(KEY, keys.encode(BrokerValue("other", ())), 40, 40, 1, FOREIGN)
+OTHER = KeyValue(KEY, BROKER.encode(BrokerValue("other", ())), 40, 40, 1, FOREIGN)
 
 
 def image(revision: int, epoch: int | None = None, fence: Fence | None = None) -> ClusterImage:
@@ -69,7 +68,7 @@ def image(revision: int, epoch: int | None = None, fence: Fence | None = None) -
 def held(
     value: BrokerValue = VALUE, *, created: int = EPOCH, modified: int, lease: int = OWN
 ) -> KeyValue:
-    return KeyValue(KEY, keys.encode(value), created, modified, 1, lease)
+    return KeyValue(KEY, BROKER.encode(value), created, modified, 1, lease)
 
 
 def lost_to(item: KeyValue | None) -> TxnResult:

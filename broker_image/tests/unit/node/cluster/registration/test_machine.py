@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Fence
-from logfleet.metadata.keys import BrokerValue, FeaturesValue
+from logfleet.metadata.kinds.brokers import ACTIVE, BROKER, DRAINING, FENCED, BrokerValue
+from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
 from logfleet.metadata.store import (
     Get,
     KeyValue,
@@ -83,8 +83,8 @@ from broker_image.tests.unit.node.cluster.registration.registration_rig import (
 
 AWAY, UNKNOWN = StoreUnavailable("away"), UnknownOutcome("no answer")
 REFUSED, REPLACED = StoreRefused("no"), StoreReplaced("another")
-FENCED = Fence(EPOCH, keys.FENCED, 61)
-LEVEL_3 = KeyValue(keys.FEATURES, keys.encode(FeaturesValue(3, "9.9")), 2, 2, 1)
+FENCE = Fence(EPOCH, FENCED, 61)
+LEVEL_3 = KeyValue(FEATURES.prefix, FEATURES.encode(FeaturesValue(3, "9.9")), 2, 2, 1)
 
 TRANSITIONS: list[tuple[type[State], str, Callable[[Rig], Any], type[State], list[type]]] = [
     (New, "its start", lambda rig: rig.step(Started()), Granting, [GrantLease]),
@@ -114,7 +114,7 @@ TRANSITIONS: list[tuple[type[State], str, Callable[[Rig], Any], type[State], lis
     (Standing, "an image with it", lambda rig: rig.step(ImageSeen(image(50, 50))), Standing, []),
     (Standing, "an image without", lambda rig: rig.step(ImageSeen(image(51))), Ending, [Lost, Revoke]),
     (Standing, "another's image", lambda rig: rig.step(ImageSeen(image(52, 52))), Ending, [Lost, Revoke]),
-    (Standing, "its fence", lambda rig: rig.step(ImageSeen(image(61, 50, FENCED))), Ending, [Lost, Revoke, Active]),
+    (Standing, "its fence", lambda rig: rig.step(ImageSeen(image(61, 50, FENCE))), Ending, [Lost, Revoke, Active]),
     (Standing, "its lease's end", lambda rig: rig.step(LeaseLost(OWN)), Ending, [Lost, Revoke]),
     (Standing, "another lease's end", lambda rig: rig.step(LeaseLost(FORMER)), Standing, []),
     (Standing, "a change", lambda rig: rig.update(rack="b"), Updating, [Write]),
@@ -212,13 +212,13 @@ def test_a_request_that_failed_is_sent_again_when_its_pause_is_over_and_not_befo
 
 def test_the_claim_creates_the_key_and_keeps_the_level() -> None:
     rig = rig_in(CheckingLevel)
-    level_1 = KeyValue(keys.FEATURES, keys.encode(FeaturesValue(1, "0.9")), 2, 2, 1)
+    level_1 = KeyValue(FEATURES.prefix, FEATURES.encode(FeaturesValue(1, "0.9")), 2, 2, 1)
     (write,) = rig.read(level_1)
     assert isinstance(write, Write)
-    assert write.txn.compares == (absent(KEY), value_is(keys.FEATURES, level_1.value))
+    assert write.txn.compares == (absent(KEY), value_is(FEATURES.prefix, level_1.value))
     assert write.txn.success == (
-        Put(KEY, keys.encode(VALUE), OWN),
-        Put(keys.FEATURES, level_1.value),
+        Put(KEY, BROKER.encode(VALUE), OWN),
+        Put(FEATURES.prefix, level_1.value),
     )
     assert write.txn.failure == (Get(KEY),)
 
@@ -342,7 +342,7 @@ def test_an_image_that_was_seen_before_the_answer_ends_the_registration_at_once(
 
 
 def active(epoch: int = EPOCH, revision: int = 61) -> ImageSeen:
-    return ImageSeen(image(revision, epoch, Fence(BrokerEpoch(epoch), keys.ACTIVE, revision)))
+    return ImageSeen(image(revision, epoch, Fence(BrokerEpoch(epoch), ACTIVE, revision)))
 
 
 def test_once_it_was_active_its_disk_counts_as_clean_and_that_is_written() -> None:
@@ -356,13 +356,13 @@ def test_once_it_was_active_its_disk_counts_as_clean_and_that_is_written() -> No
 
 def test_a_fence_of_another_process_does_not_make_its_disk_clean() -> None:
     rig = rig_in(Standing)
-    rig.step(ImageSeen(image(61, EPOCH, Fence(BrokerEpoch(40), keys.ACTIVE, 45))))
+    rig.step(ImageSeen(image(61, EPOCH, Fence(BrokerEpoch(40), ACTIVE, 45))))
     assert rig.machine.value.unclean
 
 
 def test_that_a_former_registration_was_active_counts_however_late_it_is_seen() -> None:
     rig = rig_in(Ending)
-    fence = Fence(EPOCH, keys.FENCED, 61)
+    fence = Fence(EPOCH, FENCED, 61)
     assert rig.step(ImageSeen(image(61, None, fence))) == [Active(EPOCH)]
     assert not rig.machine.value.unclean
 
@@ -394,15 +394,15 @@ def test_a_broker_that_is_not_registered_or_alone_stops_at_once() -> None:
 @pytest.mark.parametrize(
     "others, why",
     [
-        (brokers((1, True, keys.DRAINING), (2, False, keys.ACTIVE)), "nothing more"),
-        (brokers((1, True, keys.ACTIVE), (2, True, keys.ACTIVE)), "nothing more"),
-        (brokers((1, True, keys.ACTIVE), (2, False, keys.FENCED)), "nothing more"),
-        (brokers((1, True, keys.ACTIVE), (2, False, keys.ACTIVE)), ""),
+        (brokers((1, True, DRAINING), (2, False, ACTIVE)), "nothing more"),
+        (brokers((1, True, ACTIVE), (2, True, ACTIVE)), "nothing more"),
+        (brokers((1, True, ACTIVE), (2, False, FENCED)), "nothing more"),
+        (brokers((1, True, ACTIVE), (2, False, ACTIVE)), ""),
     ],
 )
 def test_a_broker_that_leaves_stops_when_nothing_needs_it(others, why) -> None:
     rig = rig_in(Standing)
-    rig.step(brokers((1, False, keys.ACTIVE), (2, False, keys.ACTIVE)))
+    rig.step(brokers((1, False, ACTIVE), (2, False, ACTIVE)))
     (write,) = rig.step(LeaveAsked(1_000))
     assert isinstance(write, Write)
     assert rig.machine.due_ms == rig.now_ms + 1_000
@@ -412,7 +412,7 @@ def test_a_broker_that_leaves_stops_when_nothing_needs_it(others, why) -> None:
 
 def test_a_broker_that_leaves_stops_when_its_time_is_up() -> None:
     rig = rig_in(Standing)
-    rig.step(brokers((1, False, keys.ACTIVE), (2, False, keys.ACTIVE)))
+    rig.step(brokers((1, False, ACTIVE), (2, False, ACTIVE)))
     rig.step(LeaveAsked(55_000))
     rig.now_ms += 54_999
     assert rig.step(TimePassed()) == []
@@ -424,7 +424,7 @@ def test_a_broker_that_leaves_stops_when_its_time_is_up() -> None:
 
 def test_a_broker_that_loses_its_registration_while_it_leaves_registers_as_leaving() -> None:
     rig = rig_in(Standing)
-    rig.step(brokers((1, False, keys.ACTIVE), (2, False, keys.ACTIVE)))
+    rig.step(brokers((1, False, ACTIVE), (2, False, ACTIVE)))
     rig.step(LeaveAsked(55_000))
     rig.step(LeaseLost(OWN))
     rig.revoked()

@@ -7,11 +7,18 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
-from logfleet.metadata.keys import BrokerValue, FenceValue
 from logfleet.metadata.keyspace import Keyspace
+from logfleet.metadata.kinds.brokers import (
+    ACTIVE,
+    BROKER,
+    DRAINING,
+    FENCE,
+    FENCED,
+    BrokerValue,
+    FenceValue,
+)
 from logfleet.metadata.store import (
     Delete,
     LeaseNotFound,
@@ -52,12 +59,12 @@ from logfleet.node.cluster.registration.machine import BrokerRegistration
 from logfleet.node.cluster.registration.states import Standing, Stopped, Taken
 from logfleet.types import BrokerEpoch
 
-KEY, FENCE = keys.broker(1), keys.fence(1)
+KEY, FENCE_KEY = BROKER.key(1), FENCE.key(1)
 VALUE = BrokerValue("me", (), unclean=True)
-OTHER = keys.encode(BrokerValue("other", ()))
+OTHER = BROKER.encode(BrokerValue("other", ()))
 PICK = st.integers(0, 5)
 RACKS = st.sampled_from("abc")
-STATES = st.sampled_from([keys.FENCED, keys.ACTIVE, keys.DRAINING])
+STATES = st.sampled_from([FENCED, ACTIVE, DRAINING])
 TAKEN_MS_MAX = 10**9
 """Longer than a test: IdTaken has tests of its own."""
 
@@ -79,9 +86,9 @@ class RegistrationModel(RuleBasedStateMachine):
         self.shown_active: set[int] = set()
         self.may_stop = self.is_leaving = self.is_stopped = False
         self.foreign = self.store.grant()
-        for key, value in ((keys.broker(2), OTHER), (keys.fence(2), None)):
+        for key, value in ((BROKER.key(2), OTHER), (FENCE.key(2), None)):
             epoch = BrokerEpoch(self.store.revision)
-            put = Put(key, value or keys.encode(FenceValue(epoch, keys.ACTIVE)))
+            put = Put(key, value or FENCE.encode(FenceValue(epoch, ACTIVE)))
             self.commit(Txn(success=(put,)))
         self.step(Started())
 
@@ -256,17 +263,17 @@ class RegistrationModel(RuleBasedStateMachine):
     @rule(state=STATES)
     def decide(self, state: str) -> None:
         """The controller makes a registration active, or fences or drains one that was active."""
-        there, fence = self.store.get(KEY), self.store.get(FENCE)
+        there, fence = self.store.get(KEY), self.store.get(FENCE_KEY)
         if there is None:
             return
-        if state != keys.ACTIVE and (
+        if state != ACTIVE and (
             fence is None
             or msgspec.json.decode(fence.value, type=FenceValue).broker_epoch
             != there.create_revision
         ):
             return
-        value = keys.encode(FenceValue(BrokerEpoch(there.create_revision), state))
-        self.commit(Txn(success=(Put(FENCE, value),)))
+        value = FENCE.encode(FenceValue(BrokerEpoch(there.create_revision), state))
+        self.commit(Txn(success=(Put(FENCE_KEY, value),)))
 
     @precondition(lambda self: self.store.get(KEY) is None)
     @rule()
@@ -305,7 +312,7 @@ class RegistrationModel(RuleBasedStateMachine):
             image = self.history[self.seen]
             if image.revision >= state.epoch:
                 assert image.brokers[1].epoch == state.epoch
-                assert image.brokers[1].state != keys.FENCED
+                assert image.brokers[1].state != FENCED
 
     @invariant()
     def something_is_due_or_awaited(self) -> None:

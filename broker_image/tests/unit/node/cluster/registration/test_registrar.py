@@ -7,8 +7,17 @@ import pytest
 import pytest_asyncio
 from logfleet import __version__
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, Endpoint, FeaturesValue, FenceValue
+from logfleet.metadata import attempts
+from logfleet.metadata.kinds.brokers import (
+    ACTIVE,
+    BROKER,
+    FENCE,
+    FENCED,
+    BrokerValue,
+    Endpoint,
+    FenceValue,
+)
+from logfleet.metadata.kinds.cluster import CLUSTER_ID, FEATURES, FeaturesValue
 from logfleet.metadata.store import (
     Delete,
     Put,
@@ -23,7 +32,6 @@ from logfleet.node.cluster.registration import machine
 from logfleet.node.cluster.registration.errors import IdTaken, LevelTooHigh
 from logfleet.node.cluster.registration.registrar import Registrar, Registration
 from logfleet.node.cluster.registration.states import Taken
-from logfleet.store import pauses
 from logfleet.store.loader import MetadataLoader
 from logfleet.types import BrokerEpoch
 from logfleet.wire import uuids
@@ -109,12 +117,12 @@ async def register(
 
 
 async def level(store) -> FeaturesValue | None:
-    held = await store.get(keys.FEATURES)
+    held = await store.get(FEATURES.prefix)
     return None if held is None else msgspec.json.decode(held.value, type=FeaturesValue)
 
 
 async def test_a_cluster_that_does_not_report_its_level_stays_at_1(store) -> None:
-    await store.txn(Txn((), (Put(keys.CLUSTER_ID, b"mine"),)))
+    await store.txn(Txn((), (Put(CLUSTER_ID.prefix, b"mine"),)))
     assert await join_cluster(store, "mine", level=2) == "mine"
     await register(store, 1, msgspec.structs.replace(value(), level=2))
     assert await level(store) == FeaturesValue(1)
@@ -142,7 +150,7 @@ async def test_a_raise_between_check_and_registration_is_not_missed(store, monke
         held = await real(key)
         looks += 1
         if looks == 1:
-            await store.txn(Txn((), (Put(key, keys.encode(FeaturesValue(2))),)))
+            await store.txn(Txn((), (Put(key, FEATURES.encode(FeaturesValue(2))),)))
         return held
 
     monkeypatch.setattr(store, "get", get)
@@ -153,10 +161,10 @@ async def test_a_raise_between_check_and_registration_is_not_missed(store, monke
 
 async def test_each_registration_undoes_a_raise_that_did_not_see_it(store) -> None:
     await join_cluster(store, None, level=2)
-    seen = await store.get(keys.FEATURES)
+    seen = await store.get(FEATURES.prefix)
     assert seen is not None
     await register(store, 1, msgspec.structs.replace(value(), level=2))
-    late = Txn((modified_at(keys.FEATURES, seen.mod_revision),), (Put(keys.FEATURES, b"{}"),))
+    late = Txn((modified_at(FEATURES.prefix, seen.mod_revision),), (Put(FEATURES.prefix, b"{}"),))
     assert not (await store.txn(late)).succeeded
 
 
@@ -225,8 +233,8 @@ async def test_a_former_registration_that_still_stands_is_ended_first(store, mon
             raise StoreUnavailable("away")
 
         monkeypatch.setattr(first.lease, "revoke", unavailable)
-        fenced = keys.encode(FenceValue(first.epoch, keys.FENCED))
-        await store.txn(Txn((), (Put(keys.fence(1), fenced),)))
+        fenced = FENCE.encode(FenceValue(first.epoch, FENCED))
+        await store.txn(Txn((), (Put(FENCE.key(1), fenced),)))
         await fleet.lost()
         assert (await fleet.registered()).epoch > first.epoch
 
@@ -242,9 +250,9 @@ async def test_a_registration_that_vanished_is_lost_though_its_lease_lives(store
 async def test_a_fenced_broker_registers_again(store) -> None:
     async with Fleet(store) as fleet:
         first = await fleet.registered()
-        stale = keys.encode(FenceValue(BrokerEpoch(first.epoch - 1), keys.FENCED))
+        stale = FENCE.encode(FenceValue(BrokerEpoch(first.epoch - 1), FENCED))
         await store.txn(Txn(success=[Put("fence/1", stale)]))
-        fenced = keys.encode(FenceValue(first.epoch, keys.FENCED))
+        fenced = FENCE.encode(FenceValue(first.epoch, FENCED))
         await store.txn(Txn(success=[Put("fence/1", fenced)]))
         assert await fleet.lost() == "the controller has fenced this broker"
         second = await fleet.registered()
@@ -275,7 +283,7 @@ async def test_an_update_is_written_into_the_registration_that_stands(store, unt
             written = msgspec.structs.replace(value(), offline=offline)
             fleet.registrar.update(offline=written.offline)
             await until(lambda written=written: fleet.follower.image.brokers[1].value == written)
-            held = await store.get(keys.broker(1))
+            held = await store.get(BROKER.key(1))
             assert held.create_revision == registered.epoch, "it is the same registration"
             assert held.lease == registered.lease.id
         assert fleet.calls.empty()
@@ -286,7 +294,7 @@ async def test_an_update_is_written_into_the_registration_that_stands(store, unt
 async def test_what_the_store_refuses_to_take_of_it_ends_no_registration(
     store, until, monkeypatch
 ) -> None:
-    monkeypatch.setattr(pauses, "REFUSED_S", (0.001, 60.0))
+    monkeypatch.setattr(attempts, "REFUSED_MS", (1, 60_000))
     transact, errors = store.txn, [StoreRefused("too large")] * 2
 
     async def refusing(txn: Txn):
@@ -313,9 +321,9 @@ async def test_an_update_is_in_the_next_registration_from_its_beginning(store, u
         await first.lease.revoke()
         await fleet.lost()
         second = await fleet.registered()
-        held = await store.get(keys.broker(1))
+        held = await store.get(BROKER.key(1))
         assert (held.create_revision, held.version) == (second.epoch, 1)
-        assert held.value == keys.encode(written)
+        assert held.value == BROKER.encode(written)
 
 
 async def test_a_broker_that_is_fenced_as_it_stops_leaves_no_registration_behind(
@@ -330,13 +338,13 @@ async def test_a_broker_that_is_fenced_as_it_stops_leaves_no_registration_behind
             await asyncio.Event().wait()
 
         monkeypatch.setattr(first.lease, "revoke", hanging)
-        fenced = keys.encode(FenceValue(first.epoch, keys.FENCED))
-        await store.txn(Txn((), (Put(keys.fence(1), fenced),)))
+        fenced = FENCE.encode(FenceValue(first.epoch, FENCED))
+        await store.txn(Txn((), (Put(FENCE.key(1), fenced),)))
         await fleet.lost()
         await revoking.wait()
         monkeypatch.setattr(first.lease, "revoke", revoke)
     await fleet.registrar.unregister()
-    assert await store.get(keys.broker(1)) is None
+    assert await store.get(BROKER.key(1)) is None
 
 
 async def test_a_write_that_was_not_answered_is_found_and_followed_by_the_next(
@@ -368,14 +376,14 @@ async def test_a_broker_that_leaves_announces_it_and_is_told_when_it_may_stop(st
     async with Fleet(store, 2, written=other) as others, Fleet(store) as fleet:
         for number in (1, 2):
             registered = await (fleet if number == 1 else others).registered()
-            active = keys.encode(FenceValue(registered.epoch, keys.ACTIVE))
-            await store.txn(Txn(success=[Put(keys.fence(number), active)]))
+            active = FENCE.encode(FenceValue(registered.epoch, ACTIVE))
+            await store.txn(Txn(success=[Put(FENCE.key(number), active)]))
         await until(lambda: len(fleet.follower.image.brokers) == 2)
         await until(lambda: all(each.is_active for each in fleet.follower.image.brokers.values()))
         leaving = asyncio.ensure_future(fleet.registrar.leave(PATIENCE_S))
         await until(lambda: fleet.follower.image.brokers[1].value.leaving)
         assert not leaving.done()
-        await store.txn(Txn(success=[Delete(keys.broker(2))]))
+        await store.txn(Txn(success=[BROKER.delete(2)]))
         async with asyncio.timeout(PATIENCE_S):
             assert await leaving == "it has nothing more to hand over"
     assert await fleet.registrar.leave(PATIENCE_S) == "", "it does not run"
@@ -384,10 +392,10 @@ async def test_a_broker_that_leaves_announces_it_and_is_told_when_it_may_stop(st
 async def test_who_waits_to_leave_is_told_when_the_registrar_ends(store, until) -> None:
     async with Fleet(store, 2, written=value("other")) as others, Fleet(store) as fleet:
         await others.registered()
-        registered = await others.store.get(keys.broker(2))
+        registered = await others.store.get(BROKER.key(2))
         assert registered is not None
-        active = keys.encode(FenceValue(BrokerEpoch(registered.create_revision), keys.ACTIVE))
-        await store.txn(Txn(success=[Put(keys.fence(2), active)]))
+        active = FENCE.encode(FenceValue(BrokerEpoch(registered.create_revision), ACTIVE))
+        await store.txn(Txn(success=[Put(FENCE.key(2), active)]))
         await fleet.registered()
         await until(lambda: 2 in fleet.follower.image.brokers)
         await until(lambda: fleet.follower.image.brokers[2].is_active)

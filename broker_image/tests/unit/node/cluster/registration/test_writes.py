@@ -1,6 +1,6 @@
 import pytest
-from logfleet.metadata import keys
 from logfleet.metadata.image import Broker, ClusterImage, Fence
+from logfleet.metadata.kinds.brokers import ACTIVE, FENCED
 from logfleet.node.cluster.registration.writes import ended_in
 from logfleet.types import BrokerEpoch
 
@@ -18,7 +18,7 @@ from broker_image.tests.unit.node.cluster.registration.registration_rig import V
             ClusterImage(
                 9,
                 brokers={1: Broker(1, BrokerEpoch(5), VALUE)},
-                fences={1: Fence(BrokerEpoch(4), keys.FENCED, 6)},
+                fences={1: Fence(BrokerEpoch(4), FENCED, 6)},
             ),
             "",
         ),
@@ -26,15 +26,15 @@ from broker_image.tests.unit.node.cluster.registration.registration_rig import V
             ClusterImage(
                 9,
                 brokers={1: Broker(1, BrokerEpoch(5), VALUE)},
-                fences={1: Fence(BrokerEpoch(5), keys.FENCED, 6)},
+                fences={1: Fence(BrokerEpoch(5), FENCED, 6)},
             ),
             "the controller has fenced this broker",
         ),
         (
             ClusterImage(
                 9,
-                brokers={1: Broker(1, BrokerEpoch(5), VALUE, keys.ACTIVE)},
-                fences={1: Fence(BrokerEpoch(5), keys.ACTIVE, 6)},
+                brokers={1: Broker(1, BrokerEpoch(5), VALUE, ACTIVE)},
+                fences={1: Fence(BrokerEpoch(5), ACTIVE, 6)},
             ),
             "",
         ),

@@ -13,10 +13,10 @@ from logfleet.controller.running.access import ControllerAccess
 from logfleet.controller.running.loop import ControllerLoop
 from logfleet.io import clock
 from logfleet.io.sqlite import SqliteStore
-from logfleet.metadata import keys
 from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.keys import BrokerValue, ControllerValue, Endpoint
-from logfleet.metadata.store import Delete, MetadataStore, Operation, Put, Txn
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue, Endpoint
+from logfleet.metadata.kinds.cluster import ControllerValue
+from logfleet.metadata.store import MetadataStore, Operation, Txn
 from logfleet.net import listener as sockets
 from logfleet.net.peer import Peer
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
@@ -114,11 +114,11 @@ class Node:
         """Register, and wait until the controller has made this broker active."""
         listeners = (Endpoint("PLAINTEXT", "127.0.0.1", self.port), *others)
         value = BrokerValue(f"incarnation-{self.node_id}", listeners, rack)
-        await self.write(Put(keys.broker(self.node_id), keys.encode(value)))
+        await self.write(BROKER.put(self.node_id, value))
         await self.until(lambda image: image.brokers[self.node_id].is_active)
 
     async def unregister(self) -> None:
-        await self.write(Delete(keys.broker(self.node_id)))
+        await self.write(BROKER.delete(self.node_id))
 
     async def write(self, *operations: Operation) -> None:
         result = await self.store.txn(Txn(success=operations))

@@ -1,6 +1,6 @@
 import pytest
-from logfleet.metadata import keys
-from logfleet.metadata.store import Delete, Put
+from logfleet.metadata.kinds.brokers import BROKER, FENCED, BrokerValue
+from logfleet.metadata.store import Put
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UnregisterBrokerRequest
 
@@ -14,15 +14,15 @@ async def unregister(node, broker_id: int) -> tuple[str, str | None]:
 
 
 async def test_a_broker_that_has_stopped_is_forgotten(node):
-    value = keys.encode(keys.BrokerValue("i", ()))
-    await node.write(Put(keys.broker(OTHER), value))
+    value = BROKER.encode(BrokerValue("i", ()))
+    await node.write(Put(BROKER.key(OTHER), value))
     await node.until(lambda image: image.brokers[OTHER].is_active)
     assert await unregister(node, OTHER) == (
         "INVALID_REQUEST",
         f"Broker {OTHER} is running: stop it first.",
     )
-    await node.write(Delete(keys.broker(OTHER)))
-    await node.until(lambda image: image.fences[OTHER].state == keys.FENCED)
+    await node.write(BROKER.delete(OTHER))
+    await node.until(lambda image: image.fences[OTHER].state == FENCED)
     assert await unregister(node, OTHER) == ("NONE", None)
     assert OTHER not in node.follower.image.fences
     assert await unregister(node, OTHER) == (

@@ -1,7 +1,5 @@
 import pytest
-from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue
-from logfleet.metadata.store import Delete, Put
+from logfleet.metadata.kinds.brokers import BROKER, FENCE, FENCED, BrokerValue
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import UpdateFeaturesRequest
 
@@ -18,7 +16,7 @@ def request(level: int, feature: str = FEATURE, *, validate_only: bool = False):
 async def able(node) -> None:
     """This broker supports level 2; it says so without a new registration."""
     told = BrokerValue("again", node.image.brokers[node.node_id].value.listeners, level=2)
-    await node.write(Put(keys.broker(node.node_id), keys.encode(told)))
+    await node.write(BROKER.put(node.node_id, told))
 
 
 async def ask(node, *given, version: int = 2, **more) -> tuple[str, str | None]:
@@ -62,12 +60,12 @@ async def test_a_broker_that_cannot_do_it_is_named(node):
 
 async def test_a_broker_that_has_stopped_counts_until_it_is_unregistered(node):
     await able(node)
-    await node.write(Put(keys.broker(7), keys.encode(BrokerValue("i", (), level=2))))
+    await node.write(BROKER.put(7, BrokerValue("i", (), level=2)))
     await node.until(lambda image: image.brokers[7].is_active)
-    await node.write(Delete(keys.broker(7)))
-    await node.until(lambda image: image.fences[7].state == keys.FENCED)
+    await node.write(BROKER.delete(7))
+    await node.until(lambda image: image.fences[7].state == FENCED)
     assert "Broker 7 is not running" in ((await ask(node, 2))[1] or "")
-    await node.write(Delete(keys.fence(7)))
+    await node.write(FENCE.delete(7))
     assert await ask(node, 2) == ("NONE", None)
 
 

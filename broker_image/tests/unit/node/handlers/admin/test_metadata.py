@@ -2,9 +2,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 from logfleet.auth.operations import Operation
-from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, Endpoint, FenceValue
-from logfleet.metadata.store import Put
+from logfleet.metadata.kinds.brokers import (
+    BROKER,
+    DRAINING,
+    FENCE,
+    BrokerValue,
+    Endpoint,
+    FenceValue,
+)
+from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.admin.topics import create_one
@@ -39,7 +45,7 @@ def errors(answer) -> dict[str | None, str]:
 
 async def other_broker(node, broker_id: int, *listeners: Endpoint) -> None:
     """A second broker, registered by hand."""
-    await node.write(Put(keys.broker(broker_id), keys.encode(BrokerValue("i", listeners, "b"))))
+    await node.write(BROKER.put(broker_id, BrokerValue("i", listeners, "b")))
     await node.until(lambda image: image.brokers[broker_id].is_active)
 
 
@@ -159,7 +165,7 @@ async def test_a_client_sees_only_brokers_that_have_its_listener(node, topic):
 
 async def test_a_broker_that_is_not_active_is_not_shown(start):
     node = await start(stands=False)
-    await node.write(Put(keys.broker(1), keys.encode(BrokerValue("i", ()))))
+    await node.write(BROKER.put(1, BrokerValue("i", ())))
     answer = await node.ask(by_name())
     assert (answer.brokers, answer.controller_id) == ([], -1)
 
@@ -167,7 +173,7 @@ async def test_a_broker_that_is_not_active_is_not_shown(start):
 async def test_a_broker_on_its_way_out_is_shown_as_long_as_it_may_lead(node, topic):
     await other_broker(node, 2, Endpoint("PLAINTEXT", "other", 9092))
     epoch = node.image.brokers[2].epoch
-    await node.write(Put(keys.fence(2), keys.encode(FenceValue(epoch, keys.DRAINING))))
+    await node.write(FENCE.put(2, FenceValue(epoch, DRAINING)))
     answer = await node.ask(by_name("t"))
     assert [broker.node_id for broker in answer.brokers] == [1, 2]
 
@@ -309,7 +315,7 @@ async def test_operations_that_a_client_may_not_do_are_left_out(node, monkeypatc
 async def test_fenced_brokers_are_described_if_asked_for(start):
     node = await start(stands=False)
     there = BrokerValue("i", (Endpoint("PLAINTEXT", "h", 1),))
-    await node.write(Put(keys.broker(1), keys.encode(there)))
+    await node.write(BROKER.put(1, there))
     assert (await node.ask(DescribeClusterRequest())).brokers == []
     (broker,) = (await node.ask(DescribeClusterRequest(include_fenced_brokers=True))).brokers
     assert broker.is_fenced
@@ -327,7 +333,7 @@ async def test_a_replica_in_a_directory_that_is_offline_is_reported_by_every_bro
     """KRaftMetadataCache: LEADER_NOT_AVAILABLE, and an offline replica though its broker is up."""
     registered = node.image.brokers[1].value
     told = msgspec.structs.replace(registered, offline={uuids.to_text(topic.id): (1,)})
-    await node.write(Put(keys.broker(1), keys.encode(told)))
+    await node.write(BROKER.put(1, told))
     await node.until(lambda image: not image.topic("t").partitions[1].has_leader)
     row = (await node.ask(MetadataRequest(topics=None), 12)).topics[0]
     assert [
@@ -362,7 +368,7 @@ async def test_eligible_leaders_are_reported_and_the_last_one_where_nobody_is_in
     )
     uuid = uuids.to_text(topic.id)
     for index, state in enumerate(states):
-        await node.write(Put(keys.partition(uuid, index), keys.encode(state)))
+        await node.write(PARTITION.put((uuids.from_text(uuid), index), state))
     await node.until(lambda image: not image.topic("t").partitions[1].has_leader)
     described = await node.ask(DescribeTopicPartitionsRequest(topics=[]), 0)
     assert [

@@ -1,12 +1,12 @@
 import pytest
 from logfleet.controller.brokers import vanishing
-from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue
-from logfleet.metadata.store import Delete, Put
+from logfleet.metadata.kinds import brokers
+from logfleet.metadata.kinds.brokers import FENCED, BrokerValue
+from logfleet.metadata.kinds.topics import PARTITION
+from logfleet.metadata.store import Put
 from logfleet.node.handlers.admin.topics import create_one
 from logfleet.replication.partition_state import with_isr
 from logfleet.telemetry.decisions import Kind
-from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterPartitionReassignmentsRequest,
@@ -66,26 +66,26 @@ async def test_of_all_topics_only_what_is_amiss_is_reported(node):
 
 
 async def test_leaders_are_moved_to_preferred_replicas_and_to_the_remaining_ones(node):
-    await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
+    await node.write(brokers.BROKER.put(2, BrokerValue("i", ())))
     await node.until(lambda image: image.brokers[2].is_active)
     await create_one(node.controller_access, "t", 2, 2, {})
-    await node.write(Delete(keys.broker(2)))
+    await node.write(brokers.BROKER.delete(2))
     await node.until(lambda image: {each.leader for each in image.topic("t").partitions} == {1})
     first = [each.replicas[0] for each in node.image.topic("t").partitions]
     moved = first.index(2)
     assert await elect(node, None) == ("NONE", [("t", moved, "PREFERRED_LEADER_NOT_AVAILABLE")])
-    await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
+    await node.write(brokers.BROKER.put(2, BrokerValue("i", ())))
     broker = (await node.until(lambda image: image.brokers[2].is_active)).brokers[2]
     topic = node.image.topic("t")
     state = with_isr(topic.partitions[moved], [*topic.partitions[moved].isr, (2, broker.epoch)])
-    await node.write(Put(keys.partition(uuids.to_text(topic.id), moved), keys.encode(state)))
+    await node.write(PARTITION.put((topic.id, moved), state))
     assert await elect(node, None) == ("NONE", [("t", moved, "NONE")])
     assert node.image.topic("t").partitions[moved].leader == 2
-    await node.write(Delete(keys.broker(2)))
+    await node.write(brokers.BROKER.delete(2))
     await node.until(lambda image: image.topic("t").partitions[moved].leader == 1)
     await node.unregister()
     await node.until(lambda image: not image.topic("t").partitions[moved].has_leader)
-    await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
+    await node.write(brokers.BROKER.put(2, BrokerValue("i", ())))
     await node.until(lambda image: image.brokers[2].is_active)
     assert await elect(node, {"t": [moved]}, UNCLEAN) == ("NONE", [("t", moved, "NONE")])
     assert node.image.topic("t").partitions[moved].leader == 2
@@ -97,13 +97,13 @@ async def test_leaders_are_moved_to_preferred_replicas_and_to_the_remaining_ones
 async def test_the_longest_of_those_that_are_left_is_elected_on_demand(node, monkeypatch):
     monkeypatch.setattr(vanishing, "HELD_MS_MAX", 0)
     for each in (2, 3):
-        await node.write(Put(keys.broker(each), keys.encode(BrokerValue("i", ()))))
+        await node.write(brokers.BROKER.put(each, BrokerValue("i", ())))
     await node.until(lambda image: all(each.is_active for each in image.brokers.values()))
     await create_one(node.controller_access, "t", 1, 3, {})
     last = node.image.topic("t").partitions[0].leader
     left = [each for each in (1, 2, 3) if each != last]
-    await node.write(*(Delete(keys.broker(each)) for each in (1, 2, 3)))
-    await node.until(lambda image: image.fences[last].state == keys.FENCED)
+    await node.write(*(brokers.BROKER.delete(each) for each in (1, 2, 3)))
+    await node.until(lambda image: image.fences[last].state == FENCED)
     await register_uncleanly(node, *left)
     assert not node.image.topic("t").partitions[0].has_leader, "the last leader is waited for"
     asked: list[int] = []
@@ -121,8 +121,8 @@ async def test_the_longest_of_those_that_are_left_is_elected_on_demand(node, mon
 
 async def register_uncleanly(node, *broker_ids: int) -> None:
     for each in broker_ids:
-        value = keys.encode(BrokerValue("i", (), unclean=True))
-        await node.write(Put(keys.broker(each), value))
+        value = brokers.BROKER.encode(BrokerValue("i", (), unclean=True))
+        await node.write(Put(brokers.BROKER.key(each), value))
     await node.until(lambda image: all(image.brokers[each].is_active for each in broker_ids))
 
 
@@ -162,7 +162,7 @@ async def moving(node, topics=None) -> list[tuple[int, list[int], list[int], lis
 
 async def test_a_partition_moves_and_is_listed_until_it_is_there(node, versions):
     await create_one(node.controller_access, "t", 2, 1, {})
-    await node.write(Put(keys.broker(2), keys.encode(BrokerValue("i", ()))))
+    await node.write(brokers.BROKER.put(2, BrokerValue("i", ())))
     broker = (await node.until(lambda image: image.brokers[2].is_active)).brokers[2]
     origins = [state.replicas for state in node.image.topic("t").partitions]
     index = origins.index((1,))
@@ -183,7 +183,7 @@ async def test_a_partition_moves_and_is_listed_until_it_is_there(node, versions)
     assert await moving(node, [kind(name="t", partition_indexes=[9])]) == []
     topic = node.image.topic("t")
     joined = with_isr(topic.partitions[index], [*topic.partitions[index].isr, (2, broker.epoch)])
-    await node.write(Put(keys.partition(uuids.to_text(topic.id), index), keys.encode(joined)))
+    await node.write(PARTITION.put((topic.id, index), joined))
     image = await node.until(lambda image: image.topic("t").partitions[index].replicas == (2,))
     assert image.topic("t").partitions[index].leader == 2
     assert await moving(node) == []

@@ -9,9 +9,10 @@ from logfleet.auth.principal import ANONYMOUS, Principal
 from logfleet.client.connection import Connection
 from logfleet.client.errors import ConnectionLost
 from logfleet.controller.running.access import ControllerWork, Origin
-from logfleet.metadata import keys
-from logfleet.metadata.keys import BrokerValue, ControllerValue, Endpoint
-from logfleet.metadata.store import Delete, Put, Txn
+from logfleet.metadata.kinds.brokers import BROKER, BrokerValue, Endpoint
+from logfleet.metadata.kinds.cluster import CONTROLLER, ControllerValue
+from logfleet.metadata.kinds.topics import TOPIC
+from logfleet.metadata.store import Txn
 from logfleet.net.connection import CloseConnection
 from logfleet.node.handlers.admin.routes import WORK
 from logfleet.wire.apis import api_of
@@ -97,8 +98,8 @@ async def test_a_controller_that_is_gone_is_not_waited_for_longer_than_asked(sta
     other = await start(2, stands=False)
     nowhere = BrokerValue("i", (Endpoint("PLAINTEXT", "127.0.0.1", 1),))
     await other.write(
-        Put(keys.broker(1), keys.encode(nowhere)),
-        Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
+        BROKER.put(1, nowhere),
+        CONTROLLER.put(None, ControllerValue(1, "i")),
     )
     assert await create(other, "t", timeout_ms=300) == "NOT_CONTROLLER"
 
@@ -111,7 +112,7 @@ async def test_a_broker_that_is_not_the_controller_any_more_reports_it_and_the_n
     )
     answer = await other.ask(envelope)
     assert ErrorCode(answer.error_code) is ErrorCode.NOT_CONTROLLER
-    await controller.write(Delete(keys.CONTROLLER))
+    await controller.write(CONTROLLER.delete(None))
     assert await create(other, "after") == "NONE", "whoever is elected next does it"
 
 
@@ -122,8 +123,8 @@ async def test_a_request_that_waits_for_a_connection_asks_the_present_controller
     other = await start(2, stands=False)
     vanished = BrokerValue("i", (Endpoint("PLAINTEXT", "127.0.0.1", 1),))
     await other.write(
-        Put(keys.broker(1), keys.encode(vanished)),
-        Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
+        BROKER.put(1, vanished),
+        CONTROLLER.put(None, ControllerValue(1, "i")),
     )
     connect, tried, given_up = Connection.connect, [], asyncio.Event()
 
@@ -136,7 +137,7 @@ async def test_a_request_that_waits_for_a_connection_asks_the_present_controller
 
     monkeypatch.setattr(Connection, "connect", connect_slowly)
     asking = [asyncio.ensure_future(create(other, name)) for name in "abc"]
-    await other.write(Delete(keys.CONTROLLER), Delete(keys.broker(1)))
+    await other.write(CONTROLLER.delete(None), BROKER.delete(1))
     controller = await start(3)
     await controller.register()
     await other.until(lambda image: image.controller is not None and 3 in image.brokers)
@@ -155,7 +156,7 @@ async def replaced_once(fleet, monkeypatch, request):
     async def replaced_at_the_second(operation):
         count.append(operation)
         if len(count) == 2:
-            await controller.store.txn(Txn(success=[Delete(keys.CONTROLLER)]))
+            await controller.store.txn(Txn(success=[CONTROLLER.delete(None)]))
         return await submit(operation)
 
     monkeypatch.setattr(controller.controller, "submit", replaced_at_the_second)
@@ -251,7 +252,7 @@ async def test_a_creation_in_flight_as_its_controller_is_replaced_is_no_topic_th
 
     async def answered_late(wanted):
         result = await txn(wanted)
-        if any(write.key == keys.topic("t") for write in wanted.success):
+        if any(write.key == TOPIC.key("t") for write in wanted.success):
             done.set()
             await answering.wait()
         return result
@@ -259,7 +260,7 @@ async def test_a_creation_in_flight_as_its_controller_is_replaced_is_no_topic_th
     monkeypatch.setattr(controller.store, "txn", answered_late)
     creating = asyncio.ensure_future(create(fleet[asked], "t"))
     await until(done.is_set)
-    await controller.write(Delete(keys.CONTROLLER))
+    await controller.write(CONTROLLER.delete(None))
     await until(lambda: not controller.controller.is_controller)
     answering.set()
     assert await creating == "NONE"
@@ -286,8 +287,8 @@ async def test_an_answer_that_is_lost_is_not_asked_for_again(start):
     controller.listener.service = hangs_up
     there = BrokerValue("i", (Endpoint("PLAINTEXT", "127.0.0.1", controller.port),))
     await other.write(
-        Put(keys.broker(1), keys.encode(there)),
-        Put(keys.CONTROLLER, keys.encode(ControllerValue(1, "i"))),
+        BROKER.put(1, there),
+        CONTROLLER.put(None, ControllerValue(1, "i")),
     )
     assert await create(other, "t") == "REQUEST_TIMED_OUT"
     assert len(envelopes) == 1
