@@ -61,7 +61,7 @@ async def _fuzz(directory: Path, seed: int, examples: int) -> Tally:
         target = Target(broker)
         served = [
             (api, version)
-            for api in broker.dispatcher.apis
+            for api in broker.opened.dispatcher.apis
             for version in range(api.served_min, api.max_version + 1)
         ]
         for number, given in enumerate(inputs(served, world, random.Random(seed))):
@@ -76,7 +76,9 @@ async def _fuzz(directory: Path, seed: int, examples: int) -> Tally:
 
 async def _ask(broker: Broker, request: msgspec.Struct, version: int) -> Any:
     frame = b"".join(encode_request(request, version, 1, "fuzz"))[SIZE_BYTES:]  # type: ignore[arg-type]
-    answer = await cast("Awaitable[bytes]", broker.dispatcher(Peer(LISTENER), _writable(frame)))
+    answer = await cast(
+        "Awaitable[bytes]", broker.opened.dispatcher(Peer(LISTENER), _writable(frame))
+    )
     return decode_response(api_of(type(request)), version, memoryview(answer)[SIZE_BYTES:])[1]
 
 
@@ -104,7 +106,7 @@ class Target:
             limit = GROWTH_MAX * len(given.frame) + OWN_BYTES
             if peak > limit + (BATCH_BYTES if given.kind == BATCHES or is_produce(given) else 0):
                 self.tally.fault(given, f"took {peak} bytes")
-        failures = sum(stats.failures for stats in self._broker.dispatcher.stats.values())
+        failures = sum(stats.failures for stats in self._broker.opened.dispatcher.stats.values())
         if failures > self._failures:
             self._failures = failures
             self.tally.fault(given, "the handler failed")
@@ -113,7 +115,7 @@ class Target:
         peer = Peer(LISTENER)
         peer.link = link = AnswersOfParked()
         try:
-            answer = self._broker.dispatcher(peer, _writable(given.frame))
+            answer = self._broker.opened.dispatcher(peer, _writable(given.frame))
             if answer is PARKED:
                 answer = link.answered
             if isinstance(answer, Awaitable):

@@ -346,6 +346,8 @@ def test_the_source_makes_only_those_columns_unless_an_option_names_others(spark
 def test_rows_without_the_other_columns_are_counted_alike(spark):
     rows = records(spark, [flight("JFK", "2013-01-01T05:59:59")] * 3)
     job = WindowCounts(event_time="event_time", watermark="1 hour", group_by="origin")
-    read = rows.select(*columns_read(FIELDS, job))
+    columns = columns_read(FIELDS, job)
+    assert columns is not None
+    read = rows.select(*columns)
     less = counted(with_event_time(read_values(read, FIELDS), job), job)
     assert result(less.rows) == [("2013-01-01 05:00:00", "JFK", 3)]

@@ -18,7 +18,7 @@ from logfleet.net.connection import EVICTED, IDLE, REASONS, Connection, Service
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.plain_transport import PlainTransport
 from logfleet.net.sign_in import SignIn, anonymous
-from logfleet.net.sockets import bind_tcp, prepare_accepted
+from logfleet.net.sockets import prepare_accepted
 from logfleet.net.transport import TransportKind
 from logfleet.net.turns import Turns
 from logfleet.quotas.entities import address_of
@@ -47,7 +47,7 @@ class Listener:
         long is closed, even with a request in progress (as Kafka's Selector does). Below 0: never.
     disk: threads that read cold segments ahead.
     quotas: connection limits, counted over all listeners of a broker. None: unlimited.
-    backlog, receive_buffer_bytes, send_buffer_bytes: None for BACKLOG and the system's defaults.
+    backlog, send_buffer_bytes: None for BACKLOG and the system's default.
     throttle: milliseconds to keep a new connection from an address before it is closed, 0 to
         serve it.
     sign_in: decides who is at the other end of a connection.
@@ -64,7 +64,6 @@ class Listener:
         idle_s_max: float = 600.0,
         quotas: ConnectionQuotas | None = None,
         backlog: int | None = None,
-        receive_buffer_bytes: int | None = None,
         send_buffer_bytes: int | None = None,
         throttle: Callable[[str], int] = lambda _: 0,
         sign_in: SignIn = anonymous,
@@ -90,7 +89,6 @@ class Listener:
         self.waited_s = 0.0
         self.connections: set[Connection] = set()
         self._backlog = backlog or BACKLOG
-        self._receive_buffer_bytes = receive_buffer_bytes
         self._send_buffer_bytes = send_buffer_bytes
         self._entering: set[Connection] = set()  # counted, but not opened yet
         self._work: set[asyncio.Task[None]] = set()
@@ -100,21 +98,19 @@ class Listener:
         self._ticker: asyncio.Task[None] | None = None
         self._empty: asyncio.Event = asyncio.Event()
 
-    async def bind(self, host: str, port: int) -> int:
-        """Bind the port without serving yet; returns it (a free one for 0).
+    def take(self, host: str, sockets: list[socket.socket]) -> int:
+        """Take bound sockets without serving yet (see bind_tcp); return their port.
 
-        Raises OSError if it is in use. host "" means all addresses.
+        `stop` closes them. host: the address that they are bound to, "" for all addresses.
         """
-        self._sockets = await asyncio.get_running_loop().run_in_executor(
-            None, bind_tcp, host, port, self._receive_buffer_bytes
-        )
+        self._sockets = sockets
         self.host = host
-        self.port = int(self._sockets[0].getsockname()[1])
+        self.port = int(sockets[0].getsockname()[1])
         return self.port
 
     async def serve(self) -> None:
         """Accept connections from now on."""
-        assert self._sockets, "bind comes first"
+        assert self._sockets, "`take` comes first"
         loop = asyncio.get_running_loop()
         self.now = loop.time()
         for listening in self._sockets:

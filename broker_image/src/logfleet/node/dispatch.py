@@ -13,7 +13,7 @@ steps of the loop. So the answer to a request that arrived under a lease is sent
 deadline or not at all (`answered_at`), however it was made.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -178,16 +178,26 @@ class _Version:
         return True
 
 
+class Requests:
+    """The APIs that are served, by key, and the figures of their requests, by API name."""
+
+    def __init__(self, served: Iterable[type[msgspec.Struct]]) -> None:
+        self.apis = sorted(map(api_of, served), key=lambda api: api.key)
+        self.stats = {api.name: RequestStats() for api in self.apis}
+
+
 class _Route:
     """An API with its handler; a version is prepared at its first request."""
 
     __slots__ = ("api", "handler", "is_fenced", "stats", "versions")
 
-    def __init__(self, api: Api, handler: Handler[Any], *, is_fenced: bool) -> None:
+    def __init__(
+        self, api: Api, handler: Handler[Any], stats: RequestStats, *, is_fenced: bool
+    ) -> None:
         self.api = api
         self.handler = handler
         self.is_fenced = is_fenced
-        self.stats = RequestStats()
+        self.stats = stats
         self.versions: dict[int, _Version] = {}
 
 
@@ -299,8 +309,9 @@ class ParkedRequest:
 class Dispatcher(Generic[B]):
     """The service behind all listeners of a broker.
 
-    handlers: request class -> handler; together they are what ApiVersions advertises. unfenced:
-    requests whose answers do not depend on what this broker leads; all others need its lease.
+    rooms: handed to each handler. handlers: request class -> handler; together they are what
+    ApiVersions advertises. unfenced: requests whose answers do not depend on what this broker
+    leads; all others need its lease. requests: counts what is served; None: made of `handlers`.
     lease: by which this broker leads; None while it leads nothing. quotas: measure clients; None,
     which costs almost nothing, while no client has a quota. waiting_memory: bytes counted for large
     requests that are not answered yet.
@@ -308,11 +319,13 @@ class Dispatcher(Generic[B]):
 
     def __init__(
         self,
-        broker: B,
+        rooms: B,
         handlers: "Handlers[B]",
         unfenced: Collection[type[msgspec.Struct]] = (),
+        requests: Requests | None = None,
     ) -> None:
-        self._broker = broker
+        self._rooms = rooms
+        self.requests = requests or Requests(handlers)
         self._routes: dict[int, _Route] = {}
         self._bugs: set[tuple[object, ...]] = set()
         self.lease: Tenure | None = None
@@ -321,7 +334,9 @@ class Dispatcher(Generic[B]):
         for request, handler in handlers.items():
             api = api_of(request)
             assert api.key not in self._routes, f"two handlers for {api.name}"
-            self._routes[api.key] = _Route(api, handler, is_fenced=request not in unfenced)
+            self._routes[api.key] = _Route(
+                api, handler, self.requests.stats[api.name], is_fenced=request not in unfenced
+            )
 
     def measure(self, quotas: ClientQuotas | None) -> None:
         """Measure clients by these quotas from now on."""
@@ -330,12 +345,12 @@ class Dispatcher(Generic[B]):
     @property
     def apis(self) -> list[Api]:
         """The APIs that have a handler, by key."""
-        return [self._routes[key].api for key in sorted(self._routes)]
+        return self.requests.apis
 
     @property
     def stats(self) -> dict[str, RequestStats]:
         """Request counters by API name."""
-        return {route.api.name: route.stats for route in self._routes.values()}
+        return self.requests.stats
 
     def __call__(self, peer: Peer, frame: memoryview) -> Encoded | Awaitable[Encoded] | Parked:
         started = boot_s()
@@ -369,7 +384,7 @@ class Dispatcher(Generic[B]):
             usage.begin(request, len(frame), started)
         context = RequestContext(peer, header.api_version, header.client_id, correlation_id, usage)
         try:
-            response = served.handler(self._broker, request, context)
+            response = served.handler(self._rooms, request, context)
             if type(response) is served.response:
                 if usage is not None:
                     usage.charge(request, response)

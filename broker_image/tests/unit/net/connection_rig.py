@@ -12,6 +12,7 @@ from typing import Any
 from logfleet.net.connection import CloseConnection, Encoded
 from logfleet.net.listener import Listener
 from logfleet.net.peer import PARKED, Parked, Peer
+from logfleet.net.sockets import bind_tcp
 
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
 THROTTLES_MS = {b"T": 3_600_000, b"t": 100}
@@ -158,7 +159,7 @@ async def running(
             throttle=throttle,
             **options,
         )
-        port = await listener.bind("127.0.0.1", 0)
+        port = listener.take("127.0.0.1", bind_tcp("127.0.0.1", 0))
         await listener.serve()
         try:
             yield Rig(service, listener, port)

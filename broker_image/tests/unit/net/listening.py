@@ -7,6 +7,7 @@ from typing import Any
 
 from logfleet.net.connection import Service
 from logfleet.net.listener import Listener
+from logfleet.net.sockets import bind_tcp
 
 
 @asynccontextmanager
@@ -17,7 +18,7 @@ async def serving(service: Service, **options: Any) -> AsyncIterator[tuple[Liste
     """
     with ThreadPoolExecutor(1) as disk:
         listener = Listener("L", service, disk=disk, **options)
-        port = await listener.bind("127.0.0.1", 0)
+        port = listener.take("127.0.0.1", bind_tcp("127.0.0.1", 0))
         await listener.serve()
         yield listener, port
 

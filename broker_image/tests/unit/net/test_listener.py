@@ -12,6 +12,7 @@ from logfleet.net.connection import IDLE, Encoded
 from logfleet.net.connection_quotas import ConnectionQuotas
 from logfleet.net.listener import Listener, close_least_recently_used, unlimited
 from logfleet.net.peer import Peer
+from logfleet.net.sockets import bind_tcp
 
 from broker_image.tests.unit.net.listening import serving, stop_ticking
 from broker_image.tests.unit.waiting import Until
@@ -180,11 +181,11 @@ async def test_a_closed_connection_whose_peer_takes_nothing_is_cut(until: Until)
 async def test_a_port_in_use_is_an_error_and_a_free_one_is_returned() -> None:
     with ThreadPoolExecutor(1) as disk:
         first = Listener("L", echo, disk=disk)
-        port = await first.bind("127.0.0.1", 0)
+        port = first.take("127.0.0.1", bind_tcp("127.0.0.1", 0))
         await first.serve()
         assert port > 0
         with pytest.raises(OSError, match="in use"):
-            await Listener("M", echo, disk=disk).bind("127.0.0.1", port)
+            bind_tcp("127.0.0.1", port)
         await first.stop(grace_s=1)
         assert first.accepted == 0
 
@@ -272,8 +273,8 @@ async def test_room_is_made_by_those_that_were_idle_for_longest(until: Until) ->
 
 async def test_all_addresses_are_one_port_in_every_family() -> None:
     with ThreadPoolExecutor(1) as disk:
-        listener = Listener("L", echo, disk=disk, receive_buffer_bytes=65536, backlog=5)
-        port = await listener.bind("", 0)
+        listener = Listener("L", echo, disk=disk, backlog=5)
+        port = listener.take("", bind_tcp("", 0, 65536))
         await listener.serve()
         reader, writer = await connect(port)
         assert await answers(reader, writer)

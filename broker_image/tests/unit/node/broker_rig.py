@@ -38,7 +38,7 @@ async def ask(port: int, request: Any, version: int) -> Any:
 
 
 async def ask_broker(broker: Broker, request: Any, version: int) -> Any:
-    (listener,) = broker._listeners
+    (listener,) = broker.opened.listeners.all
     return await ask(listener.port, request, version)
 
 
@@ -49,11 +49,11 @@ async def create_topic(broker: Broker, name: str, partitions: int = 1) -> None:
     before = broker.image.revision
     answer = await ask_broker(broker, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     assert answer.topics[0].error_code == 0, answer
-    await broker.local.until_applied(broker.image.revision, before)
+    await broker.rooms.hosting.local.until_applied(broker.image.revision, before)
 
 
 def registered_again(broker: Broker) -> None:
     """The broker may lead what it led before, as if elected again in new leader epochs."""
-    for replica in broker.partitions:
+    for replica in broker.rooms.partitions:
         replica.led_epoch = LeaderEpoch(-1)
-    broker.local.registered(broker.image.brokers[1].epoch)
+    broker.rooms.hosting.local.registered(broker.image.brokers[1].epoch)

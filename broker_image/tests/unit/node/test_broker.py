@@ -47,9 +47,9 @@ async def test_it_serves_and_keeps_its_identity_over_restarts(tmp_path: Path) ->
     clusters = []
     for _ in range(2):
         async with Broker(config(tmp_path)) as broker:
-            (listener,) = broker._listeners
+            (listener,) = broker.opened.listeners.all
             answer = await ask(listener.port, ApiVersionsRequest(), 2)
-            served = {api.key for api in broker.dispatcher.apis}
+            served = {api.key for api in broker.opened.dispatcher.apis}
             assert {row.api_key for row in answer.api_keys} <= served
             assert broker.image.brokers[1].is_active
             assert broker.image.brokers[1].value.listeners[0].port == listener.port
@@ -65,11 +65,11 @@ async def test_the_next_start_knows_which_registration_closed_the_logs(
     epochs = []
     for _ in range(2):
         async with Broker(config(tmp_path)) as broker:
-            registered = broker.image.brokers[broker.node_id]
+            registered = broker.image.brokers[broker.config.node_id]
             epochs.append(registered.epoch)
             assert registered.value.previous_epoch == (epochs[-2] if epochs[:-1] else -1)
-            await until(lambda: broker.log_dirs.previous_epoch == epochs[-1])
-            assert broker.log_dirs.lost_nothing
+            await until(lambda: broker.rooms.disks.log_dirs.previous_epoch == epochs[-1])
+            assert broker.rooms.disks.log_dirs.lost_nothing
     marker = (tmp_path / "data" / ".kafka_cleanshutdown").read_text()
     assert marker == f'{{"version":0,"brokerEpoch":{epochs[-1]}}}'
 
@@ -90,10 +90,10 @@ class LateController:
 
 async def lose_registration(broker: Broker, until: Until) -> None:
     """Its lease ends, and it registers again."""
-    former = broker.membership.registration
+    former = broker.opened.membership.registration
     assert former is not None
     await former.lease.revoke()
-    await until(lambda: broker.membership.registration not in {None, former})
+    await until(lambda: broker.opened.membership.registration not in {None, former})
 
 
 @pytest.mark.parametrize("registrations", [1, 2])
@@ -105,13 +105,13 @@ async def test_however_late_it_is_active_what_it_lacked_before_does_not_count_an
     async with Broker(config(tmp_path)) as broker:
         for _ in range(registrations - 1):
             await lose_registration(broker, until)
-        registered = broker.membership.registration
+        registered = broker.opened.membership.registration
         assert registered is not None
         await until(lambda: broker.image.revision >= registered.epoch)
         assert broker.image.brokers[1].value.unclean, "its directory was empty"
         assert broker.image.brokers[1].is_new
         controller.admits = True
-        broker.membership.update(rack="moved")
+        broker.opened.membership.update(rack="moved")
         await until(lambda: not broker.image.brokers[1].value.unclean)
         assert broker.image.brokers[1].is_active
     marker = (tmp_path / "data" / ".kafka_cleanshutdown").read_text()
@@ -125,7 +125,7 @@ async def test_a_registration_of_the_same_process_names_its_last_active_one(
         epochs = []
         for _ in range(3):
             await until(lambda: 1 in broker.image.brokers and broker.image.brokers[1].is_active)
-            registered = broker.membership.registration
+            registered = broker.opened.membership.registration
             assert registered is not None
             epochs.append((broker.image.brokers[1].value.previous_epoch, registered.epoch))
             await lose_registration(broker, until)
@@ -152,7 +152,7 @@ async def test_brokers_of_one_machine_have_an_admin_port_each_without_configurat
         )
 
     async with Broker(plain("a")) as first, Broker(plain("b")) as second:
-        addresses = [broker._observation.address for broker in (first, second)]
+        addresses = [broker.opened.observation.address for broker in (first, second)]
         assert len(set(addresses)) == 2
         for broker, address in zip((first, second), addresses, strict=True):
             described = describe_broker(BrokerLayers(broker.config.static))
@@ -168,8 +168,8 @@ async def test_a_listener_has_its_port_before_the_default_admin_port(tmp_path: P
     assert plain.logfleet_admin_listener is not None
     same = msgspec.structs.replace(plain.logfleet_admin_listener, port=port)
     async with Broker(msgspec.structs.replace(plain, logfleet_admin_listener=same)) as broker:
-        assert broker._listeners[0].port == port
-        assert broker._observation.address not in {None, f"http://127.0.0.1:{port}"}
+        assert broker.opened.listeners.all[0].port == port
+        assert broker.opened.observation.address not in {None, f"http://127.0.0.1:{port}"}
 
 
 async def test_without_ipv4_there_is_no_default_admin_port(
@@ -181,7 +181,7 @@ async def test_without_ipv4_there_is_no_default_admin_port(
     monkeypatch.setattr(AdminHttp, "start", start)
     given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "data")}
     async with Broker(broker_config(given)) as broker:
-        assert broker._observation.address is None
+        assert broker.opened.observation.address is None
         described = describe_broker(BrokerLayers(broker.config.static))
         assert {each.name: each.value for each in described}["logfleet.admin.listener"] == ""
     with pytest.raises(StartError, match=r"logfleet\.admin\.listener cannot listen"):
@@ -218,7 +218,7 @@ async def test_a_vital_task_that_ends_ends_the_broker(tmp_path: Path) -> None:
         async def dies() -> None:
             raise RuntimeError("a bug")
 
-        broker._spawn("part", dies())
+        broker.life.spawn("part", dies())
         await broker.until_ended()
         assert broker.failure == "part: a bug"
 
@@ -228,12 +228,12 @@ async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
 ) -> None:
     monkeypatch.setattr(failsafe, "CHECK_S", 3_600.0)
     async with Broker(config(tmp_path)) as broker:
-        (listener,) = broker._listeners
-        registrar = broker.membership._registrar
+        (listener,) = broker.opened.listeners.all
+        registrar = broker.opened.membership._registrar
         assert registrar is not None
         first = registrar.registration
         assert first is not None
-        tenure = broker.dispatcher.lease
+        tenure = broker.opened.dispatcher.lease
         assert tenure is not None
         assert tenure.deadline_s == first.lease.deadline_s
         monkeypatch.setattr(first.lease, "deadline_s", 0.0)
@@ -242,8 +242,8 @@ async def test_what_it_leads_by_its_registration_is_answered_for_by_its_lease(
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         answer = await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=9_000), 7)
         assert answer.topics[0].error_code == 0, "the store has made it"
-        broker._unregistered()
-        assert list(broker.partitions.led()) == []
+        broker.opened.membership._on_lost()
+        assert list(broker.rooms.partitions.led()) == []
         assert (await ask(listener.port, ListGroupsRequest(), 3)).groups == []
 
 
@@ -251,7 +251,7 @@ async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> No
     leader_epochs = []
     for _ in range(2):
         async with Broker(config(tmp_path)) as broker:
-            (listener,) = broker._listeners
+            (listener,) = broker.opened.listeners.all
             topic = CreateTopicsRequest.CreatableTopic(
                 name="t", num_partitions=3, replication_factor=1
             )
@@ -260,8 +260,8 @@ async def test_topics_are_made_led_and_kept_over_a_restart(tmp_path: Path) -> No
             (row,) = answer.topics
             assert [partition.leader_id for partition in row.partitions] == [1, 1, 1]
             leader_epochs.append({partition.leader_epoch for partition in row.partitions})
-            await broker.local.until_applied(broker.image.revision)
-            assert len(broker.partitions) == 3
+            await broker.rooms.hosting.local.until_applied(broker.image.revision)
+            assert len(broker.rooms.partitions) == 3
             answer = await ask(listener.port, InitProducerIdRequest(transactional_id=None), 5)
             assert answer.error_code == 0
     assert leader_epochs == [{0}, {2}], "the old registration is fenced, the new one elected"
@@ -274,22 +274,22 @@ async def test_a_log_on_a_failed_directory_is_never_made_again_on_another(
     dirs = [tmp_path / "one", tmp_path / "two"]
     log_dirs = ",".join(map(str, dirs))
     async with Broker(config(tmp_path, **{"log.dirs": log_dirs})) as broker:
-        (listener,) = broker._listeners
+        (listener,) = broker.opened.listeners.all
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=4, replication_factor=1)
         await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-        await broker.local.until_applied(broker.image.revision)
-        failing = broker._log_dirs.dir_of(TopicPartition("t", 0))
+        await broker.rooms.hosting.local.until_applied(broker.image.revision)
+        failing = broker.rooms.disks.log_dirs.dir_of(TopicPartition("t", 0))
         assert failing is not None
         lost = {name.partition for name in failing.logs}
         assert len(lost) == 2, "logs are spread over both directories"
 
-        broker.local.lost_registration()
-        broker._disk_failed(TopicPartition("t", 0), OSError("broken"))
+        broker.rooms.hosting.local.lost_registration()
+        broker.rooms.disks.failed(TopicPartition("t", 0), OSError("broken"))
         registered_again(broker)
-        await until(lambda: len(broker.partitions) == 4 - len(lost))
-        await broker.local.until_applied(broker.image.revision)
+        await until(lambda: len(broker.rooms.partitions) == 4 - len(lost))
+        await broker.rooms.hosting.local.until_applied(broker.image.revision)
         for index in range(4):
-            found = broker.partitions.find("t", index)
+            found = broker.rooms.partitions.find("t", index)
             assert (found is ErrorCode.KAFKA_STORAGE_ERROR) == (index in lost)
         (other,) = (path for path in dirs if str(path) != failing.path)
         assert {path.name for path in other.glob("t-*")} == {f"t-{i}" for i in {*range(4)} - lost}
@@ -298,15 +298,15 @@ async def test_a_log_on_a_failed_directory_is_never_made_again_on_another(
 async def test_a_log_without_a_topic_id_of_its_own_fails_with_its_directory(tmp_path: Path) -> None:
     """Logs from before Kafka 2.8 have no partition.metadata: they go to the topic of that name."""
     async with Broker(config(tmp_path)) as broker:
-        (listener,) = broker._listeners
+        (listener,) = broker.opened.listeners.all
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-        await broker.local.until_applied(broker.image.revision)
+        await broker.rooms.hosting.local.until_applied(broker.image.revision)
     (tmp_path / "data" / "t-0" / "partition.metadata").unlink()
     async with Broker(config(tmp_path)) as broker:
-        assert broker.partitions.get("t", 0) is not None
-        broker._disk_failed(TopicPartition("t", 0), OSError("broken"))
-        assert broker.partitions.find("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert broker.rooms.partitions.get("t", 0) is not None
+        broker.rooms.disks.failed(TopicPartition("t", 0), OSError("broken"))
+        assert broker.rooms.partitions.find("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class FailingFiles(PosixFiles):
@@ -333,7 +333,7 @@ class FailingFiles(PosixFiles):
 
 
 async def create_topic(broker: Broker) -> None:
-    (listener,) = broker._listeners
+    (listener,) = broker.opened.listeners.all
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     answer = await ask(listener.port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     assert [row.error_code for row in answer.topics] == [0]
@@ -347,21 +347,21 @@ async def test_a_log_that_found_no_room_is_tried_again_until_it_is_served(
     files = FailingFiles(error, 3, at_flush=at_flush)
     async with Broker(config(tmp_path), files) as broker:
         retries: list[Callable[[], None]] = []
-        monkeypatch.setattr(broker.local, "_try_later", retries.append)
+        monkeypatch.setattr(broker.rooms.hosting.local, "_try_later", retries.append)
         with capture_logs() as logs:
             await create_topic(broker)
             for failed in range(1, 4):
                 await until(lambda failed=failed: len(retries) == failed)
-                assert broker.partitions.find("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+                assert broker.rooms.partitions.find("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
                 retries[-1]()
-            await until(lambda: broker.partitions.get("t", 0) is not None)
+            await until(lambda: broker.rooms.partitions.get("t", 0) is not None)
         told = [entry for entry in logs if entry["event"] == "partition_not_started"]
         assert [(entry["partition"], entry["path"]) for entry in told] == [
             ("t-0", str(tmp_path / "data"))
         ]
         assert "it was told to" in told[0]["error"]
         assert broker.failure is None
-        assert broker._log_dirs.failed == []
+        assert broker.rooms.disks.log_dirs.failed == []
         assert len(retries) == 3
 
 
@@ -377,10 +377,10 @@ async def test_a_directory_in_which_no_log_can_be_made_has_failed(
     ) as broker:
         with capture_logs() as logs:
             await create_topic(broker)
-            await until(lambda: broker.partitions.get("t", 0) is not None)
-        assert len(broker._log_dirs.failed) == 1
+            await until(lambda: broker.rooms.partitions.get("t", 0) is not None)
+        assert len(broker.rooms.disks.log_dirs.failed) == 1
         (told,) = [entry for entry in logs if entry["event"] == "log_directory_failed"]
-        assert (told["path"], told["partition"]) == (broker._log_dirs.failed[0], "t-0")
+        assert (told["path"], told["partition"]) == (broker.rooms.disks.log_dirs.failed[0], "t-0")
         assert broker.failure is None
 
 
@@ -415,16 +415,16 @@ async def test_a_topic_that_is_deleted_before_its_log_was_made_is_not_tried_agai
 ) -> None:
     async with Broker(config(tmp_path), FailingFiles(errno.ENOSPC, 1)) as broker:
         retries: list[Callable[[], None]] = []
-        monkeypatch.setattr(broker.local, "_try_later", retries.append)
+        monkeypatch.setattr(broker.rooms.hosting.local, "_try_later", retries.append)
         await create_topic(broker)
         await until(lambda: retries)
-        (listener,) = broker._listeners
+        (listener,) = broker.opened.listeners.all
         await ask(listener.port, DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
         await until(lambda: broker.image.topic("t") is None)
-        await broker.local.until_applied(broker.image.revision)
-        assert not broker.partitions.unstarted
+        await broker.rooms.hosting.local.until_applied(broker.image.revision)
+        assert not broker.rooms.partitions.unstarted
         retries[0]()
-        await broker.local.until_applied(broker.image.revision)
+        await broker.rooms.hosting.local.until_applied(broker.image.revision)
         assert not (tmp_path / "data" / "t-0").exists()
 
 
@@ -446,7 +446,7 @@ async def closed(port: int) -> None:
 async def test_a_changed_limit_holds_at_once_and_after_a_restart(tmp_path: Path) -> None:
     overrides = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "localhost:2"}
     async with Broker(config(tmp_path)) as broker:
-        (listener,) = broker._listeners
+        (listener,) = broker.opened.listeners.all
         change = IncrementalAlterConfigsRequest.AlterableConfig
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
             resource_type=4,
@@ -460,7 +460,7 @@ async def test_a_changed_limit_holds_at_once_and_after_a_restart(tmp_path: Path)
         for _, writer in held:
             writer.close()
     async with Broker(config(tmp_path)) as broker:
-        (listener,) = broker._listeners
+        (listener,) = broker.opened.listeners.all
         held = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(2)]
         await closed(listener.port)
         for _, writer in held:

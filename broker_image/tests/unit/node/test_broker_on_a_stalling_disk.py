@@ -34,10 +34,10 @@ class Rig:
     def __init__(self, broker: Broker, files: GatedFiles) -> None:
         self.broker = broker
         self.files = files
-        self.port = broker._listeners[0].port
+        self.port = broker.opened.listeners.all[0].port
 
     def disk_of(self, topic: str) -> Disk:
-        partition = self.broker.partitions.get(topic, 0)
+        partition = self.broker.rooms.partitions.get(topic, 0)
         assert partition is not None
         return partition.log.disk
 
@@ -105,7 +105,7 @@ async def test_what_is_on_other_disks_goes_on_and_nothing_is_acknowledged_before
     rig: Rig, until: Until, acks: int
 ) -> None:
     await rig.produce("stalled", b"before")
-    log = rig.broker.partitions.get("stalled", 0).log  # type: ignore[union-attr]
+    log = rig.broker.rooms.partitions.get("stalled", 0).log  # type: ignore[union-attr]
     rig.stall(rig.disk_of("stalled"))
     held = [
         asyncio.ensure_future(rig.produce("stalled", b"held %d" % number, acks))
@@ -127,7 +127,7 @@ async def test_what_waited_for_the_disk_comes_before_what_the_loop_writes_itself
 ) -> None:
     monkeypatch.setattr("logfleet.log.directories.disk.HOLD_S_MIN", 0.0)
     disk = rig.disk_of("stalled")
-    log = rig.broker.partitions.get("stalled", 0).log  # type: ignore[union-attr]
+    log = rig.broker.rooms.partitions.get("stalled", 0).log  # type: ignore[union-attr]
     values: list[bytes] = []
     for _ in range(3):
         rig.stall(disk)
@@ -150,7 +150,7 @@ async def test_what_waited_for_the_disk_comes_before_what_the_loop_writes_itself
 async def test_a_topic_with_flush_messages_waits_for_the_disk_as_well(
     rig: Rig, until: Until
 ) -> None:
-    partition = rig.broker.partitions.get("stalled", 0)
+    partition = rig.broker.rooms.partitions.get("stalled", 0)
     assert partition is not None
     partition.log.config = _with_flush(partition.log.config, 2)
     rig.stall(rig.disk_of("stalled"))
@@ -175,7 +175,7 @@ async def test_commits_of_a_group_wait_and_are_not_seen_before_they_are_written(
         await asyncio.sleep(0)
     rig.stall(rig.disk_of("__consumer_offsets"))
     commit = asyncio.ensure_future(rig.commit(2))
-    log = rig.broker.partitions.get("__consumer_offsets", 0).log  # type: ignore[union-attr]
+    log = rig.broker.rooms.partitions.get("__consumer_offsets", 0).log  # type: ignore[union-attr]
     await until(lambda: log.disk.waiting(log.segments[-1].log_path))
     assert not commit.done()
     rig.files.writes.set()

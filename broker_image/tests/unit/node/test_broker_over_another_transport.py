@@ -44,7 +44,7 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def connected(broker: Broker) -> AsyncIterator[Client]:
-    (listener,) = broker._listeners
+    (listener,) = broker.opened.listeners.all
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     with contextlib.closing(writer):
         yield Client(reader, writer)
@@ -84,7 +84,7 @@ async def fetch(client: Client, topic: str, max_bytes: int) -> list[int]:
 
 async def test_produce_and_fetch_work_and_no_record_passes_in_clear(tmp_path: Path) -> None:
     async with Broker(config(tmp_path)) as broker:
-        assert await create_one(broker.controller_access, "t", 1, 1, {}) is None
+        assert await create_one(broker.rooms.control.access, "t", 1, 1, {}) is None
         async with connected(broker) as client:
             for number in range(BATCHES):
                 assert await produce(client, "t") == number
@@ -98,7 +98,7 @@ async def test_produce_and_fetch_work_and_no_record_passes_in_clear(tmp_path: Pa
 
 async def test_a_consumer_that_waits_gets_what_comes(tmp_path: Path) -> None:
     async with Broker(config(tmp_path)) as broker:
-        assert await create_one(broker.controller_access, "t", 1, 1, {}) is None
+        assert await create_one(broker.rooms.control.access, "t", 1, 1, {}) is None
         async with connected(broker) as reader, connected(broker) as writer:
             waiting = asyncio.ensure_future(fetch(reader, "t", 1 << 20))
             await produce(writer, "t")

@@ -51,7 +51,7 @@ class Rig:
     def __init__(self, broker: Broker, files: Starved) -> None:
         self.broker = broker
         self.files = files
-        self.port = broker._listeners[0].port
+        self.port = broker.opened.listeners.all[0].port
 
     async def create(self, topic: str) -> ErrorCode:
         configs = [CreateTopicsRequest.CreatableTopicConfig(name="segment.bytes", value="1048576")]
@@ -71,7 +71,7 @@ class Rig:
         return ErrorCode(answer.partition_responses[0].error_code)
 
     def partition(self, topic: str = "t") -> LeaderPartition | None:
-        return self.broker.partitions.get(topic, 0)
+        return self.broker.rooms.partitions.get(topic, 0)
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ async def running(path: Path) -> AsyncIterator[Rig]:
         rig = Rig(broker, files)
         yield rig
         assert broker.failure is None
-        assert broker.log_dirs.failed == []
+        assert broker.rooms.disks.log_dirs.failed == []
 
 
 async def test_a_roll_without_descriptors_is_refused_and_made_up_for(tmp_path: Path) -> None:
@@ -109,19 +109,19 @@ async def test_flushes_and_checkpoints_are_made_up_for(tmp_path: Path) -> None:
         assert await rig.produce() is ErrorCode.NONE
         broker, partition = rig.broker, rig.partition()
         assert partition is not None
-        (log_dir,) = broker.log_dirs
+        (log_dir,) = broker.rooms.disks.log_dirs
         rig.files.is_starved = True
         for work in (
-            lambda: broker._flusher.flush(partition.log),
-            lambda: broker.checkpointer.write(log_dir, lambda _: None),
+            lambda: broker.rooms.workers.flusher.flush(partition.log),
+            lambda: broker.rooms.disks.checkpointer.write(log_dir, lambda _: None),
         ):
             with pytest.raises(OSError, match="Too many open files") as failed:
                 await work()
-            broker.storage_failed(partition, failed.value)
+            broker.rooms.disks.storage_failed(partition, failed.value)
         assert partition.log.recovery_point == 0
         rig.files.is_starved = False
-        await broker._flusher.flush(partition.log)
-        await broker.checkpointer.write(log_dir, lambda _: None)
+        await broker.rooms.workers.flusher.flush(partition.log)
+        await broker.rooms.disks.checkpointer.write(log_dir, lambda _: None)
         assert partition.log.recovery_point == partition.log.checkpointed_point == 1
 
 
@@ -142,10 +142,10 @@ async def test_a_topic_that_could_not_be_begun_is_led_later(
 async def test_what_could_not_be_removed_is_removed_later(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         assert await rig.create("t") is ErrorCode.NONE
-        (log_dir,) = rig.broker.log_dirs
-        await rig.broker._flusher.until_all_idle()
+        (log_dir,) = rig.broker.rooms.disks.log_dirs
+        await rig.broker.rooms.workers.flusher.until_all_idle()
         log_dir.delete(T0, 0)
-        maintenance = rig.broker._start_maintenance()
+        maintenance = rig.broker.opened.tasks.maintenance
         monkey_now = 1 << 60
         removed = log_dir.take_removals(monkey_now)
         assert len(removed) == 1

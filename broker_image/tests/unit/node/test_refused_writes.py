@@ -12,8 +12,8 @@ from logfleet.metadata.kinds.brokers import DIRECTORIES
 from logfleet.metadata.kinds.cluster import RECEIPT
 from logfleet.metadata.kinds.topics import DELETED
 from logfleet.metadata.store import StoreRefused, Txn, TxnResult
-from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker
+from logfleet.node.cluster import stored_metadata
 from logfleet.node.partitions import local_partitions
 from logfleet.store import refused_writes
 from structlog.testing import capture_logs
@@ -53,7 +53,7 @@ async def running(
     async def opened(*_: object) -> RefusingStore:
         return store
 
-    monkeypatch.setattr(broker_module, "open_store", opened)
+    monkeypatch.setattr(stored_metadata, "open_store", opened)
     with capture_logs() as logs:
         async with Broker(config(path)) as broker:
             yield broker, store, logs
@@ -75,7 +75,7 @@ async def test_a_deletion_that_cannot_be_confirmed_stops_nothing_else(
         append(led(broker), 5)
         assert await offsets(broker, until) == (0, 5)
         assert broker.image.deleted
-        assert broker.local.refused_writes >= 3
+        assert broker.rooms.hosting.local.refused_writes >= 3
         store.prefix = ""
         await until(lambda: not broker.image.deleted)
         assert broker.failure is None
@@ -89,10 +89,10 @@ async def test_without_a_record_of_its_directories_a_broker_makes_no_logs_and_wa
     async with running(tmp_path, monkeypatch, DIRECTORIES.prefix) as (broker, store, logs):
         await create_topic(broker, "t")
         await until(lambda: store.attempts >= 3)
-        assert broker.partitions.get("t", 0) is None
+        assert broker.rooms.partitions.get("t", 0) is None
         assert not (tmp_path / "data" / "t-0").exists()
         store.prefix = ""
-        await until(lambda: broker.partitions.get("t", 0) is not None)
+        await until(lambda: broker.rooms.partitions.get("t", 0) is not None)
         assert broker.failure is None
         assert len(refusals(logs)) == 1
 

@@ -15,7 +15,7 @@ fetch.max.bytes INT ro medium 57671680 1024.. | Upper bound of one fetch respons
 fetch.purgatory.purge.interval.requests INT ro medium 1000 | Finished fetches that may stay on the waiting list.
 inter.broker.listener.name STRING ro medium null | Listener by which brokers reach each other. | in controller.running.access
 listener.security.protocol.map STRING ro low SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT | Security protocol of each listener name; only PLAINTEXT is served. | in config.broker
-listeners LIST ro high PLAINTEXT://127.0.0.1:9092 | Addresses to listen on as NAME://host:port; an empty host means every interface. | in node.broker
+listeners LIST ro high PLAINTEXT://127.0.0.1:9092 | Addresses to listen on as NAME://host:port; an empty host means every interface. | in node.listening
 max.connection.creation.rate INT cluster medium 2147483647 0.. | New connections per second that are taken, of the broker or behind a prefix of one listener; others wait. | in config.connection_limits
 max.connections INT cluster medium 2147483647 0.. | Connections that are open at most, of the broker or behind a prefix of one listener; others wait. The listener between brokers is let in and the connection closed that was idle for longest. | in config.connection_limits
 max.connections.per.ip INT cluster medium 2147483647 0.. | Connections from one address at most; others are closed at once. | in config.connection_limits

@@ -27,7 +27,7 @@ DiskFailure."""
 
 
 class DiskFailure:
-    """take_offline: called with the logs of a failed directory.
+    """on_directory_failed: each is called with the logs of a directory that has failed.
 
     fail: called with the reason if the broker cannot go on.
     """
@@ -37,12 +37,11 @@ class DiskFailure:
         log_dirs: LogDirs,
         disk_space: DiskSpace,
         *,
-        take_offline: Callable[[Iterable[PartitionLog]], None],
         fail: Callable[[str], None],
     ) -> None:
         self._log_dirs = log_dirs
         self._disk_space = disk_space
-        self._take_offline = take_offline
+        self.on_directory_failed: list[Callable[[Iterable[PartitionLog]], None]] = []
         self._fail = fail
         self._out_of_descriptors = LogLimiter()
         self._busy = LogLimiter()
@@ -74,7 +73,8 @@ class DiskFailure:
         log.critical(
             "log_directory_failed", path=log_dir.path, partition=partition, error=str(error)
         )
-        self._take_offline(log_dir.logs.values())
+        for callback in self.on_directory_failed:
+            callback(log_dir.logs.values())
         self._log_dirs.take_out(log_dir)
         self._disk_space.drop(log_dir.path)
         if not self._log_dirs.dirs:

@@ -12,15 +12,15 @@ class OpenFiles:
     """A bounded cache of open files by path. limit: how many, over all log directories.
 
     A file that is dropped from the cache stays open while it is referenced. Thread-safe, as a start
-    opens logs in several threads. on_write_failed: called for queued writes whose caller no longer
-    waits, see Disk.
+    opens logs in several threads. on_write_failed: each is called for queued writes whose caller no
+    longer waits, see Disk.
     """
 
     __slots__ = ("_by_path", "_disks", "_limit", "_lock", "files", "on_write_failed")
 
     def __init__(self, files: Files, limit: int = OPEN_FILES_MAX) -> None:
         self.files = files
-        self.on_write_failed: OnWriteFailed = _no_handler
+        self.on_write_failed: list[OnWriteFailed] = []
         self._disks: dict[str, Disk] = {}
         self._limit = limit
         self._by_path: OrderedDict[str, File] = OrderedDict()
@@ -70,8 +70,6 @@ class OpenFiles:
             disk.drop(path)
 
     def _write_failed(self, path: str, error: OSError) -> None:
-        self.on_write_failed(path, error)
-
-
-def _no_handler(path: str, error: OSError) -> None:
-    raise AssertionError(f"no handler for a failed write to {path}: {error}")
+        assert self.on_write_failed, f"no handler for a failed write to {path}: {error}"
+        for callback in self.on_write_failed:
+            callback(path, error)

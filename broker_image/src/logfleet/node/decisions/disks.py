@@ -20,6 +20,7 @@ class RecordedDisks:
         self._failed = 0
         self._full = frozenset[str]()
         self._held_up = frozenset[str]()
+        log_dirs.open_files.on_write_failed.append(self.write_failed)
 
     def __call__(self, name: TopicPartition, error: OSError) -> None:
         """See DiskFailure."""

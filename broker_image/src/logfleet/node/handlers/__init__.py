@@ -1,13 +1,13 @@
 """One module per group of APIs.
 
-Each exports HANDLERS: request class -> handler(broker, request, context).
+Each exports HANDLERS: request class -> handler(rooms, request, context).
 """
 
 from logfleet.node.dispatch import Handlers
-from logfleet.node.handlers.host import WholeHost
+from logfleet.node.handlers.rooms import Rooms
 
 
-def all_handlers() -> Handlers[WholeHost]:
+def all_handlers() -> Handlers[Rooms]:
     """Every handler of this version; what ApiVersions advertises follows from it."""
     from logfleet.node.handlers import (
         acls,

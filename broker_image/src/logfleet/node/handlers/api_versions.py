@@ -5,7 +5,7 @@ from typing import Any
 
 from logfleet.controller.brokers.feature_level import FEATURE, LEVEL_MIN
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import Host
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
@@ -16,7 +16,7 @@ _NO_NODE = -1
 
 
 def api_versions(
-    broker: Host, request: ApiVersionsRequest, context: RequestContext
+    rooms: Rooms, request: ApiVersionsRequest, context: RequestContext
 ) -> ApiVersionsResponse:
     """The served versions of each API.
 
@@ -31,19 +31,19 @@ def api_versions(
         context.peer.software = software
     if (request.cluster_id is None) != (request.node_id == _NO_NODE):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if request.cluster_id not in {None, broker.cluster_id} or request.node_id not in {
+    if request.cluster_id not in {None, rooms.cluster_id} or request.node_id not in {
         _NO_NODE,
-        broker.node_id,
+        rooms.node_id,
     }:
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     rows = [
         ApiVersionsResponse.ApiVersion(
             api_key=api.key, min_version=api.min_version, max_version=api.max_version
         )
-        for api in broker.dispatcher.apis
+        for api in rooms.requests.apis
         if api.advertised
     ]
-    features, level_max = broker.image.features, broker.config.logfleet_feature_level_max
+    features, level_max = rooms.metadata.image.features, rooms.config.logfleet_feature_level_max
     return ApiVersionsResponse(
         api_keys=rows,
         supported_features=[

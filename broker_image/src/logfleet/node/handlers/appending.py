@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from logfleet.log.batch_rules import BatchRefusal, malformed
 from logfleet.log.validation import AppendResult, Prepared
-from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.ack_queue import ALL
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
@@ -41,7 +41,7 @@ class Sender:
 
 
 def append(
-    broker: PartitionHost,
+    rooms: Rooms,
     partition: LeaderPartition,
     sender: Sender,
     records: bytearray | memoryview,
@@ -63,22 +63,22 @@ def append(
         if refusal is not None:
             return refusal
     if partition.has_followers and sender.acks == ALL and not partition.is_at_min_isr:
-        _record_refusal(broker, partition)
+        _record_refusal(rooms, partition)
         return BatchRefusal(ErrorCode.NOT_ENOUGH_REPLICAS)
-    disk_space = broker.disk_space
+    disk_space = rooms.disks.disk_space
     if disk_space.full and disk_space.refuses(partition.log):
         return BatchRefusal(ErrorCode.KAFKA_STORAGE_ERROR)
     if isinstance(prepared, BatchRefusal):
         return prepared
     partition.last_writer = sender.client_id
     try:
-        return partition.append(records if prepared is None else prepared, broker.now_ms())
+        return partition.append(records if prepared is None else prepared, rooms.clock.now_ms())
     except OSError as error:
-        broker.storage_failed(partition, error)
+        rooms.disks.storage_failed(partition, error)
         return BatchRefusal(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def _record_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
+def _record_refusal(rooms: Rooms, partition: LeaderPartition) -> None:
     """Record it once for each state of the partition: producers retry for as long as it lasts."""
     state = partition.replicas_state.state
     if partition.refused_in == state.partition_epoch:
@@ -86,7 +86,7 @@ def _record_refusal(broker: PartitionHost, partition: LeaderPartition) -> None:
     partition.refused_in = state.partition_epoch
     cause = f"acks=all is refused: {len(state.isr)} in sync, min.insync.replicas is {state.min_isr}"
     facts = {"isr": [broker_id for broker_id, _ in state.isr], "min_isr": state.min_isr}
-    broker.decisions.record(
+    rooms.decisions.record(
         Decision(Kind.REFUSAL, cause, partition.topic, partition.index, facts=facts)
     )
 

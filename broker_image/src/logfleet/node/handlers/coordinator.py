@@ -11,7 +11,7 @@ import msgspec
 from logfleet.coordinators.partition import partition_for
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import GroupHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -42,17 +42,17 @@ class _FoundCoordinator(msgspec.Struct, frozen=True):
 
 
 def find_coordinator(
-    broker: GroupHost, request: FindCoordinatorRequest, context: RequestContext
+    rooms: Rooms, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     """Find the coordinators of one key before version 4, of several since."""
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(
             coordinators=[
-                _coordinator(key, _find(broker, request.key_type, key, context))
+                _coordinator(key, _find(rooms, request.key_type, key, context))
                 for key in request.coordinator_keys
             ]
         )
-    found = _find(broker, request.key_type, request.key, context)
+    found = _find(rooms, request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_code=found.error,
         # Kafka's message of no error is its name (Errors.message).
@@ -74,7 +74,7 @@ def _coordinator(key: str, found: _FoundCoordinator) -> FindCoordinatorResponse.
     )
 
 
-def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -> _FoundCoordinator:
+def _find(rooms: Rooms, key_type: int, key: str, context: RequestContext) -> _FoundCoordinator:
     if key_type not in KEY_TYPES or (key_type == SHARE and context.api_version < SHARE_SINCE):
         message = f"There is no coordinator type {key_type}."
         return _FoundCoordinator(error=ErrorCode.INVALID_REQUEST, message=message)
@@ -85,17 +85,17 @@ def _find(broker: GroupHost, key_type: int, key: str, context: RequestContext) -
     if key_type == SHARE:
         message = f"{NOT_AVAILABLE_MESSAGE} This version does not serve share groups."
         return _FoundCoordinator(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
-    image = broker.image
-    topic = broker.coordinators.topic
+    image = rooms.metadata.image
+    topic = rooms.coordinators.topic
     partitions = topic.partitions(image)
     if not partitions:
         topic.want(image)
         return _not_available()
     index = partition_for(key, partitions)
-    leader = broker.partitions.leader_by_name(OFFSETS_TOPIC, index, context.listener)
+    leader = rooms.partitions.leader_by_name(OFFSETS_TOPIC, index, context.listener)
     if leader is None or leader.host is None:
         return _not_available()
-    if leader.broker_id == broker.node_id and broker.partitions.get(OFFSETS_TOPIC, index) is None:
+    if leader.broker_id == rooms.node_id and rooms.partitions.get(OFFSETS_TOPIC, index) is None:
         # this broker will lead soon, but would refuse the client's next request until then
         return _not_available()
     return _FoundCoordinator(leader.broker_id, leader.host, leader.port)

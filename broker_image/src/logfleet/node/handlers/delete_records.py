@@ -12,7 +12,7 @@ from typing import Any, Final
 from logfleet.log.directories.log_dir import LogDir
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
@@ -23,7 +23,7 @@ _Row = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 async def delete_records(
-    broker: PartitionHost, request: DeleteRecordsRequest, _context: RequestContext
+    rooms: Rooms, request: DeleteRecordsRequest, _context: RequestContext
 ) -> DeleteRecordsResponse:
     """If a partition is named twice, the last offset counts."""
     wanted: dict[str, dict[int, int]] = {}
@@ -34,16 +34,16 @@ async def delete_records(
     changed: dict[LogDir, list[LeaderPartition]] = {}
     for name, offsets in wanted.items():
         for index, offset in offsets.items():
-            begins[name, index] = _delete(broker, name, index, offset, changed)
+            begins[name, index] = _delete(rooms, name, index, offset, changed)
     for log_dir, partitions in changed.items():
         try:
-            await broker.checkpointer.write_log_starts(log_dir)
+            await rooms.disks.checkpointer.write_log_starts(log_dir)
         except OSError as error:
-            broker.storage_failed(partitions[0], error)
+            rooms.disks.storage_failed(partitions[0], error)
             for partition in partitions:
                 begins[partition.topic, partition.index] = ErrorCode.KAFKA_STORAGE_ERROR
     for partitions in changed.values():
-        await _wait_for_replicas(broker, partitions, begins, request.timeout_ms)
+        await _wait_for_replicas(rooms, partitions, begins, request.timeout_ms)
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
@@ -56,19 +56,19 @@ async def delete_records(
 
 
 def _delete(
-    broker: PartitionHost,
+    rooms: Rooms,
     name: str,
     index: int,
     offset: int,
     changed: dict[LogDir, list[LeaderPartition]],
 ) -> int | ErrorCode:
-    partition = broker.partitions.find(name, index)
+    partition = rooms.partitions.find(name, index)
     if name in INTERNAL_TOPICS and partition is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if not isinstance(partition, LeaderPartition):
         return partition
     begin = partition.delete_records(offset)
-    log_dir = broker.log_dirs.dir_of(partition.log.partition)
+    log_dir = rooms.disks.log_dirs.dir_of(partition.log.partition)
     if log_dir is None:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if not isinstance(begin, ErrorCode):
@@ -77,7 +77,7 @@ def _delete(
 
 
 async def _wait_for_replicas(
-    broker: PartitionHost,
+    rooms: Rooms,
     partitions: list[LeaderPartition],
     begins: dict[tuple[str, int], int | ErrorCode],
     timeout_ms: int,
@@ -85,7 +85,7 @@ async def _wait_for_replicas(
     """Fill in the low watermark of each partition with deletions, or why it is still too low."""
 
     def is_alive(broker_id: int) -> bool:
-        registered = broker.image.brokers.get(broker_id)
+        registered = rooms.metadata.image.brokers.get(broker_id)
         return registered is not None and registered.is_active
 
     with contextlib.suppress(TimeoutError):

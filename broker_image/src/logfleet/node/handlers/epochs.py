@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from logfleet.controller.running.log_ends import DEBUGGING_REPLICA_ID
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.types import LeaderEpoch
 from logfleet.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -24,7 +24,7 @@ _Row = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 def offset_for_leader_epoch(
-    broker: PartitionHost, request: OffsetForLeaderEpochRequest, context: RequestContext
+    rooms: Rooms, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """The end offset (exclusive) of the largest epoch up to the requested one.
 
@@ -36,8 +36,8 @@ def offset_for_leader_epoch(
     topics = []
     for topic in request.topics:
         rows = [
-            (_log_end(broker, topic.topic, wanted) if is_debugging else None)
-            or _row(broker, topic.topic, wanted)
+            (_log_end(rooms, topic.topic, wanted) if is_debugging else None)
+            or _row(rooms, topic.topic, wanted)
             for wanted in topic.partitions
         ]
         topics.append(
@@ -49,10 +49,10 @@ def offset_for_leader_epoch(
 
 
 def _row(
-    broker: PartitionHost, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    rooms: Rooms, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> _Row:
     index = wanted.partition
-    partition = broker.partitions.find_in_epoch(topic, index, wanted.current_leader_epoch)
+    partition = rooms.partitions.find_in_epoch(topic, index, wanted.current_leader_epoch)
     if not isinstance(partition, LeaderPartition):
         return _Row(partition=index, error_code=partition)
     found, end_offset = partition.log.epoch_end_offset(LeaderEpoch(wanted.leader_epoch))
@@ -60,10 +60,10 @@ def _row(
 
 
 def _log_end(
-    broker: PartitionHost, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    rooms: Rooms, topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> _Row | None:
     """A leaderless replica's answer to a debug consumer; None if there is no such replica here."""
-    replica = broker.partitions.leaderless_replica(topic, wanted.partition)
+    replica = rooms.partitions.leaderless_replica(topic, wanted.partition)
     if replica is None:
         return None
     log = replica.log

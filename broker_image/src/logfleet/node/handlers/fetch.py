@@ -14,14 +14,14 @@ from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.fetch_calls import FetchCall, SessionFetchCall, Wanted
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, replica_id
 from logfleet.node.handlers.follower_fetch import remember
-from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.sessions.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSession
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
 
 def fetch(
-    broker: PartitionHost, request: FetchRequest, context: RequestContext
+    rooms: Rooms, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | FetchCall:
     """Read every partition from its offset.
 
@@ -34,7 +34,7 @@ def fetch(
         for row in topic.partitions:
             wanted[name, row.partition] = row
     if request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION:
-        call = FetchCall(broker, request, context, wanted)
+        call = FetchCall(rooms, request, context, wanted)
         reading = call.read()
         # the usual case of most clients: no session, no wait, no quota
         if reading.is_enough and context.usage is None:
@@ -46,29 +46,29 @@ def fetch(
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
-    session = broker.fetch_sessions.begin(
-        request, wanted, forgotten, by_id=by_id, now_ms=broker.now_ms()
+    session = rooms.sessions.fetches.begin(
+        request, wanted, forgotten, by_id=by_id, now_ms=rooms.clock.now_ms()
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)
     if by_id and replica_id(request, context.api_version) >= 0:
-        _record_follower(broker, request, session, wanted)
-        remember(broker, context)
+        _record_follower(rooms, request, session, wanted)
+        remember(rooms, context)
     call = (
-        FetchCall(broker, request, context, wanted)
+        FetchCall(rooms, request, context, wanted)
         if session is None
-        else SessionFetchCall(broker, request, context, session)
+        else SessionFetchCall(rooms, request, context, session)
     )
     return call.answer_or_wait(call.read())
 
 
 def _record_follower(
-    broker: PartitionHost, request: FetchRequest, session: FetchSession | None, wanted: Wanted
+    rooms: Rooms, request: FetchRequest, session: FetchSession | None, wanted: Wanted
 ) -> None:
     """Record what a follower with a broker epoch (KIP-903) fetches."""
     state = request.replica_state
     if state is not None:
-        broker.follower_fetches.fetched(
+        rooms.sessions.followers.fetched(
             state.replica_id, state.replica_epoch, session, wanted, monotonic_ms()
         )
 

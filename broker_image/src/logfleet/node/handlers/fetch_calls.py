@@ -11,7 +11,7 @@ from logfleet.io.timers import Timer
 from logfleet.net.file_sender import Part
 from logfleet.node.dispatch import ParkedRequest, RequestContext
 from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, FetchRead, replica_id
-from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.replication.waiters import COMMITTED, WRITTEN, Waiter
 from logfleet.sessions.fetch_session import INITIAL_EPOCH, FetchSession, Key, next_epoch
 from logfleet.wire.errors import ErrorCode
@@ -30,9 +30,9 @@ class FetchCall(ParkedRequest, Waiter):
     """One request that names all it wants. While it waits it is a `Waiter` of its partitions."""
 
     def __init__(
-        self, broker: PartitionHost, request: FetchRequest, context: RequestContext, wanted: Wanted
+        self, rooms: Rooms, request: FetchRequest, context: RequestContext, wanted: Wanted
     ) -> None:
-        self._broker = broker
+        self._rooms = rooms
         self._request = request
         self._context = context
         self._wanted = wanted
@@ -57,11 +57,11 @@ class FetchCall(ParkedRequest, Waiter):
         wait_s = self._request.max_wait_ms / 1000
         self._end_within(min(wait_s, HIGH_WATERMARK_S) if ends_soon else wait_s)
         self._context.peer.on_leave = self.end
-        self._broker.parked.fetches += 1
+        self._rooms.sessions.parked.fetches += 1
 
     def _end_within(self, seconds: float) -> None:
         """End the wait after this time at the latest."""
-        self._timers.append(self._broker.timers.add(seconds, self.end))
+        self._timers.append(self._rooms.workers.timers.add(seconds, self.end))
 
     def appended(self, size: int) -> None:
         self._missing_bytes -= size
@@ -86,7 +86,7 @@ class FetchCall(ParkedRequest, Waiter):
             asyncio.get_running_loop().call_soon(self._answer_parked)
 
     def _answer_parked(self) -> None:
-        self._broker.parked.fetches -= 1
+        self._rooms.sessions.parked.fetches -= 1
         self._stop_watching()
         self._context.peer.on_leave = None
         for timer in self._timers:
@@ -112,7 +112,7 @@ class FetchCall(ParkedRequest, Waiter):
         return FetchResponse(throttle_time_ms=throttle_ms)
 
     def read(self, *, is_first_pass: bool = True) -> FetchRead:
-        reading = FetchRead(self._broker, self._request, self._context, is_first_pass=is_first_pass)
+        reading = FetchRead(self._rooms, self._request, self._context, is_first_pass=is_first_pass)
         for key, asked in self._wanted.items():
             reading.add(key, asked)
         return reading
@@ -135,11 +135,11 @@ class FetchCall(ParkedRequest, Waiter):
         rows = reading.all_rows()
         session = None
         if self._request.session_epoch == INITIAL_EPOCH:
-            session = self._broker.fetch_sessions.create(
+            session = self._rooms.sessions.fetches.create(
                 {key: self._wanted[key] for key, _ in rows},  # in the order of the answer
                 by_id=self._context.api_version >= TOPIC_IDS_SINCE,
                 privileged=replica_id(self._request, self._context.api_version) >= 0,
-                now_ms=self._broker.now_ms(),
+                now_ms=self._rooms.clock.now_ms(),
             )
         if session is None:
             return reading.answer(rows)
@@ -155,16 +155,16 @@ class SessionFetchCall(FetchCall):
 
     def __init__(
         self,
-        broker: PartitionHost,
+        rooms: Rooms,
         request: FetchRequest,
         context: RequestContext,
         session: FetchSession,
     ) -> None:
-        super().__init__(broker, request, context, {})
+        super().__init__(rooms, request, context, {})
         self._session = session
 
     def read(self, *, is_first_pass: bool = True) -> FetchRead:
-        reading = FetchRead(self._broker, self._request, self._context, is_first_pass=is_first_pass)
+        reading = FetchRead(self._rooms, self._request, self._context, is_first_pass=is_first_pass)
         for partition in self._session.due():
             partition.listen(reading.add(partition.key, partition.wanted))
         return reading

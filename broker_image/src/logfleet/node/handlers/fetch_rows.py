@@ -12,7 +12,7 @@ from typing import Any
 from logfleet.config.throttle_keys import Side
 from logfleet.io.clock import monotonic_ms
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import Leader
 from logfleet.node.partitions.replica import FollowerPartition
@@ -50,7 +50,6 @@ class FetchRead:
     """
 
     __slots__ = (
-        "_broker",
         "_by_id",
         "_bytes_left",
         "_client_id",
@@ -61,6 +60,7 @@ class FetchRead:
         "_read",
         "_replica",
         "_request",
+        "_rooms",
         "_table",
         "_unknown_ids",
         "_version",
@@ -75,26 +75,26 @@ class FetchRead:
 
     def __init__(
         self,
-        broker: PartitionHost,
+        rooms: Rooms,
         request: FetchRequest,
         context: RequestContext,
         *,
         is_first_pass: bool = True,
     ) -> None:
         self._is_first_pass = is_first_pass
-        self._table = table = broker.partitions
+        self._table = table = rooms.partitions
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
         self.find: Callable[[Any, int], LeaderPartition | ErrorCode] = (
             table.find_by_id if self._by_id else table.find
         )
-        self._broker = broker
+        self._rooms = rooms
         self._request = request
         self._version = context.api_version
         self._listener = context.listener
         self._client_id = context.client_id
-        self._bytes_left = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._bytes_left = min(request.max_bytes, rooms.config.fetch_max_bytes)
         self._replica = replica_id(request, context.api_version)
-        is_sent = self._replica < 0 and broker.config.replica_selector_class == RACK_AWARE
+        is_sent = self._replica < 0 and rooms.config.replica_selector_class == RACK_AWARE
         self._rack = request.rack_id if is_sent else ""
         self._endpoints: dict[int, FetchResponse.NodeEndpoint] = {}
         self.bytes = 0
@@ -161,7 +161,7 @@ class FetchRead:
                 partition.last_reader = self._client_id
             return
         self._table.replicated.bytes_out += self.bytes
-        throttle = self._broker.replication_throttle
+        throttle = self._rooms.throttle
         if throttle.is_limited(Side.LEADER):
             for partition, size in self._read:
                 throttle.record(Side.LEADER, partition.topic, partition.index, size)
@@ -239,7 +239,7 @@ class FetchRead:
 
     def _rack_of(self, broker_id: int) -> str | None:
         """The broker's rack, None if this client cannot reach it."""
-        broker = self._broker.image.brokers.get(broker_id)
+        broker = self._rooms.metadata.image.brokers.get(broker_id)
         if broker is None or broker.listener(self._listener) is None:
             return None
         return broker.rack
@@ -256,7 +256,7 @@ class FetchRead:
         try:
             records = log.read(wanted.fetch_offset, limit, end_offset, at_least_one=not self.bytes)
         except OSError as failure:
-            self._broker.storage_failed(partition, failure)
+            self._rooms.disks.storage_failed(partition, failure)
             return self._refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, partition.topic_id)
         if isinstance(records, ErrorCode):
             return self._refused(partition.index, records, partition.topic_id)
@@ -281,7 +281,7 @@ class FetchRead:
 
         It is not in sync, and the rate is used up (ReplicaManager.shouldLeaderThrottle).
         """
-        throttle = self._broker.replication_throttle
+        throttle = self._rooms.throttle
         if not throttle.is_limited(Side.LEADER) or not isinstance(partition, LeaderPartition):
             return False
         if any(member == self._replica for member, _ in partition.replicas_state.state.isr):
@@ -298,7 +298,7 @@ class FetchRead:
         state = self._request.replica_state
         broker_epoch = NO_BROKER_EPOCH if state is None else state.replica_epoch
         return record_progress(
-            self._broker,
+            self._rooms,
             partition,
             (self._replica, broker_epoch),
             wanted.fetch_offset,
@@ -331,7 +331,7 @@ def _failed(index: int, error: ErrorCode) -> _Row:
 
 
 def record_progress(
-    broker: PartitionHost,
+    rooms: Rooms,
     partition: LeaderPartition,
     follower: Member,
     offset: int,
@@ -340,7 +340,7 @@ def record_progress(
     """The follower has everything below the offset. After an error nothing has changed."""
     error = partition.fetched(*follower, offset, log_start_offset, now_ms=monotonic_ms())
     if partition.replicas_state.isr_change_due:
-        broker.isr_writer.check(partition)
+        rooms.replication.isr_writer.check(partition)
     return error
 
 

@@ -15,7 +15,7 @@ from logfleet.net.file_sender import Part
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.fetch_calls import FetchCall, SessionFetchCall
 from logfleet.node.handlers.fetch_rows import record_progress
-from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.sessions.fetch_session import FetchSession, SessionPartition
 from logfleet.wire.apis import api_of
@@ -33,13 +33,13 @@ from logfleet.wire.single_fetch import (
 )
 
 
-def remember(broker: PartitionHost, context: RequestContext) -> None:
+def remember(rooms: Rooms, context: RequestContext) -> None:
     """A follower fetches by this connection: recognise its next requests by their bytes."""
     peer = context.peer
     if peer.repeat_end or context.api_version != VERSION or context.client_id is None:
         return
     client = client_of(context.client_id)
-    peer.repeats = {client: FollowerFetch(broker, context, CORRELATION_END + len(client))}
+    peer.repeats = {client: FollowerFetch(rooms, context, CORRELATION_END + len(client))}
     peer.repeat_end = CORRELATION_END + len(client)
 
 
@@ -52,11 +52,11 @@ class FollowerFetch(SessionFetchCall):
     api_key = api_of(FetchRequest).key
     api_version = VERSION
 
-    def __init__(self, broker: PartitionHost, context: RequestContext, body_at: int) -> None:
+    def __init__(self, rooms: Rooms, context: RequestContext, body_at: int) -> None:
         """body_at: where the body of a request begins in its frame."""
         self._replica_state = FetchRequest.ReplicaState()
         request = FetchRequest(replica_state=self._replica_state)
-        FetchCall.__init__(self, broker, request, context, {})
+        FetchCall.__init__(self, rooms, request, context, {})
         self._body_at = body_at
         self._deadline_s = inf
         self._alarm = Alarm(self._on_alarm)
@@ -66,7 +66,7 @@ class FollowerFetch(SessionFetchCall):
         fetch = decode_single_fetch(frame, self._body_at)
         if fetch is None or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
             return None
-        session = self._broker.fetch_sessions.find(fetch.session_id)
+        session = self._rooms.sessions.fetches.find(fetch.session_id)
         if session is None or session.epoch != fetch.session_epoch or not session.privileged:
             return None
         row = session.partitions.get((fetch.topic_id, fetch.partition))
@@ -76,7 +76,7 @@ class FollowerFetch(SessionFetchCall):
         if not isinstance(partition, LeaderPartition) or not _is_at_end(partition, fetch):
             return None
         error = record_progress(
-            self._broker,
+            self._rooms,
             partition,
             (fetch.replica_id, fetch.replica_epoch),
             fetch.fetch_offset,
@@ -91,7 +91,7 @@ class FollowerFetch(SessionFetchCall):
 
     def _take(self, fetch: SingleFetch, session: FetchSession, row: SessionPartition) -> None:
         """Continue the session by this request."""
-        broker, request, wanted = self._broker, self._request, row.wanted
+        rooms, request, wanted = self._rooms, self._request, row.wanted
         wanted.current_leader_epoch = fetch.current_leader_epoch
         wanted.fetch_offset = fetch.fetch_offset
         wanted.last_fetched_epoch = fetch.last_fetched_epoch
@@ -103,8 +103,8 @@ class FollowerFetch(SessionFetchCall):
         self._replica_state.replica_id = fetch.replica_id
         self._replica_state.replica_epoch = fetch.replica_epoch
         session.mark_due(row)
-        broker.fetch_sessions.continue_session(session, broker.now_ms())
-        broker.follower_fetches.fetched(
+        rooms.sessions.fetches.continue_session(session, rooms.clock.now_ms())
+        rooms.sessions.followers.fetched(
             fetch.replica_id, fetch.replica_epoch, session, {}, monotonic_ms()
         )
         self._session, self._row = session, row
@@ -127,7 +127,7 @@ class FollowerFetch(SessionFetchCall):
 
     def _lone_answer(self) -> list[Part] | None:
         """The answer if it has records of the one partition alone, else None."""
-        broker, session, row = self._broker, self._session, self._row
+        rooms, session, row = self._rooms, self._session, self._row
         partition, wanted = row.source, row.wanted
         if (
             not isinstance(partition, LeaderPartition)
@@ -135,12 +135,12 @@ class FollowerFetch(SessionFetchCall):
             or not partition.is_current
             or not session.has_no_other_due(row)
             or self._refuse_overtaken() is not None
-            or broker.replication_throttle.is_limited(Side.LEADER)
+            or rooms.throttle.is_limited(Side.LEADER)
         ):
             return None
         log = partition.log
         limit = min(
-            wanted.partition_max_bytes, self._request.max_bytes, broker.config.fetch_max_bytes
+            wanted.partition_max_bytes, self._request.max_bytes, rooms.config.fetch_max_bytes
         )
         try:
             records = log.read(wanted.fetch_offset, limit)
@@ -156,7 +156,7 @@ class FollowerFetch(SessionFetchCall):
         )
         session.store_sent(row, data)
         size = len(records)
-        broker.partitions.replicated.bytes_out += size
+        rooms.partitions.replicated.bytes_out += size
         head = encode_single_row(
             SingleFetchRow(
                 session.id,

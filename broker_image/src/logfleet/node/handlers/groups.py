@@ -15,7 +15,7 @@ from logfleet.groups.classic.join import Caller, Join, protocols_of
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.groups.group_shard import GroupShard
-from logfleet.node.handlers.host import GroupHost, shard_of
+from logfleet.node.handlers.rooms import Rooms, shard_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DeleteGroupsRequest,
@@ -46,10 +46,10 @@ _Deleting = list[tuple[list[str], Waiter[_Results]]]
 
 
 def join_group(
-    broker: GroupHost, request: JoinGroupRequest, context: RequestContext
+    rooms: Rooms, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Answered when the group has its next generation."""
-    shard = shard_of(broker, request.group_id)
+    shard = shard_of(rooms, request.group_id)
     if isinstance(shard, ErrorCode):
         error = shard if request.group_id else ErrorCode.INVALID_GROUP_ID
         return _for_version(
@@ -84,7 +84,7 @@ def _for_version(response: JoinGroupResponse, api_version: int) -> JoinGroupResp
 
 
 def sync_group(
-    broker: GroupHost, request: SyncGroupRequest, context: RequestContext
+    rooms: Rooms, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """Answered when the leader's assignment is stored."""
     if context.api_version >= PROTOCOL_REQUIRED_SINCE and None in {
@@ -92,7 +92,7 @@ def sync_group(
         request.protocol_name,
     }:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    shard = shard_of(broker, request.group_id)
+    shard = shard_of(rooms, request.group_id)
     if isinstance(shard, ErrorCode):
         error = shard if request.group_id else ErrorCode.INVALID_GROUP_ID
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -109,10 +109,10 @@ def sync_group(
 
 
 def heartbeat(
-    broker: GroupHost, request: HeartbeatRequest, _context: RequestContext
+    rooms: Rooms, request: HeartbeatRequest, _context: RequestContext
 ) -> HeartbeatResponse:
     """While a group is being loaded, its members get no error."""
-    shard = shard_of(broker, request.group_id)
+    shard = shard_of(rooms, request.group_id)
     if isinstance(shard, ErrorCode):
         if not request.group_id:
             shard = ErrorCode.INVALID_GROUP_ID
@@ -126,9 +126,9 @@ def heartbeat(
 
 
 def leave_group(
-    broker: GroupHost, request: LeaveGroupRequest, context: RequestContext
+    rooms: Rooms, request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
-    shard = shard_of(broker, request.group_id)
+    shard = shard_of(rooms, request.group_id)
     if isinstance(shard, ErrorCode):
         error = shard if request.group_id else ErrorCode.INVALID_GROUP_ID
         return LeaveGroupResponse(error_code=error)
@@ -158,11 +158,11 @@ def _left(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
 
 
 def describe_groups(
-    broker: GroupHost, request: DescribeGroupsRequest, context: RequestContext
+    rooms: Rooms, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse:
     groups = []
     for group_id in request.groups:
-        shard = shard_of(broker, group_id)
+        shard = shard_of(rooms, group_id)
         if isinstance(shard, ErrorCode):
             groups.append(
                 DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=shard)
@@ -177,14 +177,14 @@ def describe_groups(
 
 
 def list_groups(
-    broker: GroupHost, request: ListGroupsRequest, _context: RequestContext
+    rooms: Rooms, request: ListGroupsRequest, _context: RequestContext
 ) -> ListGroupsResponse:
     """The groups that this broker coordinates.
 
     An error while any are being loaded: a list without these would look as if they were deleted.
     """
     groups = []
-    for shard in broker.coordinators.shards():
+    for shard in rooms.coordinators.shards():
         if shard.is_closed:
             continue
         if not shard.is_loaded:
@@ -194,13 +194,13 @@ def list_groups(
 
 
 def delete_groups(
-    broker: GroupHost, request: DeleteGroupsRequest, context: RequestContext
+    rooms: Rooms, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     """Each coordinator deletes its groups at once; answered when all have."""
     failed: _Results = []
     by_shard: dict[GroupShard, list[str]] = {}
     for group_id in dict.fromkeys(request.groups_names):
-        shard = shard_of(broker, group_id)
+        shard = shard_of(rooms, group_id)
         if isinstance(shard, ErrorCode):
             failed.append(_failed(group_id, shard))
         else:

@@ -13,7 +13,7 @@ import msgspec
 
 from logfleet.log.search import first_record_since, record_of_largest_timestamp
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
@@ -65,7 +65,7 @@ _Topics = dict[str, dict[int, FoundOffset | ErrorCode | _Search]]
 
 
 def list_offsets(
-    broker: PartitionHost, request: ListOffsetsRequest, context: RequestContext
+    rooms: Rooms, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """One row per partition; INVALID_REQUEST for one that the request names twice."""
     topics: _Topics = {}
@@ -76,20 +76,20 @@ def list_offsets(
             rows[index] = (
                 ErrorCode.INVALID_REQUEST
                 if index in rows
-                else _find(broker, request, topic.name, wanted, context.api_version)
+                else _find(rooms, request, topic.name, wanted, context.api_version)
             )
     if any(isinstance(found, _Search) for rows in topics.values() for found in rows.values()):
-        return _answer_after_searches(broker, topics, context.api_version)
+        return _answer_after_searches(rooms, topics, context.api_version)
     return _answer(topics, context.api_version)
 
 
 async def _answer_after_searches(
-    broker: PartitionHost, topics: _Topics, version: int
+    rooms: Rooms, topics: _Topics, version: int
 ) -> ListOffsetsResponse:
     for rows in topics.values():
         for index, found in rows.items():
             if isinstance(found, _Search):
-                rows[index] = await _search(broker, found)
+                rows[index] = await _search(rooms, found)
     return _answer(topics, version)
 
 
@@ -105,7 +105,7 @@ def _answer(topics: _Topics, version: int) -> ListOffsetsResponse:
 
 
 def _find(
-    broker: PartitionHost,
+    rooms: Rooms,
     request: ListOffsetsRequest,
     topic: str,
     wanted: ListOffsetsRequest.ListOffsetsPartition,
@@ -114,7 +114,7 @@ def _find(
     timestamp = wanted.timestamp
     if timestamp < 0 and version < SPECIAL_SINCE.get(timestamp, version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
-    partition = broker.partitions.find_in_epoch(
+    partition = rooms.partitions.find_in_epoch(
         topic, wanted.partition_index, wanted.current_leader_epoch
     )
     if not isinstance(partition, LeaderPartition):
@@ -145,19 +145,19 @@ def _offset_for(partition: LeaderPartition, timestamp: int) -> FoundOffset | Err
     return _Search(partition, timestamp)
 
 
-async def _search(broker: PartitionHost, search: _Search) -> FoundOffset | ErrorCode:
+async def _search(rooms: Rooms, search: _Search) -> FoundOffset | ErrorCode:
     """Look up one record. While a thread reads, everything may change, leadership too."""
     partition, log = search.partition, search.partition.log
     await asyncio.sleep(0)  # each partition in a step of its own, also if nothing has to be read
     try:
         if search.timestamp == MAX_TIMESTAMP:
-            record = await record_of_largest_timestamp(log, broker.run_in_thread)
+            record = await record_of_largest_timestamp(log, rooms.workers.run_in_thread)
         else:
-            record = await first_record_since(log, search.timestamp, broker.run_in_thread)
+            record = await first_record_since(log, search.timestamp, rooms.workers.run_in_thread)
     except OSError as failure:
         if not partition.is_leading:  # the error may come from the deletion of the log
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        broker.storage_failed(partition, failure)
+        rooms.disks.storage_failed(partition, failure)
         return ErrorCode.KAFKA_STORAGE_ERROR
     if not partition.is_leading:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -10,7 +10,7 @@ from typing import Any, Final
 from logfleet.log.directories.log_dir import LogDir, absolute
 from logfleet.log.names import TopicPartition
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import PartitionHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AlterReplicaLogDirsRequest,
@@ -31,7 +31,7 @@ _AlteredRow = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
 async def describe_log_dirs(
-    broker: PartitionHost, request: DescribeLogDirsRequest, context: RequestContext
+    rooms: Rooms, request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
     """All replicas here, in any role, by directory; or of these the requested ones."""
     wanted = None
@@ -42,16 +42,16 @@ async def describe_log_dirs(
             for index in topic.partitions
         }
     results = []
-    for log_dir in broker.log_dirs:
+    for log_dir in rooms.disks.log_dirs:
         topics = await _topics(log_dir, wanted)
-        _add_futures(broker, log_dir, wanted, topics)
+        _add_futures(rooms, log_dir, wanted, topics)
         result = _Result(log_dir=log_dir.absolute_path, topics=list(topics.values()))
         if context.api_version >= ROOM_SINCE:
-            await _add_room(broker, result, log_dir.path)
+            await _add_room(rooms, result, log_dir.path)
         results.append(result)
     results += [
         _Result(log_dir=absolute(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-        for path in broker.log_dirs.failed
+        for path in rooms.disks.log_dirs.failed
     ]
     return DescribeLogDirsResponse(results=results)
 
@@ -70,13 +70,13 @@ async def _topics(log_dir: LogDir, wanted: set[TopicPartition] | None) -> dict[s
 
 
 def _add_futures(
-    broker: PartitionHost,
+    rooms: Rooms,
     log_dir: LogDir,
     wanted: set[TopicPartition] | None,
     topics: dict[str, _Topic],
 ) -> None:
     """Copies that will replace logs in other directories."""
-    for future in broker.log_moves.futures(log_dir):
+    for future in rooms.hosting.log_moves.futures(log_dir):
         name = future.partition
         if wanted is None or name in wanted:
             topic = topics.setdefault(name.topic, _Topic(name=name.topic))
@@ -89,10 +89,10 @@ def _add_futures(
             topic.partitions.append(row)
 
 
-async def _add_room(broker: PartitionHost, result: _Result, path: str) -> None:
+async def _add_room(rooms: Rooms, result: _Result, path: str) -> None:
     """Add the disk's size and free space, measured in a thread: a disk may hang."""
     try:
-        space = await broker.run_in_thread(broker.log_dirs.open_files.files.space, path)
+        space = await rooms.workers.run_in_thread(rooms.disks.log_dirs.open_files.files.space, path)
     except OSError:
         result.error_code, result.topics = ErrorCode.KAFKA_STORAGE_ERROR, []
     else:
@@ -100,7 +100,7 @@ async def _add_room(broker: PartitionHost, result: _Result, path: str) -> None:
 
 
 async def alter_replica_log_dirs(
-    broker: PartitionHost, request: AlterReplicaLogDirsRequest, _context: RequestContext
+    rooms: Rooms, request: AlterReplicaLogDirsRequest, _context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """Answered at once, the logs are copied afterwards.
 
@@ -117,7 +117,7 @@ async def alter_replica_log_dirs(
         if number % LOGS_AT_ONCE == LOGS_AT_ONCE - 1:
             await asyncio.sleep(0)
         topic = topics.setdefault(name.topic, _Altered(topic_name=name.topic))
-        error_code = broker.log_moves.request(name, path)
+        error_code = rooms.hosting.log_moves.request(name, path)
         topic.partitions.append(_AlteredRow(partition_index=name.partition, error_code=error_code))
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 

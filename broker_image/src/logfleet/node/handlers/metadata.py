@@ -17,7 +17,7 @@ from logfleet.metadata.image import INTERNAL_TOPICS, Broker, ClusterImage, Parti
 from logfleet.metadata.kinds.brokers import Endpoint
 from logfleet.metadata.kinds.topics import NO_LEADER
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import AdminHost, origin_of
+from logfleet.node.handlers.rooms import Rooms, origin_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     DescribeClusterRequest,
@@ -92,13 +92,11 @@ class _View(msgspec.Struct, frozen=True):
         ]
 
 
-def metadata(
-    host: AdminHost, request: MetadataRequest, context: RequestContext
-) -> MetadataResponse:
+def metadata(rooms: Rooms, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     version = context.api_version
     if version in IDS_REFUSED and any(map(_names_id, request.topics or ())):
         return _invalid(request)
-    view = _View.of(host.image, context.listener)
+    view = _View.of(rooms.metadata.image, context.listener)
     response = MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
@@ -106,9 +104,9 @@ def metadata(
             )
             for broker, address in view.reachable.values()
         ],
-        cluster_id=host.cluster_id,
+        cluster_id=rooms.cluster_id,
         controller_id=view.controller_id(),
-        topics=_topics(host, view, request, context),
+        topics=_topics(rooms, view, request, context),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _allowed_on_cluster(context)
@@ -141,7 +139,7 @@ def _invalid(request: MetadataRequest) -> MetadataResponse:
 
 
 def _topics(
-    host: AdminHost, view: _View, request: MetadataRequest, context: RequestContext
+    rooms: Rooms, view: _View, request: MetadataRequest, context: RequestContext
 ) -> list[_Topic]:
     wanted, version = request.topics, context.api_version
     if wanted is None or (not wanted and version < NO_TOPICS_SINCE):
@@ -151,7 +149,7 @@ def _topics(
         return [_by_id(view, topic_id, version) for topic_id in ids]
     if any(each.name is None for each in wanted):
         return [_Topic(error_code=ErrorCode.INVALID_REQUEST, name="")]
-    return _by_name(host, view, [each.name or "" for each in wanted], request, context)
+    return _by_name(rooms, view, [each.name or "" for each in wanted], request, context)
 
 
 def _by_id(view: _View, topic_id: bytes, version: int) -> _Topic:
@@ -162,7 +160,7 @@ def _by_id(view: _View, topic_id: bytes, version: int) -> _Topic:
 
 
 def _by_name(
-    host: AdminHost,
+    rooms: Rooms,
     view: _View,
     names: Iterable[str],
     request: MetadataRequest,
@@ -181,8 +179,8 @@ def _by_name(
         else:
             missing.append(name)
         rows.append(_Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
-    if missing and request.allow_auto_topic_creation and host.config.auto_create_topics_enable:
-        host.topic_creator.want(missing, origin_of(context))
+    if missing and request.allow_auto_topic_creation and rooms.config.auto_create_topics_enable:
+        rooms.control.topic_creator.want(missing, origin_of(context))
     return rows
 
 
@@ -221,7 +219,7 @@ def _partition(view: _View, topic: Topic, index: int, version: int) -> _Partitio
 
 
 def describe_topic_partitions(
-    host: AdminHost, request: DescribeTopicPartitionsRequest, context: RequestContext
+    rooms: Rooms, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """Topics by name, partitions up to a limit, then a cursor to continue from (KIP-966)."""
     if not _is_cursor_of(request):
@@ -231,10 +229,10 @@ def describe_topic_partitions(
                 for each in request.topics
             ]
         )
-    view = _View.of(host.image, context.listener)
+    view = _View.of(rooms.metadata.image, context.listener)
     response = DescribeTopicPartitionsResponse()
     names, cursor = _names_from(view.image, request)
-    limit = host.config.max_request_partition_size_limit
+    limit = rooms.config.max_request_partition_size_limit
     left = max(min(limit, request.response_partition_limit), 1)
     for name in names:
         topic = view.image.topic(name)
@@ -329,7 +327,7 @@ def _last_known_elr(partition: Partition) -> list[int]:
 
 
 def describe_cluster(
-    host: AdminHost, request: DescribeClusterRequest, context: RequestContext
+    rooms: Rooms, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
     """The active brokers, and the fenced ones if they are requested (KIP-700, KIP-1073).
 
@@ -347,8 +345,8 @@ def describe_cluster(
                 "type CONTROLLER"
             )
         return DescribeClusterResponse(error_code=error, error_message=message)
-    view = _View.of(host.image, context.listener)
-    is_silent = bool(host.failsafe.silent_s)
+    view = _View.of(rooms.metadata.image, context.listener)
+    is_silent = bool(rooms.failsafe.silent_s)
     reports_itself_fenced = is_silent and request.include_fenced_brokers
     brokers = [
         DescribeClusterResponse.DescribeClusterBroker(
@@ -356,14 +354,14 @@ def describe_cluster(
             host=address.host,
             port=address.port,
             rack=broker.rack,
-            is_fenced=broker.is_fenced or (reports_itself_fenced and broker.id == host.node_id),
+            is_fenced=broker.is_fenced or (reports_itself_fenced and broker.id == rooms.node_id),
         )
         for broker in view.image.brokers.values()
         if (address := broker.listener(context.listener)) is not None
         and (not broker.is_fenced or request.include_fenced_brokers)
     ]
     response = DescribeClusterResponse(
-        cluster_id=host.cluster_id,
+        cluster_id=rooms.cluster_id,
         controller_id=NO_ID if is_silent else view.controller_id(),
         brokers=brokers,
     )

@@ -10,7 +10,7 @@ from logfleet.groups.offsets import offset_deleted
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import GroupHost, shard_of
+from logfleet.node.handlers.rooms import Rooms, shard_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
 
@@ -18,12 +18,12 @@ _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
 def offset_delete(
-    broker: GroupHost, request: OffsetDeleteRequest, context: RequestContext
+    rooms: Rooms, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    unknown = _take_unknown(broker.image, request)
-    shard = shard_of(broker, request.group_id)
+    unknown = _take_unknown(rooms.metadata.image, request)
+    shard = shard_of(rooms, request.group_id)
     if isinstance(shard, ErrorCode):
         return OffsetDeleteResponse(error_code=shard)
     waiter = Waiter[OffsetDeleteResponse]()

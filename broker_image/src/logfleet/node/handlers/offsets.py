@@ -12,7 +12,7 @@ from logfleet.groups.offsets import NO_OFFSET, ZERO_UUID, commit_failed
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.host import GroupHost, shard_of
+from logfleet.node.handlers.rooms import Rooms, shard_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     OffsetCommitRequest,
@@ -37,12 +37,12 @@ _GroupAnswer = OffsetFetchResponse.OffsetFetchResponseGroup
 
 
 def offset_commit(
-    broker: GroupHost, request: OffsetCommitRequest, context: RequestContext
+    rooms: Rooms, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    refused = _refuse_unknown(broker.image, request, context.api_version)
+    refused = _refuse_unknown(rooms.metadata.image, request, context.api_version)
     if refused and not request.topics:
         return OffsetCommitResponse(topics=refused)
-    shard = shard_of(broker, request.group_id)
+    shard = shard_of(rooms, request.group_id)
     if isinstance(shard, ErrorCode):
         return _with_refused(commit_failed(request, shard), refused)
     waiter = Waiter[OffsetCommitResponse]()
@@ -131,10 +131,10 @@ def _with_refused(
 
 
 def offset_fetch(
-    broker: GroupHost, request: OffsetFetchRequest, context: RequestContext
+    rooms: Rooms, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Several groups since version 8, one before; since version 10 topics have ids and no names."""
-    fetching = _Fetching(broker, request, context.api_version)
+    fetching = _Fetching(rooms, request, context.api_version)
     if fetching.is_done:
         return fetching.response()
     return fetching.response_later(context)
@@ -143,9 +143,9 @@ def offset_fetch(
 class _Fetching:
     """One OffsetFetch in progress: an answer per group, in the request's order."""
 
-    def __init__(self, broker: GroupHost, request: OffsetFetchRequest, api_version: int) -> None:
-        self._broker = broker
-        self._image = broker.image
+    def __init__(self, rooms: Rooms, request: OffsetFetchRequest, api_version: int) -> None:
+        self._rooms = rooms
+        self._image = rooms.metadata.image
         self._version = api_version
         self._request = request
         self._groups = _groups(request, api_version)
@@ -162,7 +162,7 @@ class _Fetching:
         waiter = Waiter[_GroupAnswer]()
         self._waiters.append(waiter)
         self._unknown.append(self._take_unknown(group))
-        shard = shard_of(self._broker, group.group_id)
+        shard = shard_of(self._rooms, group.group_id)
         if isinstance(shard, ErrorCode):
             waiter.answer(_GroupAnswer(group_id=group.group_id, error_code=shard))
             return

@@ -13,9 +13,9 @@ from logfleet.log.validation import Appended, NeedsThread, Prepared, prepare_ful
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.appending import ACKS, Sender, append
-from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.produce_repeats import remember
 from logfleet.node.handlers.refused_batches import error_behind, record_refused
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.ack_queue import AwaitedAck
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.errors import ErrorCode
@@ -44,13 +44,13 @@ _Wait = tuple[_Row, _TopicData, LeaderPartition, int]
 
 
 def produce(
-    broker: PartitionHost, request: ProduceRequest, context: RequestContext
+    rooms: Rooms, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append every partition's batch.
 
     With acks=0 there is no answer, and any failure closes the connection.
     """
-    table = broker.partitions
+    table = rooms.partitions
     by_id = context.api_version >= TOPIC_IDS_SINCE
     topics: list[_Topic] = []
     work: list[_Work] = []
@@ -61,9 +61,9 @@ def produce(
         for data in topic.partition_data:
             partition = None if hosted is None else hosted.partitions.get(data.index)
             work.append((rows, topic, data, partition))
-    answer = _ProduceCall(broker, request, context, topics).append_all(work)
+    answer = _ProduceCall(rooms, request, context, topics).append_all(work)
     if len(work) == len(topics) == 1 and answer is not None and rows and not rows[0].error_code:
-        remember(broker, request, context)
+        remember(rooms, request, context)
     return answer
 
 
@@ -71,10 +71,10 @@ class _ProduceCall:
     """One Produce request in progress. topics: its answer, whose rows are filled in."""
 
     __slots__ = (
-        "_broker",
         "_context",
         "_endpoints",
         "_failed",
+        "_rooms",
         "_sender",
         "_timeout_ms",
         "_topics",
@@ -83,12 +83,12 @@ class _ProduceCall:
 
     def __init__(
         self,
-        broker: PartitionHost,
+        rooms: Rooms,
         request: ProduceRequest,
         context: RequestContext,
         topics: list[_Topic],
     ) -> None:
-        self._broker = broker
+        self._rooms = rooms
         self._context = context
         self._topics = topics
         self._sender = Sender(context.api_version, context.client_id, request.acks)
@@ -113,8 +113,8 @@ class _ProduceCall:
             row = self._append(topic, data, partition)
             if isinstance(row, NeedsThread):
                 assert partition is not None, "only a log's batch is prepared"
-                log, now_ms = partition.log, self._broker.now_ms()
-                prepared = await self._broker.run_in_thread(
+                log, now_ms = partition.log, self._rooms.clock.now_ms()
+                prepared = await self._rooms.workers.run_in_thread(
                     prepare_fully, row.buffer, log.config, now_ms, log.partition
                 )
                 row = self._append(topic, data, partition, prepared)
@@ -129,7 +129,7 @@ class _ProduceCall:
             wait = AwaitedAck(end_offset, acks, timeout_s)
             partition.ack_queue.add(wait)
             awaited.append(wait)
-        parked = self._broker.parked
+        parked = self._rooms.sessions.parked
         parked.produces += 1
         try:
             errors = [await wait.outcome for wait in awaited]
@@ -181,7 +181,7 @@ class _ProduceCall:
         prepared: Prepared | BatchRefusal | None,
     ) -> _Row | NeedsThread:
         records: Any = data.records or b""
-        result = append(self._broker, partition, self._sender, records, prepared)
+        result = append(self._rooms, partition, self._sender, records, prepared)
         if isinstance(result, Appended):
             row = _Row(
                 index=data.index,
@@ -220,7 +220,7 @@ class _ProduceCall:
 
     def _not_led(self, topic: _TopicData, index: int) -> _Row:
         """The error of a partition that is not served here, and its leader for newer clients."""
-        table, listener = self._broker.partitions, self._context.listener
+        table, listener = self._rooms.partitions, self._context.listener
         version = self._context.api_version
         if version >= TOPIC_IDS_SINCE:
             error = table.error_for_id(topic.topic_id, index)

@@ -17,8 +17,8 @@ from logfleet.log.validation import Appended
 from logfleet.net.peer import REPEATS_MAX
 from logfleet.node.dispatch import ParkedRequest, RequestContext
 from logfleet.node.handlers.appending import Sender, append
-from logfleet.node.handlers.host import PartitionHost
 from logfleet.node.handlers.refused_batches import record_refused
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.records.batch import HEADER_SIZE
 from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
@@ -37,9 +37,9 @@ _Topic = ProduceResponse.TopicProduceResponse
 _Offsets = tuple[int, int, int]
 
 
-def remember(broker: PartitionHost, request: ProduceRequest, context: RequestContext) -> None:
+def remember(rooms: Rooms, request: ProduceRequest, context: RequestContext) -> None:
     """Keep a template of a request with one partition, whose batch was appended."""
-    peer, revision = context.peer, broker.image.revision
+    peer, revision = context.peer, rooms.metadata.image.revision
     if context.api_version < VERSION_MIN or request.transactional_id is not None:
         return
     if peer.repeats_revision != revision:  # wait for the second: the image may change on and on
@@ -47,7 +47,7 @@ def remember(broker: PartitionHost, request: ProduceRequest, context: RequestCon
         peer.repeats_left, peer.repeats_revision = REPEATS_MAX, revision
     elif peer.repeats_left:
         peer.repeats_left -= 1
-        template = ProduceTemplate(broker, request, context)
+        template = ProduceTemplate(rooms, request, context)
         # One length for all templates of a connection, so that one look-up finds them.
         if peer.repeat_end in (0, template.end):
             peer.repeat_end = template.end
@@ -61,15 +61,13 @@ class ProduceTemplate:
     frame. As the codec writes them: a client that writes them otherwise is decoded each time.
     """
 
-    def __init__(
-        self, broker: PartitionHost, request: ProduceRequest, context: RequestContext
-    ) -> None:
+    def __init__(self, rooms: Rooms, request: ProduceRequest, context: RequestContext) -> None:
         (topic,) = request.topic_data
         (data,) = topic.partition_data
         assert data.records is not None, "it was appended"
         self.api_key, self.api_version = api_of(ProduceRequest).key, context.api_version
-        self._broker, self._revision = broker, broker.image.revision
-        self._topics: Any = broker.partitions.by_name if topic.name else broker.partitions.by_id
+        self._rooms, self._revision = rooms, rooms.metadata.image.revision
+        self._topics: Any = rooms.partitions.by_name if topic.name else rooms.partitions.by_id
         self._names, self._refused = (topic.name, topic.topic_id), context.peer.refused
         self._key = topic.name or topic.topic_id, data.index
         self.sender = Sender(context.api_version, context.client_id, request.acks)
@@ -93,7 +91,7 @@ class ProduceTemplate:
     def __call__(self, frame: memoryview) -> "bytes | _Waiting | None":
         """The answer to a request that fits, or the request as one that waits for it, or None."""
         at, tail = self.end, self._tail
-        if self._revision != self._broker.image.revision or len(frame) < at + HEADER_SIZE:
+        if self._revision != self._rooms.metadata.image.revision or len(frame) < at + HEADER_SIZE:
             return None
         head, correlation_id = _HEAD.unpack_from(frame)
         size_and_one, start = read_uvarint(frame, at)
@@ -108,7 +106,7 @@ class ProduceTemplate:
             return None
         if not (partition.is_current and partition.appends_at_once):
             return None
-        result = append(self._broker, partition, self.sender, frame[start:end])
+        result = append(self._rooms, partition, self.sender, frame[start:end])
         if not isinstance(result, Appended):
             error = result.error if isinstance(result, BatchRefusal) else None
             if error is not ErrorCode.KAFKA_STORAGE_ERROR:
@@ -119,21 +117,21 @@ class ProduceTemplate:
         end_offset, acks = result.last_offset + 1, self.sender.acks
         if end_offset <= partition.ends.high_watermark or partition.is_acked(end_offset, acks):
             return self.answer(correlation_id, offsets)
-        self._broker.parked.produces += 1
+        self._rooms.sessions.parked.produces += 1
         waiting = _Waiting(self, end_offset, offsets)
         partition.ack_queue.add(waiting)
         return waiting
 
     def answer(self, correlation_id: int, offsets: _Offsets, error: int = 0) -> bytes:
         if error:
-            self._broker.dispatcher.stats["Produce"].failed_with([error])
+            self._rooms.requests.stats["Produce"].failed_with([error])
             body = self._encoded(error, offsets)
         else:
             body = _OFFSETS.pack(*offsets).join(self._answer)
         return _ANSWER_HEAD.pack(len(body) + SIZE_BYTES, correlation_id) + body
 
     def waited(self, correlation_id: int, offsets: _Offsets, error: ErrorCode) -> bytes:
-        self._broker.parked.produces -= 1
+        self._rooms.sessions.parked.produces -= 1
         is_lost = error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return self.answer(correlation_id, (-1, -1, -1) if is_lost else offsets, error)
 

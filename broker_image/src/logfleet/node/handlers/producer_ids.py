@@ -10,7 +10,7 @@ from typing import Any, Final
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.coordinator import NO_TRANSACTIONS
-from logfleet.node.handlers.host import AdminHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import InitProducerIdRequest, InitProducerIdResponse
 
@@ -18,7 +18,7 @@ NONE: Final = -1
 
 
 def init_producer_id(
-    host: AdminHost, request: InitProducerIdRequest, _context: RequestContext
+    rooms: Rooms, request: InitProducerIdRequest, _context: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     """A new id with epoch 0, whatever id the producer had before.
 
@@ -28,9 +28,9 @@ def init_producer_id(
         return _refused(NO_TRANSACTIONS if request.transactional_id else ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return _refused(ErrorCode.INVALID_REQUEST)
-    producer_id = host.producer_ids.take()
+    producer_id = rooms.control.producer_ids.take()
     if producer_id is None:
-        return _from_next_block(host.producer_ids)
+        return _from_next_block(rooms.control.producer_ids)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 

@@ -1,26 +1,20 @@
 """Reports of a broker on its admin port: metrics, health, readiness."""
 
 import errno
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from logfleet.config.broker import ADMIN_LISTENER, BrokerConfig, with_admin_port
-from logfleet.controller.running.loop import ControllerLoop
 from logfleet.log.compaction.cleaner import Cleaner
-from logfleet.log.directories.disk_space import DiskSpace
-from logfleet.log.directories.log_dirs import LogDirs
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.kinds.brokers import Endpoint as Address
-from logfleet.net.listener import Listener
-from logfleet.node.cluster.failsafe import Failsafe
 from logfleet.node.cluster.membership import BrokerMembership
 from logfleet.node.decisions.journal import Journal
-from logfleet.node.dispatch import Dispatcher
-from logfleet.node.groups.group_coordinators import GroupCoordinators
-from logfleet.node.listening import CannotListen
+from logfleet.node.disks import Disks
+from logfleet.node.handlers.rooms import Rooms
+from logfleet.node.lifetime import Lifetime
+from logfleet.node.listening import CannotListen, Listeners
 from logfleet.node.metrics.cluster import cluster, readiness, store
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
 from logfleet.node.metrics.groups import GroupFigures
@@ -29,19 +23,13 @@ from logfleet.node.metrics.partitions import logs, replication, topics
 from logfleet.node.metrics.process import process
 from logfleet.node.metrics.requests import requests
 from logfleet.node.metrics.sources import Sources
-from logfleet.node.metrics.storage import compaction, disks
+from logfleet.node.metrics.storage import compaction
+from logfleet.node.metrics.storage import disks as disk_families
 from logfleet.node.metrics.traffic import TrafficWatch
-from logfleet.node.partitions.leadership import Leadership
-from logfleet.node.partitions.local_partitions import LocalPartitions
-from logfleet.node.partitions.parked import ParkedCounts
-from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.node.replication.isr_writer import IsrWriter
-from logfleet.quotas.client_quotas import ClientQuotas
-from logfleet.quotas.replication_throttle import ReplicationThrottle, Spawn
-from logfleet.sessions.cache import SessionCache
 from logfleet.telemetry import table
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.telemetry.exposition import single
+from logfleet.telemetry.flows import Flows
 from logfleet.telemetry.identity import identity
 
 if TYPE_CHECKING:
@@ -51,32 +39,15 @@ log = structlog.get_logger(__name__)
 
 
 class Observed(Protocol):
-    """The parts of a broker that are reported. The second half exists once it has started."""
+    """The parts of a broker that the admin port reports from the start of the process on."""
 
     config: BrokerConfig
-    cluster_id: str
     decisions: Decisions
-    journal: Journal
-    partitions: PartitionTable
-    quotas: ClientQuotas
-    replication_throttle: ReplicationThrottle
-    disk_space: DiskSpace
-    fetch_sessions: SessionCache
-    parked: ParkedCounts
-    failure: str | None
-
-    controller: ControllerLoop
-    coordinators: GroupCoordinators
-    isr_writer: IsrWriter
-    leadership: Leadership
-    local: LocalPartitions
-    membership: BrokerMembership
-    failsafe: Failsafe
 
     @property
-    def dispatcher(self) -> Dispatcher[Any]: ...
+    def failure(self) -> str | None: ...
     @property
-    def log_dirs(self) -> LogDirs: ...
+    def cluster_id(self) -> str: ...
     @property
     def image(self) -> ClusterImage: ...
 
@@ -87,34 +58,34 @@ class Observed(Protocol):
 class Observation:
     """The broker's metrics and its admin port. sources: the metrics; more after the start.
 
-    address: URL of the admin port, None if there is none.
+    address: URL of the admin port, None if there is none. disks, journal: exist before the rooms.
     """
 
     address: str | None = None
 
-    def __init__(self, broker: Observed, listeners: Callable[[], Iterable[Listener]]) -> None:
+    def __init__(self, broker: Observed, disks: Disks, journal: Journal) -> None:
         self.sources = Sources()
-        self._traffic = TrafficWatch(broker.partitions)
+        self._flows = Flows()
         self._broker = broker
         self._lag = LoopLag(self._record_stall)
         self.sources.add(
-            lambda: requests(lambda: broker.dispatcher.stats),
-            lambda: connections(listeners),
-            lambda: throttled_clients(broker.quotas),
-            lambda: fetch_sessions(broker.fetch_sessions),
-            lambda: disks(broker.disk_space, broker.log_dirs),
+            lambda: disk_families(disks.disk_space, disks.log_dirs),
             lambda: process(self._lag),
-            lambda: [single(table.DECISIONS_DROPPED, broker.journal.dropped)],
+            lambda: [single(table.DECISIONS_DROPPED, journal.dropped)],
             lambda: readiness(broker.not_ready),
         )
 
-    async def start(self, stack: AsyncExitStack) -> None:
-        """Open the admin port, if one is configured; `stack` closes it. Raises CannotListen."""
+    async def start(self, life: Lifetime) -> BrokerConfig:
+        """Open the admin port, if one is configured, until the end. Raises CannotListen.
+
+        Returns the configuration with the actual port.
+        """
         self._lag.start()
-        stack.callback(self._lag.stop)
-        address = self._broker.config.logfleet_admin_listener
+        life.closing.callback(self._lag.stop)
+        config = self._broker.config
+        address = config.logfleet_admin_listener
         if address is None:
-            return
+            return config
         from logfleet.node.metrics.admin_http import AdminHttp  # aiohttp takes 10 MiB
 
         broker = self._broker
@@ -124,15 +95,14 @@ class Observation:
             readiness=broker.not_ready,
             decisions=broker.decisions,
             image=lambda: broker.image,
-            traffic=self._traffic.flows,
+            traffic=self._flows.by_traffic,
             identity=lambda: identity(broker.cluster_id, broker.config.node_id),
         )
-        stack.push_async_callback(admin.stop)
+        life.closing.push_async_callback(admin.stop)
         port = await self._listen(admin, address)
-        if port != address.port:
-            broker.config = with_admin_port(broker.config, port)
         if port is not None:
             self.address = f"http://{address.host}:{port}"
+        return config if port == address.port else with_admin_port(config, port)
 
     async def _listen(self, admin: "AdminHttp", address: Address) -> int | None:
         """Listen; return the port, None if there is none. Raises CannotListen.
@@ -161,26 +131,40 @@ class Observation:
         broker_id, facts = self._broker.config.node_id, {"seconds": round(seconds, 3)}
         self._broker.decisions.record(Decision(Kind.STALL, cause, broker=broker_id, facts=facts))
 
-    def report_all(self, cleaner: Cleaner | None, spawn: Spawn) -> None:
-        """The broker has started: watch traffic, and add the metrics of what it holds now.
+    def report_all(
+        self,
+        rooms: Rooms,
+        life: Lifetime,
+        *,
+        membership: BrokerMembership,
+        listeners: Listeners,
+        cleaner: Cleaner | None,
+    ) -> None:
+        """The rooms are open: watch traffic, and add the metrics of what they hold.
 
         cleaner: None if it is off.
         """
-        spawn("observation", self._traffic.run())
-        broker = self._broker
-        series_max = broker.config.logfleet_metrics_series_max
+        partitions = rooms.partitions
+        life.spawn("observation", TrafficWatch(partitions, self._flows).run())
+        config, decisions = self._broker.config, self._broker.decisions
+        series_max, isr_writer = config.logfleet_metrics_series_max, rooms.replication.isr_writer
+        leadership, local = rooms.hosting.leadership, rooms.hosting.local
+
+        def refused_writes() -> int:
+            return isr_writer.refused + local.refused_writes + membership.refused.count
+
         self.sources.add(
-            lambda: topics(broker.partitions, series_max),
-            lambda: logs(broker.partitions, series_max),
-            lambda: replication(broker.partitions, broker.isr_writer, broker.replication_throttle),
+            lambda: requests(lambda: rooms.requests.stats),
+            lambda: connections(lambda: listeners.all),
+            lambda: throttled_clients(rooms.quotas),
+            lambda: fetch_sessions(rooms.sessions.fetches),
+            lambda: topics(partitions, series_max),
+            lambda: logs(partitions, series_max),
+            lambda: replication(partitions, isr_writer, rooms.throttle),
             lambda: GroupFigures(
-                broker.coordinators.shards(), broker.partitions, broker.parked, series_max
+                rooms.coordinators.shards(), partitions, rooms.sessions.parked, series_max
             ).families(),
-            lambda: cluster(broker.image, broker.controller, broker.decisions),
-            lambda: store(broker.failsafe, broker.leadership.suspended, _refused_writes(broker)),
-            lambda: compaction(cleaner, broker.log_dirs),
+            lambda: cluster(rooms.metadata.image, rooms.control.controller, decisions),
+            lambda: store(rooms.failsafe, leadership.suspended, refused_writes()),
+            lambda: compaction(cleaner, rooms.disks.log_dirs),
         )
-
-
-def _refused_writes(broker: Observed) -> int:
-    return broker.isr_writer.refused + broker.local.refused_writes + broker.membership.refused.count

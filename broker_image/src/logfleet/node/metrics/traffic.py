@@ -6,22 +6,18 @@ from typing import Final
 from logfleet.io.clock import monotonic_ms
 from logfleet.io.slices import Slices
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.telemetry.flows import Flow, Flows, FlowSample
+from logfleet.telemetry.flows import Flows, FlowSample
 
 PERIOD_S: Final = 10.0
 REST_S: Final = 0.01
 
 
 class TrafficWatch:
-    """Samples traffic periodically until cancelled."""
+    """Samples traffic into `flows` periodically until cancelled."""
 
-    def __init__(self, partitions: PartitionTable) -> None:
+    def __init__(self, partitions: PartitionTable, flows: Flows) -> None:
         self._partitions = partitions
-        self._flows = Flows()
-
-    def flows(self) -> list[Flow]:
-        """The traffic over the last minute, the busiest first."""
-        return self._flows.by_traffic()
+        self._flows = flows
 
     async def run(self) -> None:
         while True:

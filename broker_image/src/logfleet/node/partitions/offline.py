@@ -13,11 +13,11 @@ The others answer KAFKA_STORAGE_ERROR, though the metadata still names their lea
 
 
 class OfflinePartitions:
-    """The offline partitions, by topic id and index. on_change: called when they have changed."""
+    """The offline partitions, by topic id and index. on_change: each is called when they change."""
 
     def __init__(self) -> None:
         self._all: frozenset[tuple[bytes, int]] = frozenset()
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: list[Callable[[], None]] = []
 
     def __contains__(self, partition: tuple[bytes, int]) -> bool:
         return partition in self._all
@@ -46,4 +46,5 @@ class OfflinePartitions:
     def _set(self, partitions: frozenset[tuple[bytes, int]]) -> None:
         if partitions != self._all:
             self._all = partitions
-            self.on_change()
+            for callback in self.on_change:
+                callback()

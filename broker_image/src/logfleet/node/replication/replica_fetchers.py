@@ -1,59 +1,49 @@
 """Keeps one fetcher for each broker that leads a partition of which this broker has a replica."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from logfleet.config.broker import BrokerConfig
 from logfleet.log.recovery.truncater import Truncater
-from logfleet.metadata.image import Broker, ClusterImage
+from logfleet.metadata.image import Broker
 from logfleet.node.partitions.following import Following
-from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import FollowerPartition, Replica
+from logfleet.node.partitions.traffic import Traffic
 from logfleet.node.replication.replica_fetcher import ReplicaFetcher
 from logfleet.quotas.replication_throttle import ReplicationThrottle
+from logfleet.store.loader import MetadataLoader
 from logfleet.telemetry.decisions import Decisions
 from logfleet.types import NO_BROKER_EPOCH, BrokerEpoch
-
-
-class FetchingHost(Protocol):
-    """The parts of the broker that the fetchers need."""
-
-    @property
-    def config(self) -> BrokerConfig: ...
-    @property
-    def image(self) -> ClusterImage: ...
-    @property
-    def decisions(self) -> Decisions: ...
-    @property
-    def partitions(self) -> PartitionTable: ...
-    @property
-    def replication_throttle(self) -> ReplicationThrottle: ...
-
-    def storage_failed(self, partition: Replica, error: OSError) -> None:
-        """Report that a log could not be written."""
 
 
 class ReplicaFetchers:
     """All fetchers, and what each needs of the broker it runs in (`follower_host.FollowerHost`).
 
-    spawn: runs a task by that name for as long as the broker lives.
+    spawn: runs a task by that name for as long as the broker lives. storage_failed: called when a
+    log could not be written. replicated: counts the bytes that are copied.
     """
 
     def __init__(
         self,
-        host: FetchingHost,
+        config: BrokerConfig,
         following: Following,
         truncater: Truncater,
         spawn: Callable[[str, Coroutine[Any, Any, None]], None],
+        *,
+        metadata: MetadataLoader,
+        replicated: Traffic,
+        throttle: ReplicationThrottle,
+        decisions: Decisions,
+        storage_failed: Callable[[Replica, OSError], None],
     ) -> None:
-        self.config = host.config
-        self.node_id = host.config.node_id
-        self.decisions = host.decisions
-        self.replicated = host.partitions.replicated
-        self.throttle = host.replication_throttle
+        self.config = config
+        self.node_id = config.node_id
+        self.decisions = decisions
+        self.replicated = replicated
+        self.throttle = throttle
         self.truncater = truncater
-        self.storage_failed = host.storage_failed
-        self._host = host
+        self.storage_failed = storage_failed
+        self._metadata = metadata
         self._following = following
         self._spawn = spawn
         self._fetchers: dict[int, ReplicaFetcher] = {}
@@ -84,4 +74,4 @@ class ReplicaFetchers:
         return NO_BROKER_EPOCH if epoch is None else epoch
 
     def broker(self, broker_id: int) -> Broker | None:
-        return self._host.image.brokers.get(broker_id)
+        return self._metadata.image.brokers.get(broker_id)

@@ -16,8 +16,13 @@ from broker_image.tests.unit.node.broker_rig import config
 pytestmark = pytest.mark.asyncio
 
 
+def reports(broker: Broker, admin_port: int) -> None:
+    """From now on the broker names this admin port to clients."""
+    object.__setattr__(broker.rooms, "config", with_admin_port(broker.config, admin_port))
+
+
 async def asked(running: Broker, **parameters: list[str]) -> Answers:
-    (listener,) = running._listeners
+    (listener,) = running.opened.listeners.all
     async with Client(f"127.0.0.1:{listener.port}") as client:
         everybody = await ask_all(client, "/events", parameters)
         assert await ask_any(client, "/events", parameters) == everybody
@@ -61,7 +66,7 @@ async def test_an_admin_port_that_cannot_be_reached_is_named(tmp_path: Path) -> 
     with LoopbackPorts() as ports:
         closed = ports.reserve()
         async with Broker(config(tmp_path)) as broker:
-            broker.config = with_admin_port(broker.config, closed)
+            reports(broker, closed)
             answers = await asked(broker)
     reason = answers.failures[1]
     assert reason.startswith(f"http://127.0.0.1:{closed}/events cannot be asked: ")
@@ -71,7 +76,7 @@ async def test_an_admin_port_that_cannot_be_reached_is_named(tmp_path: Path) -> 
 async def test_another_broker_at_that_address_is_not_believed(tmp_path: Path) -> None:
     async with Broker(config(tmp_path / "a")) as here, Broker(config(tmp_path / "b")) as there:
         assert here.config.logfleet_admin_listener is not None
-        there.config = with_admin_port(there.config, here.config.logfleet_admin_listener.port)
+        reports(there, here.config.logfleet_admin_listener.port)
         answers = await asked(there)
     assert answers.texts == {}
     assert (
@@ -92,7 +97,7 @@ async def test_a_broker_that_refuses_is_named(tmp_path: Path) -> None:
     with LoopbackPorts() as ports:
         admin = f"127.0.0.1:{ports.reserve()}"
         async with Broker(config(tmp_path, **{"logfleet.admin.listener": admin})) as broker:
-            (listener,) = broker._listeners
+            (listener,) = broker.opened.listeners.all
             async with Client(f"127.0.0.1:{listener.port}") as client:
                 answers = await ask_all(client, "/nothing", {})
     assert answers == Answers({}, {1: f"http://{admin}/nothing answers 404: 404: Not Found"})

@@ -97,7 +97,9 @@ class Directory:
         self.slow = slow
         self.open_files = OpenFiles(slow)
         self.failures: list[tuple[str, OSError]] = []
-        self.open_files.on_write_failed = lambda path, error: self.failures.append((path, error))
+        self.open_files.on_write_failed.append(
+            lambda path, error: self.failures.append((path, error))
+        )
         self.disk = self.open_files.disk(str(path))
         (path / "topic-0").mkdir(parents=True)
 

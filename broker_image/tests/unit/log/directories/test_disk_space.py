@@ -152,9 +152,7 @@ async def test_a_failed_directory_is_neither_full_nor_checked(
     space._log_dirs.dirs.append(log_dir)
     log_dir.create(TopicPartition("t", 0), "bQrxV1XaQAyDOV5OYVsTsQ", LogConfig(), 0)
     reasons: list[str] = []
-    failure = DiskFailure(
-        space._log_dirs, space, take_offline=lambda _logs: None, fail=reasons.append
-    )
+    failure = DiskFailure(space._log_dirs, space, fail=reasons.append)
     await space.check(path)
     failure(TopicPartition("t", 0), OSError(errno.ENOSPC, "full"))
     assert space.full == {path}

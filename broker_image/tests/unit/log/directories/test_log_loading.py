@@ -168,7 +168,7 @@ async def test_the_broker_obeys_the_key(tmp_path, until) -> None:
         "num.recovery.threads.per.data.dir": "5",
     }
     async with Broker(broker_config(config)) as broker:
-        (log_dir,) = broker.log_dirs
+        (log_dir,) = broker.rooms.disks.log_dirs
         for index in range(LOGS):
             log_dir.create(TopicPartition("t", index), ID, LogConfig(), NOW)
     gate = Gate()

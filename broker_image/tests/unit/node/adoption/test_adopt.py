@@ -83,7 +83,7 @@ async def test_a_broker_serves_what_was_adopted(left):
     assert (await adopted(left)).written
     assert (await adopted(left)).was_there
     async with Broker(config_of(left)) as broker:
-        partition = broker.partitions.by_id[A].partitions[0]
+        partition = broker.rooms.partitions.by_id[A].partitions[0]
         assert partition.log.log_end_offset == 3
         assert partition.leader_epoch > 2
         assert broker.cluster_id == CLUSTER
@@ -134,7 +134,7 @@ async def test_a_directory_that_is_left_out_after_the_adoption_is_missed(left, t
     both = config_of(left, **{"log.dirs": f"{left},{other}"})
     assert (await adopt(PosixFiles(), both, both.log_dirs, execute=True)).written
     async with Broker(config_of(left)) as broker:
-        assert broker.partitions.find("a", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert broker.rooms.partitions.find("a", 0) is ErrorCode.KAFKA_STORAGE_ERROR
         assert not (left / "a-0").exists()
 
 
@@ -330,7 +330,7 @@ async def test_a_recovery_that_is_interrupted_is_repeated(killed, monkeypatch):
     monkeypatch.undo()
     assert (await adopted(killed)).written
     async with Broker(config_of(killed)) as broker:
-        assert broker.partitions.by_id[A].partitions[0].log.log_end_offset == 104
+        assert broker.rooms.partitions.by_id[A].partitions[0].log.log_end_offset == 104
 
 
 async def test_unreadable_files_of_a_partition_are_named(left):

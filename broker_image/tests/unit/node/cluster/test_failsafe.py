@@ -45,8 +45,8 @@ def silence(*brokers: Broker) -> list[SilentLease]:
     """From now on the store does not answer these brokers."""
     leases = [SilentLease() for _ in brokers]
     for broker, lease in zip(brokers, leases, strict=True):
-        broker.failsafe._rules._checked_s = boot_s()
-        tenure = broker.dispatcher.lease = broker.failsafe.registered(lease)
+        broker.rooms.failsafe._rules._checked_s = boot_s()
+        tenure = broker.opened.dispatcher.lease = broker.rooms.failsafe.registered(lease)
         tenure.extended_s = boot_s() + EXTENSION_S
     return leases
 
@@ -64,12 +64,12 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 def deadline_s(broker: Broker) -> float:
     """Until then it may answer as a leader."""
-    assert broker.dispatcher.lease is not None
-    return broker.dispatcher.lease.deadline_s
+    assert broker.opened.dispatcher.lease is not None
+    return broker.opened.dispatcher.lease.deadline_s
 
 
 def serves(broker: Broker, topic: str) -> bool:
-    return broker.partitions.get(topic, 0) is not None
+    return broker.rooms.partitions.get(topic, 0) is not None
 
 
 async def test_a_leader_goes_on_with_what_its_followers_fetch_and_suspends_what_it_has_alone(
@@ -79,8 +79,8 @@ async def test_a_leader_goes_on_with_what_its_followers_fetch_and_suspends_what_
     leader = fleet.brokers[1]
     silence(leader)
     await until(lambda: not serves(leader, "alone"))
-    assert leader.partitions.find("alone", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert leader.leadership.suspended == 1
+    assert leader.rooms.partitions.find("alone", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader.rooms.hosting.leadership.suspended == 1
     past_s = deadline_s(leader)
     await until(lambda: deadline_s(leader) > past_s)
     assert (await fleet.produce("shared", b"while silent")).error_code == 0
@@ -90,12 +90,12 @@ async def test_what_was_suspended_goes_on_in_its_leader_epoch_once_the_store_ans
     fleet: Fleet,
 ) -> None:
     leader = fleet.brokers[1]
-    epoch = leader.partitions.get("alone", 0).leader_epoch  # type: ignore[union-attr]
+    epoch = leader.rooms.partitions.get("alone", 0).leader_epoch  # type: ignore[union-attr]
     (lease,) = silence(leader)
     await until(lambda: not serves(leader, "alone"))
     lease.answered()
     await until(lambda: serves(leader, "alone"))
-    assert leader.partitions.get("alone", 0).leader_epoch == epoch  # type: ignore[union-attr]
+    assert leader.rooms.partitions.get("alone", 0).leader_epoch == epoch  # type: ignore[union-attr]
     assert (await fleet.produce("alone", b"after")).base_offset == 1
     assert recorded(leader.decisions, Kind.FAILSAFE_BEGAN)
     assert recorded(leader.decisions, Kind.FAILSAFE_ENDED)
@@ -106,11 +106,14 @@ async def test_nothing_is_suspended_while_most_brokers_hear_nothing_of_the_store
 ) -> None:
     """So no broker can be elected: the whole fleet goes on, partitions with one replica too."""
     leader = fleet.brokers[1]
-    peers, rules = leader.failsafe._peers, leader.failsafe._rules
+    peers, rules = leader.rooms.failsafe._peers, leader.rooms.failsafe._rules
     leases = silence(*fleet.brokers.values())
     peers.start(peers.active(), rules.peer_answered)
     await until(
-        lambda: rules.is_majority_silent(0, peers.active()) or leader.leadership.suspended == 1
+        lambda: (
+            rules.is_majority_silent(0, peers.active())
+            or leader.rooms.hosting.leadership.suspended == 1
+        )
     )
     await until(lambda: serves(leader, "alone"))
     past_s = deadline_s(leader)
@@ -119,7 +122,7 @@ async def test_nothing_is_suspended_while_most_brokers_hear_nothing_of_the_store
         assert (await fleet.produce(topic, b"while silent")).error_code == 0
     for lease in leases:
         lease.answered()
-    await until(lambda: not leader.failsafe.is_active)
+    await until(lambda: not leader.rooms.failsafe.is_active)
 
 
 async def test_a_partition_that_its_follower_has_left_is_suspended(fleet: Fleet) -> None:
@@ -128,7 +131,7 @@ async def test_a_partition_that_its_follower_has_left_is_suspended(fleet: Fleet)
     silence(leader)
     await until(lambda: not serves(leader, "alone"))
     topic_id = fleet.any.image.topic("shared").id  # type: ignore[union-attr]
-    follower.following.end(follower.partitions.replica(topic_id, 0))  # type: ignore[arg-type]
+    follower.rooms.hosting.following.end(follower.rooms.partitions.replica(topic_id, 0))  # type: ignore[arg-type]
     await until(lambda: not serves(leader, "shared"))
 
 
@@ -139,7 +142,7 @@ async def test_a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_pee
     leader, *others = fleet.brokers.values()
     silence(leader)
     await until(lambda: not serves(leader, "alone"))
-    follower = leader.follower
+    follower = leader.rooms.metadata
     stale = follower.image  # what a broker sees that is cut off
     fence = FENCE.encode(FenceValue(stale.brokers[1].epoch, FENCED))
     follower._publish = lambda *_: None  # type: ignore[method-assign]
@@ -147,7 +150,7 @@ async def test_a_leader_that_was_replaced_goes_on_by_no_later_silence_of_its_pee
     await until(lambda: all(each.image.brokers[1].is_fenced for each in others))
     silence(*others)
     asked_ms = monotonic_ms()
-    peers, rules = leader.failsafe._peers, leader.failsafe._rules
+    peers, rules = leader.rooms.failsafe._peers, leader.rooms.failsafe._rules
     peers.start(peers.active(), rules.peer_answered)
     await until(lambda: monotonic_ms() > asked_ms + 3_000)
     assert not rules.is_majority_silent(0, peers.active())
@@ -162,9 +165,9 @@ async def test_a_suspended_partition_goes_on_when_its_followers_ask_for_it_again
     leader = fleet.brokers[1]
     silence(leader)
     await until(lambda: not serves(leader, "alone"))
-    partition = leader.partitions.get("shared", 0)
+    partition = leader.rooms.partitions.get("shared", 0)
     assert partition is not None
-    leader.leadership.suspend(partition)
+    leader.rooms.hosting.leadership.suspend(partition)
     await until(lambda: serves(leader, "shared"))
     assert (await fleet.produce("shared", b"again")).error_code == 0
 
@@ -174,21 +177,21 @@ async def test_a_leader_beside_eligible_leaders_is_not_followed_by_all_who_could
 ) -> None:
     """The controller may elect one of them cleanly, and none of them fetches (KIP-966)."""
     leader = fleet.brokers[1]
-    replicas = leader.partitions.get("shared", 0).replicas_state  # type: ignore[union-attr]
+    replicas = leader.rooms.partitions.get("shared", 0).replicas_state  # type: ignore[union-attr]
     isr = replicas.state.isr[:2]
     state = replicas.state.changed(isr=isr, elr=(3,), min_isr=3)
     topic_id = fleet.any.image.topic("shared").id  # type: ignore[union-attr]
-    assert leader.failsafe._is_followed((topic_id, 0), replicas, 0)
+    assert leader.rooms.failsafe._is_followed((topic_id, 0), replicas, 0)
     beside_eligible = LeaderReplicas(1, state, 0, ends=replicas.ends, lag_max_ms=1_000, now_ms=0)
-    assert not leader.failsafe._is_followed((topic_id, 0), beside_eligible, 0)
+    assert not leader.rooms.failsafe._is_followed((topic_id, 0), beside_eligible, 0)
 
 
 async def test_what_waits_is_not_answered_under_a_later_registration(fleet: Fleet) -> None:
     leader = fleet.brokers[1]
-    before = leader.dispatcher.lease
+    before = leader.opened.dispatcher.lease
     assert before is not None
-    leader.failsafe.unregistered()
-    leader.failsafe.registered(SilentLease())
+    leader.rooms.failsafe.unregistered()
+    leader.rooms.failsafe.registered(SilentLease())
     assert before.deadline_s == 0.0
 
 
@@ -199,9 +202,9 @@ async def test_a_process_that_was_stopped_answers_nothing_until_others_confirm_i
     leader = fleet.brokers[1]
     silence(leader)
     await until(lambda: not serves(leader, "alone"))
-    leader.failsafe._rules._checked_s -= 10
-    leader.dispatcher.lease.extended_s = 0.0  # type: ignore[union-attr]
-    await leader.failsafe._check()
+    leader.rooms.failsafe._rules._checked_s -= 10
+    leader.opened.dispatcher.lease.extended_s = 0.0  # type: ignore[union-attr]
+    await leader.rooms.failsafe._check()
     assert deadline_s(leader) < boot_s()
     await until(lambda: deadline_s(leader) > boot_s())
     assert serves(leader, "shared")

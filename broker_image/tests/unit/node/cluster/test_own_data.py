@@ -16,8 +16,8 @@ from logfleet.config.broker import BrokerConfig
 from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.kinds.brokers import DIRECTORIES
 from logfleet.metadata.kinds.cluster import CLUSTER_ID
-from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker, StartError
+from logfleet.node.cluster import stored_metadata
 from logfleet.store.opening import EMBEDDED_FILE, open_store
 
 from broker_image.tests.unit.node.broker_rig import ELSEWHERE, config, create_topic
@@ -36,7 +36,7 @@ def layout(request, monkeypatch) -> str:
         async def elsewhere(config: BrokerConfig, timer: object = None) -> SqliteStore:
             return await SqliteStore.open(Path(config.logfleet_cluster_name))
 
-        monkeypatch.setattr(broker_module, "open_store", elsewhere)
+        monkeypatch.setattr(stored_metadata, "open_store", elsewhere)
     return str(request.param)
 
 
@@ -185,8 +185,8 @@ async def test_what_is_its_own_or_empty_is_served(
     in_first = len(list(logs_of(tmp_path / "a")))
     change(tmp_path)
     async with Broker(config_of(tmp_path, layout)) as broker:
-        assert len(broker.partitions) == served(in_first)
-        assert all((tmp_path / "a" / META).exists() for _ in broker.log_dirs)
+        assert len(broker.rooms.partitions) == served(in_first)
+        assert all((tmp_path / "a" / META).exists() for _ in broker.rooms.disks.log_dirs)
 
 
 @pytest.mark.asyncio
@@ -207,8 +207,8 @@ async def test_a_lost_identity_is_written_back_as_the_refusal_says(
         line for each in after if each.endswith(META) for line in after[each].split()
     )
     async with Broker(config_of(tmp_path, layout)) as broker:
-        assert len(broker.partitions) == PARTITIONS
-        assert not broker.partitions.offline.by_topic()
+        assert len(broker.rooms.partitions) == PARTITIONS
+        assert not broker.rooms.partitions.offline.by_topic()
 
 
 @pytest.mark.asyncio

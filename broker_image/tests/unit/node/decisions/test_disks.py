@@ -23,9 +23,9 @@ async def test_a_directory_that_fails_is_reported_with_the_error_of_the_disk(
     dirs = f"{tmp_path}/a,{tmp_path}/b"
     async with Broker(config(tmp_path, log_dirs=dirs)) as broker:
         await create_topic(broker, "t")
-        broken = next(each.path for each in broker.log_dirs if each.logs)
-        broker._disk_failed(TopicPartition("t", 0), OSError(5, "Input/output error"))
-        broker._disk_failed(TopicPartition("t", 0), OSError(5, "again"))
+        broken = next(each.path for each in broker.rooms.disks.log_dirs if each.logs)
+        broker.rooms.disks.failed(TopicPartition("t", 0), OSError(5, "Input/output error"))
+        broker.rooms.disks.failed(TopicPartition("t", 0), OSError(5, "again"))
         (failed,) = told(broker, "directory_failed")
         assert failed["cause"] == (
             f"log directory {broken} is given up: [Errno 5] Input/output error"
@@ -40,7 +40,7 @@ async def test_a_directory_that_is_bad_at_the_start_is_reported(tmp_path: Path) 
     (tmp_path / "a").rename(tmp_path / "elsewhere")
     (tmp_path / "a").write_text("no directory")
     async with Broker(config(tmp_path, log_dirs=dirs)) as broker:
-        broker._disk_failed.check()
+        broker.rooms.disks.failed.check()
         (failed,) = told(broker, "directory_failed")
         assert failed["facts"] == {"path": f"{tmp_path}/a", "directories_left": 1}
 
@@ -49,12 +49,16 @@ async def test_a_disk_that_fills_up_or_stalls_is_reported_once_and_when_it_is_ov
     tmp_path: Path,
 ) -> None:
     async with Broker(config(tmp_path)) as broker:
-        (log_dir,) = broker.log_dirs
-        disk = broker.log_dirs.open_files.disk(log_dir.path)
+        (log_dir,) = broker.rooms.disks.log_dirs
+        disk = broker.rooms.disks.log_dirs.open_files.disk(log_dir.path)
         for is_bad in (True, True, False):
             disk.is_held_up = is_bad
-            (broker.disk_space.full.add if is_bad else broker.disk_space.full.discard)(log_dir.path)
-            broker._disk_failed.check()
+            (
+                broker.rooms.disks.disk_space.full.add
+                if is_bad
+                else broker.rooms.disks.disk_space.full.discard
+            )(log_dir.path)
+            broker.rooms.disks.failed.check()
         found = told(broker, "refusal", "stall")
         assert [each["cause"] for each in found if each.get("facts") == {"path": log_dir.path}] == [
             f"the disk of {log_dir.path} is full: records are refused",
@@ -71,7 +75,7 @@ async def test_a_registration_that_comes_and_goes_is_recorded_over_a_restart(
     async with Broker(config(tmp_path)) as broker:
         (first,) = told(broker, *kinds)
         assert first["kind"] == "registered"
-        broker.membership._registration_lost("the lease has ended")
+        broker.opened.membership._registration_lost("the lease has ended")
         last = told(broker, *kinds)[-1]
         assert (last["kind"], last["cause"]) == ("registration_lost", "the lease has ended")
     async with Broker(config(tmp_path)) as broker:

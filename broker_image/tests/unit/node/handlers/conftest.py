@@ -30,6 +30,7 @@ from logfleet.metadata.kinds.topics import (
 from logfleet.metadata.store import KeyValue
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.rooms import Sessions
 from logfleet.node.partitions.leader_partition import FlushRule, LeaderPartition
 from logfleet.node.partitions.log_moves import LogMoves
 from logfleet.node.partitions.parked import ParkedCounts
@@ -50,6 +51,7 @@ NOW = 1_700_000_000_000
 class Host:
     """A broker for handlers: partitions on a real disk, and an image that the test writes.
 
+    It is most of its rooms (`logfleet.node.handlers.rooms.Rooms`) itself.
     now: the wall clock in ms. failed: partitions whose storage failed. threads: what ran in a
     thread.
     """
@@ -94,6 +96,20 @@ class Host:
         )
         self._timers: TimerWheel | None = None
         self._revision = 0
+
+    @property
+    def clock(self) -> "Host":
+        return self
+
+    disks = hosting = metadata = replication = workers = clock
+
+    @property
+    def sessions(self) -> Sessions:
+        return Sessions(self.fetch_sessions, self.follower_fetches, self.parked)
+
+    @property
+    def throttle(self) -> Any:
+        return self.replication_throttle
 
     @property
     def timers(self) -> TimerWheel:

@@ -50,7 +50,8 @@ class Side:
 
     def __init__(self, host: Any, *, forgets: bool) -> None:
         self.host = host
-        self.dispatch = host.dispatcher = Dispatcher(host, HANDLERS)
+        self.dispatch = Dispatcher(host, HANDLERS)
+        host.requests = self.dispatch.requests
         self.connect()
         self.forgets = forgets
 

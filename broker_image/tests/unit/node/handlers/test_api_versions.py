@@ -10,12 +10,12 @@ from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
-BROKER: Any = SimpleNamespace(
+ROOMS: Any = SimpleNamespace(
     cluster_id="right",
     node_id=7,
     config=SimpleNamespace(logfleet_feature_level_max=2),
-    image=ClusterImage(features=Features(1, 5)),
-    dispatcher=SimpleNamespace(
+    metadata=SimpleNamespace(image=ClusterImage(features=Features(1, 5))),
+    requests=SimpleNamespace(
         apis=[API_BY_NAME["Produce"], API_BY_NAME["ApiVersions"], API_BY_NAME["Envelope"]]
     ),
 )
@@ -24,7 +24,7 @@ BROKER: Any = SimpleNamespace(
 def ask(version: int, **fields: Any) -> tuple[ApiVersionsResponse, Peer]:
     peer = Peer("PLAINTEXT")
     context = RequestContext(peer, version, None, 1)
-    return api_versions(BROKER, ApiVersionsRequest(**fields), context), peer
+    return api_versions(ROOMS, ApiVersionsRequest(**fields), context), peer
 
 
 def test_the_served_apis_are_reported_and_produce_from_0() -> None:

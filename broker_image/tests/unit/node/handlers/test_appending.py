@@ -32,7 +32,10 @@ def partition(*, is_internal: bool) -> Any:
     )
 
 
-BROKER: Any = SimpleNamespace(disk_space=SimpleNamespace(full=()), now_ms=lambda: NOW)
+ROOMS: Any = SimpleNamespace(
+    disks=SimpleNamespace(disk_space=SimpleNamespace(full=())),
+    clock=SimpleNamespace(now_ms=lambda: NOW),
+)
 SENDERS = st.builds(
     Sender,
     st.integers(3, 13),
@@ -48,7 +51,7 @@ def test_the_fast_test_refuses_what_the_table_refuses_and_nothing_else(
     sender: Sender, partition: Any, records: bytearray
 ) -> None:
     expected = explain(Attempt(partition, sender, records))
-    result = append(BROKER, partition, sender, records)
+    result = append(ROOMS, partition, sender, records)
     assert result == (APPENDED if expected is None else expected)
 
 
@@ -58,5 +61,5 @@ def test_a_malformed_batch_gets_that_error_instead_of_any_other(
 ) -> None:
     if explain(Attempt(partition, sender, whole)) is None:
         return
-    refusal: Any = append(BROKER, partition, sender, whole * 2)
+    refusal: Any = append(ROOMS, partition, sender, whole * 2)
     assert (refusal.error, refusal.is_before_log) == (ErrorCode.INVALID_RECORD, True)

@@ -45,7 +45,8 @@ class Leader:
 
     def __init__(self, host: Any, *, forgets: bool) -> None:
         self.host = host
-        self.host.dispatcher = self.dispatch = Dispatcher(host, HANDLERS)
+        self.dispatch = Dispatcher(host, HANDLERS)
+        self.host.requests = self.dispatch.requests
         self.looked_at: list[LeaderPartition] = []
         self.host.isr_writer = SimpleNamespace(check=self.looked_at.append)
         self.partition, self.other = (host_replicated(host, name) for name in ("topic", "other"))

@@ -91,7 +91,8 @@ def test_the_next_revision_of_the_image_ends_it_and_is_learned_by_the_second_req
         return handler(*given)
 
     monkeypatch.setitem(HANDLERS, ProduceRequest, counted)
-    side.dispatch = side.host.dispatcher = Dispatcher(side.host, HANDLERS)
+    side.dispatch = Dispatcher(side.host, HANDLERS)
+    side.host.requests = side.dispatch.requests
     for number in range(1, 5):
         assert row(side.ask(frame(9, batch())), 9).base_offset == number
         assert len(decoded) == min(number, 2)

@@ -33,14 +33,14 @@ pytestmark = pytest.mark.asyncio
 class Scraped:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        (self.listener,) = broker._listeners
+        (self.listener,) = broker.opened.listeners.all
         self.text = ""
 
     async def ask(self, request: Any, version: int) -> Any:
         return await ask(self.listener.port, request, version)
 
     async def metric_values(self) -> MetricValues:
-        self.text = await self.broker._observation.sources.text()
+        self.text = await self.broker.opened.observation.sources.text()
         return read(self.text)
 
     async def topic(self, name: str, partitions: int) -> None:
@@ -51,7 +51,7 @@ class Scraped:
         assert answer.topics[0].error_code == 0
 
     async def produce(self, name: str, index: int, count: int) -> Any:
-        batch = build_batch([Record(None, b"value", self.broker.now_ms())] * count)
+        batch = build_batch([Record(None, b"value", self.broker.rooms.clock.now_ms())] * count)
         data = ProduceRequest.PartitionProduceData(index=index, records=memoryview(batch))
         topic = ProduceRequest.TopicProduceData(name=name, partition_data=[data])
         await self.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[topic]), 9)
@@ -165,10 +165,10 @@ async def test_what_a_topic_had_is_not_forgotten_with_it(tmp_path: Path) -> None
     async with running(tmp_path) as scraped:
         await scraped.topic("t", 1)
         size = await scraped.produce("t", 0, 5)
-        partition = scraped.broker.partitions.get("t", 0)
-        scraped.broker.partitions.remove(partition)
+        partition = scraped.broker.rooms.partitions.get("t", 0)
+        scraped.broker.rooms.partitions.remove(partition)
         values = await scraped.metric_values()
-        scraped.broker.partitions.add(partition)
+        scraped.broker.rooms.partitions.add(partition)
         assert values("logfleet_topic_bytes_in_total", topic="t") is None
         assert values("logfleet_bytes_in_total") == size
         assert values("logfleet_messages_in_total") == 5
@@ -202,7 +202,7 @@ async def test_it_is_ready_while_it_may_lead(tmp_path: Path) -> None:
         await until(lambda: broker.not_ready() is None)
         epoch = broker.image.brokers[1].epoch
         fenced = FENCE.encode(FenceValue(epoch, FENCED))
-        await broker.store.txn(Txn(success=[Put(FENCE.key(1), fenced)]))
+        await broker.opened.stored.world.store.txn(Txn(success=[Put(FENCE.key(1), fenced)]))
         await until(lambda: broker.not_ready() is not None)
         assert broker.failure is None
         await until(lambda: broker.not_ready() is None)
@@ -215,9 +215,9 @@ async def test_while_the_metadata_store_is_away_it_stays_as_ready_as_it_was(
     """Its lease ends then; if all brokers became not ready at once, that would help no client."""
     async with Broker(config(tmp_path)) as broker:
         await until(lambda: broker.not_ready() is None)
-        registrar = broker.membership._registrar
+        registrar = broker.opened.membership._registrar
         registration, registrar._registration = registrar._registration, None
-        assert broker.membership.registration is None
+        assert broker.opened.membership.registration is None
         assert broker.not_ready() is None
         registrar._registration = registration
 
@@ -228,8 +228,8 @@ async def test_a_controller_that_fails_at_what_is_stored_is_reported_and_its_bro
     async with running(tmp_path) as scraped:
         await scraped.topic("t", 1)
         broker = scraped.broker
-        await broker.store.txn(Txn(success=WHAT_NO_CONTROLLER_EXPECTS))
-        await until(lambda: broker.controller.failed_terms)
+        await broker.opened.stored.world.store.txn(Txn(success=WHAT_NO_CONTROLLER_EXPECTS))
+        await until(lambda: broker.rooms.control.controller.failed_terms)
         await scraped.produce("t", 0, 1)
         values = await scraped.metric_values()
         assert values("logfleet_controller_failed_terms_total") >= 1

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.asyncio
 
 def after_a_kill(broker: Broker, path: Path) -> PartitionLog:
     """The log of t-0 as another start finds it if this broker is killed now."""
-    (log_dir,) = broker.log_dirs
+    (log_dir,) = broker.rooms.disks.log_dirs
     shutil.copytree(log_dir.path, path)
     found = LogDir(OpenFiles(PosixFiles()), str(path), broker.cluster_id, 1)
     for _ in found.load(lambda _topic: LogConfig(), NOW):
@@ -46,9 +46,9 @@ def after_a_kill(broker: Broker, path: Path) -> PartitionLog:
 
 async def checkpoint(broker: Broker) -> None:
     """As maintenance does it every five seconds."""
-    (log_dir,) = broker.log_dirs
-    await broker._flusher.flush(led(broker))
-    await broker.checkpointer.write(log_dir, lambda _: None)
+    (log_dir,) = broker.rooms.disks.log_dirs
+    await broker.rooms.workers.flusher.flush(led(broker))
+    await broker.rooms.disks.checkpointer.write(log_dir, lambda _: None)
 
 
 @pytest.mark.parametrize("how", ["deleted", "set aside", "gone before the start"])
@@ -121,7 +121,7 @@ async def test_a_deletion_that_the_disk_refused_is_tried_again_until_it_is_done(
 ) -> None:
     async with Broker(config(tmp_path), Refusing(error, 2)) as broker:
         retries: list[Callable[[], None]] = []
-        monkeypatch.setattr(broker.local, "_try_later", retries.append)
+        monkeypatch.setattr(broker.rooms.hosting.local, "_try_later", retries.append)
         await create_topic(broker, "t")
         append(led(broker), 5)
         await delete_topic(broker)
@@ -133,7 +133,7 @@ async def test_a_deletion_that_the_disk_refused_is_tried_again_until_it_is_done(
         assert not (tmp_path / "data" / "t-0").exists()
         await create_topic(broker, "t")
         assert await offsets(broker, until) == (0, 0)
-        assert broker._log_dirs.failed == []
+        assert broker.rooms.disks.log_dirs.failed == []
 
 
 async def test_a_directory_in_which_nothing_can_be_deleted_has_failed(
@@ -149,8 +149,8 @@ async def test_a_directory_in_which_nothing_can_be_deleted_has_failed(
         await create_topic(broker, "t")
         assert await offsets(broker, until) == (0, 0)
         await until(lambda: not broker.image.deleted)
-        assert len(broker._log_dirs.failed) == 1
-        assert not broker.partitions.offline
+        assert len(broker.rooms.disks.log_dirs.failed) == 1
+        assert not broker.rooms.partitions.offline
         assert broker.failure is None
 
 
@@ -170,12 +170,12 @@ async def test_a_partition_that_was_moved_to_others_leaves_nothing(
         )
         moved = msgspec.structs.replace(topic, partitions=(state, topic.partitions[1]))
         entries = broker.image.entries.updated({topic.id: moved})
-        subscription = broker.local._subscription
+        subscription = broker.rooms.hosting.local._subscription
         assert subscription is not None
         image = msgspec.structs.replace(broker.image, entries=entries)
-        monkeypatch.setattr(broker.local._follower, "_image", image)
+        monkeypatch.setattr(broker.rooms.hosting.local._follower, "_image", image)
         subscription.publish(image, Changes(topics={topic.id}))
-        await until(lambda: broker.log_dirs.log_of(T0) is None)
-        assert broker.partitions.replica(topic.id, 0) is None
-        assert broker.partitions.get("t", 1) is not None
+        await until(lambda: broker.rooms.disks.log_dirs.log_of(T0) is None)
+        assert broker.rooms.partitions.replica(topic.id, 0) is None
+        assert broker.rooms.partitions.get("t", 1) is not None
         assert not (tmp_path / "data" / "t-0").exists()

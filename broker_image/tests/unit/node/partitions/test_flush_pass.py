@@ -238,7 +238,7 @@ async def test_a_broker_closes_its_logs_at_the_same_time(tmp_path, disk, until) 
         "num.recovery.threads.per.data.dir": str(THREADS + 3),
     }
     broker = await Broker(broker_config(config)).__aenter__()
-    (log_dir,) = broker.log_dirs
+    (log_dir,) = broker.rooms.disks.log_dirs
     for index in range(LOGS):
         log_dir.create(TopicPartition("t", index), "A" * 22, LogConfig(), NOW)
     stop = asyncio.ensure_future(broker.__aexit__())

@@ -43,7 +43,7 @@ class Rig:
         self.data = path / "data"
         self.until = until
         self.led: list[tuple[int, int]] = []
-        broker.leadership.on_led.append(self._led)
+        broker.rooms.hosting.leadership.on_led.append(self._led)
 
     def _led(self, partition: LeaderPartition) -> None:
         if partition.topic == "t":
@@ -56,7 +56,7 @@ class Rig:
         return found
 
     def partition(self, index: int) -> LeaderPartition | None:
-        return self.broker.partitions.get("t", index)
+        return self.broker.rooms.partitions.get("t", index)
 
     def hang(self, *path: str) -> None:
         """Syncs of what lies below do not end until `recover`."""
@@ -74,11 +74,11 @@ class Rig:
             PARTITION.put((self.topic.id, index), state.changed(leader_epoch=leader_epoch))
             for index, state in enumerate(self.topic.partitions)
         ]
-        return (await self.broker.store.txn(Txn(success=puts))).revision
+        return (await self.broker.opened.stored.world.store.txn(Txn(success=puts))).revision
 
     async def show(self, image: ClusterImage) -> None:
         """Apply this image to topic t."""
-        local = self.broker.local
+        local = self.broker.rooms.hosting.local
         assert local._subscription is not None
         local._applied.clear()
         local._subscription.publish(image, Changes(topics={self.topic.id}))
@@ -120,14 +120,14 @@ async def rig(tmp_path: Path, until: Until) -> AsyncIterator[Rig]:
 async def test_the_other_partitions_of_the_image_and_later_images_go_on(rig: Rig) -> None:
     rig.hang("t-0")
     revision = await rig.write_epoch(7)
-    applied = asyncio.ensure_future(rig.broker.local.until_applied(revision))
+    applied = asyncio.ensure_future(rig.broker.rooms.hosting.local.until_applied(revision))
     await rig.until(lambda: rig.led == [(1, 7)])
     await create_topic(rig.broker, "later")
-    assert rig.broker.partitions.get("later", 0) is not None
+    assert rig.broker.rooms.partitions.get("later", 0) is not None
     await rig.write_epoch(8)
     await rig.until(lambda: (1, 8) in rig.led)
     assert rig.partition(0) is None
-    assert rig.broker.partitions.find("t", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.broker.rooms.partitions.find("t", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not applied.done(), "it is not led yet"
     rig.recover()
     await applied
@@ -159,7 +159,7 @@ async def test_it_does_not_lead_if_the_image_has_moved_on(rig: Rig) -> None:
     await rig.hang_in(2)
     await rig.show(rig.led_by(2, 3))
     rig.recover()
-    table, topic_id = rig.broker.partitions, rig.topic.id
+    table, topic_id = rig.broker.rooms.partitions, rig.topic.id
     await rig.until(lambda: isinstance(table.replica(topic_id, 0), FollowerPartition))
     followed = table.replica(topic_id, 0)
     assert isinstance(followed, FollowerPartition)
@@ -177,13 +177,15 @@ async def test_a_sync_that_ends_while_a_newer_image_is_applied_gives_no_role_of_
 
     async def sync_ends() -> None:
         rig.recover()
-        await rig.until(lambda: not rig.broker._flusher._running)
+        await rig.until(lambda: not rig.broker.rooms.workers.flusher._running)
         for _ in range(10):  # all that follows from it
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(rig.broker.following, "_slices", SimpleNamespace(pause_if_due=sync_ends))
+    monkeypatch.setattr(
+        rig.broker.rooms.hosting.following, "_slices", SimpleNamespace(pause_if_due=sync_ends)
+    )
     await rig.show(newer)
-    await rig.until(lambda: not rig.broker.local._pending.indexes(rig.topic.id))
+    await rig.until(lambda: not rig.broker.rooms.hosting.local._pending.indexes(rig.topic.id))
     if leader == ME:
         partition = rig.partition(0)
         assert partition is not None
@@ -196,7 +198,7 @@ async def test_what_begins_to_follow_while_a_newer_image_is_applied_does_not_beg
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     followed: list[FollowerPartition] = []
-    rig.broker.following.on_followed.append(followed.append)
+    rig.broker.rooms.hosting.following.on_followed.append(followed.append)
     log, idle = led(rig.broker), asyncio.Event()
 
     async def until_idle(_: PartitionLog) -> None:
@@ -207,11 +209,13 @@ async def test_what_begins_to_follow_while_a_newer_image_is_applied_does_not_beg
         for _ in range(10):  # all that follows from it
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(rig.broker._flusher, "until_idle", until_idle)
+    monkeypatch.setattr(rig.broker.rooms.workers.flusher, "until_idle", until_idle)
     await rig.show(rig.led_by(2, 3))
-    monkeypatch.setattr(rig.broker.following, "_slices", SimpleNamespace(pause_if_due=becomes_idle))
+    monkeypatch.setattr(
+        rig.broker.rooms.hosting.following, "_slices", SimpleNamespace(pause_if_due=becomes_idle)
+    )
     await rig.show(rig.led_by(2, 3))
-    await rig.until(lambda: not rig.broker.local._pending.indexes(rig.topic.id))
+    await rig.until(lambda: not rig.broker.rooms.hosting.local._pending.indexes(rig.topic.id))
     assert [(each.leader, each.leader_epoch, each.log) for each in followed] == [(2, 3, log)]
 
 
@@ -219,7 +223,7 @@ async def test_it_does_not_lead_if_nobody_is_to_lead(rig: Rig) -> None:
     await rig.hang_in(2)
     await rig.show(rig.led_by(-1, 3))
     rig.recover()
-    await rig.until(lambda: not rig.broker.local._pending.indexes(rig.topic.id))
+    await rig.until(lambda: not rig.broker.rooms.hosting.local._pending.indexes(rig.topic.id))
     assert (rig.led, rig.partition(0)) == ([], None)
 
 
@@ -228,7 +232,9 @@ async def test_it_leads_in_a_newer_leader_epoch_and_in_no_older_one(rig: Rig) ->
     for leader, leader_epoch in ((2, 3), (ME, 4)):
         await rig.show(rig.led_by(leader, leader_epoch))
     file, on_disk = rig.data / "t-0" / "leader-epoch-checkpoint", []
-    rig.broker.leadership.on_led.append(lambda _: on_disk.append(file.read_text().split()[-2]))
+    rig.broker.rooms.hosting.leadership.on_led.append(
+        lambda _: on_disk.append(file.read_text().split()[-2])
+    )
     rig.recover()
     await rig.until(lambda: rig.led)
     assert (rig.led, on_disk) == ([(0, 4)], ["4"])
@@ -236,9 +242,9 @@ async def test_it_leads_in_a_newer_leader_epoch_and_in_no_older_one(rig: Rig) ->
 
 async def test_it_does_not_lead_if_the_registration_is_over(rig: Rig) -> None:
     await rig.hang_in(2)
-    rig.broker.local.lost_registration()
+    rig.broker.rooms.hosting.local.lost_registration()
     rig.recover()
-    await rig.until(lambda: not rig.broker.local._pending.indexes(rig.topic.id))
+    await rig.until(lambda: not rig.broker.rooms.hosting.local._pending.indexes(rig.topic.id))
     assert rig.led == []
 
 
@@ -249,8 +255,8 @@ async def test_an_error_of_the_sync_fails_the_directory(rig: Rig, *, moves_on: b
     if moves_on:
         await rig.show(rig.led_by(-1, 3))
     rig.recover(OSError(errno.EIO, "it was told to"))
-    await rig.until(lambda: rig.broker.log_dirs.failed)
-    assert (rig.topic.id, 0) in rig.broker.partitions.offline
+    await rig.until(lambda: rig.broker.rooms.disks.log_dirs.failed)
+    assert (rig.topic.id, 0) in rig.broker.rooms.partitions.offline
     assert rig.led == []
 
 
@@ -258,9 +264,9 @@ async def test_what_is_not_to_be_led_any_more_is_not_tried_again(rig: Rig) -> No
     await rig.hang_in(2)
     await rig.show(rig.led_by(-1, 3))
     rig.recover(OSError(errno.ENOSPC, "it was told to"))
-    await rig.until(lambda: not rig.broker.local._pending.indexes(rig.topic.id))
-    assert rig.broker.partitions.unstarted == set()
-    assert not rig.broker.log_dirs.failed
+    await rig.until(lambda: not rig.broker.rooms.hosting.local._pending.indexes(rig.topic.id))
+    assert rig.broker.rooms.partitions.unstarted == set()
+    assert not rig.broker.rooms.disks.log_dirs.failed
 
 
 async def delete_topic(broker: Broker) -> None:
@@ -286,10 +292,10 @@ async def test_a_topic_that_is_deleted_meanwhile_holds_nobody_up_and_goes_once_i
     await create_topic(rig.broker, "later")
     assert rig.broker.image.deleted, "it is not done"
     assert (rig.data / "t-0").exists()
-    assert rig.broker.partitions.replica(old, 0) is None
+    assert rig.broker.rooms.partitions.replica(old, 0) is None
     rig.recover()
     await rig.until(lambda: not rig.broker.image.deleted)
-    assert rig.broker.partitions.replica(old, 0) is None
+    assert rig.broker.rooms.partitions.replica(old, 0) is None
     if is_made_again:
         await making
         assert (led(rig.broker).log_end_offset, (0, 2) in rig.led) == (0, False)
@@ -308,13 +314,13 @@ async def test_a_topic_that_is_deleted_before_its_log_could_be_made_gets_none(
     making = asyncio.ensure_future(create_topic(rig.broker, "t", 2))
     await rig.until(lambda: rig.led == [(1, 0)])
     await delete_topic(rig.broker)
-    await rig.until(lambda: not list(rig.broker.partitions))
+    await rig.until(lambda: not list(rig.broker.rooms.partitions))
     rig.recover()
     await rig.until(lambda: not rig.broker.image.deleted)
     await making
     assert list(rig.data.glob("t-?")) == []
     assert list(rig.data.glob("*-stray")) == []
-    assert list(rig.broker.partitions) == []
+    assert list(rig.broker.rooms.partitions) == []
 
 
 async def test_a_partition_that_is_moved_to_others_meanwhile_loses_its_log_once_its_sync_ends(
@@ -324,10 +330,10 @@ async def test_a_partition_that_is_moved_to_others_meanwhile_loses_its_log_once_
     for _ in range(2):  # a later image of the topic does not make it forget
         await rig.show(rig.image(replicas=(2,), isr=((2, 9),), leader=2, leader_epoch=3))
     await create_topic(rig.broker, "later")
-    assert rig.broker.log_dirs.log_of(T0) is not None
+    assert rig.broker.rooms.disks.log_dirs.log_of(T0) is not None
     rig.recover()
-    await rig.until(lambda: rig.broker.log_dirs.log_of(T0) is None)
-    assert rig.broker.partitions.replica(rig.topic.id, 0) is None
+    await rig.until(lambda: rig.broker.rooms.disks.log_dirs.log_of(T0) is None)
+    assert rig.broker.rooms.partitions.replica(rig.topic.id, 0) is None
     assert rig.led == []
 
 
@@ -338,13 +344,13 @@ async def test_a_partition_that_is_moved_away_and_back_meanwhile_keeps_its_log(r
     await rig.show(rig.image(replicas=(2,), isr=((2, 9),), leader=2, leader_epoch=3))
     await rig.show(rig.led_by(2, 4))
     rig.recover()
-    table, topic_id = rig.broker.partitions, rig.topic.id
+    table, topic_id = rig.broker.rooms.partitions, rig.topic.id
     await rig.until(lambda: isinstance(table.replica(topic_id, 0), FollowerPartition))
-    await rig.until(lambda: not rig.broker.local._pending.indexes(topic_id))
+    await rig.until(lambda: not rig.broker.rooms.hosting.local._pending.indexes(topic_id))
     replica = table.replica(topic_id, 0)
     assert replica is not None
     assert (replica.leader_epoch, replica.log, replica.log.log_end_offset) == (4, log, 3)
-    assert rig.broker.log_dirs.log_of(T0) is log
+    assert rig.broker.rooms.disks.log_dirs.log_of(T0) is log
 
 
 async def test_requests_wait_for_what_they_change_and_not_for_a_disk_that_hangs(
@@ -355,7 +361,7 @@ async def test_requests_wait_for_what_they_change_and_not_for_a_disk_that_hangs(
     await rig.write_epoch(7)
     await rig.until(lambda: rig.files.waiting)
     await create_topic(rig.broker, "later")
-    assert rig.broker.partitions.get("later", 0) is not None
+    assert rig.broker.rooms.partitions.get("later", 0) is not None
 
 
 async def test_a_partition_that_begins_slowly_is_reported(

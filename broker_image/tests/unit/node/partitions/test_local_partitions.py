@@ -36,7 +36,7 @@ async def set_retention(broker: Broker, retention_ms: int) -> None:
     request = IncrementalAlterConfigsRequest(resources=[resource])
     answer = await ask_broker(broker, request, 1)
     assert [row.error_code for row in answer.responses] == [0]
-    await broker.local.until_applied(broker.image.revision)
+    await broker.rooms.hosting.local.until_applied(broker.image.revision)
 
 
 async def test_logs_are_made_a_few_in_each_turn_of_the_loop(tmp_path: Path) -> None:
@@ -51,14 +51,14 @@ async def test_logs_are_made_a_few_in_each_turn_of_the_loop(tmp_path: Path) -> N
         loop.call_soon(turn)
 
     async with Broker(config(tmp_path)) as broker:
-        create = broker.log_dirs.create
+        create = broker.rooms.disks.log_dirs.create
 
         def counted(*arguments: Any) -> PartitionLog:
             nonlocal this_turn
             this_turn += 1
             return create(*arguments)
 
-        broker.log_dirs.create = counted  # type: ignore[method-assign, assignment]
+        broker.rooms.disks.log_dirs.create = counted  # type: ignore[method-assign, assignment]
         turn()
         await create_topic(broker, "t", 200)
     assert sum(made) == 200
@@ -68,10 +68,10 @@ async def test_logs_are_made_a_few_in_each_turn_of_the_loop(tmp_path: Path) -> N
 async def test_a_log_obeys_what_was_set_while_it_was_not_led(tmp_path: Path, until: Any) -> None:
     async with Broker(config(tmp_path)) as broker:
         await create_topic(broker, "t")
-        broker.local.lost_registration()
+        broker.rooms.hosting.local.lost_registration()
         await set_retention(broker, 1000)
         registered_again(broker)
-        await until(lambda: broker.partitions.get("t", 0) is not None)
+        await until(lambda: broker.rooms.partitions.get("t", 0) is not None)
         assert led(broker).config.retention_ms == 1000
 
 
@@ -95,10 +95,10 @@ async def test_a_partition_that_another_broker_leads_is_followed_and_led_again(
 ) -> None:
     async with Broker(config(tmp_path)) as broker:
         await create_topic(broker, "t")
-        image, log, table = broker.image, led(broker), broker.partitions
+        image, log, table = broker.image, led(broker), broker.rooms.partitions
         topic = image.topic("t")
         assert topic is not None
-        subscription = broker.local._subscription
+        subscription = broker.rooms.hosting.local._subscription
         assert subscription is not None
         subscription.publish(with_leader(image, 2, 1), Changes(topics={topic.id}))
         await until(lambda: isinstance(table.replica(topic.id, 0), FollowerPartition))
@@ -120,7 +120,7 @@ async def test_a_registration_newer_than_the_image_hosts_what_it_should_once_the
     """
     async with Broker(config(tmp_path)) as broker:
         await create_topic(broker, "t")
-        local, table = broker.local, broker.partitions
+        local, table = broker.rooms.hosting.local, broker.rooms.partitions
         subscription, topic = local._subscription, broker.image.topic("t")
         assert subscription is not None
         assert topic is not None
@@ -141,15 +141,17 @@ async def test_what_is_committed_is_known_after_a_restart_before_there_is_a_lead
         await create_topic(broker, "t")
         log = led(broker)
         append(log, 3)
-        next(broker.partitions.led()).ends.high_watermark = 2
+        next(broker.rooms.partitions.led()).ends.high_watermark = 2
     async with Broker(config(tmp_path)) as broker:
-        assert broker.log_dirs.high_watermark_of(T0) == 2
-        broker.local.lost_registration()
-        (replica,) = broker.partitions
+        assert broker.rooms.disks.log_dirs.high_watermark_of(T0) == 2
+        broker.rooms.hosting.local.lost_registration()
+        (replica,) = broker.rooms.partitions
         assert type(replica) is Replica
-        broker.partitions.remove(replica)
+        broker.rooms.partitions.remove(replica)
         topic = broker.image.topic("t")
         assert topic is not None
-        await broker.local._logs.replica_for(broker.image, topic, 0, log.config, lambda: True)
-        (replica,) = broker.partitions
+        await broker.rooms.hosting.local._logs.replica_for(
+            broker.image, topic, 0, log.config, lambda: True
+        )
+        (replica,) = broker.rooms.partitions
         assert (replica.high_watermark, replica.log.log_end_offset) == (2, 3)

@@ -85,12 +85,12 @@ def keep_metadata_elsewhere(monkeypatch: pytest.MonkeyPatch, path: Path) -> None
     async def store(*_: object) -> SqliteStore:
         return await SqliteStore.open(path)
 
-    monkeypatch.setattr("logfleet.node.broker.open_store", store)
+    monkeypatch.setattr("logfleet.node.cluster.stored_metadata.open_store", store)
 
 
 def offline(broker: Broker, topic: str, partitions: int) -> set[int]:
-    found = {index: broker.partitions.find(topic, index) for index in range(partitions)}
-    served = {index for index in found if broker.partitions.get(topic, index) is not None}
+    found = {index: broker.rooms.partitions.find(topic, index) for index in range(partitions)}
+    served = {index for index in found if broker.rooms.partitions.get(topic, index) is not None}
     assert all(found[index] is ErrorCode.KAFKA_STORAGE_ERROR for index in found.keys() - served)
     return found.keys() - served
 
@@ -172,7 +172,7 @@ async def test_a_directory_that_is_back_is_served_again_and_nothing_else_is_wait
     async with dirs.broker() as broker:
         assert offline(broker, "t", 4) == set()
         await until(lambda: len(recorded(broker)) == 2)
-        online = {log_dir.identity.directory_id for log_dir in broker.log_dirs}
+        online = {log_dir.identity.directory_id for log_dir in broker.rooms.disks.log_dirs}
         assert recorded(broker) == online
 
 
@@ -185,7 +185,7 @@ async def test_a_missing_directory_is_forgotten_with_the_last_topic_that_it_held
         assert len(recorded(broker)) == 2
         await ask_broker(broker, DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
         await until(lambda: len(recorded(broker)) == 1)
-        assert not broker.partitions.offline
+        assert not broker.rooms.partitions.offline
         await create_topic(broker, "t", 4)
         assert offline(broker, "t", 4) == set()
 
@@ -298,13 +298,13 @@ async def test_a_directory_that_is_bad_at_a_start_does_not_count_as_full(dirs: D
     """Its being full, which is not checked any more, would slow down producing to the others."""
     await dirs.filled()
     async with dirs.broker(files=Full(dirs.two)) as broker:
-        assert broker.disk_space.full == {str(dirs.two)}
+        assert broker.rooms.disks.disk_space.full == {str(dirs.two)}
     (dirs.two / "recovery-point-offset-checkpoint").unlink()
     (dirs.two / "recovery-point-offset-checkpoint").mkdir()
     async with dirs.broker(files=Full(dirs.two)) as broker:
-        assert broker.log_dirs.failed == [str(dirs.two)]
-        assert broker.disk_space.full == set()
-        assert set(broker.disk_space.rooms) == {str(dirs.one)}
+        assert broker.rooms.disks.log_dirs.failed == [str(dirs.two)]
+        assert broker.rooms.disks.disk_space.full == set()
+        assert set(broker.rooms.disks.disk_space.rooms) == {str(dirs.one)}
 
 
 async def test_a_start_is_refused_if_strays_cannot_be_set_aside_in_any_directory(
@@ -363,7 +363,7 @@ async def test_the_cluster_knows_what_a_failed_directory_holds(dirs: Dirs, until
         await create_topic(broker, "__consumer_offsets", 2)
         groups = {path.name for path in dirs.two.glob("__consumer_offsets-*")}
         (lost,) = (int(name.rpartition("-")[2]) for name in groups)
-        broker._disk_failed(TopicPartition("t", min(there)), OSError("broken"))
+        broker.rooms.disks.failed(TopicPartition("t", min(there)), OSError("broken"))
         await until(lambda: has_leaders_but(broker, "t", there))
         assert await no_leader(broker, "t") == there
         assert offline(broker, "t", 4) == there
@@ -373,7 +373,7 @@ async def test_the_cluster_knows_what_a_failed_directory_holds(dirs: Dirs, until
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         ((_, offline_partitions),) = (
             row
-            for family in cluster(broker.image, broker.controller, broker.decisions)
+            for family in cluster(broker.image, broker.rooms.control.controller, broker.decisions)
             if family.metric is OFFLINE_PARTITIONS
             for row in family.rows
             if row is not None
@@ -398,18 +398,18 @@ async def test_a_directory_that_fails_while_its_partitions_begin_gets_no_empty_l
     dirs.given = ELSEWHERE
     there = await dirs.filled()
     async with dirs.broker() as broker:
-        start = broker.local._start
+        start = broker.rooms.hosting.local._start
         began = set()
 
         async def fails_first(key: Key, desired: DesiredState, topic: Topic) -> DesiredState:
-            if not broker.log_dirs.failed:
-                broker._disk_failed(TopicPartition("t", min(there)), OSError("broken"))
+            if not broker.rooms.disks.log_dirs.failed:
+                broker.rooms.disks.failed(TopicPartition("t", min(there)), OSError("broken"))
             done = await start(key, desired, topic)
             began.add(key[1])
             return done
 
-        monkeypatch.setattr(broker.local, "_start", fails_first)
-        broker.local.lost_registration()
+        monkeypatch.setattr(broker.rooms.hosting.local, "_start", fails_first)
+        broker.rooms.hosting.local.lost_registration()
         registered_again(broker)
         await until(lambda: began == {0, 1, 2, 3})
         assert offline(broker, "t", 4) == there

@@ -9,7 +9,7 @@ ONE, TWO = bytes(range(16)), bytes(range(1, 17))
 def test_on_change_is_called_when_the_set_changes_and_only_then() -> None:
     partitions = OfflinePartitions()
     told: list[int] = []
-    partitions.on_change = lambda: told.append(len(partitions))
+    partitions.on_change.append(lambda: told.append(len(partitions)))
     partitions.add([(ONE, 0), (ONE, 1), (TWO, 0)])
     partitions.add([(ONE, 1)])
     partitions.add([])
@@ -24,7 +24,7 @@ def test_on_change_is_called_when_the_set_changes_and_only_then() -> None:
 def test_on_change_is_called_too_for_what_is_online_again() -> None:
     partitions = OfflinePartitions()
     told: list[int] = []
-    partitions.on_change = lambda: told.append(len(partitions))
+    partitions.on_change.append(lambda: told.append(len(partitions)))
     partitions.add([(ONE, 0), (TWO, 0)])
     partitions.remove([(ONE, 0), (ONE, 1)])
     partitions.remove([(ONE, 0)])

@@ -79,13 +79,13 @@ def node(tmp_path: Path) -> Node:
 
 
 def led(broker: Broker, topic: str = "t") -> LeaderPartition:
-    partition = broker.partitions.find(topic, 0)
+    partition = broker.rooms.partitions.find(topic, 0)
     assert isinstance(partition, LeaderPartition), partition
     return partition
 
 
 async def produce(broker: Broker, value: bytes, stamp: ProducerStamp | None = None) -> Any:
-    record = Record(None, value, broker.now_ms())
+    record = Record(None, value, broker.rooms.clock.now_ms())
     rows = [
         ProduceRequest.PartitionProduceData(
             index=0, records=bytes(build_batch([record], producer=stamp))
@@ -211,11 +211,11 @@ async def test_a_topic_made_since_is_set_aside_and_one_deleted_since_is_there_an
         segment = kept / "00000000000000000000.log"
         assert segment.exists()
         await ask_broker(broker, DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
-        await broker.local.until_applied(broker.image.revision)
+        await broker.rooms.hosting.local.until_applied(broker.image.revision)
     node.restore()
     async with node.broker() as broker:
         assert broker.image.topic("since") is None
-        assert broker.log_dirs.log_of(TopicPartition("since", 0)) is None
+        assert broker.rooms.disks.log_dirs.log_of(TopicPartition("since", 0)) is None
         (stray,) = node.data.glob("since-0.*-stray")
         assert (stray / segment.name).exists()
         assert led(broker).high_watermark == 0

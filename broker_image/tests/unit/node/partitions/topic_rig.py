@@ -20,11 +20,11 @@ async def delete_topic(broker: Broker) -> None:
     request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
     answer = await ask_broker(broker, request, 5)
     assert [row.error_code for row in answer.responses] == [0]
-    await broker.local.until_applied(broker.image.revision)
+    await broker.rooms.hosting.local.until_applied(broker.image.revision)
 
 
 def led(broker: Broker) -> PartitionLog:
-    partition = broker.partitions.get("t", 0)
+    partition = broker.rooms.partitions.get("t", 0)
     assert partition is not None
     return partition.log
 
@@ -35,7 +35,7 @@ def append(log: PartitionLog, count: int) -> None:
 
 
 async def offsets(broker: Broker, until: Any) -> tuple[int, int]:
-    await until(lambda: broker.partitions.get("t", 0) is not None)
+    await until(lambda: broker.rooms.partitions.get("t", 0) is not None)
     return led(broker).log_start_offset, led(broker).log_end_offset
 
 

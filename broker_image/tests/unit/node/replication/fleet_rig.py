@@ -11,8 +11,8 @@ from logfleet.io.sqlite import SqliteStore
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.kinds.topics import PARTITION
 from logfleet.metadata.store import Put, Txn
-from logfleet.node import broker as broker_module
 from logfleet.node.broker import Broker
+from logfleet.node.cluster import stored_metadata
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import CreateTopicsRequest, ProduceRequest
@@ -101,7 +101,7 @@ class Fleet:
 
     def leader(self, topic: str) -> LeaderPartition | None:
         """The partition where it is led, None while it is not."""
-        led = [broker.partitions.get(topic, 0) for broker in self.brokers.values()]
+        led = [broker.rooms.partitions.get(topic, 0) for broker in self.brokers.values()]
         return next((each for each in led if each is not None), None)
 
     async def led(self, topic: str) -> tuple[Broker, LeaderPartition]:
@@ -109,7 +109,7 @@ class Fleet:
         return next(
             (broker, partition)
             for broker in self.brokers.values()
-            if (partition := broker.partitions.get(topic, 0)) is not None
+            if (partition := broker.rooms.partitions.get(topic, 0)) is not None
         )
 
     async def produce(self, topic: str, *values: bytes, acks: int = -1) -> Any:
@@ -129,7 +129,7 @@ class Fleet:
         topic_id = self.any.image.topic(topic).id  # type: ignore[union-attr]
         found = {}
         for broker_id, broker in self.brokers.items():
-            replica = broker.partitions.replica(topic_id, 0)
+            replica = broker.rooms.partitions.replica(topic_id, 0)
             if replica is not None:
                 read = replica.log.read(replica.log.log_start_offset, 1 << 30)
                 found[broker_id] = b"" if read is None else read.read()  # type: ignore[union-attr]
@@ -137,7 +137,7 @@ class Fleet:
 
     def high_watermarks(self, topic: str) -> set[int]:
         topic_id = self.any.image.topic(topic).id  # type: ignore[union-attr]
-        found = [broker.partitions.replica(topic_id, 0) for broker in self.brokers.values()]
+        found = [broker.rooms.partitions.replica(topic_id, 0) for broker in self.brokers.values()]
         return {-1 if replica is None else replica.high_watermark for replica in found}
 
 
@@ -149,7 +149,7 @@ async def fleet_of(path: Path, monkeypatch: Any, *broker_ids: int) -> AsyncItera
     async def open_store(*_: object) -> Any:
         return _Shared(store)
 
-    monkeypatch.setattr(broker_module, "open_store", open_store)
+    monkeypatch.setattr(stored_metadata, "open_store", open_store)
     fleet = Fleet(path, store)
     try:
         await fleet.start(*broker_ids)

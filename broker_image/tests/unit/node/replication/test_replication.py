@@ -42,7 +42,7 @@ async def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(
         await fleet.start(3)
         await until(lambda: fleet.state("t").isr_ids == [1, 2, 3])
         assert (3, fleet.brokers[3].image.brokers[3].epoch) in fleet.state("t").isr
-        assert fleet.brokers[1].isr_writer.expands == 1
+        assert fleet.brokers[1].rooms.replication.isr_writer.expands == 1
         logs = fleet.logs("t")
         assert logs[1] == logs[2] == logs[3]
         assert (await fleet.produce("t", b"after")).base_offset == 21
@@ -53,10 +53,10 @@ async def test_what_happens_to_a_fleet_is_counted_and_reported_with_its_cause(
     tmp_path: Path, monkeypatch
 ) -> None:
     async def scraped(broker_id: int) -> MetricValues:
-        return read(await fleet.brokers[broker_id]._observation.sources.text())
+        return read(await fleet.brokers[broker_id].opened.observation.sources.text())
 
     async with fleet_of(tmp_path, monkeypatch, 1, 2, 3) as fleet:
-        assert fleet.brokers[1].controller.is_controller
+        assert fleet.brokers[1].rooms.control.controller.is_controller
         await fleet.create_topic("t", 2, 1, 3)
         await fleet.produce("t", b"one")
         await fleet.stop(2)
@@ -165,10 +165,10 @@ async def test_a_broker_whose_disk_was_replaced_by_an_empty_one_is_filled_from_t
         logs = fleet.logs("t")
         assert logs[1] == logs[2] == logs[3]
         broker = fleet.brokers[victim]
-        assert broker.partitions.get("alone", 0) is None, "nobody else has what it held"
-        assert len(broker.partitions.offline) == 1
+        assert broker.rooms.partitions.get("alone", 0) is None, "nobody else has what it held"
+        assert len(broker.rooms.partitions.offline) == 1
         assert not list((tmp_path / str(victim) / "data").glob("alone-*"))
         await fleet.stop(victim)
         await fleet.start(victim)
         await until(lambda: fleet.state("t").isr_ids == [1, 2, 3])
-        assert len(fleet.brokers[victim].partitions.offline) == 1, "however often it starts"
+        assert len(fleet.brokers[victim].rooms.partitions.offline) == 1, "however often it starts"

@@ -36,7 +36,7 @@ from logfleet.controller.terms.operations import Operation, TermDecision
 from logfleet.metadata.image import ClusterImage
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.admin.loggers import alter_loggers, describe_loggers
-from logfleet.node.handlers.host import AdminHost, origin_of
+from logfleet.node.handlers.rooms import Rooms, origin_of
 from logfleet.wire.encoded_rows import EncodedRow, EncodedRows
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -83,14 +83,14 @@ _Resource = (
 
 
 async def describe_configs(
-    host: AdminHost, request: DescribeConfigsRequest, context: RequestContext
+    rooms: Rooms, request: DescribeConfigsRequest, context: RequestContext
 ) -> EncodedRows:
     """Describe the resources in the request's order, all by one image.
 
     A resource that is named twice is returned twice, as in Kafka, but described once. The answer is
     bounded by the memory of a request, REQUEST_MEMORY_BYTES_MAX: further resources are refused.
     """
-    describing = _Describing(host, request)
+    describing = _Describing(rooms, request)
     rows = EncodedRows(DescribeConfigsResponse(), context.api_version)
     described: dict[tuple[int, str, frozenset[str]], EncodedRow] = {}
     for wanted in request.resources:
@@ -109,10 +109,12 @@ async def describe_configs(
 class _Describing:
     """The work of one request, in steps of CONFIGS_AT_ONCE configs or refused resources."""
 
-    def __init__(self, host: AdminHost, request: DescribeConfigsRequest) -> None:
-        self._node_id = host.node_id
-        self._image = host.image
-        self._layers = in_force(layers_of(host.config.static, host.image, host.node_id))[0]
+    def __init__(self, rooms: Rooms, request: DescribeConfigsRequest) -> None:
+        self._node_id = rooms.node_id
+        self._image = rooms.metadata.image
+        self._layers = in_force(
+            layers_of(rooms.config.static, rooms.metadata.image, rooms.node_id)
+        )[0]
         self._request = request
         self._done = 0
 
@@ -219,7 +221,7 @@ def _entry(config: DescribedConfig, request: DescribeConfigsRequest) -> _Entry:
 
 
 def list_config_resources(
-    host: AdminHost, request: ListConfigResourcesRequest, context: RequestContext
+    rooms: Rooms, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
     """Topics, brokers, and groups with configs; all kinds if the request names none (KIP-1142).
 
@@ -232,12 +234,14 @@ def list_config_resources(
         kinds = {*SERVED, BROKER_LOGGER}
     names = []
     if GROUP in kinds:
-        names += [(GROUP, name) for name in sorted(host.image.group_configs)]
+        names += [(GROUP, name) for name in sorted(rooms.metadata.image.group_configs)]
     for kind in (BROKER_LOGGER, BROKER):
         if kind in kinds:
-            names += [(kind, str(broker_id)) for broker_id in sorted(host.image.brokers)]
+            names += [(kind, str(broker_id)) for broker_id in sorted(rooms.metadata.image.brokers)]
     if TOPIC in kinds:
-        names += [(TOPIC, name) for name in sorted(topic.name for topic in host.image.topics())]
+        names += [
+            (TOPIC, name) for name in sorted(topic.name for topic in rooms.metadata.image.topics())
+        ]
     return ListConfigResourcesResponse(
         config_resources=[
             ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
@@ -370,16 +374,16 @@ def _values(image: ClusterImage, resource: _Resource) -> Mapping[str, str]:
 
 
 async def alter_incrementally(
-    host: AdminHost, request: IncrementalAlterConfigsRequest, context: RequestContext
+    rooms: Rooms, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Levels of loggers change here, the rest at the controller.
 
     Answers keep the request's order.
     """
-    rows, others = alter_loggers(host, request, BROKER_LOGGER)
+    rows, others = alter_loggers(rooms, request, BROKER_LOGGER)
     if rows and not others.resources:
         return IncrementalAlterConfigsResponse(responses=rows)
-    access = host.controller_access
+    access = rooms.control.access
     answer = await access.perform(INCREMENTAL_ALTER, others, origin_of(context))
     assert isinstance(answer, IncrementalAlterConfigsResponse), "the answer of that API"
     order = {

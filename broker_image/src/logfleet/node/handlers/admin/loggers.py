@@ -18,7 +18,7 @@ from logfleet.controller.changes.logger_levels import (
     level_name,
     refuse_logger_changes,
 )
-from logfleet.node.handlers.host import AdminHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from logfleet.wire.refusal import Refusal
@@ -55,7 +55,7 @@ def describe_loggers() -> Iterator[DescribedConfig]:
 
 
 def alter_loggers(
-    host: AdminHost, request: IncrementalAlterConfigsRequest, kind: int
+    rooms: Rooms, request: IncrementalAlterConfigsRequest, kind: int
 ) -> tuple[list[_Row], IncrementalAlterConfigsRequest]:
     """Do the part of the request that is about loggers: resources of type `kind`.
 
@@ -70,7 +70,7 @@ def alter_loggers(
         if times[resource.resource_name] > 1:
             refusal = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         else:
-            refusal = _alter(host, resource, validate_only=request.validate_only)
+            refusal = _alter(rooms, resource, validate_only=request.validate_only)
         rows.append(
             _Row(
                 error_code=refusal.error if refusal else ErrorCode.NONE,
@@ -83,13 +83,13 @@ def alter_loggers(
     return rows, msgspec.structs.replace(request, resources=others)
 
 
-def _alter(host: AdminHost, resource: _Resource, *, validate_only: bool) -> Refusal | None:
+def _alter(rooms: Rooms, resource: _Resource, *, validate_only: bool) -> Refusal | None:
     name = resource.resource_name
     if not name.isdecimal():
         message = f"Node id must be an integer, but it is: {name}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
-    if int(name) != host.node_id:
-        message = f"Unexpected node id. Expected {host.node_id}, but received {name}"
+    if int(name) != rooms.node_id:
+        message = f"Unexpected node id. Expected {rooms.node_id}, but received {name}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     existing = loggers()
     changes = [

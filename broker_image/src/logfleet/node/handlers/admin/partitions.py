@@ -21,7 +21,7 @@ from logfleet.io.slices import Slices
 from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.metadata.packing import Step
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers.host import AdminHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.replication.reassignment_steps import is_reassigning, target
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -275,11 +275,11 @@ REASSIGN: Final = ControllerWork(
 
 
 async def list_partition_reassignments(
-    host: AdminHost, request: ListPartitionReassignmentsRequest, _context: RequestContext
+    rooms: Rooms, request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Answers from this broker's image, which contains every change that it has confirmed."""
     slices = Slices()
-    image = host.image
+    image = rooms.metadata.image
     asked: dict[str, frozenset[int]] | None = None
     if request.topics is not None:
         asked = {each.name: frozenset(each.partition_indexes) for each in request.topics}

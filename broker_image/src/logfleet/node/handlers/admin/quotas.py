@@ -12,7 +12,7 @@ from logfleet.controller.terms.operations import TermDecision
 from logfleet.metadata.image import ClusterImage, Quotas
 from logfleet.metadata.kinds.quotas import QuotaEntity
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers.host import AdminHost
+from logfleet.node.handlers.rooms import Rooms
 from logfleet.quotas.entities import (
     FilterComponent,
     QuotaAlteration,
@@ -35,13 +35,13 @@ _Answers = dict[QuotaEntity, Refusal | None]
 
 
 def describe_client_quotas(
-    host: AdminHost, request: DescribeClientQuotasRequest, _context: RequestContext
+    rooms: Rooms, request: DescribeClientQuotasRequest, _context: RequestContext
 ) -> DescribeClientQuotasResponse:
     components = [
         FilterComponent(each.entity_type, each.match_type, each.match)
         for each in request.components
     ]
-    described = describe_quotas(host.image.quotas, components, strict=request.strict)
+    described = describe_quotas(rooms.metadata.image.quotas, components, strict=request.strict)
     if isinstance(described, Refusal):
         return DescribeClientQuotasResponse(
             error_code=described.error, error_message=described.message, entries=None

@@ -13,7 +13,7 @@ from logfleet.controller.running.access import ControllerWork, Origin
 from logfleet.controller.terms.operations import NotControllerError
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.admin import brokers, configs, features, partitions, quotas, topics
-from logfleet.node.handlers.host import AdminHost, origin_of
+from logfleet.node.handlers.rooms import Rooms, origin_of
 from logfleet.wire.apis import API_BY_KEY
 from logfleet.wire.errors import ErrorCode, MalformedMessage, UnsupportedVersion
 from logfleet.wire.frame import SIZE_BYTES, decode_request, decode_request_header, encode_response
@@ -62,22 +62,20 @@ Brokers send the last two to each other while the metadata store does not answer
 ADDRESS_BYTES: Final = (4, 16)
 
 
-async def change(
-    host: AdminHost, request: msgspec.Struct, context: RequestContext
-) -> msgspec.Struct:
+async def change(rooms: Rooms, request: msgspec.Struct, context: RequestContext) -> msgspec.Struct:
     """Serve any request of WORK."""
     work = WORK[type(request)]
-    return await host.controller_access.perform(work, request, origin_of(context))
+    return await rooms.control.access.perform(work, request, origin_of(context))
 
 
 async def envelope(
-    host: AdminHost, request: EnvelopeRequest, context: RequestContext
+    rooms: Rooms, request: EnvelopeRequest, context: RequestContext
 ) -> EnvelopeResponse:
     """Do what another broker forwards, if this one is the controller (Kafka: EnvelopeUtils).
 
     It is never forwarded again.
     """
-    if context.listener != host.config.inter_broker_listener_name:
+    if context.listener != rooms.config.inter_broker_listener_name:
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     frame = request.request_data
     try:
@@ -98,7 +96,7 @@ async def envelope(
     try:
         address = str(ipaddress.ip_address(request.client_host_address))
         origin = Origin(header.api_version, principal, header.client_id, address)
-        answer = await work.run(host.controller_access, forwarded, origin)
+        answer = await work.run(rooms.control.access, forwarded, origin)
     except NotControllerError:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     parts = encode_response(api, header.api_version, header.correlation_id, answer)

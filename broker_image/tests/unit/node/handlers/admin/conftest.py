@@ -19,11 +19,13 @@ from logfleet.metadata.kinds.cluster import ControllerValue
 from logfleet.metadata.store import MetadataStore, Operation, Txn
 from logfleet.net import listener as sockets
 from logfleet.net.peer import Peer
+from logfleet.net.sockets import bind_tcp
 from logfleet.node.cluster.producer_id_pool import ProducerIdPool
 from logfleet.node.dispatch import Dispatcher
 from logfleet.node.handlers import api_versions, metadata, producer_ids
 from logfleet.node.handlers.admin import routes as admin
-from logfleet.node.handlers.metadata_creation import TopicCreator
+from logfleet.node.handlers.admin.topics import create_one
+from logfleet.node.topic_creator import TopicCreator
 from logfleet.quotas.client_quotas import ClientQuotas
 from logfleet.quotas.rates import Windows
 from logfleet.store.loader import MetadataLoader
@@ -78,10 +80,17 @@ class Node:
             self.quotas.mutation,
             until_applied=self._until_applied,
         )
-        self.topic_creator = TopicCreator(self.controller_access)
+        self.topic_creator = TopicCreator(self.controller_access, create_one)
         self.producer_ids = ProducerIdPool(store)
         self.failsafe = SimpleNamespace(silent_s=0.0)
+        self.metadata = self.follower
+        self.control = SimpleNamespace(
+            access=self.controller_access,
+            topic_creator=self.topic_creator,
+            producer_ids=self.producer_ids,
+        )
         self.dispatcher = Dispatcher(self, HANDLERS)
+        self.requests = self.dispatcher.requests
         self.port = 0
         self._stack = AsyncExitStack()
 
@@ -98,7 +107,7 @@ class Node:
         pool = ThreadPoolExecutor(1)
         self._stack.callback(pool.shutdown)
         self.listener = sockets.Listener("PLAINTEXT", self.dispatcher, disk=pool)
-        self.port = await self.listener.bind("127.0.0.1", 0)
+        self.port = self.listener.take("127.0.0.1", bind_tcp("127.0.0.1", 0))
         await self.listener.serve()
         self._stack.push_async_callback(self.listener.stop, 0)
         self._spawn(self.follower.run())

@@ -1,16 +1,16 @@
 """Creates topics because clients request their metadata (auto.create.topics.enable)."""
 
 import asyncio
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
 
 import structlog
 
 from logfleet.controller.changes.topics import name_problem
 from logfleet.controller.running.access import ControllerAccess, Origin
 from logfleet.metadata.image import INTERNAL_TOPICS
-from logfleet.node.handlers.admin.topics import create_one
 from logfleet.wire.errors import ErrorCode
+from logfleet.wire.refusal import Refusal
 
 log = structlog.get_logger()
 
@@ -21,6 +21,21 @@ AGAIN_S: Final = 1.0
 DEFAULT: Final = -1
 
 
+class CreateOne(Protocol):
+    """Creates a topic through the controller: see `node.handlers.admin.topics.create_one`."""
+
+    async def __call__(
+        self,
+        access: ControllerAccess,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+        *,
+        cause: Origin | None = None,
+    ) -> Refusal | None: ...
+
+
 class TopicCreator:
     """Creates topics through the controller while clients retry (Kafka: AutoTopicCreationManager).
 
@@ -29,8 +44,9 @@ class TopicCreator:
     their coordinators create them. Call `close` to stop.
     """
 
-    def __init__(self, access: ControllerAccess) -> None:
+    def __init__(self, access: ControllerAccess, create_one: CreateOne) -> None:
         self._access = access
+        self._create_one = create_one
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._refused_until_s: dict[str, float] = {}
 
@@ -64,7 +80,7 @@ class TopicCreator:
             log.error("topic_creation_failed", topic=task.get_name(), exc_info=error)
 
     async def _create(self, name: str, cause: Origin) -> None:
-        refusal = await create_one(self._access, name, DEFAULT, DEFAULT, {}, cause=cause)
+        refusal = await self._create_one(self._access, name, DEFAULT, DEFAULT, {}, cause=cause)
         if refusal is None:
             log.info("topic_created_on_demand", topic=name)
         elif refusal.error is not ErrorCode.TOPIC_ALREADY_EXISTS:

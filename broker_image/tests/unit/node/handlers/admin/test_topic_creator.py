@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from logfleet.controller.running.access import Origin
-from logfleet.node.handlers import metadata_creation
+from logfleet.node import topic_creator
 from logfleet.wire.messages import MetadataRequest
 
 from broker_image.tests.unit.node.handlers.admin.test_quotas import alteration
@@ -45,7 +45,7 @@ async def test_a_refused_topic_is_not_tried_at_every_request(start):
 
 
 async def test_not_everything_is_created_at_once(node, monkeypatch):
-    monkeypatch.setattr(metadata_creation, "CREATING_MAX", 2)
+    monkeypatch.setattr(topic_creator, "CREATING_MAX", 2)
     node.topic_creator.want(["a", "b", "c"], CLIENT)
     assert set(node.topic_creator._creating) == {"a", "b"}
     await until_answered(node.topic_creator)
