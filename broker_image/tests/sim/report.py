@@ -1,6 +1,6 @@
 """What a person reads of a failure: its case, what each host did when, and the command that shows it again."""
 
-from broker_image.tests.sim.shrinking import SHRINK_S_MAX, Shrinker
+from broker_image.tests.sim.shrinking import SHRINK_RUNS_MAX, Shrinker
 from broker_image.tests.sim.simulation import Case, Outcome, drawn_case, run
 
 LINES_MAX = 150
@@ -15,9 +15,9 @@ def timeline(case: Case) -> str:
     return "\n".join([*lines, f"{outcome.failure or 'nothing failed'}"])
 
 
-def report(case: Case, outcome: Outcome, seconds: float = SHRINK_S_MAX) -> str:
+def report(case: Case, outcome: Outcome, runs: int = SHRINK_RUNS_MAX) -> str:
     """Of a case that failed: shrunk, and how to see it whole."""
-    small = Shrinker(case, outcome, seconds).shrink()
+    small = Shrinker(case, outcome, runs).shrink()
     command = f"SIM_SEED={case.seed} pytest -s broker_image/tests/sim/test_seeds.py"
     return "\n".join(
         [

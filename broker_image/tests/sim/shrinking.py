@@ -1,6 +1,5 @@
 """A case that fails, made as small as it gets while it fails in the same way: fewer faults, fewer records, then dull draws."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -9,7 +8,7 @@ import msgspec
 from broker_image.tests.sim.simulation import Case, Outcome, run
 
 T = TypeVar("T")
-SHRINK_S_MAX = 20.0
+SHRINK_RUNS_MAX = 300
 
 
 def kind_of(failure: str | None) -> str | None:
@@ -18,13 +17,13 @@ def kind_of(failure: str | None) -> str | None:
 
 
 class Shrinker:
-    """case: the smallest so far. seconds: after them it is left as it is."""
+    """case: the smallest so far. runs: after so many runs it is left as it is."""
 
-    def __init__(self, case: Case, outcome: Outcome, seconds: float = SHRINK_S_MAX) -> None:
+    def __init__(self, case: Case, outcome: Outcome, runs: int = SHRINK_RUNS_MAX) -> None:
         draws = {stream: list(values) for stream, values in outcome.drawn.items()}
         self.case = msgspec.structs.replace(case, draws=draws)
         self._kind = kind_of(outcome.failure)
-        self._until_s = time.monotonic() + seconds
+        self._runs_left = runs
 
     def shrink(self) -> Case:
         if self._fails(self.case):
@@ -39,8 +38,9 @@ class Shrinker:
         return msgspec.structs.replace(self.case, **changes)
 
     def _fails(self, case: Case) -> bool:
-        if time.monotonic() > self._until_s:
+        if self._runs_left == 0:
             return False
+        self._runs_left -= 1
         if kind_of(run(case).failure) != self._kind:
             return False
         self.case = case

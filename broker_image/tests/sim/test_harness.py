@@ -9,7 +9,7 @@ from broker_image.tests.sim.simulation import drawn_case, run
 from broker_image.tests.sim.tape import Tape
 
 BROKEN = next(each for each in MUTANTS if "epoch's start only" in each.name)
-SECONDS = 2.0
+RUNS = 60
 
 
 def failing_case():
@@ -50,7 +50,7 @@ def test_one_more_draw_of_a_stream_changes_no_other() -> None:
 def test_a_failure_is_made_smaller_and_stays_the_same() -> None:
     with broken(BROKEN):
         case, outcome = failing_case()
-        small = Shrinker(case, outcome, SECONDS).shrink()
+        small = Shrinker(case, outcome, RUNS).shrink()
         assert kind_of(run(small).failure) == kind_of(outcome.failure)
         assert len(small.faults) <= len(case.faults)
         assert len(small.load) < len(case.load)
@@ -59,7 +59,7 @@ def test_a_failure_is_made_smaller_and_stays_the_same() -> None:
 def test_a_report_tells_hosts_times_and_how_to_see_it_again() -> None:
     with broken(BROKEN):
         case, outcome = failing_case()
-        text = report(case, outcome, SECONDS)
+        text = report(case, outcome, RUNS)
     assert f"SIM_SEED={case.seed} pytest" in text
     assert " ms  b1 " in text
     assert str(kind_of(outcome.failure)) in text.splitlines()[-2]

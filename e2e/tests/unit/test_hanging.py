@@ -13,6 +13,17 @@ from e2e.harness.program import end_session
 ROOT = Path(__file__).parents[3]
 RUN_WITHIN_S = 60
 GRACE = "GRACE_S = 30.0"
+ONE_GROUP = """
+import os
+from pathlib import Path
+import pytest
+
+@pytest.mark.xdist_group("one")
+@pytest.mark.parametrize("number", range(8))
+def test_of_a_group(number):
+    with Path(__file__).with_name("workers").open("a") as workers:
+        print(os.environ["PYTEST_XDIST_WORKER"], file=workers)
+"""
 OTHERS = """
 import pytest
 
@@ -98,3 +109,12 @@ def test_what_no_signal_ends_ends_with_its_worker_and_is_named(tmp_path, kind):
     assert "FAILED test_some.py::test_hangs - worker" in output
     assert "in test_hangs" in output, "the stacks of its threads are shown"
     assert "1 failed, 6 passed" in output
+
+
+def test_the_tests_of_a_group_run_in_one_worker(tmp_path):
+    """Versions of pytest and pytest-xdist that do not fit one another spread them, and say nothing."""
+    code, output = run_as_make_does(tmp_path, ONE_GROUP)
+    assert code == 0, output
+    workers = (tmp_path / "workers").read_text().split()
+    assert len(workers) == 8
+    assert len(set(workers)) == 1
