@@ -1,6 +1,6 @@
 """A pytest plugin: each pure package is covered by its own unit tests, branches included, or the run fails.
 
-`make unit` loads it, so the tests run once for both; `make coverage` runs the tests of the pure packages alone.
+`make unit COVERED=1` loads it, so the tests run once for both; `make coverage` runs the tests of the pure packages alone.
 
 The packages are those of the import-linter contract in pyproject.toml; of a room that has other modules as well, the contract
 lists the pure modules, and the tests of each are the file that mirrors it. For all others a package's own tests mirror it below
