@@ -5,7 +5,9 @@ struct and reports every mistake of form as a `Problem` whose path is as in the 
 (`spec.pools[0].storage.size`) and whose message tells what to write instead.
 """
 
+import functools
 import re
+from collections.abc import Mapping
 from typing import Final, TypeVar, get_args
 
 import msgspec
@@ -97,7 +99,7 @@ def _known(value: object, hint: object, path: str, unknown: list[str]) -> object
         ]
     if not isinstance(value, dict):
         return value
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+    fields = _types(struct)
     kept = {}
     for name, inner in value.items():
         where = _join(path, str(name))
@@ -137,12 +139,17 @@ def _fields_at(shape: type, path: str) -> tuple[str, ...]:
     """The field names of the struct at `path`, starting at `shape`."""
     for step in filter(None, path.split(".")):
         name = step.partition("[")[0]
-        hints = {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
-        found = _struct_in(hints.get(name))
+        found = _struct_in(_types(shape).get(name))
         if found is None:
             return ()
         shape = found
-    return tuple(field.encode_name for field in msgspec.structs.fields(shape))
+    return tuple(_types(shape))
+
+
+@functools.cache
+def _types(shape: type[msgspec.Struct]) -> Mapping[str, object]:
+    """The type of each field of a struct, by its name in a document."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(shape)}
 
 
 def _struct_in(hint: object) -> type[msgspec.Struct] | None:
