@@ -319,7 +319,7 @@ class FailingFiles(PosixFiles):
     def _may_fail(self, path: str) -> None:
         self.asked += 1
         if self.asked <= self.times:
-            raise OSError(self.error, "it was told to", path)
+            raise OSError(self.error, "it has to fail", path)
 
     def make_directory(self, path: str) -> None:
         if not self.at_flush and "/t-" in path:
@@ -355,11 +355,11 @@ async def test_a_log_that_found_no_room_is_tried_again_until_it_is_served(
                 assert broker.rooms.partitions.find("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
                 retries[-1]()
             await until(lambda: broker.rooms.partitions.get("t", 0) is not None)
-        told = [entry for entry in logs if entry["event"] == "partition_not_started"]
-        assert [(entry["partition"], entry["path"]) for entry in told] == [
+        logged = [entry for entry in logs if entry["event"] == "partition_not_started"]
+        assert [(entry["partition"], entry["path"]) for entry in logged] == [
             ("t-0", str(tmp_path / "data"))
         ]
-        assert "it was told to" in told[0]["error"]
+        assert "it has to fail" in logged[0]["error"]
         assert broker.failure is None
         assert broker.rooms.disks.log_dirs.failed == []
         assert len(retries) == 3
@@ -379,8 +379,11 @@ async def test_a_directory_in_which_no_log_can_be_made_has_failed(
             await create_topic(broker)
             await until(lambda: broker.rooms.partitions.get("t", 0) is not None)
         assert len(broker.rooms.disks.log_dirs.failed) == 1
-        (told,) = [entry for entry in logs if entry["event"] == "log_directory_failed"]
-        assert (told["path"], told["partition"]) == (broker.rooms.disks.log_dirs.failed[0], "t-0")
+        (logged,) = [entry for entry in logs if entry["event"] == "log_directory_failed"]
+        assert (logged["path"], logged["partition"]) == (
+            broker.rooms.disks.log_dirs.failed[0],
+            "t-0",
+        )
         assert broker.failure is None
 
 

@@ -304,7 +304,7 @@ def test_the_first_replica_takes_over_once_it_is_in_sync() -> None:
 @pytest.mark.parametrize(
     "first",
     [broker(1, 11), broker(1, state=DRAINING), broker(1, state=FENCED)],
-    ids=["registered anew", "draining", "fenced"],
+    ids=["registered again", "draining", "fenced"],
 )
 def test_the_first_replica_does_not_take_over_while_it_is(first) -> None:
     led_by_2 = LED.changed(leader=2)

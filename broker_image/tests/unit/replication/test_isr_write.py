@@ -50,14 +50,14 @@ def test_a_change_is_written_if_nothing_has_changed(store) -> None:
 
 
 @pytest.mark.parametrize("who", ["leader", "member"])
-@pytest.mark.parametrize("what", ["registered anew", "gone", FENCED, DRAINING])
+@pytest.mark.parametrize("what", ["registered again", "gone", FENCED, DRAINING])
 def test_a_change_is_lost_if_whoever_it_rests_on_has_changed_and_stays_so(store, who, what) -> None:
     me, other = store.start(1), store.start(2)
     change = expanded(store, me, other)
     image = store.image
     (txn,) = isr_txns(image, me, {KEY: change})
     broker_id, epoch = me if who == "leader" else other
-    if what == "registered anew":
+    if what == "registered again":
         store.start(broker_id)
     elif what == "gone":
         store.delete(BROKER.key(broker_id))

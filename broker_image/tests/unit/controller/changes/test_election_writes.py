@@ -212,8 +212,8 @@ def test_a_replica_in_a_directory_that_is_offline_leads_nothing_until_it_is_back
     cluster.create("t", 2)
     registered = cluster.image.brokers[1]
     uuid = uuids.to_text(cluster.topic("t").id)
-    told = msgspec.structs.replace(registered.value, offline={uuid: (1,)})
-    cluster.put(BROKER.key(1), told)
+    registration = msgspec.structs.replace(registered.value, offline={uuid: (1,)})
+    cluster.put(BROKER.key(1), registration)
     cluster.converge()
     assert cluster.image.brokers[1].epoch == registered.epoch
     assert cluster.image.is_offline(1, cluster.topic("t").id, 1)

@@ -8,27 +8,27 @@ ONE, TWO = bytes(range(16)), bytes(range(1, 17))
 
 def test_on_change_is_called_when_the_set_changes_and_only_then() -> None:
     partitions = OfflinePartitions()
-    told: list[int] = []
-    partitions.on_change.append(lambda: told.append(len(partitions)))
+    counts: list[int] = []
+    partitions.on_change.append(lambda: counts.append(len(partitions)))
     partitions.add([(ONE, 0), (ONE, 1), (TWO, 0)])
     partitions.add([(ONE, 1)])
     partitions.add([])
     assert (ONE, 1) in partitions
-    assert told == [3]
+    assert counts == [3]
     partitions.remove_topic(ONE)
     partitions.remove_topic(ONE)
-    assert told == [3, 1]
+    assert counts == [3, 1]
     assert (ONE, 1) not in partitions
 
 
 def test_on_change_is_called_too_for_what_is_online_again() -> None:
     partitions = OfflinePartitions()
-    told: list[int] = []
-    partitions.on_change.append(lambda: told.append(len(partitions)))
+    counts: list[int] = []
+    partitions.on_change.append(lambda: counts.append(len(partitions)))
     partitions.add([(ONE, 0), (TWO, 0)])
     partitions.remove([(ONE, 0), (ONE, 1)])
     partitions.remove([(ONE, 0)])
-    assert told == [2, 1]
+    assert counts == [2, 1]
     assert (ONE, 0) not in partitions
 
 

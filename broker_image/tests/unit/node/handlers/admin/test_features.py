@@ -15,8 +15,8 @@ def request(level: int, feature: str = FEATURE, *, validate_only: bool = False):
 
 async def able(node) -> None:
     """This broker supports level 2; it says so without a new registration."""
-    told = BrokerValue("again", node.image.brokers[node.node_id].value.listeners, level=2)
-    await node.write(BROKER.put(node.node_id, told))
+    registration = BrokerValue("again", node.image.brokers[node.node_id].value.listeners, level=2)
+    await node.write(BROKER.put(node.node_id, registration))
 
 
 async def ask(node, *given, version: int = 2, **more) -> tuple[str, str | None]:

@@ -332,8 +332,8 @@ async def test_only_brokers_are_described(node, endpoint, error):
 async def test_a_replica_in_a_directory_that_is_offline_is_reported_by_every_broker(node, topic):
     """KRaftMetadataCache: LEADER_NOT_AVAILABLE, and an offline replica though its broker is up."""
     registered = node.image.brokers[1].value
-    told = msgspec.structs.replace(registered, offline={uuids.to_text(topic.id): (1,)})
-    await node.write(BROKER.put(1, told))
+    registration = msgspec.structs.replace(registered, offline={uuids.to_text(topic.id): (1,)})
+    await node.write(BROKER.put(1, registration))
     await node.until(lambda image: not image.topic("t").partitions[1].has_leader)
     row = (await node.ask(MetadataRequest(topics=None), 12)).topics[0]
     assert [
