@@ -30,6 +30,12 @@ GIVING_UP: Final = 2
 
 A version of level 1 drops `PartitionValue.given_up` when it writes the partition.
 """
+TRANSACTIONS: Final = 3
+"""The lowest level at which there are transactions.
+
+A version of level 2 does not end a transaction by its marker: as a follower it would report a wrong
+last stable offset once it leads.
+"""
 LEVEL_MAX: Final = 2
 """The highest level that this version supports."""
 UPGRADE: Final = 1
@@ -68,6 +74,11 @@ def cannot_join(features: FeaturesValue, level_max: int) -> str:
         f"to {level_max}: "
         f"run the version that raised it ({features.by or 'unknown'}) or a later one"
     )
+
+
+def transactions_allowed(image: ClusterImage) -> bool:
+    """Whether brokers serve transactions: every one of them keeps their state in the log."""
+    return image.features.level >= TRANSACTIONS
 
 
 def needs(image: ClusterImage, level: int, what: str) -> str:

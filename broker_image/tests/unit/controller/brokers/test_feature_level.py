@@ -4,9 +4,11 @@ from logfleet.controller.brokers.feature_level import (
     FEATURE,
     LEVEL_MAX,
     NAMED_MAX,
+    TRANSACTIONS,
     Update,
     cannot_join,
     needs,
+    transactions_allowed,
     update_features,
 )
 from logfleet.controller.brokers.fencing import newcomers
@@ -124,6 +126,13 @@ def test_what_needs_a_level_says_how_it_is_raised(cluster):
     assert "`kafka-features upgrade --feature logfleet.version=2`" in needs(cluster.image, 2, "It")
     cluster.put(FEATURES.prefix, FeaturesValue(2))
     assert needs(cluster.image, 2, "It") == ""
+
+
+def test_transactions_are_allowed_from_their_level_on(cluster):
+    cluster.put(FEATURES.prefix, FeaturesValue(TRANSACTIONS - 1))
+    assert not transactions_allowed(cluster.image)
+    cluster.put(FEATURES.prefix, FeaturesValue(TRANSACTIONS))
+    assert transactions_allowed(cluster.image)
 
 
 def test_a_broker_can_do_what_its_version_can_unless_it_is_told_to_do_less():
