@@ -5,7 +5,8 @@ version; they still write only what the earlier version reads, so the upgrade ca
 once all brokers support it, the *level* of the one feature `logfleet.version` is raised, and what
 it gates may be written. A broker that does not support the level does not start any more, so a
 level is never lowered. The feature has its own name because clients change their behaviour by
-Kafka's (`transaction.version`, `group.version`).
+Kafka's (`transaction.version`, `group.version`). Those follow from the level, and are not stored:
+`transaction.version` is at its highest as soon as there are transactions.
 
 If a raise and a registration coincide, the later one is refused: the raise compares that `features`
 has not been written since its image, and each registration rewrites that key unchanged.
@@ -36,6 +37,12 @@ TRANSACTIONS: Final = 3
 A version of level 2 does not end a transaction by its marker: as a follower it would report a wrong
 last stable offset once it leads.
 """
+TRANSACTION_FEATURE: Final = "transaction.version"
+TRANSACTION_VERSION: Final = 2
+"""The version of Kafka's transactions that clients are to use (KIP-890, TransactionVersion.TV_2).
+
+Clients of the versions before are served too: a request's version decides.
+"""
 LEVEL_MAX: Final = 2
 """The highest level that this version supports."""
 UPGRADE: Final = 1
@@ -51,6 +58,15 @@ class Update(msgspec.Struct, frozen=True):
     feature: str
     level: int
     upgrade_type: int = UPGRADE
+
+
+class Feature(msgspec.Struct, frozen=True):
+    """A feature as clients learn it: the versions that are supported, and the one in force."""
+
+    name: str
+    low: int
+    high: int
+    finalized: int
 
 
 class FeatureLevel(msgspec.Struct, frozen=True):
@@ -79,6 +95,13 @@ def cannot_join(features: FeaturesValue, level_max: int) -> str:
 def transactions_allowed(image: ClusterImage) -> bool:
     """Whether brokers serve transactions: every one of them keeps their state in the log."""
     return image.features.level >= TRANSACTIONS
+
+
+def features(image: ClusterImage, level_max: int) -> Iterator[Feature]:
+    """The features of a broker that supports up to `level_max`: our own, and those of Kafka."""
+    yield Feature(FEATURE, LEVEL_MIN, level_max, image.features.level)
+    if transactions_allowed(image):
+        yield Feature(TRANSACTION_FEATURE, 0, TRANSACTION_VERSION, TRANSACTION_VERSION)
 
 
 def needs(image: ClusterImage, level: int, what: str) -> str:
@@ -110,7 +133,8 @@ def update_features(
                 f"Invalid update version {update.level} for feature {update.feature}. {reason}"
             )
             return Refusal(ErrorCode.INVALID_UPDATE_VERSION, message)
-        level = update.level
+        if update.feature == FEATURE:
+            level = update.level
     if level == image.features.level:
         return ()
     return (FEATURES.change(None, FeaturesValue(level, by), image.features.revision),)
@@ -119,6 +143,8 @@ def update_features(
 def _reason(image: ClusterImage, controller_id: int, update: Update) -> str:
     if update.upgrade_type not in UPGRADE_TYPES:
         return "The controller does not support the given upgrade type."
+    if update.feature == TRANSACTION_FEATURE and transactions_allowed(image):
+        return _reason_of_transactions(controller_id, update)
     if update.feature != FEATURE:
         return f"Local controller {controller_id} does not support this feature."
     if not LEVEL_MIN <= update.level <= LEVEL_MAX:
@@ -136,6 +162,17 @@ def _reason(image: ClusterImage, controller_id: int, update: Update) -> str:
     unable = list(_unable(image, update.level))
     more = f"; and {len(unable) - NAMED_MAX} more" if len(unable) > NAMED_MAX else ""
     return "; ".join(unable[:NAMED_MAX]) + more
+
+
+def _reason_of_transactions(controller_id: int, update: Update) -> str:
+    if not 0 <= update.level <= TRANSACTION_VERSION:
+        return f"Local controller {controller_id} only supports versions 0-{TRANSACTION_VERSION}"
+    if update.level < TRANSACTION_VERSION:
+        return (
+            f"It is at {TRANSACTION_VERSION}, and is never lowered: clients of the versions before "
+            "are served all the same."
+        )
+    return ""
 
 
 def _unable(image: ClusterImage, level: int) -> Iterator[str]:

@@ -27,6 +27,7 @@ def all_handlers() -> Handlers[Rooms]:
         scram_credentials,
     )
     from logfleet.node.handlers.admin import routes as admin
+    from logfleet.node.handlers.transaction_gate import gated
 
     modules = (
         produce,
@@ -46,4 +47,6 @@ def all_handlers() -> Handlers[Rooms]:
         offsets,
         offset_delete,
     )
-    return {request: handler for module in modules for request, handler in module.HANDLERS.items()}
+    return gated(
+        {request: handler for module in modules for request, handler in module.HANDLERS.items()}
+    )

@@ -3,15 +3,18 @@
 import re
 from typing import Any
 
-from logfleet.controller.brokers.feature_level import FEATURE, LEVEL_MIN
+from logfleet.controller.brokers.feature_level import features
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.rooms import Rooms
+from logfleet.node.handlers.transaction_gate import served
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 # Name and version of a client (Kafka: ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
+_MINIMUM_0_SINCE = 4
+"""Older clients refuse an answer with a supported feature whose minimum is 0 (KAFKA-17492)."""
 _NO_NODE = -1
 
 
@@ -21,8 +24,8 @@ def api_versions(
     """The served versions of each API.
 
     A client that expects another cluster or broker must bootstrap again (KIP-1242); it sends both
-    ids or neither. Only Logfleet's own feature is reported (KIP-584): clients change their
-    behaviour on Kafka's, and none of those is served yet.
+    ids or neither. Of Kafka's features (KIP-584), on which clients change their behaviour, only
+    those that are in force are reported.
     """
     if context.api_version >= _SOFTWARE_SINCE:
         software = (request.client_software_name, request.client_software_version)
@@ -36,26 +39,32 @@ def api_versions(
         rooms.node_id,
     }:
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    image = rooms.metadata.image
     rows = [
         ApiVersionsResponse.ApiVersion(
             api_key=api.key, min_version=api.min_version, max_version=api.max_version
         )
-        for api in rooms.requests.apis
+        for api in served(rooms.requests.apis, image)
         if api.advertised
     ]
-    features, level_max = rooms.metadata.image.features, rooms.config.logfleet_feature_level_max
+    reported = list(features(image, rooms.config.logfleet_feature_level_max))
     return ApiVersionsResponse(
         api_keys=rows,
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(
-                name=FEATURE, min_version=LEVEL_MIN, max_version=level_max
+                name=each.name, min_version=each.low, max_version=each.high
             )
+            for each in reported
+            if each.low or context.api_version >= _MINIMUM_0_SINCE
         ],
-        finalized_features_epoch=features.revision,
+        finalized_features_epoch=image.features.revision,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(
-                name=FEATURE, max_version_level=features.level, min_version_level=features.level
+                name=each.name,
+                max_version_level=each.finalized,
+                min_version_level=each.finalized,
             )
+            for each in reported
         ],
     )
 

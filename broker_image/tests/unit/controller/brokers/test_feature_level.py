@@ -4,9 +4,13 @@ from logfleet.controller.brokers.feature_level import (
     FEATURE,
     LEVEL_MAX,
     NAMED_MAX,
+    TRANSACTION_FEATURE,
+    TRANSACTION_VERSION,
     TRANSACTIONS,
+    Feature,
     Update,
     cannot_join,
+    features,
     needs,
     transactions_allowed,
     update_features,
@@ -133,6 +137,38 @@ def test_transactions_are_allowed_from_their_level_on(cluster):
     assert not transactions_allowed(cluster.image)
     cluster.put(FEATURES.prefix, FeaturesValue(TRANSACTIONS))
     assert transactions_allowed(cluster.image)
+
+
+def test_the_version_of_transactions_follows_from_the_level(cluster):
+    cluster.put(FEATURES.prefix, FeaturesValue(TRANSACTIONS - 1))
+    own = Feature(FEATURE, 1, TRANSACTIONS, TRANSACTIONS - 1)
+    assert list(features(cluster.image, TRANSACTIONS)) == [own]
+    cluster.put(FEATURES.prefix, FeaturesValue(TRANSACTIONS))
+    _, kafkas = features(cluster.image, TRANSACTIONS)
+    assert kafkas == Feature("transaction.version", 0, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "version, kind, reason",
+    [
+        (TRANSACTION_VERSION + 1, 1, "Local controller 1 only supports versions 0-2"),
+        (-1, 1, "Local controller 1 only supports versions 0-2"),
+        (1, SAFE_DOWNGRADE, "It is at 2, and is never lowered"),
+        (0, UNSAFE_DOWNGRADE, "It is at 2, and is never lowered"),
+        (2, 4, "The controller does not support the given upgrade type."),
+    ],
+)
+def test_the_version_of_transactions_is_not_changed(cluster, version, kind, reason):
+    cluster.put(FEATURES.prefix, FeaturesValue(TRANSACTIONS))
+    assert asked(cluster, Update(TRANSACTION_FEATURE, TRANSACTION_VERSION)) == (), (
+        "it is so already"
+    )
+    assert reason in refused(cluster, Update(TRANSACTION_FEATURE, version, kind))
+
+
+def test_without_transactions_their_version_is_no_feature(cluster):
+    message = refused(cluster, Update(TRANSACTION_FEATURE, TRANSACTION_VERSION))
+    assert message.endswith("Local controller 1 does not support this feature.")
 
 
 def test_a_broker_can_do_what_its_version_can_unless_it_is_told_to_do_less():

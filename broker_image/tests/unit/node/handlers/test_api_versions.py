@@ -2,6 +2,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from logfleet.controller.brokers.feature_level import TRANSACTIONS
 from logfleet.metadata.image import ClusterImage, Features
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
@@ -10,21 +11,26 @@ from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
-ROOMS: Any = SimpleNamespace(
-    cluster_id="right",
-    node_id=7,
-    config=SimpleNamespace(logfleet_feature_level_max=2),
-    metadata=SimpleNamespace(image=ClusterImage(features=Features(1, 5))),
-    requests=SimpleNamespace(
-        apis=[API_BY_NAME["Produce"], API_BY_NAME["ApiVersions"], API_BY_NAME["Envelope"]]
-    ),
-)
+LEVEL_MAX = 3
 
 
-def ask(version: int, **fields: Any) -> tuple[ApiVersionsResponse, Peer]:
+def rooms(level: int) -> Any:
+    """A broker of a cluster at this feature level."""
+    return SimpleNamespace(
+        cluster_id="right",
+        node_id=7,
+        config=SimpleNamespace(logfleet_feature_level_max=LEVEL_MAX),
+        metadata=SimpleNamespace(image=ClusterImage(features=Features(level, 5))),
+        requests=SimpleNamespace(
+            apis=[API_BY_NAME["Produce"], API_BY_NAME["ApiVersions"], API_BY_NAME["Envelope"]]
+        ),
+    )
+
+
+def ask(version: int, level: int = 1, **fields: Any) -> tuple[ApiVersionsResponse, Peer]:
     peer = Peer("PLAINTEXT")
     context = RequestContext(peer, version, None, 1)
-    return api_versions(ROOMS, ApiVersionsRequest(**fields), context), peer
+    return api_versions(rooms(level), ApiVersionsRequest(**fields), context), peer
 
 
 def test_the_served_apis_are_reported_and_produce_from_0() -> None:
@@ -38,13 +44,30 @@ def test_of_features_only_our_own_is_reported_and_the_level_that_is_finalized() 
     """Clients act upon Kafka's own, such as transaction.version."""
     answer, _ = ask(3, client_software_name="x", client_software_version="1")
     kind = ApiVersionsResponse
-    supported = kind.SupportedFeatureKey(name="logfleet.version", min_version=1, max_version=2)
+    supported = kind.SupportedFeatureKey(name="logfleet.version", min_version=1, max_version=3)
     finalized = kind.FinalizedFeatureKey(
         name="logfleet.version", max_version_level=1, min_version_level=1
     )
     assert answer.supported_features == [supported]
     assert answer.finalized_features == [finalized]
     assert answer.finalized_features_epoch == 5
+
+
+@pytest.mark.parametrize("version, is_supported", [(3, False), (4, True)])
+def test_with_transactions_their_version_is_reported_to_clients_that_can_read_it(
+    version: int, *, is_supported: bool
+) -> None:
+    """KAFKA-17492: clients before version 4 refuse a feature that is supported from 0 on."""
+    named = {"client_software_name": "x", "client_software_version": "1"}
+    answer, _ = ask(version, TRANSACTIONS, **named)
+    kind = ApiVersionsResponse
+    supported = kind.SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2)
+    assert answer.supported_features[1:] == ([supported] if is_supported else [])
+    assert answer.finalized_features[1:] == [
+        kind.FinalizedFeatureKey(
+            name="transaction.version", max_version_level=2, min_version_level=2
+        )
+    ]
 
 
 def test_the_client_software_is_remembered() -> None:

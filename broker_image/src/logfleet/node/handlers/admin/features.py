@@ -4,7 +4,7 @@ from typing import Final
 
 from logfleet import __version__
 from logfleet.config.topic import BrokerLayers
-from logfleet.controller.brokers.feature_level import Update, update_features
+from logfleet.controller.brokers.feature_level import FEATURE, Update, update_features
 from logfleet.controller.changes.store_writes import pack
 from logfleet.controller.running.access import ControllerAccess, ControllerWork
 from logfleet.controller.terms.operations import TermDecision
@@ -55,7 +55,9 @@ def _is_shown(
 ) -> bool:
     is_done = answer.error_code == ErrorCode.NONE and not request.validate_only
     return not is_done or all(
-        image.features.level >= each.max_version_level for each in request.feature_updates
+        image.features.level >= each.max_version_level
+        for each in request.feature_updates
+        if each.feature == FEATURE
     )
 
 
