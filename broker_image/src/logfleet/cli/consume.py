@@ -31,7 +31,7 @@ from logfleet.client.cluster import Client
 from logfleet.client.consumer import GROUP_MOVED_ON, GroupConsumer
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.fetcher import Fetched, Fetcher
-from logfleet.client.offsets import OffsetSpec, TopicPartition
+from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition
 
 POLL_MS: Final = 500
 LEADERS_SECONDS: Final = 1.0  # between two checks for missing leaders
@@ -41,6 +41,7 @@ ENDS_SECONDS: Final = (
 )
 COMMIT_SECONDS: Final = 1.0
 LAST_COMMIT_SECONDS: Final = 5.0
+ISOLATIONS: Final = {level.name.lower(): level for level in IsolationLevel}
 
 
 class Request(NamedTuple):
@@ -50,6 +51,7 @@ class Request(NamedTuple):
     partitions: Sequence[int]
     start: Place
     exit_at_end: bool
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 class Printer:
@@ -90,7 +92,7 @@ class Printer:
                 if self._left is not None:
                     self._left -= 1
             else:
-                written[each.partition] = each.end_offset  # including control records
+                written[each.partition] = each.end_offset  # including what is not shown
         out.flush()
         self.next_offsets |= written
         self._advance(count)
@@ -122,6 +124,15 @@ class Printer:
     "-e", "--exit-at-end", is_flag=True, help="Stop when all that was there at the start is read."
 )
 @click.option(
+    "--isolation",
+    type=click.Choice(list(ISOLATIONS)),
+    default="read_uncommitted",
+    show_default=True,
+    callback=lambda _ctx, _option, name: ISOLATIONS[name],
+    help="Whether to print records of transactions that are open or were aborted. With "
+    "read_committed the end is before the first open transaction.",
+)
+@click.option(
     "-K", "--key-separator", metavar="TEXT", help="Print the key and this before each value."
 )
 @click.option("-f", "--format", "format_", metavar="FORMAT", help=r"[default: %s\n]")
@@ -137,6 +148,7 @@ def consume(
     from_beginning: bool,
     count: int | None,
     exit_at_end: bool,
+    isolation: IsolationLevel,
     key_separator: str | None,
     format_: str | None,
     null: str,
@@ -175,7 +187,7 @@ def consume(
             "group"
         )
     write = _writer(format_, key_separator, null, as_json=as_json)
-    request = Request(list(dict.fromkeys(topics)), partitions, start, exit_at_end)
+    request = Request(list(dict.fromkeys(topics)), partitions, start, exit_at_end, isolation)
 
     async def work(client: Client) -> None:
         is_wanted = is_shown(output_is_shown=is_terminal())
@@ -225,9 +237,10 @@ async def read(client: Client, request: Request, printer: Printer) -> None:
     waiting = [] if request.exit_at_end else await _leaderless(client, keys)
     for key in waiting:
         click.echo(f"Warning: {key} has no leader; it is read once it has one", err=True)
-    offsets = await find(client, [key for key in keys if key not in waiting], request.start)
+    led_keys = [key for key in keys if key not in waiting]
+    offsets = await find(client, led_keys, request.start, request.isolation)
     # if retention deletes what is next to be read, go on with the first record left
-    fetcher = Fetcher(client, reset=OffsetSpec.EARLIEST)
+    fetcher = Fetcher(client, reset=OffsetSpec.EARLIEST, isolation=request.isolation)
     fetcher.assign(offsets)
     ends = await _Ends.found(fetcher) if request.exit_at_end else None
     loop = asyncio.get_running_loop()
@@ -241,8 +254,8 @@ async def read(client: Client, request: Request, printer: Printer) -> None:
         printer.print(fetched)
         if waiting and loop.time() >= look_at:
             still = await _leaderless(client, waiting)
-            led = await find(client, [key for key in waiting if key not in still], request.start)
-            fetcher.add(led)
+            led_keys = [key for key in waiting if key not in still]
+            fetcher.add(await find(client, led_keys, request.start, request.isolation))
             waiting, look_at = still, loop.time() + LEADERS_SECONDS
         if wants_new and loop.time() >= look_for_new_at:
             new = sorted(await led_partitions(client, request.topics) - set(keys))
@@ -258,7 +271,7 @@ async def _leaderless(client: Client, keys: Sequence[TopicPartition]) -> list[To
 
 
 class _Ends:
-    """The log end offsets of a fetcher's partitions at the start."""
+    """The ends of a fetcher's partitions at the start: where its isolation stops reading."""
 
     def __init__(self, fetcher: Fetcher, ends: Mapping[TopicPartition, int]) -> None:
         self._fetcher, self._ends = fetcher, ends
@@ -269,7 +282,8 @@ class _Ends:
     async def found(cls, fetcher: Fetcher) -> Self:
         """Read them from the leaders. Raises ClientError."""
         keys = list(fetcher.positions())
-        return cls(fetcher, await offsets_at(fetcher.client, keys, OffsetSpec.LATEST))
+        ends = await offsets_at(fetcher.client, keys, OffsetSpec.LATEST, fetcher.isolation)
+        return cls(fetcher, ends)
 
     def reached(self) -> bool:
         """Whether everything before them was read."""
@@ -294,7 +308,9 @@ class _Ends:
         ends: dict[TopicPartition, int] = {}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ENDS_SECONDS):
-                ends = await offsets_at(self._fetcher.client, ahead, OffsetSpec.LATEST)
+                ends = await offsets_at(
+                    self._fetcher.client, ahead, OffsetSpec.LATEST, self._fetcher.isolation
+                )
         self._look_at = loop.time() + ENDS_SECONDS
         for key, end in ends.items():
             if end < self._ends[key]:
@@ -311,7 +327,9 @@ class _Ends:
 async def _read_as_member(client: Client, group: str, request: Request, printer: Printer) -> None:
     await partitions_of(client, request.topics)
     assert request.start.spec is not None
-    async with GroupConsumer(client, group, request.topics, reset=request.start.spec) as consumer:
+    async with GroupConsumer(
+        client, group, request.topics, reset=request.start.spec, isolation=request.isolation
+    ) as consumer:
         member = _GroupConsumer(consumer, printer)
         try:
             await member.read(exit_at_end=request.exit_at_end)

@@ -96,7 +96,7 @@ async def description_of(client: Client, name: str) -> dict[str, Any]:
     """
     groups = Groups(client)
     description = await groups.describe(name)
-    committed = await groups.committed(name)
+    committed = await groups.committed(name, require_stable=False)
     readers = {
         TopicPartition(topic, index): member
         for member in description.members

@@ -10,7 +10,7 @@ from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import NO_LEADER
-from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition, list_offsets
 from logfleet.wire.errors import ErrorCode
 
 INT64_MAX: Final = 2**63 - 1
@@ -130,22 +130,27 @@ async def led_partitions(client: Client, topics: Sequence[str] | None) -> set[To
 
 
 async def find(
-    client: Client, keys: Sequence[TopicPartition], place: Place
+    client: Client,
+    keys: Sequence[TopicPartition],
+    place: Place,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
-    """The offset of that position in each partition.
+    """The offset of that position in each partition; READ_COMMITTED ends at open transactions.
 
     Raises ClickException if a given offset is out of range.
     """
     if place.spec is not None:
-        return await offsets_at(client, keys, place.spec)
-    ends = await offsets_at(client, keys, OffsetSpec.LATEST)
+        return await offsets_at(client, keys, place.spec, isolation)
+    ends = await offsets_at(client, keys, OffsetSpec.LATEST, isolation)
     if place.time_ms is not None:
-        found = await offsets_at(client, keys, place.time_ms)
+        found = await offsets_at(client, keys, place.time_ms, isolation)
         return {key: offset if offset >= 0 else ends[key] for key, offset in found.items()}
     begins = await offsets_at(client, keys, OffsetSpec.EARLIEST)
     if place.last is not None:
         return {key: max(begins[key], ends[key] - place.last) for key in keys}
     assert place.offset is not None
+    if isolation is IsolationLevel.READ_COMMITTED:
+        ends = await offsets_at(client, keys, OffsetSpec.LATEST)  # open transactions may be skipped
     for key in keys:
         if not begins[key] <= place.offset <= ends[key]:
             raise click.ClickException(
@@ -171,8 +176,11 @@ async def shifted(
 
 
 async def offsets_at(
-    client: Client, keys: Sequence[TopicPartition], time: int
+    client: Client,
+    keys: Sequence[TopicPartition],
+    time: int,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
     """The offset at a time, or at an OffsetSpec; -1: no record is that young."""
-    found = await list_offsets(client, dict.fromkeys(keys, time))
+    found = await list_offsets(client, dict.fromkeys(keys, time), isolation=isolation)
     return {key: at.offset for key, at in found.items()}

@@ -16,7 +16,7 @@ from logfleet.client.cluster import Client, backoff_seconds
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.fetcher import Fetched, Fetcher
 from logfleet.client.groups import COORDINATOR_MOVED, Groups
-from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition, list_offsets
 from logfleet.wire.consumer_protocol import (
     PROTOCOL_TYPE,
     read_assignment,
@@ -49,7 +49,7 @@ class GroupConsumer:
 
     reset: where to begin without a committed offset. session_timeout_ms: after this long without a
     heartbeat the group drops the member. rebalance_timeout_ms: how long the group waits for this
-    member to join again, so poll at least that often.
+    member to join again, so poll at least that often. isolation: as of `Fetcher`.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class GroupConsumer:
         rebalance_timeout_ms: int = 60_000,
         heartbeat_ms: int = 3_000,
         instance_id: str | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
         self.client, self.group, self.topics = client, group, list(topics)
         self.reset = reset
@@ -70,7 +71,7 @@ class GroupConsumer:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.heartbeat_seconds = heartbeat_ms / 1000
         self.instance_id = instance_id
-        self.fetcher = Fetcher(client, reset=reset)
+        self.fetcher = Fetcher(client, reset=reset, isolation=isolation)
         self.groups = Groups(client)
         self.member_id = ""
         self.generation = NO_GENERATION
@@ -262,7 +263,7 @@ class GroupConsumer:
         self._committed = dict(offsets)
         fresh = {key: self.reset for key in partitions if key not in committed}
         if fresh:
-            found = await list_offsets(self.client, fresh)
+            found = await list_offsets(self.client, fresh, isolation=self.fetcher.isolation)
             offsets |= {key: at.offset for key, at in found.items()}
         self.fetcher.assign(offsets)
 

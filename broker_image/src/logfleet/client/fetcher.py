@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from logfleet.client.aborted import AbortedTransaction, visible_batches
 from logfleet.client.cluster import Client, backoff_seconds
 from logfleet.client.errors import ClientError, KafkaError, raise_for
-from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition, list_offsets
 from logfleet.records.batch import crc_matches, iterate_headers
 from logfleet.records.errors import CorruptRecords, RecordsError
 from logfleet.records.record import Record, read_records
@@ -25,8 +26,10 @@ NAMES_UP_TO_VERSION = 12  # later versions name topics by their id alone (KIP-51
 class Fetched(msgspec.Struct, frozen=True):
     """Whole batches of one partition, from the one that holds `offset`, as the broker sent them.
 
-    high_watermark: records below it are committed. log_start_offset: the first that still exists.
-    end_offset: the end of these batches.
+    high_watermark: records below it are replicated. log_start_offset: the first that still exists.
+    end_offset: the end of these batches. last_stable_offset: transactions below it have ended; -1
+    from brokers that do not report it. aborted: transactions that `records` leaves out, none when
+    uncommitted records are read.
     """
 
     partition: TopicPartition
@@ -35,15 +38,16 @@ class Fetched(msgspec.Struct, frozen=True):
     high_watermark: int
     log_start_offset: int
     batches: memoryview
+    last_stable_offset: int = -1
+    aborted: tuple[AbortedTransaction, ...] = ()
 
     def records(self) -> Iterator[Record]:
-        """Records from `offset`, without control batches, which only brokers read.
+        """Records from `offset`, without control batches, and without aborted transactions.
 
-        Raises CorruptRecords if a checksum or a count is wrong, DecompressedTooLarge.
+        There may be none, although `end_offset` is further on. Raises CorruptRecords if a checksum
+        or a count is wrong, DecompressedTooLarge.
         """
-        for position, header in iterate_headers(self.batches):
-            if header.is_control:
-                continue
+        for position, header in visible_batches(self.batches, self.aborted):
             if not crc_matches(self.batches, header, position):
                 raise CorruptRecords(f"{self.partition}: checksum at offset {header.base_offset}")
             for record in read_records(self.batches, position):
@@ -85,7 +89,8 @@ class Fetcher:
     partition_bytes: of one response, and of one partition in it; one batch is always returned.
     rack: of this client; a leader may refer it to a replica there (Kafka: client.rack). reset:
     where to continue if an offset is out of range, as after a topic was deleted and created again;
-    None: raise.
+    None: raise. isolation: READ_COMMITTED reads up to the last stable offset, and leaves out
+    aborted transactions (Kafka: isolation.level).
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class Fetcher:
         partition_bytes: int = 1024 * 1024,
         rack: str = "",
         reset: OffsetSpec | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
         self.client = client
         self.min_bytes = min_bytes
@@ -106,6 +112,7 @@ class Fetcher:
         self.partition_bytes = partition_bytes
         self.rack = rack
         self.reset = reset
+        self.isolation = isolation
         self._positions: dict[TopicPartition, _Position] = {}
         self._in_flight: dict[int, _InFlight] = {}
         self._failure: ClientError | None = None
@@ -234,6 +241,7 @@ class Fetcher:
             max_wait_ms=self.max_wait_ms,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
+            isolation_level=self.isolation,
             topics=list(topics.values()),
             rack_id=self.rack,
         )
@@ -295,6 +303,8 @@ class Fetcher:
             row.high_watermark,
             row.log_start_offset,
             row.records[:end_position],
+            row.last_stable_offset,
+            self._aborted(row),
         )
         # a partition with records moves to the end, so that a full response starves none
         self._positions.pop(key)
@@ -302,13 +312,22 @@ class Fetcher:
         self._positions[key] = position
         return fetched
 
+    def _aborted(self, row: FetchResponse.PartitionData) -> tuple[AbortedTransaction, ...]:
+        """Empty for a reader of uncommitted records, even if a broker sends some."""
+        if not row.aborted_transactions or self.isolation is IsolationLevel.READ_UNCOMMITTED:
+            return ()
+        return tuple(
+            AbortedTransaction(each.producer_id, each.first_offset)
+            for each in row.aborted_transactions
+        )
+
     async def _refused(self, key: TopicPartition, error: KafkaError) -> None:
         position = self._positions[key]
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and position.replica is not None:
             position.replica = None  # a follower may lack what the leader has (FetchCollector)
             return
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
-            found = await list_offsets(self.client, {key: self.reset})
+            found = await list_offsets(self.client, {key: self.reset}, isolation=self.isolation)
             self.seek(key, found[key].offset)
             return
         self._failed(key, error)

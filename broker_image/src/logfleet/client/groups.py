@@ -151,9 +151,18 @@ class Groups:
         await self.client.retrying(call)
 
     async def committed(
-        self, group: str, partitions: Sequence[TopicPartition] | None = None
+        self,
+        group: str,
+        partitions: Sequence[TopicPartition] | None = None,
+        *,
+        require_stable: bool = True,
     ) -> dict[TopicPartition, Committed]:
-        """Committed offsets of these partitions (None: of all); those without one are left out."""
+        """Committed offsets of these partitions (None: of all); those without one are left out.
+
+        require_stable: wait for transactions that may yet commit other offsets (KIP-447), for the
+        client's `timeout_ms`; then raises KafkaError with UNSTABLE_OFFSET_COMMIT. False is for
+        callers that only show the offsets.
+        """
         topics: dict[str, list[int]] = {}
         for key in partitions or ():
             topics.setdefault(key.topic, []).append(key.partition)
@@ -168,7 +177,7 @@ class Groups:
         async def call() -> dict[TopicPartition, Committed]:
             connection = await self.client.coordinator(group)
             response = await connection.request(
-                OffsetFetchRequest(groups=[wanted], require_stable=True),
+                OffsetFetchRequest(groups=[wanted], require_stable=require_stable),
                 OffsetFetchResponse,
                 timeout_ms=self.client.request_timeout_ms,
                 version_max=NAMES_UP_TO_VERSION,

@@ -12,7 +12,7 @@ from logfleet.cli.record_text import format_writer
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.fetcher import Fetched
-from logfleet.client.offsets import OffsetSpec, TopicPartition
+from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import (
     FetchRequest,
@@ -165,6 +165,31 @@ async def test_a_partition_that_is_added_is_read_from_its_beginning(
         hold_a_record_each(broker, lambda _: broker.topics.update(t=2))
         await read(client, everything(exit_at_end=False), Printer(format_writer("%s\\n"), 2))
     assert capfdbinary.readouterr().out == b"of 0\nof 1\n"
+
+
+@pytest.mark.asyncio
+async def test_reading_committed_records_ends_where_a_transaction_is_open(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume, "POLL_MS", 20)
+
+    def ends(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        stable = request.isolation_level == IsolationLevel.READ_COMMITTED
+        is_end = request.topics[0].partitions[0].timestamp == OffsetSpec.LATEST
+        row = ListOffsetsResponse.ListOffsetsPartitionResponse(
+            partition_index=0, offset=(1 if stable else 5) if is_end else 0
+        )
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[row])
+        return ListOffsetsResponse(topics=[topic])
+
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        hold_a_record_each(broker, lambda _: None)
+        broker.answers[ListOffsetsRequest] = ends
+        request = everything(exit_at_end=True)._replace(isolation=IsolationLevel.READ_COMMITTED)
+        async with asyncio.timeout(10):
+            await read(client, request, Printer(format_writer("%s\\n"), None))
+    assert capfdbinary.readouterr().out == b"of 0\n"
+    assert {asked.isolation_level for asked in broker.of(FetchRequest)} == {1}
 
 
 @pytest.mark.asyncio

@@ -65,6 +65,8 @@ async def test_a_group_is_described_while_nobody_leads_one_of_its_partitions() -
         coordinate(broker)
         broker.leaderless = {("t", 1)}
         described = await description_of(client, "g")
+    # shown at once, also while a transaction may commit other offsets
+    assert [asked.require_stable for asked in broker.of(OffsetFetchRequest)] == [False]
     shown = ("topic", "partition", "committed", "end", "lag", "member")
     assert [tuple(row[column] for column in shown) for row in described["offsets"]] == [
         ("t", 0, COMMITTED, END, END - COMMITTED, None),

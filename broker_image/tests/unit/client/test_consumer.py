@@ -8,7 +8,7 @@ from logfleet.client.cluster import Client
 from logfleet.client.consumer import GroupConsumer
 from logfleet.client.errors import KafkaError
 from logfleet.client.fetcher import Fetched
-from logfleet.client.offsets import OffsetSpec, TopicPartition
+from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.consumer_protocol import read_assignment
 from logfleet.wire.errors import ErrorCode
@@ -164,6 +164,23 @@ async def test_a_member_joins_reads_commits_and_leaves(
     assert read_assignment(sync.assignments[0].assignment) == {"t": [0, 1]}
     (leave,) = broker.of(LeaveGroupRequest)
     assert leave.members[0].member_id == "m1"
+
+
+async def test_a_member_that_reads_committed_records_begins_and_fetches_accordingly(
+    broker: FakeBroker,
+) -> None:
+    Group(broker)
+    committed = IsolationLevel.READ_COMMITTED
+    async with (
+        Client(broker.bootstrap) as client,
+        GroupConsumer(
+            client, "g", ["t"], reset=OffsetSpec.EARLIEST, isolation=committed
+        ) as consumer,
+    ):
+        await read(consumer, 20)
+    for kind in (ListOffsetsRequest, FetchRequest):
+        assert {request.isolation_level for request in broker.of(kind)} == {committed}
+    assert all(request.require_stable for request in broker.of(OffsetFetchRequest))
 
 
 async def test_reading_goes_on_where_the_group_left_off(

@@ -5,9 +5,9 @@ from logfleet.client import metadata
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.fetcher import Fetcher
-from logfleet.client.offsets import OffsetSpec, TopicPartition
+from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition
 from logfleet.records.errors import CorruptRecords
-from logfleet.records.record import Record, build_batch
+from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     FetchRequest,
@@ -327,3 +327,68 @@ async def test_a_wrong_checksum_is_not_a_record() -> None:
         fetcher.seek(T0, 0)
         with pytest.raises(KafkaError, match="t-0: no batch"):
             await fetcher.poll()
+
+
+def with_an_aborted_transaction(broker: FakeBroker) -> None:
+    """Offsets 0-9 aborted, 10-19 committed; the broker names both, whoever reads."""
+    aborted, committed = ProducerStamp(7, 0, 0, True), ProducerStamp(8, 0, 0, True)
+    row = FetchResponse.PartitionData(
+        records=batch(0, producer=aborted) + batch(10, producer=committed),
+        high_watermark=30,
+        last_stable_offset=20,
+        aborted_transactions=[FetchResponse.AbortedTransaction(producer_id=7, first_offset=0)],
+    )
+    topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[row])
+    broker.answers[FetchRequest] = lambda _: FetchResponse(responses=[topic])
+
+
+async def test_a_reader_of_committed_records_gets_none_of_an_aborted_transaction() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        with_an_aborted_transaction(broker)
+        fetcher = Fetcher(client, isolation=IsolationLevel.READ_COMMITTED)
+        fetcher.assign({T0: 0})
+        (fetched,) = await fetcher.poll()
+        assert [record.offset for record in fetched.records()] == list(range(10, 20))
+        assert (fetched.high_watermark, fetched.last_stable_offset) == (30, 20)
+        assert [request.isolation_level for request in broker.of(FetchRequest)] == [1]
+
+
+async def test_the_position_moves_over_batches_without_visible_records() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        stamp = ProducerStamp(7, 0, 0, True)
+        row = FetchResponse.PartitionData(
+            records=batch(0, producer=stamp),
+            aborted_transactions=[FetchResponse.AbortedTransaction(producer_id=7, first_offset=0)],
+        )
+        topic = FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[row])
+        broker.answers[FetchRequest] = lambda _: FetchResponse(responses=[topic])
+        fetcher = Fetcher(client, isolation=IsolationLevel.READ_COMMITTED)
+        fetcher.assign({T0: 0})
+        (fetched,) = await fetcher.poll()
+        assert list(fetched.records()) == []
+        assert fetcher.positions() == {T0: 10}
+
+
+async def test_a_reader_of_uncommitted_records_gets_all_even_if_a_broker_lists_aborted_ones() -> (
+    None
+):
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        with_an_aborted_transaction(broker)
+        fetcher = Fetcher(client)
+        fetcher.assign({T0: 0})
+        (fetched,) = await fetcher.poll()
+        assert [record.offset for record in fetched.records()] == list(range(20))
+        assert [request.isolation_level for request in broker.of(FetchRequest)] == [0]
+
+
+async def test_a_reader_of_committed_records_is_reset_to_the_last_stable_offset() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Log(broker)
+        end = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=20)
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[end])
+        broker.answers[ListOffsetsRequest] = lambda _: ListOffsetsResponse(topics=[topic])
+        committed = IsolationLevel.READ_COMMITTED
+        fetcher = Fetcher(client, reset=OffsetSpec.LATEST, isolation=committed)
+        fetcher.assign({T0: 31})
+        assert await read(fetcher, 10) == {T0: list(range(20, 30))}
+        assert [request.isolation_level for request in broker.of(ListOffsetsRequest)] == [1]

@@ -116,8 +116,9 @@ async def test_partitions_without_a_commit_are_left_out(broker: FakeBroker, grou
     broker.answers[OffsetFetchRequest] = lambda _: OffsetFetchResponse(groups=[group])
     found = await groups.committed("g", [T0, TopicPartition("t", 1)])
     assert {str(key): committed.offset for key, committed in found.items()} == {"t-0": 5}
-    await groups.committed("g")
+    await groups.committed("g", require_stable=False)
     some, everything = broker.of(OffsetFetchRequest)
+    assert (some.require_stable, everything.require_stable) == (True, False)
     assert some.groups[0].topics[0].partition_indexes == [0, 1]
     assert everything.groups[0].topics is None
 
