@@ -62,14 +62,21 @@ def preferences(image: ClusterImage, now_ms: int) -> dict[int, int]:
     """Ranks of brokers for elections: lower is preferred, 0 is the default.
 
     Brokers that started within SETTLED_MS come last, the newest last of all. When a leader hands
-    over, brokers that started within REPLACED_MS come first, the newest first. now_ms: wall clock;
-    a difference between hosts' clocks changes only the preference. A roll moves a leader off each
-    broker just before it is replaced, so a leader should go to a broker that the roll has replaced
-    already: the newest, if another roll has just ended. A leader that died says nothing about a
-    roll, and a broker that restarted because it had died is no better successor.
+    over, brokers that a roll has replaced come first, the newest first: those that started within
+    REPLACED_MS, and SETTLED_MS or more after the oldest broker (brokers that start together with
+    their fleet are no roll). now_ms: wall clock; a difference between hosts' clocks changes only
+    the preference. A roll moves a leader off each broker just before it is replaced, so a leader
+    should go to a broker that the roll has replaced already: the newest, if another roll has just
+    ended. A leader that died says nothing about a roll, and a broker that restarted because it had
+    died is no better successor.
     """
     ages = {each.id: now_ms - each.value.since_ms for each in image.brokers.values()}
-    replaced = [each for each, age_ms in ages.items() if SETTLED_MS <= age_ms < REPLACED_MS]
+    oldest_ms = max(ages.values(), default=0)
+    replaced = [
+        each
+        for each, age_ms in ages.items()
+        if SETTLED_MS <= age_ms < REPLACED_MS and age_ms <= oldest_ms - SETTLED_MS
+    ]
     fresh = [each for each, age_ms in ages.items() if 0 <= age_ms < SETTLED_MS]
     first = sorted(replaced, key=lambda each: (-ages[each], each))
     last = sorted(fresh, key=lambda each: (-ages[each], each))

@@ -58,13 +58,21 @@ def test_who_was_replaced_comes_first_and_who_has_only_just_started_last_by_its_
     now_ms = 1_000_000
     ages_ms = {2: SETTLED_MS, 3: 5, 4: SETTLED_MS - 1, 6: REPLACED_MS - 1, 7: REPLACED_MS}
     ahead = {5: now_ms + 9}
-    untold = {1: 0}
-    since = {each: now_ms - age_ms for each, age_ms in ages_ms.items()} | ahead | untold
+    without_start = {1: 0}
+    since = {each: now_ms - age_ms for each, age_ms in ages_ms.items()} | ahead | without_start
     for broker_id, at_ms in since.items():
         cluster.put(BROKER.key(broker_id), BrokerValue("i", (), since_ms=at_ms))
     assert preferences(cluster.image, now_ms) == {2: -2, 6: -1, 4: 1, 3: 2}, (
         "5 is ahead of this clock, or we behind"
     )
+
+
+def test_brokers_that_started_together_with_their_fleet_are_no_roll(cluster):
+    now_ms = 1_000_000
+    ages_ms = {1: 2 * SETTLED_MS + 1, 2: 3 * SETTLED_MS - 1, 3: 3 * SETTLED_MS - 2, 4: SETTLED_MS}
+    for broker_id, age_ms in ages_ms.items():
+        cluster.put(BROKER.key(broker_id), BrokerValue("i", (), since_ms=now_ms - age_ms))
+    assert preferences(cluster.image, now_ms) == {4: -1}, "4 started after the others"
 
 
 def test_other_brokers_partitions_are_left_alone(cluster):
