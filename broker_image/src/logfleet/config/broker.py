@@ -94,6 +94,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     offsets_topic_num_partitions: int
     offsets_topic_segment_bytes: int
 
+    add_partitions_to_txn_retry_backoff_max_ms: int
+    add_partitions_to_txn_retry_backoff_ms: int
+
     log_cleaner_enable: bool
     log_retention_check_interval_ms: int
     log_flush_scheduler_interval_ms: int

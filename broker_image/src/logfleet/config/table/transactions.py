@@ -1,11 +1,11 @@
 """Keys of brokers: transactions."""
 
 TRANSACTIONS = """
-add.partitions.to.txn.retry.backoff.max.ms INT ro high 100 0.. | Longest time for which adding a partition to a transaction is tried again by the broker itself.
-add.partitions.to.txn.retry.backoff.ms INT ro high 20 1.. | Pause between two such attempts.
+add.partitions.to.txn.retry.backoff.max.ms INT ro high 100 0.. | Longest time for which adding a partition to a transaction is tried again by the broker itself. | in node.transactions.verifier
+add.partitions.to.txn.retry.backoff.ms INT ro high 20 1.. | Pause between two such attempts. | in node.transactions.verifier
 transaction.abort.timed.out.transaction.cleanup.interval.ms INT ro low 10000 1.. | How often transactions are checked for their timeout.
 transaction.max.timeout.ms INT ro high 900000 1.. | Longest transaction timeout that a producer may ask for.
-transaction.partition.verification.enable BOOLEAN cluster low true | Whether a partition's leader asks the coordinator if a transaction is really in progress.
+transaction.partition.verification.enable BOOLEAN cluster low true | Whether a partition's leader asks the coordinator if a transaction is really in progress. | in node.transactions.verifier
 transaction.remove.expired.transaction.cleanup.interval.ms INT ro low 3600000 1.. | How often transactional ids are checked for expiry.
 transaction.state.log.load.buffer.size INT ro high 5242880 1.. | Bytes read at once when transactions are loaded.
 transaction.state.log.min.isr INT ro high 2 1.. | In-sync replicas that writes to __transaction_state need.

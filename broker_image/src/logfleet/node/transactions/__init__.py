@@ -1,0 +1,1 @@
+"""Transaction coordinators on the leaders of `__transaction_state`, and their markers."""
