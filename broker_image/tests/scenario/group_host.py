@@ -6,6 +6,7 @@ restart proves the record format as well.
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logfleet.coordinators.turn import LogLine, Waiter, Write
 from logfleet.groups.classic.group import ClassicGroup
@@ -19,6 +20,15 @@ from logfleet.wire.errors import ErrorCode
 
 WALL_MS = 1_700_000_000_000
 """Wall clock when the monotonic clock stands at 0."""
+
+
+class LogEntry(NamedTuple):
+    """A record, of a producer's transaction or of none; or its marker, which is no record."""
+
+    key: bytes = b""
+    value: bytes | None = None
+    producer_id: int | None = None
+    commits: bool | None = None
 
 
 @dataclass
@@ -37,7 +47,7 @@ class GroupHost:
 
     def __post_init__(self) -> None:
         self.types = record_types(self.kinds)
-        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log: list[LogEntry] = []
         self.committed_end = 0
         self.replies: list[tuple[Waiter, object]] = []
         self.answered: set[Waiter] = set()
@@ -99,15 +109,27 @@ class GroupHost:
         del self.log[self.committed_end :]
         self.held.clear()
         self.coordinator = GroupCoordinator(self.config, self.kinds)
-        for record in self.records():
-            self.coordinator.apply(record)
+        for offset, entry in enumerate(self.log):
+            if entry.commits is None:
+                self.coordinator.replay(self._decode(entry), offset, entry.producer_id)
+            else:
+                assert entry.producer_id is not None
+                self.coordinator.end_transaction(entry.producer_id, is_commit=entry.commits)
         self.take_up()
 
     def records(self) -> list[GroupRecord]:
-        return [
-            self.types.decode(memoryview(key), None if value is None else memoryview(value))
-            for key, value in self.log
-        ]
+        return [self._decode(entry) for entry in self.log if entry.commits is None]
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Append the marker of a transaction; it is committed as a write would be."""
+        self.log.append(LogEntry(producer_id=producer_id, commits=is_commit))
+        self.coordinator.end_transaction(producer_id, is_commit=is_commit)
+        if not self.holds_commits:
+            self.committed_end = len(self.log)
+
+    def _decode(self, entry: LogEntry) -> GroupRecord:
+        value = None if entry.value is None else memoryview(entry.value)
+        return self.types.decode(memoryview(entry.key), value)
 
     def _tick(self) -> None:
         turn = self.turn()
@@ -118,9 +140,13 @@ class GroupHost:
         if write.records and self.append_error is not ErrorCode.NONE:
             self._finish(write, self.append_error)
             return
+        producer_id = None if write.producer is None else write.producer.producer_id
         for record in write.records:
-            self.log.append(self.types.encode(record))
-            self.coordinator.apply(record)
+            self.log.append(LogEntry(*self.types.encode(record), producer_id))
+            if producer_id is None:
+                self.coordinator.apply(record)
+            else:
+                self.coordinator.replay(record, len(self.log) - 1, producer_id)
         if self.holds_commits:
             self.held.append(write)
         else:

@@ -4,6 +4,9 @@
     join a protocols=range,sticky meta=t1 session=10000 rebalance=60000 static=i1 version=9 reason=why
     sync a x=p0 y=p1      a asks for its assignment and, as leader, assigns p0 to x and p1 to y
     beat a | leave a | commit a t-0=5 [generation=3] | fetch t-0 | delete | list | show
+    stage 7 t-0=5 [as=a] [version=5]   producer 7 commits offsets in its transaction, for member a or for none
+    end 7 | end 7 abort   the marker of producer 7's transaction
+    fetch t-0 stable      a fetch with RequireStable
     wait 3000             milliseconds pass
     hold / commit [error] writes stay uncommitted from here / are committed, or fail
     refuse ERROR          appends fail from here; `refuse NONE` ends it
@@ -37,6 +40,8 @@ from logfleet.wire.messages import (
     OffsetFetchResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 
 from broker_image.tests.scenario.group_host import GroupHost
@@ -215,16 +220,51 @@ class Script:
         self.host.coordinator.commit(turn, request, 9, self._waiter(name))
         self.host.run(turn)
 
+    def do_stage(self, words: list[str], options: dict[str, str]) -> None:
+        client = self.clients.get(options.pop("as", ""), Client())
+        version = int(options.pop("version", 6))
+        metadata = options.pop("metadata", None)
+        request = TxnOffsetCommitRequest(
+            group_id=GROUP,
+            producer_id=int(words[0]),
+            producer_epoch=0,
+            generation_id_or_member_epoch=int(options.pop("generation", client.generation)),
+            member_id=client.member_id,
+            group_instance_id=client.instance,
+            topics=[
+                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+                    name=partition.rpartition("-")[0],
+                    partitions=[
+                        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+                            partition_index=int(partition.rpartition("-")[2]),
+                            committed_offset=int(offset),
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for partition, offset in options.items()
+            ],
+        )
+        turn, waiter = self.host.turn(), self._waiter(words[0])
+        self.host.coordinator.commit_in_transaction(turn, request, version, waiter)
+        self.host.run(turn)
+
+    def do_end(self, words: list[str], _: dict[str, str]) -> None:
+        self.host.end_transaction(int(words[0]), is_commit=words[1:] != ["abort"])
+
     def do_fetch(self, words: list[str], _: dict[str, str]) -> None:
+        require_stable = words[-1:] == ["stable"]
         topics = [
             OffsetFetchRequest.OffsetFetchRequestTopics(
                 name=word.rpartition("-")[0], partition_indexes=[int(word.rpartition("-")[2])]
             )
-            for word in words
+            for word in words[: len(words) - require_stable]
         ]
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=topics or None)
         turn = self.host.turn()
-        self.host.coordinator.fetch(turn, group, self._waiter("group"))
+        self.host.coordinator.fetch(
+            turn, group, self._waiter("group"), require_stable=require_stable
+        )
         self.host.run(turn)
 
     def do_delete(self, _: list[str], __: dict[str, str]) -> None:
@@ -301,6 +341,13 @@ class Script:
                     for partition in topic.partitions
                 }
                 return "committed" if errors == {"NONE"} else " ".join(sorted(errors))
+            case TxnOffsetCommitResponse():
+                staged = {
+                    ErrorCode(partition.error_code).name
+                    for topic in response.topics
+                    for partition in topic.partitions
+                }
+                return "staged" if staged == {"NONE"} else " ".join(sorted(staged))
             case OffsetFetchResponse.OffsetFetchResponseGroup():
                 return self._fetch_words(response)
             case [DeleteGroupsResponse.DeletableGroupResult() as result]:
@@ -326,11 +373,13 @@ class Script:
     def _fetch_words(self, response: OffsetFetchResponse.OffsetFetchResponseGroup) -> str:
         if response.error_code:
             return ErrorCode(response.error_code).name
-        return " ".join(
-            f"{topic.name}-{partition.partition_index}={partition.committed_offset}"
+        rows = [
+            (f"{topic.name}-{row.partition_index}", ErrorCode(row.error_code), row.committed_offset)
             for topic in response.topics
-            for partition in topic.partitions
-        )
+            for row in topic.partitions
+        ]
+        words = (f"{at}={error.name if error else offset}" for at, error, offset in rows)
+        return " ".join(words) or "nothing"
 
 
 def steps(path: Path) -> Iterator[tuple[int, str, list[str]]]:

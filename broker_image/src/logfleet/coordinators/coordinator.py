@@ -19,10 +19,10 @@ class Coordinator(Protocol[R]):
     """
 
     def apply(self, record: R) -> None:
-        """Apply a record that was just appended to the log."""
+        """Apply a record that was just appended to the log, outside a transaction."""
 
     def replay(self, record: R, log_offset: int, producer_id: int | None) -> None:  # noqa: ARG002
-        """Apply a record that was read from the log.
+        """Apply a record that was read from the log, or was just appended in a transaction.
 
         log_offset: of the record. producer_id: of the transaction that it belongs to, whose end is
         not known yet; None outside of one. The log may be read a second time from the start of a
@@ -30,11 +30,10 @@ class Coordinator(Protocol[R]):
         """
         self.apply(record)
 
-    def end_transaction(self, producer_id: int, marker_key: bytes | None) -> None:  # noqa: ARG002
-        """Apply a control record that was read from the log. By default it changes nothing.
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:  # noqa: ARG002
+        """Apply a marker that was read from the log or just appended. By default nothing changes.
 
-        marker_key: an i16 with its version, an i16 with the kind of marker (ControlRecordType).
-        Raises MalformedMessage for an invalid key.
+        The producer may have no records here.
         """
         return
 

@@ -6,10 +6,11 @@ runtime executes in this order:
 1. send `replies`;
 2. log `log_lines`;
 3. for each of `writes`, in order: append `records` as one batch. If the append succeeds, apply each
-   record (`Coordinator.apply`) before the coordinator gets anything else, and wait until the
-   batch is committed. Then call `then` with a new turn and NONE, or with the error of the append or
-   of the wait, and execute that turn too. A write without records waits until all earlier appends
-   are committed: a read must not return what a failover would lose.
+   record (`Coordinator.apply`, or `replay` within a transaction) before the coordinator gets
+   anything else, and wait until the batch is committed. Then call `then` with a new turn and NONE,
+   or with the error of the append or of the wait, and execute that turn too. A write without
+   records waits until all earlier appends are committed: a read must not return what a failover
+   would lose.
 
 Writes of one coordinator finish in the order in which they were decided.
 """
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from logfleet.records.record import ProducerStamp
 from logfleet.wire.errors import ErrorCode
 
 R = TypeVar("R")
@@ -49,11 +51,13 @@ class LogLine:
 class Write(Generic[R]):
     """Records to append as one batch, all or none.
 
-    `then` runs once they are committed or have failed.
+    `then` runs once they are committed or have failed. producer: whose transaction they belong to;
+    None outside of one.
     """
 
     records: list[R]
     then: Callable[["Turn[R]", ErrorCode], None]
+    producer: ProducerStamp | None = None
 
 
 @dataclass(slots=True)
@@ -73,8 +77,13 @@ class Turn(Generic[R]):
     def reply(self, waiter: Waiter, response: object) -> None:
         self.replies.append(Reply(waiter, response))
 
-    def write(self, records: list[R], then: Callable[["Turn[R]", ErrorCode], None]) -> None:
-        self.writes.append(Write(records, then))
+    def write(
+        self,
+        records: list[R],
+        then: Callable[["Turn[R]", ErrorCode], None],
+        producer: ProducerStamp | None = None,
+    ) -> None:
+        self.writes.append(Write(records, then, producer))
 
     def log(self, event: str, **fields: object) -> None:
         self.log_lines.append(LogLine(event, fields))

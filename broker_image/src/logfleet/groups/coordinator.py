@@ -2,7 +2,8 @@
 
 `logfleet.coordinators.coordinator` describes its life: it gets every record of the partition's log,
 then `take_up`, then requests. Each request is a decision that adds records, replies and log lines
-to a turn. Only `apply` changes the stored state, while loading and afterwards.
+to a turn. Only records and markers change the stored state, by one code while loading and
+afterwards (`replay`).
 
 Offsets and the administration of groups are the same for all kinds of groups; each kind handles the
 requests of its members. Upholds I15 (`offsets`).
@@ -25,6 +26,7 @@ from logfleet.groups.registry import KINDS, Kinds
 from logfleet.groups.replay import Replay
 from logfleet.groups.table import GroupTable
 from logfleet.groups.topic_removal import TopicRemoval
+from logfleet.groups.transactional import TransactionalCommits
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.messages import (
     DescribeGroupsResponse,
@@ -33,6 +35,7 @@ from logfleet.wire.messages import (
     OffsetCommitValue,
     OffsetDeleteRequest,
     OffsetFetchRequest,
+    TxnOffsetCommitRequest,
 )
 
 G = TypeVar("G", bound=Groups)
@@ -45,18 +48,16 @@ Each may remove a member and start a rebalance.
 
 
 class GroupCoordinator(Coordinator[GroupRecord]):
-    """All groups of one partition. kinds: CLASSIC among them.
-
-    loaded: the transactions and topics that were found while the log was read.
-    """
+    """All groups of one partition. kinds: CLASSIC among them."""
 
     def __init__(self, config: GroupConfig, kinds: Kinds = KINDS) -> None:
         self._table = GroupTable(config)
         self._offsets = OffsetCommits(self._table)
+        self._transactional = TransactionalCommits(self._table)
         self._administration = Administration(self._table, self._offsets)
         self.expiry = OffsetExpiry(self._table)
         self.removal = TopicRemoval(self._table)
-        self.loaded = Replay(self.apply)
+        self._replay = Replay(self._apply, self._table.staged, self._add_group)
         self._of_kind: dict[GroupKind[Any], Groups] = {
             kind: kind.open(self._table) for kind in kinds
         }
@@ -75,18 +76,27 @@ class GroupCoordinator(Coordinator[GroupRecord]):
 
     # -- records of the log
 
+    @property
+    def topics_read(self) -> set[tuple[str, bytes]]:
+        """Name and id of each topic whose offsets were found in the log; see `Replay.topics`."""
+        return self._replay.topics
+
     def apply(self, record: GroupRecord) -> None:
-        """Apply a record of the log. Nothing else changes the stored state."""
-        self._appliers[type(record)](record)
+        self._replay.apply(record)
 
     def replay(self, record: GroupRecord, log_offset: int, producer_id: int | None) -> None:
-        if producer_id is None:
-            self.loaded.apply(record)
-        else:
-            self.loaded.apply_transactional(record, producer_id, log_offset)
+        self._replay.read(record, log_offset, producer_id)
 
-    def end_transaction(self, producer_id: int, marker_key: bytes | None) -> None:
-        self.loaded.end_transaction(producer_id, marker_key)
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        self._replay.end_transaction(producer_id, is_commit=is_commit)
+
+    def _apply(self, record: GroupRecord) -> None:
+        self._appliers[type(record)](record)
+
+    def _add_group(self, group_id: str) -> None:
+        """An offset is stored for a group: it exists, with or without members."""
+        if group_id not in self._table.groups:
+            self.of(CLASSIC).add_simple(group_id)
 
     def _apply_offset(self, record: OffsetRecord) -> None:
         key, value = record.key, record.value
@@ -94,8 +104,7 @@ class GroupCoordinator(Coordinator[GroupRecord]):
         if value is not None:
             partitions = topics.setdefault(key.group, {}).setdefault(key.topic, {})
             partitions[key.partition] = value
-            if key.group not in self._table.groups:
-                self.of(CLASSIC).add_simple(key.group)
+            self._add_group(key.group)
             return
         offsets = topics.get(key.group, {})
         partitions = offsets.get(key.topic, {})
@@ -147,10 +156,20 @@ class GroupCoordinator(Coordinator[GroupRecord]):
     ) -> None:
         self._offsets.commit(turn, request, api_version, waiter)
 
-    def fetch(
-        self, turn: GroupTurn, request: OffsetFetchRequest.OffsetFetchRequestGroup, waiter: Waiter
+    def commit_in_transaction(
+        self, turn: GroupTurn, request: TxnOffsetCommitRequest, api_version: int, waiter: Waiter
     ) -> None:
-        self._offsets.fetch(turn, request, waiter)
+        self._transactional.commit(turn, request, api_version, waiter)
+
+    def fetch(
+        self,
+        turn: GroupTurn,
+        request: OffsetFetchRequest.OffsetFetchRequestGroup,
+        waiter: Waiter,
+        *,
+        require_stable: bool = False,
+    ) -> None:
+        self._offsets.fetch(turn, request, waiter, require_stable=require_stable)
 
     def delete_offsets(self, turn: GroupTurn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
         self._offsets.delete(turn, request, waiter)

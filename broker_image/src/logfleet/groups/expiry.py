@@ -8,7 +8,8 @@ An offset's retention begins
 - in a stable group of consumers: at the commit, but only for topics without a subscription.
 
 A commit with its own retention (OffsetCommit v2 to v4) expires by that. Groups of other protocol
-types keep all offsets while they have members (`Group.retention_begins`). Source:
+types keep all offsets while they have members (`Group.retention_begins`). An offset that an open
+transaction may change does not expire, nor does its group. Source:
 OffsetMetadataManager.cleanupExpiredOffsets.
 """
 
@@ -41,11 +42,17 @@ class Piece:
 
 
 def pieces(table: GroupTable) -> Iterator[Piece]:
-    """All committed offsets, in pieces. It may yield old values, and skip offsets that are new."""
+    """All committed and staged offsets, in pieces.
+
+    It may yield old values, and skip offsets that are new.
+    """
     offsets = table.offsets
     for group_id in list(table.groups):
-        for topic in list(offsets.get(group_id, ())):
-            partitions = list(offsets.get(group_id, {}).get(topic, ()))
+        staged: dict[str, dict[int, None]] = {}
+        for topic, number in table.staged.partitions(group_id):
+            staged.setdefault(topic, {})[number] = None
+        for topic in list(offsets.get(group_id, {}) | staged):
+            partitions = list(offsets.get(group_id, {}).get(topic, {}) | staged.get(topic, {}))
             for at in range(0, len(partitions), PARTITIONS_PER_PIECE):
                 yield Piece(group_id, topic, partitions[at : at + PARTITIONS_PER_PIECE])
         yield Piece(group_id, None, [])
@@ -105,6 +112,7 @@ class OffsetExpiry:
             for number in partitions
             if (value := committed.get(number)) is not None
             and is_expired(group, value, turn.wall_ms, retention_ms)
+            and not self._table.staged.is_staged(group_id, topic, number)
         ]
         if not expired or group.is_subscribed(topic):
             return []
@@ -114,12 +122,12 @@ class OffsetExpiry:
         ]
 
     def _is_over(self, group_id: str, removed: int) -> bool:
-        """Whether a group expires: it has neither members nor offsets.
+        """Whether a group expires: it has neither members nor offsets, staged ones included.
 
         removed: offsets that this step removes.
         """
         group = self._table.groups.get(group_id)
-        if group is None or not group.may_expire():
+        if group is None or not group.may_expire() or self._table.staged.has_group(group_id):
             return False
         return removed == sum(map(len, self._table.offsets.get(group_id, {}).values()))
 

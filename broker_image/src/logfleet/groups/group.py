@@ -15,6 +15,7 @@ from logfleet.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitValue,
     OffsetFetchRequest,
+    TxnOffsetCommitRequest,
 )
 
 
@@ -43,6 +44,11 @@ class Group(Protocol):
 
     def check_commit(self, request: OffsetCommitRequest, api_version: int, /) -> ErrorCode:
         """Whether the client may commit offsets."""
+
+    def check_transactional_commit(
+        self, request: TxnOffsetCommitRequest, api_version: int, /
+    ) -> ErrorCode:
+        """Whether the client may commit offsets in a transaction."""
 
     def record_commit(self, member_id: str, turn: GroupTurn, timers: Timers[GroupTurn], /) -> None:
         """A commit of this member was accepted; empty if it is no member."""

@@ -112,10 +112,14 @@ class OffsetCommits:
         turn: GroupTurn,
         request: OffsetFetchRequest.OffsetFetchRequestGroup,
         waiter: Waiter,
+        *,
+        require_stable: bool = False,
     ) -> None:
         """Handle one group of an OffsetFetch. Topics are given by name; None means all topics.
 
         An unknown group, topic or partition is not an error: it has no committed offset.
+        require_stable: a partition whose offset an open transaction may change gets
+        UNSTABLE_OFFSET_COMMIT (KIP-447).
         """
         group = self._table.groups.get(request.group_id)
         error = ErrorCode.NONE if group is None else group.check_fetch(request)
@@ -138,7 +142,20 @@ class OffsetCommits:
                 response.topics.append(
                     TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=answers)
                 )
+        if require_stable and self._table.staged.has_group(request.group_id):
+            self._refuse_unstable(response)
         turn.write([], partial(_answer_fetch, response, waiter))
+
+    def _refuse_unstable(self, response: OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
+        for topic in response.topics:
+            topic.partitions = [
+                _no_offset(answer.partition_index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                if self._table.staged.is_staged(
+                    response.group_id, topic.name, answer.partition_index
+                )
+                else answer
+                for answer in topic.partitions
+            ]
 
     def delete(self, turn: GroupTurn, request: OffsetDeleteRequest, waiter: Waiter) -> None:
         """Handle an OffsetDelete (KIP-496). An offset that was never committed is not an error.
@@ -152,7 +169,7 @@ class OffsetCommits:
             return
         response = OffsetDeleteResponse()
         gone: dict[tuple[str, int], GroupRecord] = {}
-        offsets = self._table.offsets.get(request.group_id, {})
+        offsets, staged = self._table.offsets.get(request.group_id, {}), self._table.staged
         for topic in request.topics:
             read = group.is_subscribed(topic.name)
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if read else ErrorCode.NONE
@@ -163,7 +180,12 @@ class OffsetCommits:
                 )
             )
             if not read:
-                for index in offsets.get(topic.name, {}).keys() & set(indexes):
+                committed = offsets.get(topic.name, {})
+                for index in set(indexes):
+                    if index not in committed and not staged.is_staged(
+                        request.group_id, topic.name, index
+                    ):
+                        continue
                     key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=index)
                     gone[topic.name, index] = OffsetRecord(key, None)
         if gone:
@@ -172,11 +194,16 @@ class OffsetCommits:
             turn.reply(waiter, response)
 
     def tombstones(self, group_id: str) -> list[GroupRecord]:
-        """Tombstones for all offsets of a group."""
-        return [
-            OffsetRecord(OffsetCommitKey(group=group_id, topic=topic, partition=number), None)
+        """Tombstones for all offsets of a group, staged ones among them."""
+        found = dict.fromkeys(
+            (topic, number)
             for topic, partitions in self._table.offsets.get(group_id, {}).items()
             for number in partitions
+        )
+        found.update(dict.fromkeys(self._table.staged.partitions(group_id)))
+        return [
+            OffsetRecord(OffsetCommitKey(group=group_id, topic=topic, partition=number), None)
+            for topic, number in found
         ]
 
     def walk(self) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
@@ -262,13 +289,18 @@ def _committed_in_topic(
         and bytes(value.topic_id) != ZERO_UUID
         and bytes(value.topic_id) != topic_id
     ):
-        return PartitionAnswer(
-            partition_index=number,
-            committed_offset=NO_OFFSET,
-            committed_leader_epoch=-1,
-            metadata="",
-        )
+        return _no_offset(number)
     return _committed(number, value)
+
+
+def _no_offset(number: int, error: ErrorCode = ErrorCode.NONE) -> PartitionAnswer:
+    return PartitionAnswer(
+        partition_index=number,
+        committed_offset=NO_OFFSET,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=error,
+    )
 
 
 def _answer_commit(

@@ -1,89 +1,75 @@
-"""Replays a coordinator's log: a transaction's records apply when it is committed, others at once.
+"""What records and markers of a coordinator's log do: while it is loaded, on standby, and live.
 
-This broker begins no transactions, but the log of an adopted Kafka may hold them. Source: Kafka's
-OffsetMetadataManager (replay, replayEndTransactionMarker) and ControlRecordType.
+A record of a transaction applies when the transaction is committed, others at once. There is one
+code for all three, so that the state of a coordinator is always what its log defines (I34).
+Source: Kafka's OffsetMetadataManager (replay, replayEndTransactionMarker).
 """
 
 from collections.abc import Callable
 
 from logfleet.groups.records import GroupRecord, OffsetRecord
-from logfleet.wire.errors import MalformedMessage
-from logfleet.wire.messages import OffsetCommitKey
-
-_ABORT, _COMMIT = 0, 1
-_Place = tuple[str, str, int]
+from logfleet.groups.staged import StagedOffsets
 
 
 class Replay:
     """Applies the valid records of one partition of `__consumer_offsets`, in the order of the log.
 
-    take_over: `GroupCoordinator.apply` of the partition's coordinator. topics: name and id of each
-    topic that an offset was ever committed for, ZERO_UUID if the commit had no id.
+    apply: changes the state by a record that counts. staged: gets what transactions commit.
+    group_seen: called with the group of each staged offset, which exists from then on. topics:
+    name and id of each topic that an offset was committed or staged for, ZERO_UUID if the commit
+    had no id; records that this coordinator appended itself are not among them.
     """
 
-    def __init__(self, take_over: Callable[[GroupRecord], None]) -> None:
+    def __init__(
+        self,
+        apply: Callable[[GroupRecord], None],
+        staged: StagedOffsets,
+        group_seen: Callable[[str], None],
+    ) -> None:
         self.topics: set[tuple[str, bytes]] = set()
-        self._apply = take_over
-        # producer id -> (group, topic, partition) -> (log offset of its last commit, the commit)
-        self._pending: dict[int, dict[_Place, tuple[int, OffsetRecord]]] = {}
+        self._apply = apply
+        self._staged = staged
+        self._group_seen = group_seen
 
-    def _take_over(self, record: GroupRecord) -> None:
-        self._apply(record)
+    def read(self, record: GroupRecord, log_offset: int, producer_id: int | None) -> None:
+        """Apply a record that was read from the log; producer_id: None outside a transaction."""
         if isinstance(record, OffsetRecord) and record.value is not None:
             self.topics.add((record.key.topic, bytes(record.value.topic_id)))
-
-    @property
-    def pending(self) -> int:
-        """The number of offsets whose transactions have not ended."""
-        return sum(map(len, self._pending.values()))
+        if producer_id is None:
+            self.apply(record)
+        else:
+            self.apply_transactional(record, producer_id, log_offset)
 
     def apply(self, record: GroupRecord) -> None:
-        """Apply a record outside a transaction.
+        """Apply a record outside a transaction; all records applied before lie before it.
 
-        It also drops older pending commits of its offset.
+        A commit overtakes the offsets that are staged for its partition, a tombstone removes them.
         """
-        if isinstance(record, OffsetRecord):
-            for commits in self._pending.values():
-                commits.pop(_place(record.key), None)
-        self._take_over(record)
+        if self._staged and isinstance(record, OffsetRecord):
+            if record.value is None:
+                self._staged.remove(record.key)
+            else:
+                self._staged.overtake(record.key)
+        self._apply(record)
 
     def apply_transactional(self, record: GroupRecord, producer_id: int, log_offset: int) -> None:
         """Apply a record of a transaction.
 
-        An offset commit takes effect when the transaction ends, other records at once.
+        An offset commit is staged until the transaction ends, other records apply at once.
         """
         if isinstance(record, OffsetRecord) and record.value is not None:
-            commits = self._pending.setdefault(producer_id, {})
-            commits[_place(record.key)] = (log_offset, record)
+            self._staged.stage(record, producer_id, log_offset)
+            self._group_seen(record.key.group)
         else:
             self.apply(record)
 
-    def end_transaction(self, producer_id: int, marker_key: bytes | None) -> None:
-        """Apply a control record: commit or abort its producer's transaction.
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Apply a marker: commit or abort the producer's transaction.
 
-        marker_key: an i16 with its version, an i16 with the kind of marker; other kinds are
-        ignored. Raises MalformedMessage for an invalid key.
+        One of a producer that has staged nothing is legal and changes nothing: its transaction may
+        have had no offsets here, or tombstones removed them.
         """
-        if marker_key is None or len(marker_key) < 4:
-            raise MalformedMessage(f"{marker_key!r} is no key of a control record")
-        kind = int.from_bytes(marker_key[2:4], "big")
-        if kind not in {_ABORT, _COMMIT}:
-            return
-        commits = self._pending.pop(producer_id, {})
-        if kind == _COMMIT:
-            for place, (log_offset, record) in commits.items():
-                self._drop_older(place, log_offset)
-                self._take_over(record)
-
-    def _drop_older(self, place: _Place, log_offset: int) -> None:
-        """Drop older pending commits of an offset.
-
-        The last commit in the log wins, whichever transaction ends last.
-        """
-        for commits in self._pending.values():
-            if place in commits and commits[place][0] < log_offset:
-                del commits[place]
-
-
-def _place(key: OffsetCommitKey) -> _Place:
-    return key.group, key.topic, key.partition
+        for record, log_offset in self._staged.end(producer_id):
+            if is_commit:
+                self._staged.overtake(record.key, log_offset)
+                self._apply(record)

@@ -1,7 +1,8 @@
 """The state that the groups of one coordinator share: their offsets, and their timers.
 
-`offsets` is replicated: it equals the state that the partition's log defines, and only
-`GroupCoordinator.apply` changes it. `groups` and `timers` live in memory only.
+`offsets` and `staged` are replicated: they equal the state that the partition's log defines, and
+only records and markers change them (`logfleet.groups.replay`). `groups` and `timers` live in
+memory only.
 """
 
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from logfleet.coordinators.timers import Timers
 from logfleet.groups.config import GroupConfig
 from logfleet.groups.group import Group
+from logfleet.groups.staged import StagedOffsets
 from logfleet.groups.turn import GroupTurn
 from logfleet.wire.messages import OffsetCommitValue
 
@@ -23,4 +25,5 @@ class GroupTable:
     config: GroupConfig
     groups: dict[str, Group] = field(default_factory=dict)
     offsets: dict[str, Offsets] = field(default_factory=dict)
+    staged: StagedOffsets = field(default_factory=StagedOffsets)
     timers: Timers[GroupTurn] = field(default_factory=Timers)

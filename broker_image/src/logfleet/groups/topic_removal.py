@@ -2,7 +2,7 @@
 
 A topic may have 100,000 partitions and thousands of groups, so the tombstones do not fit into one
 batch. A failed write is retried. An offset that was committed after the deletion, for a new topic
-of the same name, stays.
+of the same name, stays. What open transactions have staged for a deleted topic goes too.
 Source: OffsetMetadataManager.onTopicsDeleted. `departed` is our own: at the deletion the group may
 have had no coordinator.
 """
@@ -48,7 +48,7 @@ class TopicRemoval:
         self._round = None  # the next step begins a new round
 
     def step(self, turn: GroupTurn) -> None:
-        """Write tombstones for some committed offsets of deleted topics.
+        """Write tombstones for some offsets of deleted topics.
 
         The first step begins a round over all groups.
         """
@@ -76,10 +76,12 @@ class TopicRemoval:
         if topic is None or ids is None:
             return []
         committed = self._table.offsets.get(piece.group_id, {}).get(topic, {})
+        staged = self._table.staged
         return [
             OffsetRecord(OffsetCommitKey(group=piece.group_id, topic=topic, partition=number), None)
             for number in piece.partitions
-            if (value := committed.get(number)) is not None and _was_of(value, ids)
+            if ((value := committed.get(number)) is not None and _was_of(value, ids))
+            or any(_was_of(value, ids) for value in staged.values(piece.group_id, topic, number))
         ]
 
     def _written(

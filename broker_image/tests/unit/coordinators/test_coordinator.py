@@ -30,5 +30,5 @@ def test_without_rules_for_transactions_records_apply_at_once_and_their_ends_cha
     words = Words()
     words.replay("a", 0, None)
     words.replay("b", 1, 7)
-    words.end_transaction(7, b"\0\0\0\0")
+    words.end_transaction(7, is_commit=True)
     assert words.words == ["a", "b"]

@@ -7,6 +7,7 @@ from logfleet.groups.coordinator import GroupCoordinator
 from logfleet.groups.expiry import CHECKED_PER_STEP, PARTITIONS_PER_PIECE, REMOVED_PER_STEP
 from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.turn import GroupTurn
+from logfleet.records.record import ProducerStamp
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     GroupMetadataKey,
@@ -89,6 +90,12 @@ def step(host: GroupHost) -> None:
     host.run(turn)
 
 
+def stage(host: GroupHost, record: OffsetRecord, producer_id: int) -> None:
+    turn = host.turn()
+    turn.write([record], lambda *_: None, ProducerStamp(producer_id, 0, transactional=True))
+    host.run(turn)
+
+
 def left(host: GroupHost) -> set[tuple[str, str, int]]:
     return {
         (group, topic, number)
@@ -105,6 +112,27 @@ def groups(host: GroupHost) -> set[str]:
 def is_gone(host: GroupHost) -> bool:
     """Whether there is no offset and no group any more."""
     return not left(host) and not groups(host)
+
+
+def test_an_offset_that_a_transaction_may_change_does_not_expire():
+    host = host_with(offset(), offset(partition=1))
+    stage(host, offset(), producer_id=7)
+    expire(host, RETENTION_MS)
+    assert left(host) == {("g", "t", 0)}
+    host.end_transaction(7, is_commit=False)
+    expire(host, RETENTION_MS)
+    assert is_gone(host)
+
+
+def test_a_group_with_nothing_but_staged_offsets_does_not_expire():
+    host = host_with()
+    stage(host, offset(), producer_id=7)
+    expire(host, RETENTION_MS)
+    assert groups(host) == {"g"}
+    host.end_transaction(7, is_commit=True)
+    assert left(host) == {("g", "t", 0)}
+    expire(host, RETENTION_MS)
+    assert is_gone(host)
 
 
 def test_the_offset_of_a_simple_consumer_expires_the_retention_after_its_commit():

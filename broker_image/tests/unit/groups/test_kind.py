@@ -30,6 +30,7 @@ from logfleet.wire.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
 
 from broker_image.tests.scenario.group_host import GroupHost
@@ -80,6 +81,12 @@ class EpochGroup:
     def check_commit(self, request: OffsetCommitRequest, api_version: int, /) -> ErrorCode:
         if api_version < 9:
             return ErrorCode.UNSUPPORTED_VERSION
+        is_newest = request.generation_id_or_member_epoch == self.epoch
+        return ErrorCode.NONE if is_newest else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_transactional_commit(
+        self, request: TxnOffsetCommitRequest, _api_version: int, /
+    ) -> ErrorCode:
         is_newest = request.generation_id_or_member_epoch == self.epoch
         return ErrorCode.NONE if is_newest else ErrorCode.STALE_MEMBER_EPOCH
 
@@ -216,6 +223,23 @@ def test_both_kinds_commit_by_their_own_rules_and_share_their_offsets():
     }
     assert fetch(host, "e", "m") == (ErrorCode.NONE, 5)
     assert fetch(host, "e", "other") == (ErrorCode.UNKNOWN_MEMBER_ID, None)
+
+
+@pytest.mark.parametrize(
+    "version,expected", [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)]
+)
+def test_a_stale_epoch_in_a_transaction_has_a_code_of_its_own_since_version_6(version, expected):
+    host = host_with_both()
+    set_epoch(host, "e", 3, "m")
+    partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5
+    )
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])
+    request = TxnOffsetCommitRequest(
+        group_id="e", producer_id=7, generation_id_or_member_epoch=2, member_id="m", topics=[topic]
+    )
+    response = answer(host, host.coordinator.commit_in_transaction, request, version)
+    assert response.topics[0].partitions[0].error_code == expected
 
 
 def test_both_kinds_are_listed_and_described():

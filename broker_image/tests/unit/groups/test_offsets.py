@@ -5,6 +5,7 @@ from logfleet.groups.offsets import utf16_length
 from logfleet.groups.records import OffsetRecord
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
+    OffsetCommitKey,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetDeleteRequest,
@@ -217,6 +218,18 @@ def test_offsets_of_a_group_without_members_are_deleted_for_good():
     host.append_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     failed = delete(host, ("t", [1]))
     assert (failed.error_code, failed.topics) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+def test_an_offset_that_is_only_staged_is_deleted_too():
+    script = Script()
+    script.run("stage 7 t-0=5 t-1=5")
+    assert codes(delete(script.host, ("t", [0, 2]))) == [[0, 0]]
+    script.host.end_transaction(7, is_commit=True)
+    (topic,) = fetch(script.host, None).topics
+    assert [row.partition_index for row in topic.partitions] == [1]
+    assert script.host.records()[-1] == OffsetRecord(
+        OffsetCommitKey(group="g", topic="t", partition=0), None
+    )
 
 
 def joined(meta: str, *more: str) -> GroupHost:

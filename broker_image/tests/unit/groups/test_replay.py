@@ -1,13 +1,18 @@
-import pytest
+"""I34 and I37 of one partition's offsets, against Kafka's own bookkeeping."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.groups.records import GroupRecord, OffsetRecord
 from logfleet.groups.replay import Replay
-from logfleet.wire.errors import MalformedMessage
-from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
+from logfleet.groups.staged import StagedOffsets
+from logfleet.wire.messages import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 
-ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
-A, B = 7, 8
+A, B, C = 7, 8, 9
 
 
 class Log:
@@ -15,12 +20,16 @@ class Log:
 
     def __init__(self) -> None:
         self.offsets: dict[int, int] = {}
-        self.replay = Replay(self.take_over)
+        self.others: list[GroupRecord] = []
+        self.groups: list[str] = []
+        self.staged = StagedOffsets()
+        self.replay = Replay(self.take_over, self.staged, self.groups.append)
         self.end = 0
 
     def take_over(self, record: GroupRecord) -> None:
-        assert isinstance(record, OffsetRecord)
-        if record.value is None:
+        if not isinstance(record, OffsetRecord):
+            self.others.append(record)
+        elif record.value is None:
             self.offsets.pop(record.key.partition, None)
         else:
             self.offsets[record.key.partition] = record.value.offset
@@ -28,15 +37,15 @@ class Log:
     def write(self, value: int | None, producer_id: int | None = None, partition: int = 0) -> None:
         key = OffsetCommitKey(group="g", topic="t", partition=partition)
         stored = None if value is None else OffsetCommitValue(offset=value, metadata="")
-        if producer_id is None:
-            self.replay.apply(OffsetRecord(key, stored))
-        else:
-            self.replay.apply_transactional(OffsetRecord(key, stored), producer_id, self.end)
+        self.replay.read(OffsetRecord(key, stored), self.end, producer_id)
         self.end += 1
 
-    def marker(self, producer_id: int, key: bytes = COMMIT) -> None:
-        self.replay.end_transaction(producer_id, key)
+    def marker(self, producer_id: int, *, is_commit: bool = True) -> None:
+        self.replay.end_transaction(producer_id, is_commit=is_commit)
         self.end += 1
+
+    def unstable(self) -> set[int]:
+        return {partition for _, partition in self.staged.partitions("g")}
 
 
 def test_what_a_transaction_commits_counts_from_its_marker_on():
@@ -44,40 +53,74 @@ def test_what_a_transaction_commits_counts_from_its_marker_on():
     log.write(5, A)
     log.write(6, A, partition=1)
     log.write(7, A, partition=1)
-    assert (log.offsets, log.replay.pending) == ({}, 2)
+    assert (log.offsets, log.unstable(), len(log.staged)) == ({}, {0, 1}, 2)
     log.marker(B)
-    log.marker(A, b"\0\0\0\2")
-    assert log.offsets == {}
+    assert (log.offsets, log.unstable()) == ({}, {0, 1})
     log.marker(A)
-    assert (log.offsets, log.replay.pending) == ({0: 5, 1: 7}, 0)
+    assert (log.offsets, log.unstable(), len(log.staged)) == ({0: 5, 1: 7}, set(), 0)
 
 
 def test_what_an_aborted_transaction_committed_never_counts():
     log = Log()
     log.write(5, A)
-    log.marker(A, ABORT)
+    log.marker(A, is_commit=False)
     log.marker(A)
-    assert (log.offsets, log.replay.pending) == ({}, 0)
+    assert (log.offsets, log.unstable()) == ({}, set())
 
 
-def test_a_tombstone_counts_at_once_and_for_what_is_pending():
+def test_a_plain_commit_between_staging_and_marker_wins_and_the_partition_stays_unstable():
+    log = Log()
+    log.write(5, A)
+    log.write(6)
+    assert (log.offsets, log.unstable()) == ({0: 6}, {0})
+    log.marker(A)
+    assert (log.offsets, log.unstable()) == ({0: 6}, set())
+
+
+def test_the_offset_staged_last_wins_whichever_transaction_ends_last():
+    log = Log()
+    log.write(5, A)
+    log.write(6, B)
+    log.marker(B)
+    assert (log.offsets, log.unstable()) == ({0: 6}, {0})
+    log.marker(A)
+    assert log.offsets == {0: 6}
+
+
+def test_a_tombstone_removes_what_is_committed_and_what_is_staged():
     log = Log()
     log.write(5)
     log.write(6, A)
+    log.write(7, A, partition=1)
     log.write(None, B)
-    assert log.offsets == {}
+    assert (log.offsets, log.unstable()) == ({}, {1})
     log.marker(A)
-    assert log.offsets == {}
+    assert log.offsets == {1: 7}
 
 
-@pytest.mark.parametrize("key", [None, b"", b"\0\0\0"])
-def test_a_marker_that_is_none_is_told(key):
-    with pytest.raises(MalformedMessage):
-        Log().replay.end_transaction(A, key)
+def test_other_records_of_a_transaction_apply_at_once():
+    log = Log()
+    record = GroupRecord(GroupMetadataKey(group="g"), GroupMetadataValue())
+    log.replay.read(record, 0, A)
+    log.marker(A, is_commit=False)
+    assert log.others == [record]
+
+
+def test_a_group_exists_from_its_first_staged_offset_on():
+    log = Log()
+    log.write(5, A)
+    assert log.groups == ["g"]
+
+
+def test_topics_of_staged_offsets_are_read_too():
+    log = Log()
+    log.write(5, A)
+    log.write(None, partition=1)
+    assert log.replay.topics == {("t", bytes(16))}
 
 
 class Kafka:
-    """OffsetMetadataManager as it is written: every offset is kept with where its record stands in the log."""
+    """OffsetMetadataManager as it is written: each offset has the place of its record in the log."""
 
     def __init__(self) -> None:
         self.offsets: dict[int, tuple[int, int]] = {}
@@ -98,16 +141,19 @@ class Kafka:
             if is_commit and commit[0] > self.offsets.get(partition, (-1, 0))[0]:
                 self.offsets[partition] = commit
 
+    def unstable(self) -> set[int]:
+        return {partition for commits in self.pending.values() for partition in commits}
 
-producers = st.sampled_from([A, B])
+
+producers = st.sampled_from([A, B, C])
 writes = st.tuples(
     st.none() | producers, st.integers(0, 1), st.none() | st.integers(0, 9), st.just("write")
 )
 markers = st.tuples(producers, st.just(0), st.sampled_from([0, 1]), st.just("marker"))
 
 
-@given(st.lists(writes | markers, max_size=20))
-def test_the_same_offsets_hold_as_in_kafka(steps):
+@given(st.lists(writes | markers, max_size=25))
+def test_the_same_offsets_are_committed_and_unstable_as_in_kafka(steps):
     log, kafka = Log(), Kafka()
     for producer_id, partition, value, kind in steps:
         if kind == "write":
@@ -115,5 +161,9 @@ def test_the_same_offsets_hold_as_in_kafka(steps):
             log.write(value, producer_id, partition)
         else:
             kafka.marker(producer_id, is_commit=value == 1)
-            log.marker(producer_id, COMMIT if value else ABORT)
+            log.marker(producer_id, is_commit=value == 1)
         assert log.offsets == {place: value for place, (_, value) in kafka.offsets.items()}
+        assert log.unstable() == kafka.unstable()
+    for producer_id in (A, B, C):
+        log.marker(producer_id, is_commit=False)
+    assert (log.unstable(), bool(log.staged), len(log.staged)) == (set(), False, 0)

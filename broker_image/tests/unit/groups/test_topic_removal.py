@@ -2,6 +2,7 @@ import pytest
 from logfleet.groups.expiry import REMOVED_PER_STEP
 from logfleet.groups.records import OffsetRecord
 from logfleet.groups.topic_removal import departed
+from logfleet.records.record import ProducerStamp
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitKey, OffsetCommitValue
 
@@ -131,6 +132,20 @@ def test_a_topic_that_goes_during_a_round_is_looked_for_everywhere():
     host.run(turn)
     remove(host, ("second", NEW_ID))
     assert left(host) == []
+
+
+def test_what_transactions_have_staged_goes_with_its_topic():
+    host = GroupHost()
+    for partition, topic_id in enumerate((OLD_ID, NEW_ID)):
+        turn = host.turn()
+        key = OffsetCommitKey(group="g", topic="t", partition=partition)
+        value = OffsetCommitValue(offset=5, metadata="", topic_id=topic_id)
+        producer = ProducerStamp(7, 0, transactional=True)
+        turn.write([OffsetRecord(key, value)], lambda *_: None, producer)
+        host.run(turn)
+    remove(host, ("t", OLD_ID))
+    host.end_transaction(7, is_commit=True)
+    assert left(host) == [("g", "t", 1)]
 
 
 def test_topics_that_are_not_there_any_more_are_told_from_what_was_committed():

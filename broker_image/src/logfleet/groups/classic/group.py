@@ -31,6 +31,7 @@ from logfleet.wire.messages import (
     OffsetCommitValue,
     OffsetFetchRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
 )
 
 CLASSIC_TYPE = "classic"
@@ -203,21 +204,37 @@ class ClassicGroup:
         A commit of an older generation is refused (I14): after a rebalance another member may own
         the partition. Source: ClassicGroup.validateOffsetCommit.
         """
-        generation = request.generation_id_or_member_epoch
-        if generation < 0 and self.state is GroupState.EMPTY:
+        if request.generation_id_or_member_epoch < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
-        if generation >= 0 or request.member_id or request.group_instance_id is not None:
-            error = self.check_member(request.member_id, request.group_instance_id)
-            if error is not ErrorCode.NONE:
-                return error
-            if generation != self.generation:
-                return ErrorCode.ILLEGAL_GENERATION
-        elif self.state is not GroupState.EMPTY:
+        error = self._check_committer(request)
+        if error is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not ErrorCode.NONE:
+            return error
         if self.state is GroupState.COMPLETING_REBALANCE:
             # the member has the new generation but no assignment yet: make it rejoin, not fail
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
+
+    def check_transactional_commit(
+        self, request: TxnOffsetCommitRequest, _api_version: int, /
+    ) -> ErrorCode:
+        """As `check_commit`, but in any state, and a client need not be a member (before v3)."""
+        if request.generation_id_or_member_epoch < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        return self._check_committer(request) or ErrorCode.NONE
+
+    def _check_committer(
+        self, request: OffsetCommitRequest | TxnOffsetCommitRequest
+    ) -> ErrorCode | None:
+        """Whether a commit is that of a member of the present generation; None: of no member."""
+        generation = request.generation_id_or_member_epoch
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            return None
+        error = self.check_member(request.member_id, request.group_instance_id)
+        if error is ErrorCode.NONE and generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
 
     def record_commit(self, member_id: str, turn: GroupTurn, timers: Timers[GroupTurn], /) -> None:
         """A commit counts as a heartbeat."""

@@ -15,13 +15,15 @@ from logfleet.log.partition_log import PartitionLog
 from logfleet.node.coordinators.kind import CoordinatorKind
 from logfleet.records.batch import BatchHeader, iterate_headers
 from logfleet.records.record import Record, read_records
-from logfleet.wire.errors import ErrorCode
+from logfleet.wire.errors import ErrorCode, MalformedMessage
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Coordinator[Any])
 
 log = structlog.get_logger(__name__)
 
+_ABORT: Final = 0
+_COMMIT: Final = 1
 READ_BYTES: Final = 1024 * 1024
 """Bytes per read, in a thread: a cold disk does not stop the loop."""
 
@@ -100,7 +102,9 @@ def replay_record(
     header: of the record's batch.
     """
     if header.is_control:
-        coordinator.end_transaction(header.producer_id, record.key)
+        is_commit = _outcome(record.key)
+        if is_commit is not None:
+            coordinator.end_transaction(header.producer_id, is_commit=is_commit)
         return
     if record.key is None:
         return
@@ -113,3 +117,15 @@ def replay_record(
     else:
         producer_id = header.producer_id if header.is_transactional else None
         coordinator.replay(decoded, record.offset, producer_id)
+
+
+def _outcome(marker_key: bytes | None) -> bool | None:
+    """Whether a control record commits; None for one that is no marker of a transaction.
+
+    marker_key: an i16 with its version, an i16 with the kind (ControlRecordType). Raises
+    MalformedMessage for an invalid key.
+    """
+    if marker_key is None or len(marker_key) < 4:
+        raise MalformedMessage(f"{marker_key!r} is no key of a control record")
+    kind = int.from_bytes(marker_key[2:4], "big")
+    return bool(kind) if kind in {_ABORT, _COMMIT} else None

@@ -178,7 +178,7 @@ class CoordinatorShard(Generic[R, C]):
     # -- writing
 
     def _write(self, write: Write[R]) -> None:
-        error = self._append(write.records) if write.records else ErrorCode.NONE
+        error = self._append(write) if write.records else ErrorCode.NONE
         if error is ErrorCode.NONE and self.is_closed:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error is not ErrorCode.NONE:
@@ -191,7 +191,7 @@ class CoordinatorShard(Generic[R, C]):
             if len(self._pending) == 1:
                 self._spawn(self._await_commits())
 
-    def _append(self, records: list[R]) -> ErrorCode:
+    def _append(self, write: Write[R]) -> ErrorCode:
         """Append and apply. The coordinator's state equals the log at every moment."""
         if self.is_closed or not self.partition.is_leading:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -199,7 +199,8 @@ class CoordinatorShard(Generic[R, C]):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         now_ms = self._clock.now_ms()
         batch = build_batch(
-            [Record(key, value, now_ms) for key, value in map(self._kind.encode, records)]
+            [Record(key, value, now_ms) for key, value in map(self._kind.encode, write.records)],
+            producer=write.producer,
         )
         log = self.partition.log
         prepared = prepare_fully(batch, log.config, now_ms, log.partition)
@@ -221,8 +222,12 @@ class CoordinatorShard(Generic[R, C]):
             return result.error
         assert isinstance(result, Appended), "what is prepared needs no thread"
         self._end_offset = result.last_offset + 1
-        for record in records:
-            self.coordinator.apply(record)
+        if write.producer is None:
+            for record in write.records:
+                self.coordinator.apply(record)
+        else:
+            for offset, record in enumerate(write.records, result.base_offset):
+                self.coordinator.replay(record, offset, write.producer.producer_id)
         return ErrorCode.NONE
 
     async def _await_commits(self) -> None:

@@ -7,8 +7,6 @@ topic, offsets that expire, and offsets that go with deleted topics.
 import asyncio
 from collections.abc import Callable, Iterator
 
-import structlog
-
 from logfleet.config.broker import BrokerConfig
 from logfleet.config.topic import BrokerLayers
 from logfleet.groups.config import GroupConfig
@@ -24,8 +22,6 @@ from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.store.loader import Subscription
 from logfleet.wire.errors import ErrorCode
-
-log = structlog.get_logger(__name__)
 
 
 class GroupCoordinators:
@@ -99,18 +95,11 @@ class GroupCoordinators:
         Only by an image that shows the leadership that began this load: it holds every topic that
         commits in the log were accepted for.
         """
-        partition, loaded = shard.partition, shard.coordinator.loaded
-        if loaded.pending:
-            log.warning(
-                "transactional_offsets_skipped",
-                partition=partition.index,
-                offsets=loaded.pending,
-                reason="their transactions have not ended",
-            )
+        partition = shard.partition
         image = self._subscription.image
         state = image.partition(partition.topic_id, partition.index)
         if state is not None and state.leader_epoch >= partition.leader_epoch:
-            shard.remove_topics(departed(loaded.topics, image))
+            shard.remove_topics(departed(shard.coordinator.topics_read, image))
 
     async def _expire_offsets(self) -> None:
         """Every offsets.retention.check.interval.ms, expire offsets, one short step at a time."""

@@ -167,7 +167,7 @@ class _Fetching:
             waiter.answer(_GroupAnswer(group_id=group.group_id, error_code=shard))
             return
         turn = shard.turn()
-        shard.coordinator.fetch(turn, group, waiter)
+        shard.coordinator.fetch(turn, group, waiter, require_stable=self._request.require_stable)
         shard.execute(turn)
 
     def _take_unknown(self, group: _FetchGroup) -> list[_FetchAnswer]:

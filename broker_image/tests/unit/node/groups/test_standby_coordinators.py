@@ -81,7 +81,7 @@ def known(read: GroupRead) -> object:
         read.coordinator.of(CLASSIC)._table.stored,
         table.offsets,
         sorted(table.groups),
-        read.coordinator.loaded._pending,
+        table.staged._groups,
     )
 
 
