@@ -112,6 +112,8 @@ async def test_three_brokers_keep_three_replicas_and_acknowledge_with_two() -> N
     properties = properties_of(world)
     assert "default.replication.factor=3\n" in properties
     assert "offsets.topic.replication.factor=3\n" in properties
+    assert "transaction.state.log.replication.factor=3\n" in properties
+    assert "transaction.state.log.min.isr=2\n" in properties
     assert "min.insync.replicas=2\n" in properties
 
 

@@ -226,6 +226,8 @@ def server_properties(cluster: ClusterResource, brokers: int) -> dict[str, str]:
         # As many replicas as possible; acknowledged records survive the loss of one.
         "default.replication.factor": str(replicas),
         "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(max(1, replicas - 1)),
         "min.insync.replicas": str(max(1, replicas - 1)),
         **static_config(cluster),
         "listeners": ",".join(f"{entry.name.upper()}://:{entry.port}" for entry in spec.listeners),

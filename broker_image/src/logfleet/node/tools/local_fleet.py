@@ -66,6 +66,8 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "default.replication.factor": str(replicas),
             "offsets.topic.replication.factor": str(replicas),
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": str(max(1, replicas - 1)),
             "min.insync.replicas": str(max(1, replicas - 1)),
         }
 
