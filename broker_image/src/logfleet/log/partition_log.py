@@ -279,6 +279,13 @@ class PartitionLog(HasEnds):
             at_least_one=at_least_one,
         )
 
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every record is committed, and its transaction has ended (exclusive).
+
+        The markers that ended them are below the high watermark, too. Never below the log start.
+        """
+        return high_watermark
+
     def segments_from(self, offset: int) -> Sequence[Segment]:
         """The segment that holds `offset`, and all later ones."""
         return self._segments[number_of(self._segments, offset) :]

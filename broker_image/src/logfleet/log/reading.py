@@ -43,8 +43,15 @@ def read_slice(
             end = _cut(segment, newest, start, max_bytes, at_least_one=at_least_one)
         if end < limit:
             segment.add_resumption(end)
-        cut = end < limit or end_offset > next_base
-        return FileSlice(segment.file, start, end - start, is_cut=cut) if end > start else None
+        if end == start:
+            return None
+        return FileSlice(
+            segment.file,
+            start,
+            end - start,
+            is_cut=end < limit or end_offset > next_base,
+            end_offset=None if end < limit else min(end_offset, next_base),
+        )
     return None
 
 

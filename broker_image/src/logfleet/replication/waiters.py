@@ -14,6 +14,13 @@ LOG_START: Final = 4
 """The log start offset has moved up."""
 LOW_WATERMARK: Final = 8
 """The log start offset of another replica may have moved, or the set of replicas changed."""
+STABLE: Final = 16
+"""Records became stable: consumers that read only committed transactions may read them (KIP-98)."""
+NEXT_COMMITTED: Final = 32
+"""Records were committed, and the waiter is notified once: it reads the rest by itself.
+
+Only for waiters for STABLE.
+"""
 
 
 class Waiter:
@@ -30,6 +37,9 @@ class Waiter:
     def committed(self, size: int) -> None:
         """Records of `size` bytes were committed."""
 
+    def stable(self, size: int) -> None:
+        """Records of `size` bytes became stable; an upper bound if they are in many segments."""
+
     def log_start_moved(self) -> None:
         """The log start offset has moved up."""
 
@@ -43,7 +53,14 @@ class Waiter:
 class Waiters:
     """The waiters of one partition in one role. A waiter may leave while it is notified."""
 
-    __slots__ = ("_committed", "_log_start", "_low_watermark", "_written")
+    __slots__ = (
+        "_committed",
+        "_log_start",
+        "_low_watermark",
+        "_next_committed",
+        "_stable",
+        "_written",
+    )
 
     def __init__(self) -> None:
         # sets are made when they are needed: most partitions have no waiters
@@ -51,9 +68,16 @@ class Waiters:
         self._committed: set[Waiter] | None = None
         self._log_start: set[Waiter] | None = None
         self._low_watermark: set[Waiter] | None = None
+        self._stable: set[Waiter] | None = None
+        self._next_committed: set[Waiter] | None = None
 
     def __len__(self) -> int:
         return len(self._all())
+
+    @property
+    def want_stable(self) -> bool:
+        """Whether any of them waits for stable records."""
+        return bool(self._stable)
 
     def add(self, waiter: Waiter, interests: int) -> None:
         """Notify it of these, until `remove`; what it waited for before stays."""
@@ -65,6 +89,10 @@ class Waiters:
             self._log_start = _with(self._log_start, waiter)
         if interests & LOW_WATERMARK:
             self._low_watermark = _with(self._low_watermark, waiter)
+        if interests & STABLE:
+            self._stable = _with(self._stable, waiter)
+        if interests & NEXT_COMMITTED:
+            self._next_committed = _with(self._next_committed, waiter)
 
     def remove(self, waiter: Waiter) -> None:
         """It waits for nothing any more; ignored if it is not there."""
@@ -80,6 +108,17 @@ class Waiters:
         if self._committed:
             for waiter in tuple(self._committed):
                 waiter.committed(size)
+
+    def next_committed(self, size: int) -> None:
+        if self._next_committed:
+            notified, self._next_committed = self._next_committed, None
+            for waiter in notified:
+                waiter.committed(size)
+
+    def stable(self, size: int) -> None:
+        if self._stable:
+            for waiter in tuple(self._stable):
+                waiter.stable(size)
 
     def log_start_moved(self) -> None:
         for waiter in tuple(self._log_start or ()):
@@ -99,7 +138,14 @@ class Waiters:
         return set().union(*self._sets())
 
     def _sets(self) -> Iterable[set[Waiter]]:
-        every = (self._written, self._committed, self._log_start, self._low_watermark)
+        every = (
+            self._written,
+            self._committed,
+            self._log_start,
+            self._low_watermark,
+            self._stable,
+            self._next_committed,
+        )
         return (each for each in every if each is not None)
 
 

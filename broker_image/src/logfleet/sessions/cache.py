@@ -101,6 +101,7 @@ class SessionCache:
         *,
         by_id: bool,
         privileged: bool,
+        reads_stable: bool = False,
         now_ms: int,
     ) -> FetchSession | None:
         """A new session of these partitions; None if there is no room and none can be made."""
@@ -116,7 +117,13 @@ class SessionCache:
         session_id = self._new_id()
         while session_id in self._sessions or session_id == NO_SESSION:
             session_id = self._new_id()
-        session = FetchSession(session_id, by_id=by_id, privileged=privileged, now_ms=now_ms)
+        session = FetchSession(
+            session_id,
+            by_id=by_id,
+            privileged=privileged,
+            reads_stable=reads_stable,
+            now_ms=now_ms,
+        )
         for key, asked in wanted.items():
             session.add(key, asked)
         self._sessions[session_id] = session

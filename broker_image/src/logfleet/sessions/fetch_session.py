@@ -13,7 +13,14 @@ session's size.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from logfleet.replication.waiters import COMMITTED, LOG_START, WRITTEN, Waiter
+from logfleet.replication.waiters import (
+    COMMITTED,
+    LOG_START,
+    NEXT_COMMITTED,
+    STABLE,
+    WRITTEN,
+    Waiter,
+)
 from logfleet.wire.messages import FetchRequest, FetchResponse
 
 Key: TypeAlias = tuple[Any, int]
@@ -28,6 +35,7 @@ EPOCH_MAX = 2**31 - 1
 NOT_SENT = -1
 _CONSUMERS: Final = COMMITTED | LOG_START
 _FOLLOWERS: Final = _CONSUMERS | WRITTEN
+_STABLE_READERS: Final = STABLE | NEXT_COMMITTED | LOG_START
 
 
 def next_epoch(epoch: int) -> int:
@@ -89,14 +97,22 @@ class SessionPartition(Waiter):
             self.source.remove_waiter(self)
         self.source = source
         if source is not None:
-            source.add_waiter(self, _FOLLOWERS if self._session.privileged else _CONSUMERS)
+            source.add_waiter(self, self._session.interests)
+
+    def was_read(self) -> None:
+        """Nothing is due any more."""
+        if self._session.reads_stable and self.source is not None:
+            self.source.add_waiter(self, NEXT_COMMITTED)
 
     def committed(self, size: int) -> None:
         """Records of `size` bytes were committed: a consumer waits for them.
 
-        A follower has them already and needs the new high watermark.
+        A follower has them already and needs the new high watermark; a reader of stable records
+        gets it with the next answer.
         """
         self._session.mark_due(self)
+        if self._session.reads_stable:
+            return
         if not self._session.privileged:
             self._more(size)
         elif self._session.parked is not None:
@@ -104,6 +120,11 @@ class SessionPartition(Waiter):
 
     def written(self, size: int) -> None:
         """Records of `size` bytes were written: a follower waits for them."""
+        self._session.mark_due(self)
+        self._more(size)
+
+    def stable(self, size: int) -> None:
+        """Records of `size` bytes became stable: a reader of those waits for them."""
         self._session.mark_due(self)
         self._more(size)
 
@@ -124,14 +145,26 @@ class FetchSession:
     """A session, from the response that names it.
 
     by_id: its topics have ids. privileged: a follower's; a consumer's session never evicts it.
-    epoch: of the next request. parked: the parked request, if any. cached_size: its partitions as
-    of its last use, for the cache.
+    reads_stable: a consumer's that reads only committed transactions. interests: what its
+    partitions listen to. epoch: of the next request. parked: the parked request, if any.
+    cached_size: its partitions as of its last use, for the cache.
     """
 
-    def __init__(self, session_id: int, *, by_id: bool, privileged: bool, now_ms: int) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        *,
+        by_id: bool,
+        privileged: bool,
+        reads_stable: bool = False,
+        now_ms: int,
+    ) -> None:
         self.id = session_id
         self.by_id = by_id
         self.privileged = privileged
+        self.reads_stable = reads_stable
+        consumers = _STABLE_READERS if reads_stable else _CONSUMERS
+        self.interests = _FOLLOWERS if privileged else consumers
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
@@ -214,6 +247,7 @@ class FetchSession:
                 partition.place = self._places
         elif not special and partition.wanted.fetch_offset >= self._end_of(partition, row):
             self._due.discard(partition)
+            partition.was_read()
         return has_records or moved or special
 
     def _end_of(self, partition: SessionPartition, row: FetchResponse.PartitionData) -> int:
@@ -223,7 +257,7 @@ class FetchSession:
         """
         if self.privileged and partition.source is not None:
             return partition.source.log_end_offset
-        return row.high_watermark
+        return row.last_stable_offset if self.reads_stable else row.high_watermark
 
     def end_parked(self) -> None:
         """Let the parked request be answered now."""

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from logfleet.replication.waiters import COMMITTED, LOG_START, WRITTEN
+from logfleet.replication.waiters import COMMITTED, LOG_START, WRITTEN, Waiters
 from logfleet.sessions.fetch_session import EPOCH_MAX, FetchSession, next_epoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -203,3 +203,59 @@ def test_nobody_listens_to_what_is_gone() -> None:
     assert (new.listeners, waiting.ended) == ([], 1)
     held.partitions[B].listen(new)
     assert new.listeners == []
+
+
+class TestReadingWhatIsStable:
+    """A session of a consumer with isolation.level=read_committed."""
+
+    @pytest.fixture
+    def held(self) -> FetchSession:
+        made = FetchSession(7, by_id=True, privileged=False, reads_stable=True, now_ms=0)
+        partition = made.add(A, asked(5))
+        partition.listen(Stable())
+        made.store_sent(partition, row(9, last_stable_offset=5))
+        return made
+
+    def test_what_is_not_stable_is_not_due(self, held: FetchSession) -> None:
+        assert due(held) == []
+        held.mark_due(held.partitions[A])
+        assert not held.store_sent(held.partitions[A], row(9, last_stable_offset=5))
+        assert due(held) == []
+
+    def test_stable_records_are_due_and_count_for_the_parked_request(
+        self, held: FetchSession
+    ) -> None:
+        parked = held.parked = Waiting()
+        held.partitions[A].stable(80)
+        assert (due(held), parked.bytes, parked.ended) == ([A], 80, 0)
+
+    def test_the_last_stable_offset_alone_is_not_told(self, held: FetchSession) -> None:
+        """As Kafka's FetchSession: high watermark and log start are."""
+        held.partitions[A].stable(80)
+        held.partitions[A].wanted = asked(8)
+        assert not held.store_sent(held.partitions[A], row(9, last_stable_offset=8))
+        assert due(held) == []
+
+    def test_a_commit_is_told_with_the_next_answer_and_ends_no_wait(
+        self, held: FetchSession
+    ) -> None:
+        parked = held.parked = Waiting()
+        source = held.partitions[A].source
+        assert isinstance(source, Stable)
+        source.waiters.next_committed(80)
+        source.waiters.next_committed(80)
+        assert (due(held), parked.bytes, parked.ended, parked.ends_soon) == ([A], 0, 0, False)
+        assert held.store_sent(held.partitions[A], row(10, last_stable_offset=5))
+        assert due(held) == []
+        source.waiters.next_committed(80)
+        assert due(held) == [A]
+
+
+class Stable:
+    """A log with waiters."""
+
+    log_end_offset = 9
+
+    def __init__(self) -> None:
+        self.waiters = Waiters()
+        self.add_waiter, self.remove_waiter = self.waiters.add, self.waiters.remove

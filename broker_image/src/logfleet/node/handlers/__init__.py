@@ -24,6 +24,7 @@ def all_handlers() -> Handlers[Rooms]:
         offsets,
         produce,
         producer_ids,
+        producers,
         scram_credentials,
     )
     from logfleet.node.handlers.admin import routes as admin
@@ -42,6 +43,7 @@ def all_handlers() -> Handlers[Rooms]:
         acls,
         scram_credentials,
         producer_ids,
+        producers,
         coordinator,
         groups,
         offsets,

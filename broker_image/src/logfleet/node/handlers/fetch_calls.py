@@ -10,9 +10,14 @@ from typing import Final, TypeAlias
 from logfleet.io.timers import Timer
 from logfleet.net.file_sender import Part
 from logfleet.node.dispatch import ParkedRequest, RequestContext
-from logfleet.node.handlers.fetch_rows import TOPIC_IDS_SINCE, FetchRead, replica_id
+from logfleet.node.handlers.fetch_rows import (
+    TOPIC_IDS_SINCE,
+    FetchRead,
+    reads_stable,
+    replica_id,
+)
 from logfleet.node.handlers.rooms import Rooms
-from logfleet.replication.waiters import COMMITTED, WRITTEN, Waiter
+from logfleet.replication.waiters import COMMITTED, STABLE, WRITTEN, Waiter
 from logfleet.sessions.fetch_session import INITIAL_EPOCH, FetchSession, Key, next_epoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
@@ -68,7 +73,7 @@ class FetchCall(ParkedRequest, Waiter):
         if self._missing_bytes <= 0:
             self.end()
 
-    written = committed = appended  # the partition calls only one of the two
+    written = committed = stable = appended  # the partition calls only one of them
 
     def role_ended(self) -> None:
         self.end()
@@ -123,8 +128,9 @@ class FetchCall(ParkedRequest, Waiter):
 
     def _watch(self, reading: FetchRead) -> None:
         is_replica = replica_id(self._request, self._context.api_version) >= 0
+        of_consumers = STABLE if reads_stable(self._request) else COMMITTED
         for partition in reading.partitions:
-            partition.add_waiter(self, WRITTEN if is_replica else COMMITTED)
+            partition.add_waiter(self, WRITTEN if is_replica else of_consumers)
 
     def _stop_watching(self) -> None:
         for partition in self._partitions:
@@ -135,10 +141,12 @@ class FetchCall(ParkedRequest, Waiter):
         rows = reading.all_rows()
         session = None
         if self._request.session_epoch == INITIAL_EPOCH:
+            privileged = replica_id(self._request, self._context.api_version) >= 0
             session = self._rooms.sessions.fetches.create(
                 {key: self._wanted[key] for key, _ in rows},  # in the order of the answer
                 by_id=self._context.api_version >= TOPIC_IDS_SINCE,
-                privileged=replica_id(self._request, self._context.api_version) >= 0,
+                privileged=privileged,
+                reads_stable=not privileged and reads_stable(self._request),
                 now_ms=self._rooms.clock.now_ms(),
             )
         if session is None:

@@ -58,6 +58,7 @@ class FetchRead:
         "_listener",
         "_rack",
         "_read",
+        "_reads_stable",
         "_replica",
         "_request",
         "_rooms",
@@ -94,6 +95,7 @@ class FetchRead:
         self._client_id = context.client_id
         self._bytes_left = min(request.max_bytes, rooms.config.fetch_max_bytes)
         self._replica = replica_id(request, context.api_version)
+        self._reads_stable = self._replica < 0 and reads_stable(request)
         is_sent = self._replica < 0 and rooms.config.replica_selector_class == RACK_AWARE
         self._rack = request.rack_id if is_sent else ""
         self._endpoints: dict[int, FetchResponse.NodeEndpoint] = {}
@@ -204,7 +206,7 @@ class FetchRead:
             high_watermark=ends.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=ends.log_start_offset,
-            aborted_transactions=[] if self._request.isolation_level == READ_COMMITTED else None,
+            aborted_transactions=[] if self._reads_stable else None,
             records=b"",
         )
         if self._rack and isinstance(partition, LeaderPartition) and partition.has_followers:
@@ -251,10 +253,11 @@ class FetchRead:
         row: _Row,
     ) -> _Row:
         limit = min(wanted.partition_max_bytes, self._bytes_left)
-        log, is_replica = partition.log, self._replica >= 0
-        end_offset = None if is_replica else partition.ends.high_watermark
+        log, is_replica, offset = partition.log, self._replica >= 0, wanted.fetch_offset
+        stable_end = row.last_stable_offset if self._reads_stable else row.high_watermark
+        end_offset = None if is_replica else stable_end
         try:
-            records = log.read(wanted.fetch_offset, limit, end_offset, at_least_one=not self.bytes)
+            records = log.read(offset, limit, end_offset, at_least_one=not self.bytes)
         except OSError as failure:
             self._rooms.disks.storage_failed(partition, failure)
             return self._refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, partition.topic_id)
@@ -264,7 +267,9 @@ class FetchRead:
             stale = self._record_progress(partition, wanted)
             if stale is not ErrorCode.NONE:
                 return self._refused(partition.index, stale, partition.topic_id)
-            row.high_watermark = partition.ends.high_watermark  # the progress may have moved it
+            # the progress may have moved both
+            row.high_watermark = partition.ends.high_watermark
+            row.last_stable_offset = partition.last_stable_offset
         self.partitions.append(partition)
         if records is not None and not (is_replica and self._is_held_back(partition)):
             size = len(records)
@@ -324,6 +329,11 @@ class FetchRead:
             self._endpoints[leader.broker_id] = FetchResponse.NodeEndpoint(
                 node_id=leader.broker_id, host=leader.host, port=leader.port, rack=leader.rack
             )
+
+
+def reads_stable(request: FetchRequest) -> bool:
+    """Whether a consumer reads only committed transactions, and what is in none."""
+    return request.isolation_level == READ_COMMITTED
 
 
 def _failed(index: int, error: ErrorCode) -> _Row:

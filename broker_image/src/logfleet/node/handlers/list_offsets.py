@@ -13,6 +13,7 @@ import msgspec
 
 from logfleet.log.search import first_record_since, record_of_largest_timestamp
 from logfleet.node.dispatch import Handler, RequestContext
+from logfleet.node.handlers.fetch_rows import READ_COMMITTED
 from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
@@ -54,10 +55,11 @@ class FoundOffset(msgspec.Struct, frozen=True):
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """A record to look up by time (ms), or by MAX_TIMESTAMP."""
+    """A record to look up by time (ms), or by MAX_TIMESTAMP. reads_stable: see `_end_offset`."""
 
     partition: LeaderPartition
     timestamp: int
+    reads_stable: bool
 
 
 _Topics = dict[str, dict[int, FoundOffset | ErrorCode | _Search]]
@@ -121,28 +123,36 @@ def _find(
         return partition
     if timestamp == LATEST and request.replica_id != CONSUMER:
         return FoundOffset(partition.log_end_offset, leader_epoch=partition.leader_epoch)
-    return _offset_for(partition, timestamp)
+    reads_stable = request.isolation_level == READ_COMMITTED
+    return _offset_for(partition, timestamp, reads_stable=reads_stable)
 
 
-def _offset_for(partition: LeaderPartition, timestamp: int) -> FoundOffset | ErrorCode | _Search:
+def _offset_for(
+    partition: LeaderPartition, timestamp: int, *, reads_stable: bool
+) -> FoundOffset | ErrorCode | _Search:
     """The offset for a timestamp (ms), or for one of the special values.
 
-    High watermark and last stable offset are equal, so both isolation levels see the same end. A
-    new leader may have a lower high watermark than its predecessor reported; then it does not
+    A new leader may have a lower high watermark than its predecessor reported; then it does not
     report an end, as that would go backwards (KIP-207).
     """
     log = partition.log
     if timestamp == LATEST:
         if partition.is_high_watermark_behind:
             return ErrorCode.OFFSET_NOT_AVAILABLE
-        return FoundOffset(partition.high_watermark, leader_epoch=partition.leader_epoch)
+        end_offset = _end_offset(partition, reads_stable=reads_stable)
+        return FoundOffset(end_offset, leader_epoch=partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return FoundOffset(
             log.log_start_offset, leader_epoch=log.epochs.epoch_of(log.log_start_offset)
         )
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:  # there is no tiered storage
         return FoundOffset()
-    return _Search(partition, timestamp)
+    return _Search(partition, timestamp, reads_stable)
+
+
+def _end_offset(partition: LeaderPartition, *, reads_stable: bool) -> int:
+    """The end for a consumer: a reader of committed transactions sees no open one (KIP-98)."""
+    return partition.last_stable_offset if reads_stable else partition.high_watermark
 
 
 async def _search(rooms: Rooms, search: _Search) -> FoundOffset | ErrorCode:
@@ -161,7 +171,8 @@ async def _search(rooms: Rooms, search: _Search) -> FoundOffset | ErrorCode:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if not partition.is_leading:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if record is None or record.offset >= partition.last_stable_offset:
+    end_offset = _end_offset(partition, reads_stable=search.reads_stable)
+    if record is None or record.offset >= end_offset:
         is_behind = partition.is_high_watermark_behind
         return ErrorCode.OFFSET_NOT_AVAILABLE if is_behind else FoundOffset()
     return FoundOffset(record.offset, record.timestamp, record.leader_epoch)

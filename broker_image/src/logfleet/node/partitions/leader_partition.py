@@ -146,7 +146,10 @@ class LeaderPartition(ServedReplica):
 
     def committed(self, size: int) -> None:
         if size:
-            self.waiters.committed(size)
+            waiters = self.waiters
+            waiters.committed(size)
+            if waiters.want_stable:
+                self._notify_of_stable(size)
         if self.ack_queue.count:
             self.ack_queue.check()
 

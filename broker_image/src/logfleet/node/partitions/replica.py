@@ -7,8 +7,10 @@ one to the next with the log.
 
 from logfleet.log.partition_log import PartitionLog
 from logfleet.node.partitions.traffic import Traffic
-from logfleet.replication.waiters import Waiter, Waiters
+from logfleet.replication.ends import UNCOUNTED_BYTES
+from logfleet.replication.waiters import STABLE, Waiter, Waiters
 from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
+from logfleet.wire.errors import ErrorCode
 
 
 class Replica:
@@ -77,11 +79,11 @@ class Replica:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which no transaction is open.
+        """Below it every record is committed, and every transaction has ended (exclusive).
 
-        Transactions are not served: none is ever open.
+        The end of its transaction is below the high watermark, too (KAFKA-5121).
         """
-        return self.ends.high_watermark
+        return self.log.last_stable_offset(self.ends.high_watermark)
 
     @property
     def traffic(self) -> Traffic:
@@ -96,7 +98,7 @@ class Replica:
 class ServedReplica(Replica):
     """A replica that clients may read: one that leads or follows. It has waiters."""
 
-    __slots__ = ("waiters",)
+    __slots__ = ("_stable_end", "_stable_is_all", "waiters")
 
     def __init__(
         self,
@@ -110,9 +112,13 @@ class ServedReplica(Replica):
     ) -> None:
         super().__init__(topic, topic_id, index, log, leader_epoch, led_epoch=led_epoch)
         self.waiters = Waiters()
+        # the last stable offset of which waiters know, and whether it was the high watermark
+        self._stable_end, self._stable_is_all = 0, False
 
     def add_waiter(self, waiter: Waiter, interests: int) -> None:
         """Notify the waiter of these (`logfleet.replication.waiters`), until `remove_waiter`."""
+        if interests & STABLE and not self.waiters.want_stable:
+            self._see_stable_end()
         self.waiters.add(waiter, interests)
 
     def remove_waiter(self, waiter: Waiter) -> None:
@@ -122,7 +128,35 @@ class ServedReplica(Replica):
 
     def committed(self, size: int) -> None:
         if size:
-            self.waiters.committed(size)
+            waiters = self.waiters
+            waiters.committed(size)
+            if waiters.want_stable:
+                self._notify_of_stable(size)
+
+    def _notify_of_stable(self, size: int) -> None:
+        """Records of `size` bytes were committed: some may be stable now, or earlier ones."""
+        self.waiters.next_committed(size)
+        former, was_all = self._stable_end, self._stable_is_all
+        self._see_stable_end()
+        if self._stable_end > former:
+            is_all = was_all and self._stable_is_all
+            self.waiters.stable(size if is_all else self._size_between(former, self._stable_end))
+
+    def _see_stable_end(self) -> None:
+        self._stable_end = self.last_stable_offset
+        self._stable_is_all = self._stable_end == self.high_watermark
+
+    def _size_between(self, start: int, end: int) -> int:
+        """The bytes of the batches there: an upper bound if they are not in one segment."""
+        try:
+            found = self.log.read(start, UNCOUNTED_BYTES, end)
+        except OSError:
+            return UNCOUNTED_BYTES  # the waiters read it too, and handle the failure
+        if found is None:
+            return 0
+        if isinstance(found, ErrorCode) or found.is_cut:
+            return UNCOUNTED_BYTES
+        return len(found)
 
     def written(self, size: int) -> None:
         self.waiters.written(size)

@@ -23,7 +23,12 @@ NOW = 1_700_000_000_000
 
 
 def ask(
-    host, *rows: tuple[Any, ...], version: int = 11, topic: str = "topic", replica: int = -1
+    host,
+    *rows: tuple[Any, ...],
+    version: int = 11,
+    topic: str = "topic",
+    replica: int = -1,
+    isolation: int = 0,
 ) -> Any:
     """rows: (index, timestamp[, leader epoch]); answers their rows."""
     wanted = [
@@ -36,6 +41,7 @@ def ask(
     ]
     asked = ListOffsetsRequest(
         replica_id=replica,
+        isolation_level=isolation,
         topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=wanted)],
     )
     answer = list_offsets(host, asked, host.context(version))
@@ -343,3 +349,17 @@ def test_a_follower_learns_where_the_log_ends_whatever_is_committed(host, behind
     """It truncates its log there; the high watermark would be too low (KIP-101)."""
     assert behind.high_watermark < behind.log_end_offset
     assert ask(host, (0, -1), topic="behind", replica=2) == [(0, behind.log_end_offset, -1, 5)]
+
+
+@pytest.mark.parametrize(
+    "timestamp, all_records, stable",
+    [(-1, 6, 4), (-2, 0, 0), (-3, 4, -1), (NOW + 300, 3, 3), (NOW + 301, 4, -1)],
+)
+def test_who_reads_only_committed_transactions_sees_an_end_before_an_open_one(
+    host, partition, monkeypatch, timestamp: int, all_records: int, stable: int
+) -> None:
+    """KIP-98. What is found by time but is not stable is not there, as in Kafka."""
+    monkeypatch.setattr(partition.log, "last_stable_offset", lambda _: 4)
+    for isolation, expected in ((0, all_records), (1, stable)):
+        ((error, offset, _, _),) = ask(host, (0, timestamp), isolation=isolation)
+        assert (error, offset) == (ErrorCode.NONE, expected)
