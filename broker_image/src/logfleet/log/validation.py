@@ -45,8 +45,10 @@ from logfleet.records.errors import DecompressedTooLarge, RecordsError
 from logfleet.records.record import (
     DECOMPRESSED_BYTES_MAX,
     LENGTH_BYTES_MAX,
+    ProducerStamp,
     Record,
     read_records,
+    stamp_batch,
 )
 from logfleet.wire.errors import ErrorCode
 
@@ -99,6 +101,14 @@ class Prepared(msgspec.Struct, frozen=True):
     def undo(self) -> None:
         """Restore the batch, which is not appended and may be checked again."""
         self.buffer[: len(self.given)] = self.given
+
+    def stamped(self, producer: ProducerStamp) -> "Prepared":
+        """The same batch as one of this producer's.
+
+        Coordinators write transactional batches without a sequence, which clients may not.
+        """
+        stamp_batch(self.buffer, producer)
+        return Prepared(self.buffer, parse_header(self.buffer), self.log_append_time_ms)
 
 
 def prepare(

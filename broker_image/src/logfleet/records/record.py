@@ -4,6 +4,7 @@ Not for the hot paths: for clients, coordinators that replay their logs, timesta
 checks on compacted topics.
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -31,6 +32,9 @@ from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
 from logfleet.wire.java_text import java_text
 
 Header = tuple[str, bytes | None]
+
+_ATTRIBUTES = struct.Struct(">h")
+_PRODUCER = struct.Struct(">qhi")
 
 LENGTH_BYTES_MAX = 5
 """Longest varint in front of a record (its length)."""
@@ -136,6 +140,16 @@ def batch_of(
     batch[HEADER_SIZE:] = body
     write_crc(batch)
     return batch
+
+
+def stamp_batch(batch: bytearray | memoryview, producer: ProducerStamp) -> None:
+    """Make the one batch that fills `batch`, of no producer, one of this producer's."""
+    attributes = parse_header(batch).attributes
+    _ATTRIBUTES.pack_into(
+        batch, 21, attributes | (TRANSACTIONAL_BIT if producer.transactional else 0)
+    )
+    _PRODUCER.pack_into(batch, 43, producer.producer_id, producer.epoch, producer.base_sequence)
+    write_crc(batch)
 
 
 def _append_record(payload: bytearray, record: Record, timestamp_delta: int, delta: int) -> None:

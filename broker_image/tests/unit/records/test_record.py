@@ -15,7 +15,7 @@ from logfleet.records.batch import (
 )
 from logfleet.records.compression import PIECE_BYTES, Codec, compress
 from logfleet.records.errors import CorruptRecords, DecompressedTooLarge, RecordsError
-from logfleet.records.record import Record, build_batch, read_records
+from logfleet.records.record import ProducerStamp, Record, build_batch, read_records, stamp_batch
 
 BYTES = st.none() | st.binary(max_size=300)
 RECORD = st.builds(
@@ -38,6 +38,14 @@ def test_records_survive_a_round_trip(records, codec, base_offset):
     batch = build_batch(records, codec=codec, base_offset=base_offset)
     expected = [(base_offset + index, *fields(r)[1:]) for index, r in enumerate(records)]
     assert [fields(record) for record in read_records(batch)] == expected
+
+
+@given(RECORD_LISTS, st.sampled_from(Codec), st.booleans())
+def test_a_stamped_batch_is_the_one_that_its_producer_builds(records, codec, transactional):
+    producer = ProducerStamp(7, 3, 5, transactional=transactional)
+    batch = build_batch(records, codec=codec)
+    stamp_batch(batch, producer)
+    assert batch == build_batch(records, codec=codec, producer=producer)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD])

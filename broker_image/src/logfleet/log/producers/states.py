@@ -126,7 +126,8 @@ class ProducerStates:
         repetition is answered before any other check; an older epoch is INVALID_PRODUCER_EPOCH; a
         newer one must begin at sequence 0; the same one must continue where it ended, else
         OUT_OF_ORDER_SEQUENCE_NUMBER; a producer without state (expired or deleted) may begin
-        anywhere.
+        anywhere. Offsets that a coordinator appends to a transaction have no sequence: only their
+        epoch is checked.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -136,13 +137,14 @@ class ProducerStates:
             last = header.last_sequence
             for seen in entry.batches:
                 if seen.first_sequence == first and seen.last_sequence == last:
-                    return seen
+                    return None if first == NO_SEQUENCE else seen
             expected = 0 if entry.last_sequence == SEQUENCE_MAX else entry.last_sequence + 1
         elif header.producer_epoch < entry.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         else:
             expected = 0
-        return None if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        is_next = first in (expected, NO_SEQUENCE)
+        return None if is_next else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Record a batch with a producer id that was appended at `base_offset`."""

@@ -14,16 +14,15 @@ from logfleet.coordinators.records import UnknownRecord
 from logfleet.log.partition_log import PartitionLog
 from logfleet.node.coordinators.kind import CoordinatorKind
 from logfleet.records.batch import BatchHeader, iterate_headers
+from logfleet.records.control import read_marker
 from logfleet.records.record import Record, read_records
-from logfleet.wire.errors import ErrorCode, MalformedMessage
+from logfleet.wire.errors import ErrorCode
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Coordinator[Any])
 
 log = structlog.get_logger(__name__)
 
-_ABORT: Final = 0
-_COMMIT: Final = 1
 READ_BYTES: Final = 1024 * 1024
 """Bytes per read, in a thread: a cold disk does not stop the loop."""
 
@@ -83,7 +82,7 @@ class CoordinatorLoader(Generic[R, C]):
             batches = await run_in_thread(found.read)
             for position, header in iterate_headers(batches):
                 await pause_if_due()  # a batch may be empty
-                for record in read_records(batches, position):
+                for record in () if header.is_control else read_records(batches, position):
                     if is_over() or coordinator is not self.coordinator:
                         break
                     replay_record(self.kind, coordinator, record, header)
@@ -91,6 +90,8 @@ class CoordinatorLoader(Generic[R, C]):
                     await pause_if_due()
                 if is_over() or coordinator is not self.coordinator:
                     break
+                if header.is_control:
+                    replay_marker(coordinator, batches, position)
                 self.offset = header.next_offset
 
 
@@ -101,11 +102,6 @@ def replay_record(
 
     header: of the record's batch.
     """
-    if header.is_control:
-        is_commit = _outcome(record.key)
-        if is_commit is not None:
-            coordinator.end_transaction(header.producer_id, is_commit=is_commit)
-        return
     if record.key is None:
         return
     value = None if record.value is None else memoryview(record.value)
@@ -119,13 +115,8 @@ def replay_record(
         coordinator.replay(decoded, record.offset, producer_id)
 
 
-def _outcome(marker_key: bytes | None) -> bool | None:
-    """Whether a control record commits; None for one that is no marker of a transaction.
-
-    marker_key: an i16 with its version, an i16 with the kind (ControlRecordType). Raises
-    MalformedMessage for an invalid key.
-    """
-    if marker_key is None or len(marker_key) < 4:
-        raise MalformedMessage(f"{marker_key!r} is no key of a control record")
-    kind = int.from_bytes(marker_key[2:4], "big")
-    return bool(kind) if kind in {_ABORT, _COMMIT} else None
+def replay_marker(coordinator: Coordinator[Any], batches: bytes, position: int) -> None:
+    """Apply the control batch at `position`. Raises CorruptRecords."""
+    marker = read_marker(batches, position)
+    if marker is not None:
+        coordinator.end_transaction(marker.producer_id, is_commit=marker.is_commit)

@@ -91,6 +91,13 @@ class CoordinatorRuntime(Generic[R, C, S]):
             return ErrorCode.NOT_COORDINATOR
         return shard if shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
+    def shard_on(self, partition: LeaderPartition) -> S | None:
+        """The loaded shard of this leadership of a partition."""
+        shard = self._shards.get(partition.index)
+        if shard is None or shard.partition is not partition or not shard.is_loaded:
+            return None
+        return shard
+
     def led(self, partition: LeaderPartition) -> None:
         """Start to coordinate a partition, if it is one of the topic."""
         if partition.topic != self._kind.topic:

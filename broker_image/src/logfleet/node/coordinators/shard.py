@@ -7,7 +7,7 @@ no future.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
@@ -18,10 +18,11 @@ from logfleet.coordinators.coordinator import Coordinator, Walk
 from logfleet.coordinators.turn import Turn, Write
 from logfleet.io.clock import Clock
 from logfleet.log.batch_rules import BatchRefusal
-from logfleet.log.validation import Appended, prepare_fully
+from logfleet.log.validation import Appended, Prepared, prepare_fully
 from logfleet.node.coordinators.kind import CoordinatorKind
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.partitions.leader_partition import LeaderPartition, NotLeading
+from logfleet.records.control import Marker
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
@@ -138,6 +139,16 @@ class CoordinatorShard(Generic[R, C]):
         self.execute(turn)
         return walk.is_under_way
 
+    def end_transactions(self, markers: Iterable[Marker]) -> None:
+        """Apply markers that were just appended to the partition.
+
+        Nothing may be awaited between the append and this, so that the state equals the log. What
+        is read afterwards is answered once they are committed.
+        """
+        self._end_offset = self.partition.log.log_end_offset
+        for marker in markers:
+            self.coordinator.end_transaction(marker.producer_id, is_commit=marker.is_commit)
+
     # -- life
 
     def start(self) -> Iterator[None]:
@@ -199,11 +210,12 @@ class CoordinatorShard(Generic[R, C]):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         now_ms = self._clock.now_ms()
         batch = build_batch(
-            [Record(key, value, now_ms) for key, value in map(self._kind.encode, write.records)],
-            producer=write.producer,
+            [Record(key, value, now_ms) for key, value in map(self._kind.encode, write.records)]
         )
         log = self.partition.log
         prepared = prepare_fully(batch, log.config, now_ms, log.partition)
+        if write.producer is not None and isinstance(prepared, Prepared):
+            prepared = prepared.stamped(write.producer)
         try:
             result = (
                 prepared

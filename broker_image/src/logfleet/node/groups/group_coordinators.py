@@ -5,7 +5,7 @@ topic, offsets that expire, and offsets that go with deleted topics.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from logfleet.config.broker import BrokerConfig
 from logfleet.config.topic import BrokerLayers
@@ -20,6 +20,7 @@ from logfleet.node.coordinators.loader import ReadInThread
 from logfleet.node.coordinators.runtime import CoordinatorRuntime
 from logfleet.node.groups.group_shard import GroupShard, group_kind
 from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.records.control import Marker
 from logfleet.store.loader import Subscription
 from logfleet.wire.errors import ErrorCode
 
@@ -83,6 +84,25 @@ class GroupCoordinators:
     def shard_of(self, group_id: str, image: ClusterImage) -> GroupShard | ErrorCode:
         """The loaded shard of a group, or the error to answer."""
         return self.runtime.shard_of(group_id, self.topic.partitions(image))
+
+    def takes_markers(self, partition: LeaderPartition) -> bool:
+        """Whether the coordinator of this leadership of the partition is loaded.
+
+        Markers are appended only then: before, the rest of the log may still be read.
+        """
+        return self.runtime.shard_on(partition) is not None
+
+    def end_transactions(self, partition: LeaderPartition, markers: Sequence[Marker]) -> bool:
+        """Apply markers that were just appended; False if no coordinator takes them.
+
+        Nothing may be awaited between the append and this call. Offsets that the transactions
+        committed are stored then; a fetch of them waits until the markers are committed
+        (KAFKA-17507).
+        """
+        shard = self.runtime.shard_on(partition)
+        if shard is not None:
+            shard.end_transactions(markers)
+        return shard is not None
 
     async def run(self, subscription: Subscription) -> None:
         """Load, and follow the cluster's changes, until cancelled."""

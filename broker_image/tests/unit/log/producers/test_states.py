@@ -10,7 +10,7 @@ from logfleet.log.producers.states import (
     ProducerStates,
     SeenBatch,
 )
-from logfleet.records.batch import SEQUENCE_MAX, BatchHeader, parse_header
+from logfleet.records.batch import NO_SEQUENCE, SEQUENCE_MAX, BatchHeader, parse_header
 from logfleet.records.checksum import crc32c
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
@@ -55,6 +55,14 @@ def test_a_batch_is_the_same_only_if_both_its_ends_are():
     states = states_after(batch(0, count=3))
     assert states.check(batch(0, count=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(batch(0, count=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_of_a_batch_without_a_sequence_only_the_epoch_is_checked():
+    states = states_after(batch(NO_SEQUENCE, epoch=2), batch(NO_SEQUENCE, epoch=2))
+    for epoch in (2, 3):
+        assert states.check(batch(NO_SEQUENCE, epoch=epoch)) is None
+    assert states.check(batch(NO_SEQUENCE, epoch=1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states_after(batch(5)).check(batch(NO_SEQUENCE)) is None
 
 
 def test_sequences_wrap_to_zero():

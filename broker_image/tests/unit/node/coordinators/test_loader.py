@@ -1,10 +1,9 @@
 import pytest
-from logfleet.node.coordinators.loader import replay_record
-from logfleet.records.batch import parse_header
+from logfleet.node.coordinators.loader import replay_marker
 from logfleet.records.record import ProducerStamp, Record, build_batch
-from logfleet.wire.errors import MalformedMessage
+from logfleet.wire.errors import ErrorCode
 
-from broker_image.tests.unit.node.coordinators.counters import KIND, Count, Counters
+from broker_image.tests.unit.node.coordinators.counters import Count, Counters
 from broker_image.tests.unit.node.coordinators.counters_rig import Rig, append, write
 
 pytestmark = pytest.mark.asyncio
@@ -29,7 +28,8 @@ async def test_without_rules_of_its_own_a_coordinator_applies_transactional_reco
     producer = ProducerStamp(7, 0, 0, transactional=True)
     write(rig, Count("a", 5), producer=producer)
     ended = ProducerStamp(7, 0, -1, transactional=True)
-    append(rig, build_batch([Record(b"\0\0\0\0", b"", 1)], producer=ended, control=True))
+    marker = Record(b"\0\0\0\0", b"\0\0\0\0\0\0", 1)
+    append(rig, build_batch([marker], producer=ended, control=True))
     async with rig.leading(until):
         assert rig.shard.coordinator.totals == {"a": 5}
 
@@ -45,28 +45,22 @@ class Ended(Counters):
         self.ended.append((producer_id, is_commit))
 
 
-def replayed_control(key: bytes | None) -> list[tuple[int, bool]]:
-    coordinator, record = Ended(), Record(key, b"", 1)
-    ended = ProducerStamp(7, 0, transactional=True)
-    batch = build_batch([record], producer=ended, control=True)
-    replay_record(KIND, coordinator, record, parse_header(batch))
-    return coordinator.ended
-
-
 @pytest.mark.parametrize(
-    "key,expected",
-    [
-        (b"\0\0\0\0", [(7, False)]),
-        (b"\0\0\0\1", [(7, True)]),
-        (b"\0\0\0\2", []),
-    ],
-    ids=["abort", "commit", "another kind"],
+    "kind,expected", [(0, [(7, False)]), (1, [(7, True)]), (2, [])], ids=["abort", "commit", "none"]
 )
-async def test_markers_end_transactions(key, expected):
-    assert replayed_control(key) == expected
+async def test_markers_end_transactions_and_other_control_records_do_not(kind, expected):
+    coordinator = Ended()
+    stamp = ProducerStamp(7, 0, transactional=True)
+    control = [Record(bytes((0, 0, 0, kind)), b"\0\0\0\0\0\5", 1)]
+    before = build_batch([Record(b"k", b"v", 1)])
+    batches = bytes(before + build_batch(control, producer=stamp, control=True))
+    replay_marker(coordinator, batches, len(before))
+    assert coordinator.ended == expected
 
 
-@pytest.mark.parametrize("key", [None, b"", b"\0\0\0"])
-async def test_a_control_record_without_a_kind_is_malformed(key):
-    with pytest.raises(MalformedMessage):
-        replayed_control(key)
+async def test_a_malformed_marker_keeps_the_coordinator_from_being_loaded(rig, until):
+    stamp = ProducerStamp(7, 0, transactional=True)
+    append(rig, build_batch([Record(b"\0\0", b"", 1)], producer=stamp, control=True))
+    async with rig.running():
+        rig.lead()
+        await until(lambda: rig.found() is ErrorCode.NOT_COORDINATOR)

@@ -14,7 +14,8 @@ from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.groups.group_shard import GroupShard, group_kind
-from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from logfleet.records.control import Marker, marker_batch
+from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch, ProducerEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     JoinGroupRequest,
@@ -25,6 +26,8 @@ from logfleet.wire.messages import (
     OffsetFetchResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 
 from broker_image.tests.unit.node.coordinators import partitions_rig
@@ -90,7 +93,43 @@ def commit(shard: GroupShard, offset: int) -> Waiter[OffsetCommitResponse]:
     return waiter
 
 
-def committed(waiter: Waiter[OffsetCommitResponse]) -> ErrorCode | None:
+def stage(
+    shard: GroupShard, offset: int, producer_id: int = 7, epoch: int = 0
+) -> Waiter[TxnOffsetCommitResponse]:
+    """Commit an offset of t-0 in a transaction."""
+    kind = TxnOffsetCommitRequest
+    partition = kind.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    request = TxnOffsetCommitRequest(
+        group_id="g",
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        topics=[kind.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+    waiter = Waiter[TxnOffsetCommitResponse]()
+    turn = shard.turn()
+    shard.coordinator.commit_in_transaction(turn, request, 5, waiter)
+    shard.execute(turn)
+    return waiter
+
+
+def mark(partition: LaggingPartition, *, producer_id: int = 7, is_commit: bool = True) -> Marker:
+    """Append the marker of a transaction."""
+    log = partition.log
+    marker = Marker(producer_id, ProducerEpoch(0), is_commit, 0)
+    batch = marker_batch(
+        producer_id, ProducerEpoch(0), commit=is_commit, coordinator_epoch=0, now_ms=1
+    )
+    batch[:8] = log.log_end_offset.to_bytes(8, "big")
+    log.append_as_follower(memoryview(batch), LeaderEpoch(0), 1)
+    partition.ends.appended(len(batch))
+    return marker
+
+
+def committed(
+    waiter: Waiter[OffsetCommitResponse] | Waiter[TxnOffsetCommitResponse],
+) -> ErrorCode | None:
     """How the commit ended; None while it has not."""
     if waiter.response is None:
         return None

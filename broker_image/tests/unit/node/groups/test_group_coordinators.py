@@ -30,7 +30,9 @@ from broker_image.tests.unit.node.groups.groups_rig import (
     fetch,
     image_of,
     join,
+    mark,
     open_log,
+    stage,
     sync,
 )
 
@@ -159,6 +161,25 @@ async def test_a_log_that_kafka_wrote_reports_what_transactions_committed(
         shard = shard_of(rig)
         assert fetch(shard) == offset
         assert shard.coordinator._table.staged.is_staged("g", "t", 0) == is_staged
+
+
+async def test_the_next_coordinator_has_what_is_staged_and_takes_the_marker(tmp_path, until):
+    rig = Rig()
+    async with rig.running():
+        partition = LaggingPartition(open_log(str(tmp_path)))
+        rig.loop.led(partition)
+        assert not rig.coordinators.takes_markers(partition), "it is not loaded"
+        await until(lambda: rig.coordinators.takes_markers(partition))
+        assert committed(stage(shard_of(rig), 5)) is ErrorCode.NONE
+        rig.loop.lost(partition)
+        newer = LaggingPartition(open_log(str(tmp_path)))
+        rig.loop.led(newer)
+        await until(lambda: rig.coordinators.takes_markers(newer))
+        assert not rig.coordinators.takes_markers(partition)
+        assert not rig.coordinators.end_transactions(partition, [mark(newer)])
+        assert fetch(shard_of(rig)) == -1
+        assert rig.coordinators.end_transactions(newer, [mark(newer, producer_id=8), mark(newer)])
+        assert fetch(shard_of(rig)) == 5
 
 
 async def test_loading_lets_the_loop_do_other_things(tmp_path, until, monkeypatch):

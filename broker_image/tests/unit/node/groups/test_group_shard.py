@@ -14,7 +14,8 @@ from logfleet.net.peer import Peer
 from logfleet.node.coordinators.loader import replay_record
 from logfleet.node.coordinators.shard import ShardState
 from logfleet.node.groups.group_shard import GroupShard, group_kind
-from logfleet.records.batch import iterate_headers
+from logfleet.records.batch import CRC_COVERS_FROM, iterate_headers
+from logfleet.records.checksum import crc32c
 from logfleet.records.record import read_records
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -32,7 +33,9 @@ from broker_image.tests.unit.node.groups.groups_rig import (
     committed,
     fetch,
     join,
+    mark,
     open_log,
+    stage,
     sync,
     take_up,
 )
@@ -63,6 +66,40 @@ async def test_nothing_is_answered_before_followers_have_it(rig, until):
     await until(lambda: committed(second) is not None)
     assert committed(first) is committed(second) is ErrorCode.NONE
     assert fetch(rig.shard) == 6
+
+
+async def test_offsets_of_a_transaction_are_a_batch_of_its_producer_without_a_sequence(rig):
+    assert committed(stage(rig.shard, 5, epoch=3)) is ErrorCode.NONE
+    assert committed(stage(rig.shard, 6, epoch=3)) is ErrorCode.NONE
+    found = rig.partition.log.read(0, 1 << 20)
+    assert isinstance(found, FileSlice)
+    batches = found.read()
+    for position, header in iterate_headers(batches):
+        stamp = (header.producer_id, header.producer_epoch, header.base_sequence)
+        assert (*stamp, header.is_transactional) == (7, 3, -1, True)
+        assert crc32c(batches[position + CRC_COVERS_FROM : position + header.size]) == header.crc
+    assert header.last_offset == 1, "the second batch is no repetition of the first"
+
+
+async def test_offsets_of_an_older_epoch_are_refused(rig):
+    stage(rig.shard, 5, epoch=3)
+    assert committed(stage(rig.shard, 6, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert committed(stage(rig.shard, 6, epoch=4)) is ErrorCode.NONE
+    assert rig.partition.log.log_end_offset == 2
+
+
+async def test_a_marker_decides_and_what_it_decides_is_fetched_once_it_is_committed(rig, until):
+    stage(rig.shard, 5)
+    assert fetch(rig.shard) == -1
+    rig.partition.lags = True
+    rig.shard.end_transactions([mark(rig.partition)])
+    assert fetch(rig.shard) is None
+    rig.partition.catch_up()
+    await until(lambda: fetch(rig.shard) == 5)
+    rig.partition.lags = False
+    stage(rig.shard, 6)
+    rig.shard.end_transactions([mark(rig.partition, is_commit=False)])
+    assert fetch(rig.shard) == 5
 
 
 async def test_a_commit_that_followers_do_not_get_in_time_times_out(tmp_path, until):

@@ -70,7 +70,8 @@ def append(log: PartitionLog, batch: bytearray) -> None:
 
 def end_transaction(log: PartitionLog, producer_id: int, kind: bytes) -> None:
     producer = ProducerStamp(producer_id, 0, -1, True)
-    append(log, build_batch([Record(kind, b"", 1)], producer=producer, control=True))
+    value = b"\0\0\0\0\0\0"
+    append(log, build_batch([Record(kind, value, 1)], producer=producer, control=True))
 
 
 def known(read: GroupRead) -> object:
