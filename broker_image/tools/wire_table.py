@@ -2,7 +2,7 @@
 
 Run by hand when the protocol level changes, from the repository's root:
 
-    for artifact in kafka-clients kafka-group-coordinator kafka-metadata; do
+    for artifact in kafka-clients kafka-group-coordinator kafka-metadata kafka-transaction-coordinator; do
         mvn -q dependency:copy -Dartifact=org.apache.kafka:$artifact:4.4.0 -DoutputDirectory=build/jars
     done
     python broker_image/tools/wire_table.py build/jars/*.jar
@@ -40,6 +40,8 @@ OTHER_MESSAGES = {
     "OffsetCommitValue",
     "RequestHeader",
     "ResponseHeader",
+    "TransactionLogKey",
+    "TransactionLogValue",
 }
 # Records of Kafka's own metadata log, of those a node that it leaves behind is read by (`logfleet adopt`).
 METADATA_RECORDS = {
@@ -112,6 +114,8 @@ def field_row(field: Json, structs: dict[str, list[Json]]) -> Json:
     ):
         if field.get(key, "0+") != "0+" or (key in field and key != "versions"):
             row[short] = field[key]
+    if "taggedVersions" in field and "versions" not in field:
+        row["versions"] = field["taggedVersions"]
     if "default" in field:
         row["default"] = default_of(field)
     if field.get("ignorable"):
