@@ -14,13 +14,23 @@ Source: KIP-890; Kafka's VerificationStateEntry, ProducerAppendInfo.checkSequenc
 KAFKA-19446.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
-from logfleet.records.batch import BatchHeader
 from logfleet.wire.errors import ErrorCode
 
 BUMPS_EPOCH_SINCE: Final = 2
 """Since this transaction version a marker has a higher epoch than the transaction that it ends."""
+
+
+class FirstBatch(Protocol):
+    """A batch that begins its transaction in a partition; see `BatchHeader`."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
 
 
 class Guard:
@@ -33,10 +43,10 @@ class Guard:
 
     __slots__ = ("adds", "asked_ms", "asking", "epoch", "lowest_sequence", "producer_id")
 
-    def __init__(self, header: BatchHeader, *, adds: bool) -> None:
-        self.producer_id = header.producer_id
-        self.epoch = header.producer_epoch
-        self.lowest_sequence = header.base_sequence
+    def __init__(self, batch: FirstBatch, *, adds: bool) -> None:
+        self.producer_id = batch.producer_id
+        self.epoch = batch.producer_epoch
+        self.lowest_sequence = batch.base_sequence
         self.adds = adds
         self.asking = 0
         self.asked_ms = 0
@@ -56,16 +66,16 @@ class Guards:
     def __len__(self) -> int:
         return sum(map(len, self._of_producer.values()))
 
-    def ask(self, header: BatchHeader, *, adds: bool, now_ms: int) -> Guard:
+    def ask(self, batch: FirstBatch, *, adds: bool, now_ms: int) -> Guard:
         """The guard for a batch about which the coordinator is asked now.
 
         Call `answered` with it, however the question ends.
         """
-        guard = self._find(header)
+        guard = self._find(batch)
         if guard is None:
-            guard = Guard(header, adds=adds)
-            self._of_producer.setdefault(header.producer_id, []).append(guard)
-        guard.lowest_sequence = min(guard.lowest_sequence, header.base_sequence)
+            guard = Guard(batch, adds=adds)
+            self._of_producer.setdefault(batch.producer_id, []).append(guard)
+        guard.lowest_sequence = min(guard.lowest_sequence, batch.base_sequence)
         guard.asking += 1
         guard.asked_ms = now_ms
         return guard
@@ -80,7 +90,7 @@ class Guards:
             self._drop(guard)
 
     def refusal(
-        self, guard: Guard | None, header: BatchHeader, *, has_batches: bool
+        self, guard: Guard | None, batch: FirstBatch, *, has_batches: bool
     ) -> ErrorCode | None:
         """Why a batch is not appended that begins its transaction here; None if it may be.
 
@@ -88,16 +98,16 @@ class Guards:
         OUT_OF_ORDER_SEQUENCE_NUMBER if an earlier batch must come first. has_batches: whether the
         log remembers batches of the producer; a TV2 producer without them begins at sequence 0.
         """
-        if guard is None or self._find(header) is not guard:
+        if guard is None or self._find(batch) is not guard:
             return ErrorCode.INVALID_TXN_STATE
         lowest = guard.lowest_sequence if has_batches or not guard.adds else 0
-        if header.base_sequence > min(lowest, guard.lowest_sequence):
+        if batch.base_sequence > min(lowest, guard.lowest_sequence):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return None
 
-    def appended(self, header: BatchHeader) -> None:
+    def appended(self, batch: FirstBatch) -> None:
         """A batch began its transaction: from now on the log itself shows that it is open."""
-        guard = self._find(header)
+        guard = self._find(batch)
         if guard is not None:
             self._drop(guard)
 
@@ -123,9 +133,9 @@ class Guards:
             ]
             self._keep(producer_id, kept)
 
-    def _find(self, header: BatchHeader) -> Guard | None:
-        for guard in self._of_producer.get(header.producer_id, ()):
-            if guard.epoch == header.producer_epoch:
+    def _find(self, batch: FirstBatch) -> Guard | None:
+        for guard in self._of_producer.get(batch.producer_id, ()):
+            if guard.epoch == batch.producer_epoch:
                 return guard
         return None
 

@@ -7,8 +7,10 @@ AddPartitionsToTxnManager.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from logfleet.controller.brokers.feature_level import transactions_allowed
 from logfleet.log.batch_rules import BatchRefusal, malformed
 from logfleet.log.validation import AppendResult, Prepared
+from logfleet.metadata.image import ClusterImage
 from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.ack_queue import ALL
 from logfleet.node.partitions.leader_partition import LeaderPartition
@@ -28,16 +30,27 @@ _ATTRIBUTES_LOW_BYTE: Final = 22
 class Sender:
     """The parts of a produce request that hold for all its batches.
 
-    is_plain: none of that can be a reason to refuse a batch.
+    is_plain: none of that can be a reason to refuse a batch. takes_transactions:
+    whether its batches may be transactional; what that demands of them is checked elsewhere then.
     """
 
     __slots__ = ("acks", "api_version", "client_id", "is_plain")
+
+    takes_transactions = False
 
     def __init__(self, api_version: int, client_id: str | None, acks: int) -> None:
         self.api_version = api_version
         self.client_id = client_id
         self.acks = acks
         self.is_plain = api_version >= ZSTD_SINCE and acks in ACKS
+
+
+class TransactionalSender(Sender):
+    """The request has a transactional id, and transactions are served."""
+
+    __slots__ = ()
+
+    takes_transactions = True
 
 
 def append(
@@ -59,7 +72,7 @@ def append(
         or len(records) < HEADER_SIZE
         or records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
     ):
-        refusal = explain(Attempt(partition, sender, records))
+        refusal = explain(Attempt(partition, sender, records, rooms.metadata.image))
         if refusal is not None:
             return refusal
     if partition.has_followers and sender.acks == ALL and not partition.is_at_min_isr:
@@ -92,15 +105,19 @@ def _record_refusal(rooms: Rooms, partition: LeaderPartition) -> None:
 
 
 class Attempt(NamedTuple):
-    """An attempt to append a batch. records: as they were sent."""
+    """An attempt to append a batch. records: as they were sent. image: the newest."""
 
     partition: LeaderPartition
     sender: Sender
     records: bytearray | memoryview
+    image: ClusterImage
 
     @property
-    def is_transactional(self) -> bool:
-        return bool(self.records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT)
+    def is_stray(self) -> bool:
+        """Whether the batch is transactional, and its request may not have such batches."""
+        return not self.sender.takes_transactions and bool(
+            self.records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+        )
 
     @property
     def codec_bits(self) -> int:
@@ -122,14 +139,18 @@ RULES: Final[tuple[tuple[Callable[[Attempt], bool], ErrorCode], ...]] = (
         ),
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ),
-    # No transaction can be open here, as none are served.
+    (
+        lambda attempt: attempt.is_stray and transactions_allowed(attempt.image),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+    # Below the level no transaction can be open.
     (
         lambda attempt: (
-            attempt.is_transactional and attempt.sender.api_version >= TRANSACTION_ABORTABLE_SINCE
+            attempt.is_stray and attempt.sender.api_version >= TRANSACTION_ABORTABLE_SINCE
         ),
         ErrorCode.TRANSACTION_ABORTABLE,
     ),
-    (lambda attempt: attempt.is_transactional, ErrorCode.INVALID_TXN_STATE),
+    (lambda attempt: attempt.is_stray, ErrorCode.INVALID_TXN_STATE),
 )
 """When to refuse a batch that the log itself might take: tests and their errors, in the order in
 which they count. `append` tests whether any can be broken; a new rule goes there as well."""

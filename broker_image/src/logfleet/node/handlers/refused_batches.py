@@ -21,6 +21,7 @@ from logfleet.wire.primitives import Buffer
 
 TEMPORARY: Final = frozenset(
     {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.KAFKA_STORAGE_ERROR,

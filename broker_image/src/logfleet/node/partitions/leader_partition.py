@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from logfleet.log.partition_log import PartitionLog
 from logfleet.log.validation import AppendResult, Prepared
+from logfleet.log.verification import Guards
 from logfleet.metadata.image import INTERNAL_TOPICS
 from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
@@ -52,6 +53,7 @@ class LeaderPartition(ServedReplica):
     """
 
     __slots__ = (
+        "_guards",
         "_rule",
         "ack_queue",
         "bytes_in",
@@ -83,6 +85,7 @@ class LeaderPartition(ServedReplica):
         self.last_writer: str | None = None
         self.refused_in = -1
         self.is_internal = topic in INTERNAL_TOPICS
+        self._guards: Guards | None = None
         self._rule = rule
         self.ack_queue = AckQueue(self)
         self.ends.lead(self.replicas_state, self)
@@ -121,6 +124,13 @@ class LeaderPartition(ServedReplica):
         """Bytes and records in and out since leadership began."""
         messages_in = self.log.log_end_offset - self.epoch_start_offset
         return Traffic(self.bytes_in, self.bytes_out, messages_in)
+
+    @property
+    def guards(self) -> Guards:
+        """Guards of batches for which the coordinator of their transaction is asked."""
+        if self._guards is None:
+            self._guards = Guards()
+        return self._guards
 
     # Appending
 

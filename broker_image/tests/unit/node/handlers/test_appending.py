@@ -3,9 +3,19 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.node.handlers.appending import ADMIN_CLIENT_ID, Attempt, Sender, append, explain
+from logfleet.controller.brokers.feature_level import TRANSACTIONS
+from logfleet.metadata.image import ClusterImage, Features
+from logfleet.node.handlers.appending import (
+    ADMIN_CLIENT_ID,
+    Attempt,
+    Sender,
+    TransactionalSender,
+    append,
+    explain,
+)
 from logfleet.records.batch import TRANSACTIONAL_BIT, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import Record, build_batch
@@ -32,12 +42,18 @@ def partition(*, is_internal: bool) -> Any:
     )
 
 
-ROOMS: Any = SimpleNamespace(
-    disks=SimpleNamespace(disk_space=SimpleNamespace(full=())),
-    clock=SimpleNamespace(now_ms=lambda: NOW),
-)
+def rooms(level: int) -> Any:
+    return SimpleNamespace(
+        disks=SimpleNamespace(disk_space=SimpleNamespace(full=())),
+        clock=SimpleNamespace(now_ms=lambda: NOW),
+        metadata=SimpleNamespace(image=ClusterImage(features=Features(level, 5))),
+    )
+
+
+ROOMS = st.sampled_from([rooms(TRANSACTIONS - 1), rooms(TRANSACTIONS)])
 SENDERS = st.builds(
-    Sender,
+    lambda kind, *given: kind(*given),
+    st.sampled_from([Sender, TransactionalSender]),
     st.integers(3, 13),
     st.sampled_from([None, "client", ADMIN_CLIENT_ID]),
     st.sampled_from([-1, 0, 1, 2, -2]),
@@ -46,20 +62,29 @@ BATCHES = st.builds(batch, st.sampled_from(Codec), is_transactional=st.booleans(
 RECORDS = BATCHES | st.binary(max_size=90).map(bytearray) | BATCHES.map(lambda made: made[:70])
 
 
-@given(SENDERS, st.builds(partition, is_internal=st.booleans()), RECORDS)
+@given(ROOMS, SENDERS, st.builds(partition, is_internal=st.booleans()), RECORDS)
 def test_the_fast_test_refuses_what_the_table_refuses_and_nothing_else(
-    sender: Sender, partition: Any, records: bytearray
+    rooms: Any, sender: Sender, partition: Any, records: bytearray
 ) -> None:
-    expected = explain(Attempt(partition, sender, records))
-    result = append(ROOMS, partition, sender, records)
+    expected = explain(Attempt(partition, sender, records, rooms.metadata.image))
+    result = append(rooms, partition, sender, records)
     assert result == (APPENDED if expected is None else expected)
 
 
-@given(SENDERS, st.builds(partition, is_internal=st.booleans()), BATCHES)
+@given(ROOMS, SENDERS, st.builds(partition, is_internal=st.booleans()), BATCHES)
 def test_a_malformed_batch_gets_that_error_instead_of_any_other(
-    sender: Sender, partition: Any, whole: bytearray
+    rooms: Any, sender: Sender, partition: Any, whole: bytearray
 ) -> None:
-    if explain(Attempt(partition, sender, whole)) is None:
+    if explain(Attempt(partition, sender, whole, rooms.metadata.image)) is None:
         return
-    refusal: Any = append(ROOMS, partition, sender, whole * 2)
+    refusal: Any = append(rooms, partition, sender, whole * 2)
     assert (refusal.error, refusal.is_before_log) == (ErrorCode.INVALID_RECORD, True)
+
+
+@pytest.mark.parametrize("version", [10, 13])
+def test_a_transactional_batch_needs_a_request_with_a_transactional_id(version: int) -> None:
+    served, made = rooms(TRANSACTIONS), batch(is_transactional=True)
+    to: Any = partition(is_internal=False)
+    refusal: Any = append(served, to, Sender(version, "c", -1), made)
+    assert refusal.error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert append(served, to, TransactionalSender(version, "c", -1), made) == APPENDED
