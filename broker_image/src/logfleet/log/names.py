@@ -4,7 +4,7 @@
         00000000000000000000.log        batches; the number is the segment's base offset
         00000000000000000000.index      offset -> position
         00000000000000000000.timeindex  timestamp -> offset
-        00000000000000000000.txnindex   aborted transactions; only Kafka writes it so far
+        00000000000000000000.txnindex   aborted transactions, if there are any
         00000000000000000000.snapshot   producer state just before that offset
         leader-epoch-checkpoint  partition.metadata
         ....log.cleaned, ....log.swap   a compacted segment, see swapping

@@ -1,25 +1,22 @@
 """The log of one partition on disk: segments, leader epochs, producer state.
 
-Everything here runs on the loop and is short: one write per append, no sync. Blocking work is
-returned as a FlushJob for a thread. An OSError means that the log directory is failing; the log in
-memory then still has its state from before.
+Everything here runs on the loop and is short: one write per append, no sync. An OSError means that
+the log directory is failing; the log in memory then still has its state from before.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Self
 
+from logfleet.log.aborted import AbortedEntry
+from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.config import LONG_MAX, LogConfig
-from logfleet.log.directories.disk import Disk
 from logfleet.log.directories.trash import Trash
-from logfleet.log.flushing.job import FlushJob
-from logfleet.log.flushing.unflushed import Stored, Unflushed
-from logfleet.log.log_ends import HasEnds
+from logfleet.log.durable_log import DurableLog
 from logfleet.log.log_files import LogFiles
+from logfleet.log.markers import MarkerRun, refuse_marker
 from logfleet.log.names import TopicPartition
 from logfleet.log.newest_batches import RecentBatches
-from logfleet.log.producers.history import ProducerHistory
 from logfleet.log.producers.repeated import check_producer
 from logfleet.log.reading import number_of, read_slice
 from logfleet.log.recovery.loader import LoadRequest, LogLoader
@@ -32,14 +29,15 @@ from logfleet.log.segments.roll import NO_ROOM, base_of_next, room_in, should_ro
 from logfleet.log.segments.segment import Segment, segment_number
 from logfleet.log.segments.swap import Swap
 from logfleet.log.validation import Appended, AppendResult, Prepared, prepare
-from logfleet.records.batch import BatchHeader, assign_offsets
+from logfleet.records.batch import CONTROL_BIT, BatchHeader, assign_offsets
+from logfleet.records.control import Marker, read_marker
 from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader_epochs import LeaderEpochs
 from logfleet.types import FILE_START, LeaderEpoch
 from logfleet.wire.errors import ErrorCode
 
 
-class PartitionLog(HasEnds):
+class PartitionLog(DurableLog):
     """One partition's log.
 
     ends: all its offsets (`logfleet.replication.ends`); this object reports to it what happens to
@@ -48,12 +46,6 @@ class PartitionLog(HasEnds):
     how the log was found. has_lost: see LoadedLog. recovered_bytes: read after a crash to find the
     end. files: its file system; disk: of its directory.
     """
-
-    directory: str
-    disk: Disk
-    producers: ProducerHistory
-    _active: Segment
-    _unflushed: Unflushed
 
     def __init__(
         self, partition: TopicPartition, open_files: OpenFiles, trash: Trash, request: LoadRequest
@@ -92,16 +84,6 @@ class PartitionLog(HasEnds):
         self._room = NO_ROOM
         self.ends.flush_messages = config.flush_messages
         self.has_flush_rules = min(config.flush_messages, config.flush_ms) < LONG_MAX
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """The log's segments, oldest first; the last is the active one."""
-        return self._segments
 
     # Appending
 
@@ -163,11 +145,19 @@ class PartitionLog(HasEnds):
     def _append_run(self, data: memoryview, run: Sequence[BatchHeader]) -> None:
         if not run:
             return
+        start = self._active.size
         try:
             for header in self._active.append_all(data, run):
                 self._appended(header, header.base_offset, header.leader_epoch)
+                if header.attributes & CONTROL_BIT:
+                    self._end_transaction(header, data[self._active.size - header.size - start :])
         finally:
             self._wait_written()
+
+    def _end_transaction(self, header: BatchHeader, batch: memoryview) -> None:
+        marker = read_marker(batch)
+        if marker is not None and self.producers.end(marker, header, self._active):
+            self._unflushed.renamed()  # a file is made for the transaction index
 
     def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: LeaderEpoch) -> None:
         """Update the log's state for a batch that was added to the active segment."""
@@ -245,6 +235,51 @@ class PartitionLog(HasEnds):
         self._wait_written()
         self._roll(offset, now_ms)
 
+    # Transactions
+
+    def append_markers(
+        self, markers: Iterable[tuple[Marker, int]], leader_epoch: LeaderEpoch, now_ms: int
+    ) -> list[Appended | BatchRefusal]:
+        """Append (marker, version of its transaction) at the log's end, as one write if possible.
+
+        Returns for each its offset, or why it was refused: see `ProducerStates.check_marker`.
+        After DiskBusy, or an OSError, some may be appended: all may be sent again.
+        """
+        self.disk.require_room()
+        run = MarkerRun(self.log_end_offset)
+        results: list[Appended | BatchRefusal] = []
+        for marker, version in markers:
+            if run.has(marker.producer_id):
+                self.append_as_follower(run.take(), leader_epoch, now_ms)
+            refusal = refuse_marker(self.producers.states, marker, version, self.partition)
+            results.append(refusal or run.add(marker, leader_epoch, now_ms))
+        self.append_as_follower(run.take(), leader_epoch, now_ms)
+        return results
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """The end of what readers of committed records see: no open transaction lies below it.
+
+        Nor one whose marker is not below the high watermark, which must not have moved back since
+        the last call, unless the log was truncated. Never below the log's start.
+        """
+        unstable = self.producers.states.unstable
+        if not unstable or (first := unstable.first(high_watermark)) is None:
+            return high_watermark
+        return min(high_watermark, max(first, self.log_start_offset))
+
+    def aborted(self, start: int, end: int) -> list[AbortedEntry]:
+        """The aborted transactions with records in [start, end), by their markers.
+
+        end: at most the last stable offset.
+        """
+        found: list[AbortedEntry] = []
+        for segment in self.segments_from(start):
+            entries, is_all = segment.transaction_index.overlapping(start, end)
+            found += entries
+            if is_all:
+                break
+        return found
+
     # Reading
 
     def read(
@@ -278,13 +313,6 @@ class PartitionLog(HasEnds):
             max_bytes=max_bytes,
             at_least_one=at_least_one,
         )
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every record is committed, and its transaction has ended (exclusive).
-
-        The markers that ended them are below the high watermark, too. Never below the log start.
-        """
-        return high_watermark
 
     def segments_from(self, offset: int) -> Sequence[Segment]:
         """The segment that holds `offset`, and all later ones."""
@@ -413,72 +441,3 @@ class PartitionLog(HasEnds):
         """Keep the reserved segments: the new one was not promoted, or was demoted."""
         self._swap = None
         self._unflushed.renamed()
-
-    # Durability
-
-    @property
-    def unflushed(self) -> bool:
-        """Whether a flush would make anything durable that is not yet."""
-        return self._unflushed.differs(self._to_store())
-
-    def _to_store(self) -> Stored:
-        return Stored(self.log_end_offset, self.epochs.entries, self.topic_id)
-
-    def begin_flush(self) -> FlushJob:
-        """Begin a flush up to the present end: run the job, then call `complete_flush`."""
-        snapshots = [self.producers.take(self.log_end_offset)] if self.producers.is_due else []
-        return self._unflushed.begin(self._to_store(), self._segments, snapshots)
-
-    def abandon_flush(self) -> None:
-        """End a flush that found no room, or failed."""
-        self._unflushed.abandoned()
-
-    def complete_flush(self, job: FlushJob) -> None:
-        """End a flush that has run: everything below its end needs no recovery."""
-        if self.producers.path(job.end_offset) in (path for path, _ in job.writes):
-            self.producers.on_snapshot_written(job.end_offset, self._segments, self.log_end_offset)
-        self._unflushed.completed()
-        self.ends.flushed(job.end_offset)
-
-    def close(self) -> FlushJob:
-        """Close the log: once the returned job has run, a start needs no recovery. Last call."""
-        if not self._unflushed.is_as_closed(self._to_store()):
-            self._active.finish()
-            self.producers.write(self._segments, self.log_end_offset)
-            self._unflushed.closed(self._active, self.log_end_offset)
-        return self.begin_flush()
-
-    def switch_to(self, future: Self, directory: str) -> None:
-        """Take over the files of `future`, whose directory was just renamed to `directory`.
-
-        It holds the same batches and is as durable: users of this log notice nothing. Changes of
-        this log that began before are refused, as after a truncation.
-        """
-        self.ends.moved(future.ends)
-        self.drop_files()
-        self._take(future.all_files().renamed(directory, self.producers.states))
-
-    def all_files(self) -> LogFiles:
-        """The log's files as one value."""
-        return LogFiles(
-            self.directory,
-            self.disk,
-            self._trash,
-            self._segments,
-            self._recent,
-            self.producers,
-            self._unflushed,
-        )
-
-    def _take(self, files: LogFiles) -> None:
-        self.directory, self.disk, self._trash = files.directory, files.disk, files.trash
-        self._segments, self._active = files.segments, files.segments[-1]
-        self._recent, self.producers = files.recent, files.producers
-        self._unflushed = files.unflushed
-        self._room = NO_ROOM
-
-    def drop_files(self) -> None:
-        """Drop the log's files from the cache: its directory is being renamed or given up."""
-        self.producers.drop_queued()
-        for path in (path for segment in self._segments for path in segment.paths):
-            self.open_files.drop(path)

@@ -56,9 +56,9 @@ def marker_batch(
 def read_marker(batch: Buffer, position: int = 0) -> Marker | None:
     """The marker in the batch at `position`.
 
-    None if it holds none: it is no transactional control batch, compaction emptied it, or its
-    control record is of another type. A version of key or value above ours is read as ours, as
-    Kafka does. Raises CorruptRecords if the batch is cut off or its record is malformed.
+    None if it holds none: it is no transactional control batch, compaction emptied it, its control
+    record is of another type, or malformed. A version of key or value above ours is read as ours,
+    as Kafka does. Raises CorruptRecords if there is no whole header.
     """
     header = parse_header(batch, position)
     if not (header.is_control and header.is_transactional and header.record_count):
@@ -71,7 +71,10 @@ def read_marker(batch: Buffer, position: int = 0) -> Marker | None:
             return Marker(
                 header.producer_id, header.producer_epoch, kind == _COMMIT, coordinator_epoch
             )
-    return _read_any_marker(batch, position)
+    try:
+        return _read_any_marker(batch, position)
+    except CorruptRecords:
+        return None
 
 
 def _read_any_marker(batch: Buffer, position: int) -> Marker | None:

@@ -9,7 +9,13 @@ from logfleet.log.producers.queued_snapshot import AT_ROLL, QueuedSnapshot
 from logfleet.log.producers.snapshots import SNAPSHOT_INTERVAL_BYTES, superfluous_snapshots
 from logfleet.log.producers.states import CorruptSnapshot, ProducerStates, SeenBatch
 from logfleet.log.segments.segment import Segment, segment_number
-from logfleet.records.batch import CONTROL_BIT, LENGTH_OVERHEAD, BatchHeader
+from logfleet.records.batch import (
+    CONTROL_BIT,
+    LENGTH_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from logfleet.records.control import Marker
 from logfleet.types import FILE_START, Position
 from logfleet.wire.errors import ErrorCode
 
@@ -23,6 +29,10 @@ and written to the page cache in about a millisecond."""
 
 
 NONE_QUEUED: dict[int, QueuedSnapshot] = {}
+
+NOTHING_UNINDEXED = range(0)
+
+_TRANSACTIONS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class ProducerHistory:
@@ -40,34 +50,61 @@ class ProducerHistory:
         self._bytes_since_snapshot = 0
         self._queued = NONE_QUEUED  # by offset
 
-    def restore(self, segments: Sequence[Segment], log_end_offset: int) -> list[str]:
-        """Restore the state as of this log end; returns messages for the operator."""
+    def restore(
+        self,
+        segments: Sequence[Segment],
+        log_end_offset: int,
+        unindexed: range = NOTHING_UNINDEXED,
+    ) -> list[str]:
+        """Restore the state as of this log end; returns messages for the operator.
+
+        unindexed: offsets of the markers that may lack an entry in their transaction index. These
+        are restored as well.
+        """
         is_beyond = any(offset > log_end_offset for offset in self._offsets)
         self._drop_superfluous(segments, log_end_offset)
         # else a power loss may bring such a snapshot back when other batches have its offsets
         if is_beyond:
             self._files.fsync_directory(self._directory)
-        notes = []
-        self.states, start = ProducerStates(), 0
-        for offset in sorted(self._offsets, reverse=True):
-            data = read_file(self._files, self.path(offset)) or b""
-            try:
-                self.states, start = ProducerStates.from_snapshot(data), offset
-                break
-            except CorruptSnapshot as error:
-                notes.append(f"{offset_file(offset, SNAPSHOT)} is unreadable: {error}")
-                self.remove(offset)
+        notes: list[str] = []
+        if unindexed:
+            start = self._load_newest(unindexed.start, notes)
+            self._replay(segments, start, unindexed.stop)
+        start = self._load_newest(log_end_offset, notes)
         self._replay(segments, start, log_end_offset)
         return notes
 
+    def _load_newest(self, end: int, notes: list[str]) -> int:
+        """Take the state of the newest readable snapshot up to `end`, and return its offset."""
+        for offset in sorted(self._offsets, reverse=True):
+            if offset > end:
+                continue
+            data = read_file(self._files, self.path(offset)) or b""
+            try:
+                self.states = ProducerStates.from_snapshot(data)
+            except CorruptSnapshot as error:
+                notes.append(f"{offset_file(offset, SNAPSHOT)} is unreadable: {error}")
+                self.remove(offset)
+            else:
+                return offset
+        self.states = ProducerStates()
+        return 0
+
     def _replay(self, segments: Sequence[Segment], start: int, end: int) -> None:
+        """Record the batches in [start, end), and add what the transaction indexes lack of them."""
         for number, segment in enumerate(segments):
+            if segment.base_offset >= end:
+                break
             next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
             if next_base <= start or segment.size == 0:
                 continue
-            for _, header in segment.headers(segment.position_of(start)):
+            for header, marker in segment.markers(segment.position_of(start)):
+                if header.base_offset >= end:
+                    return
                 if header.base_offset >= start:
                     self.update(header, header.base_offset)
+                    if marker is not None:
+                        self.end(marker, header, segment)
 
     def check(
         self, header: BatchHeader, segments: Sequence[Segment]
@@ -103,7 +140,11 @@ class ProducerHistory:
             for _, header in segment.headers(begin):
                 if header.last_offset >= oldest:
                     break
-                if header.producer_id == producer_id and header.producer_epoch == entry.epoch:
+                if (
+                    header.producer_id == producer_id
+                    and header.producer_epoch == entry.epoch
+                    and not header.is_control
+                ):
                     earlier.append(SeenBatch.of(header, header.base_offset))
             begin = FILE_START
             if segment.base_offset > oldest:
@@ -111,10 +152,29 @@ class ProducerHistory:
         self.states.recall(producer_id, earlier)
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """Record a batch that was appended, by this leader or by a followed one, unchecked."""
-        if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
-            self.states.update(header, base_offset)
+        """Record a batch that was appended, by this leader or by a followed one, unchecked.
+
+        A marker is then passed to `end` as well.
+        """
+        if header.producer_id >= 0:
+            kind = header.attributes & _TRANSACTIONS
+            if not kind:
+                self.states.update(header, base_offset)
+            elif kind == TRANSACTIONAL_BIT:
+                self.states.update_transactional(header, base_offset)
         self._bytes_since_snapshot += LENGTH_OVERHEAD + header.batch_length
+
+    def end(self, marker: Marker, header: BatchHeader, segment: Segment) -> bool:
+        """Record a marker in its segment, which `update` has accounted for.
+
+        Returns whether the segment's transaction index got its first entry, and so a file.
+        """
+        aborted = self.states.end(marker, header, header.base_offset)
+        if aborted is None:
+            return False
+        is_first = not len(segment.transaction_index)
+        segment.transaction_index.add_entry(aborted)
+        return is_first
 
     def take_over(self, directory: str, states: ProducerStates) -> None:
         """Use the renamed directory, and these states, which are newer than its snapshots."""

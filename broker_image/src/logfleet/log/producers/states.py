@@ -1,10 +1,13 @@
 """Idempotent producers of one partition, and the last batches of each.
 
-Source: KIP-98, KIP-360; Kafka's ProducerStateManager.
+Source: KIP-98, KIP-360, KIP-890; Kafka's ProducerStateManager, ProducerAppendInfo.
 
 A producer numbers its records per partition. Its last five batches are kept, as many as a client
 has in flight, so that a batch that is sent again is recognised and answered with its first offsets.
 Upholds I10: appended batches continue the sequence.
+
+A transaction begins with its first batch and ends with a marker, which also sets the producer's
+epoch and that of the coordinator that sent it.
 
 Live appends, replay after a restart and replicated batches all use the same `update`.
 """
@@ -14,8 +17,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from logfleet.log.aborted import AbortedEntry
+from logfleet.log.unstable import Unstable
 from logfleet.records.batch import NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
 from logfleet.records.checksum import crc32c
+from logfleet.records.control import Marker
 from logfleet.wire.errors import ErrorCode
 
 BATCHES_REMEMBERED = 5
@@ -23,6 +29,9 @@ BATCHES_REMEMBERED = 5
 (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 NO_OFFSET = -1
+EPOCH_MAX = 2**15 - 1
+STRICT_SINCE = 2
+"""Version of transactions since which each one has an epoch of its own (KIP-890)."""
 NO_COORDINATOR_EPOCH = -1
 
 _SNAPSHOT_VERSION = 1
@@ -68,12 +77,16 @@ class SeenBatch(msgspec.Struct, frozen=True, gc=False):
         return self.last_offset - self.offset_delta
 
 
+_NO_BATCH = SeenBatch(NO_SEQUENCE, NO_SEQUENCE, NO_OFFSET, 0, 0)
+
+
 class ProducerEntry(msgspec.Struct):
     """State of one producer id.
 
-    batches: oldest first, all of `epoch`; none after a snapshot that only a marker made. restored:
-    the oldest batch comes from a snapshot, which holds only the last one: the log may have earlier
-    ones. position: of the producer's entry in `ProducerStates._packed`.
+    batches: oldest first, all of `epoch`; none if only a marker has that epoch. restored: the
+    oldest batch comes from a snapshot, which holds only the last one: the log may have earlier
+    ones. last_timestamp: of the last batch or marker. transaction_first_offset: of the open
+    transaction. position: of the producer's entry in `ProducerStates._packed`.
     """
 
     epoch: int
@@ -90,16 +103,17 @@ class ProducerEntry(msgspec.Struct):
 
 
 class ProducerStates:
-    """All producers of one partition, by id.
+    """All producers of one partition, by id. unstable: their transactions; see there.
 
     They are kept twice. `_packed` holds them as a snapshot does: a count, then an entry for each
     producer, in any order. Each change is made in both, so that a snapshot is a copy: 2 ms for
     100,000 producers, while packing them all at once would block the loop for 11 ms.
     """
 
-    __slots__ = ("_entries", "_packed")
+    __slots__ = ("_entries", "_packed", "unstable")
 
     def __init__(self) -> None:
+        self.unstable = Unstable()
         self._entries: dict[int, ProducerEntry] = {}
         self._packed = bytearray(_COUNT.size)
 
@@ -177,6 +191,99 @@ class ProducerStates:
             entry.transaction_first_offset,
         )
 
+    # Transactions
+
+    def update_transactional(self, header: BatchHeader, base_offset: int) -> None:
+        """Record a transactional batch of records, as `update`: the first one begins one."""
+        self.update(header, base_offset)
+        entry = self._entries[header.producer_id]
+        if entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = base_offset
+            self._pack(header.producer_id, entry)
+            self.unstable.begun(base_offset)
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has an open transaction, and this epoch."""
+        entry = self._entries.get(producer_id)
+        return (
+            entry is not None
+            and entry.epoch == epoch
+            and entry.transaction_first_offset != NO_OFFSET
+        )
+
+    def open_transactions(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """(producer id, its entry) of those that have an open transaction."""
+        for producer_id, entry in self._entries.items():
+            if entry.transaction_first_offset != NO_OFFSET:
+                yield producer_id, entry
+
+    def check_marker(self, marker: Marker, version: int) -> ErrorCode | None:
+        """Judge a marker before a leader appends it; None if it may. version: of the transaction.
+
+        An older epoch is INVALID_PRODUCER_EPOCH. From version 2 on the same epoch is so too, as the
+        marker has to have a newer one than the records; but if no transaction is open it is a
+        marker that was sent again (KAFKA-19999), and an epoch at its maximum could not grow
+        (KAFKA-20090). A coordinator older than the last one is TRANSACTION_COORDINATOR_FENCED. A
+        producer without state is legal: its transaction had no records here.
+        """
+        entry = self._entries.get(marker.producer_id)
+        if entry is None:
+            return None
+        is_late = marker.epoch < entry.epoch or (
+            version >= STRICT_SINCE
+            and marker.epoch == entry.epoch != EPOCH_MAX
+            and entry.transaction_first_offset != NO_OFFSET
+        )
+        if is_late:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return None
+
+    def end(self, marker: Marker, header: BatchHeader, offset: int) -> AbortedEntry | None:
+        """Record a marker that was appended at `offset`, unchecked: it ends the transaction.
+
+        The producer has its epoch from here on; batches of another one are forgotten. Returns the
+        entry for the transaction index if the transaction had records here and was aborted.
+        """
+        entry = self._entries.get(marker.producer_id)
+        if entry is None:
+            entry = self._entries[marker.producer_id] = ProducerEntry(
+                marker.epoch, [], header.max_timestamp, len(self._packed)
+            )
+            self._packed += _NO_ENTRY
+        elif marker.epoch != entry.epoch:
+            entry.epoch = marker.epoch
+            entry.batches.clear()
+            entry.restored = False
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        first, entry.transaction_first_offset = entry.transaction_first_offset, NO_OFFSET
+        self._pack(marker.producer_id, entry)
+        if first == NO_OFFSET:
+            return None
+        stable = self.unstable.ended(first, offset)
+        if marker.is_commit:
+            return None
+        return AbortedEntry(marker.producer_id, first, offset, stable)
+
+    def _pack(self, producer_id: int, entry: ProducerEntry) -> None:
+        last = entry.batches[-1] if entry.batches else _NO_BATCH
+        _ENTRY.pack_into(
+            self._packed,
+            entry.position,
+            producer_id,
+            entry.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.transaction_first_offset,
+        )
+
+    # Forgetting and finding again
+
     def recall(self, producer_id: int, earlier: Iterable[SeenBatch]) -> None:
         """Put batches found in the log, in their order, before those of a restored entry."""
         entry = self._entries[producer_id]
@@ -246,6 +353,9 @@ class ProducerStates:
             )
         if len(states) != count:
             raise CorruptSnapshot(f"{len(states)} producers in {count} entries")
+        states.unstable = Unstable(
+            entry.transaction_first_offset for _, entry in states.open_transactions()
+        )
         return states
 
 

@@ -26,10 +26,11 @@ from logfleet.log.names import (
     SNAPSHOT,
     SWAP,
     TEMPORARY,
+    TRANSACTION_INDEX,
     offset_file,
     parse_offset_file,
 )
-from logfleet.log.producers.history import ProducerHistory
+from logfleet.log.producers.history import NOTHING_UNINDEXED, ProducerHistory
 from logfleet.log.segments import sidecars
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.segments.segment import Segment, segment_number
@@ -152,6 +153,7 @@ class LogLoader:
         self._notes: list[str] = []
         self._recovered_bytes = 0
         self._has_lost = False
+        self._unindexed = NOTHING_UNINDEXED  # markers that were read because of a crash
         self._epochs_from = 0  # the epoch file covers batches from this offset on
         self._epochs = LeaderEpochs()
 
@@ -169,7 +171,7 @@ class LogLoader:
         segments, rebuilt, log_end = self._restore(found)
         log_start = max(self._request.log_start_offset, segments[0].base_offset if found else 0)
         producers = self._producers(names)
-        self._notes += producers.restore(segments, log_end)
+        self._notes += producers.restore(segments, log_end, self._unindexed)
         is_as_closed = self._request.clean and not self._recovered_bytes
         if not found or log_end < log_start:
             if found:
@@ -275,7 +277,7 @@ class LogLoader:
         bases = sorted(offset for offset, suffix in names if suffix == LOG)
         return [
             FoundSegment(
-                self._segment(base),
+                self._segment(base, names),
                 end_offset,
                 missing=sidecars.missing(base, names),
                 # One that ends at the recovery point was active then: its last time index entry
@@ -285,8 +287,8 @@ class LogLoader:
             for base, end_offset in zip(bases, [*bases[1:], LONG_MAX], strict=False)
         ]
 
-    def _segment(self, base_offset: int) -> Segment:
-        return Segment(
+    def _segment(self, base_offset: int, names: set[tuple[int, str]]) -> Segment:
+        segment = Segment(
             self._open_files,
             self._request.directory,
             base_offset,
@@ -294,6 +296,9 @@ class LogLoader:
             interval_bytes=self._request.config.index_interval_bytes,
             created_ms=self._request.now_ms,
         )
+        if (base_offset, TRANSACTION_INDEX) not in names:
+            segment.transaction_index.set_missing()
+        return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment.create(
@@ -340,7 +345,7 @@ class LogLoader:
             verify=verify,
             distrust_offset=request.recovery_point if found.is_indexed else 0,
             end_offset=found.end_offset,
-            on_batch=self._record_epoch,
+            on_batch=self._observe_distrusted if verify else self._record_epoch,
         )
         unread = segment.file.size() - segment.size
         if verify or unread:
@@ -352,6 +357,12 @@ class LogLoader:
         is_damaged = lacks_batches and log_end < request.durable_end
         self._has_lost = self._has_lost or is_damaged
         return log_end, lacks_batches and not is_damaged
+
+    def _observe_distrusted(self, header: BatchHeader) -> None:
+        self._record_epoch(header)
+        if header.is_control:
+            first = self._unindexed.start if self._unindexed else header.base_offset
+            self._unindexed = range(first, header.next_offset)
 
     def _record_epoch(self, header: BatchHeader) -> None:
         """Record the batch's epoch, unless it lies below the file's first epoch.

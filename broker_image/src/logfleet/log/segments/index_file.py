@@ -7,8 +7,8 @@ missing.
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from typing import Self, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from logfleet.io.files import File, is_shortage
 from logfleet.log.segments.index_entries import sound_length, unpack_entries
@@ -19,11 +19,13 @@ PENDING_BYTES_MAX = 4096
 MiB in large batches."""
 
 BLOCK_BYTES = 4080
-"""Bytes per read: whole entries of both kinds, within a page's size."""
+"""Bytes per read: whole entries of all kinds, within a page's size."""
+
+Fields = TypeVar("Fields", bound=tuple[int, ...])
 
 
-class IndexFile(Sequence[tuple[int, int]]):
-    """Entries of one index file, in order. entry: OFFSET_ENTRY or TIME_ENTRY.
+class IndexFile(Sequence[Fields], Generic[Fields]):
+    """Entries of one index file, in order. entry: their format.
 
     written: how many entries the file has, -1 if that is not known yet. pending: packed entries
     behind these. is_durable: set by the owner after a sync; cleared by each change.
@@ -62,10 +64,10 @@ class IndexFile(Sequence[tuple[int, int]]):
         return self._on_disk() + len(self._pending) // self._entry.size
 
     @overload
-    def __getitem__(self, number: int) -> tuple[int, int]: ...
+    def __getitem__(self, number: int) -> Fields: ...
     @overload
-    def __getitem__(self, number: slice) -> Sequence[tuple[int, int]]: ...
-    def __getitem__(self, number: int | slice) -> tuple[int, int] | Sequence[tuple[int, int]]:
+    def __getitem__(self, number: slice) -> Sequence[Fields]: ...
+    def __getitem__(self, number: int | slice) -> Fields | Sequence[Fields]:
         assert isinstance(number, int), "entries are read one by one"
         size = self._entry.size
         written = self._on_disk()
@@ -81,9 +83,8 @@ class IndexFile(Sequence[tuple[int, int]]):
             at = (number - self._block_start) * size
         return self._unpack(self._block, at)
 
-    def _unpack(self, data: bytes | bytearray, at: int) -> tuple[int, int]:
-        first, second = self._entry.unpack_from(data, at)
-        return first, second
+    def _unpack(self, data: bytes | bytearray, at: int) -> Fields:
+        return cast("Fields", self._entry.unpack_from(data, at))
 
     def _read_block(self, number: int) -> None:
         """Cache the block that holds an entry on disk."""
@@ -94,9 +95,9 @@ class IndexFile(Sequence[tuple[int, int]]):
         self._block_start = start  # last: a failed read leaves the old block in place
 
     def floor(self, key: int, field: int = 0) -> int:
-        """Number of the last entry whose `field` (0 or 1) is <= `key`, or -1.
+        """Number of the last entry whose `field` is <= `key`, or -1.
 
-        Both fields ascend in the entries.
+        It ascends in the entries, as both fields of the sparse indexes do.
 
         Needs no read if the cached block is the right one, as it is for a reader that goes on.
         """
@@ -127,7 +128,7 @@ class IndexFile(Sequence[tuple[int, int]]):
         numbers = range(len(data) // size)
         return bisect_right(numbers, key, key=lambda number: unpack(data, number * size)[field]) - 1
 
-    def _read_entry(self, number: int) -> tuple[int, int]:
+    def _read_entry(self, number: int) -> Fields:
         size = self._entry.size
         return self._unpack(self._file().pread(size, number * size), 0)
 
@@ -135,6 +136,9 @@ class IndexFile(Sequence[tuple[int, int]]):
         """Add an entry. It reaches the disk with `write`, or once enough entries are pending."""
         self.is_durable = False
         self._pending += self._entry.pack(first, second)
+        self._write_if_many()
+
+    def _write_if_many(self) -> None:
         if len(self._pending) >= PENDING_BYTES_MAX:
             try:
                 self.write()
@@ -159,7 +163,7 @@ class IndexFile(Sequence[tuple[int, int]]):
             self._pending.clear()
             self._block = b""
 
-    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+    def replace(self, entries: Iterable[Fields]) -> None:
         """Hold these entries and no others; the next `write` replaces those on disk."""
         self._pending = bytearray().join(self._entry.pack(*entry) for entry in entries)
         self._written, self._block, self.is_durable = 0, b"", False
@@ -178,19 +182,25 @@ class IndexFile(Sequence[tuple[int, int]]):
 
     def keep_sound(self, *, first_max: int, second_min: int, second_max: int) -> None:
         """Cut off entries that cannot be true after a power loss; see `sound_length`."""
+
+        def count(entries: Iterable[tuple[int, int]]) -> int:
+            return sound_length(
+                entries, first_max=first_max, second_min=second_min, second_max=second_max
+            )
+
+        self._keep_leading(count)
+
+    def _keep_leading(self, count: Callable[[Iterable[Any]], int]) -> None:
         written = self._on_disk()
         if written == 0:
             return
         file = self._file()
-        entries = unpack_entries(self._entry, file.pread(written * self._entry.size, 0))
-        self.truncate(
-            sound_length(entries, first_max=first_max, second_min=second_min, second_max=second_max)
-        )
+        self.truncate(count(unpack_entries(self._entry, file.pread(written * self._entry.size, 0))))
         if file.size() != self._written * self._entry.size:  # a torn entry
             file.truncate(self._written * self._entry.size)
 
-    def file(self) -> File:
-        """The open file, for an fsync; call `write` before."""
+    def file(self) -> File | None:
+        """The open file, for an fsync; call `write` before. None: a kind that has none yet."""
         return self._file()
 
     def copy(self, files: OpenFiles) -> Self:

@@ -13,7 +13,8 @@ from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.segments.roll import ActiveSegment
 from logfleet.log.segments.sidecars import Sidecars
 from logfleet.log.segments.sparse_indexes import OffsetIndex, TimeIndex
-from logfleet.log.segments.valid_batches import scan_batches
+from logfleet.log.segments.transaction_index import TransactionIndex
+from logfleet.log.segments.valid_batches import scan_batches, scan_markers
 from logfleet.records.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -21,6 +22,7 @@ from logfleet.records.batch import (
     BatchHeader,
     parse_header,
 )
+from logfleet.records.control import Marker
 from logfleet.types import FILE_START, Position
 
 _UNKNOWN = NO_TIMESTAMP - 1
@@ -144,6 +146,10 @@ class Segment:
     @property
     def time_index(self) -> TimeIndex:
         return self.sidecars.time_index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        return self.sidecars.transaction_index
 
     @property
     def paths(self) -> list[str]:
@@ -272,6 +278,7 @@ class Segment:
         end = self.file.size()
         if verify:
             self.sidecars.distrust(distrust_offset - self.base_offset, end)
+            self.transaction_index.cut(distrust_offset)
         position, offset = self._last_entry(end)
 
         def scan(position: Position, offset: int) -> int:
@@ -288,7 +295,8 @@ class Segment:
         next_offset = scan(position, offset)
         if self.size == position and position:  # the batch that the index leads to is damaged
             self.sidecars.keep_entries(0)
-            return scan(FILE_START, self.base_offset)
+            next_offset = scan(FILE_START, self.base_offset)
+        self.transaction_index.cut(next_offset)
         return next_offset
 
     def _account_from(
@@ -331,6 +339,12 @@ class Segment:
         return scan_batches(
             self.file.pread, position, self.size, next_offset=self.base_offset, verify=False
         )
+
+    def markers(
+        self, position: Position = FILE_START
+    ) -> Iterator[tuple[BatchHeader, Marker | None]]:
+        """(header, its marker if it is one) of the batches from `position` on."""
+        return scan_markers(self.file.pread, position, self.size, next_offset=self.base_offset)
 
     def end_before(self, position: Position) -> int:
         """Offset after the last batch before `position`, a batch's beginning or the end."""

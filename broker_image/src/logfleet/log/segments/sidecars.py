@@ -1,6 +1,7 @@
 """The files beside a segment's log file, each declared once in KINDS.
 
-A sidecar follows from the segment's batches. The log treats all of them alike: it makes them with
+A sidecar follows from the segment's batches; the transaction index (`transaction_index`) also from
+those before. The log treats all of them alike: it makes them with
 the segment, cuts them with it, rebuilds them after a crash, writes and syncs them, renames them in
 a swap or a move, and removes them with the segment. Producer snapshots are no sidecars: they hold
 the state before an offset, which need not be a segment's (`log.producers`).
@@ -13,10 +14,11 @@ from typing import Final, Protocol
 import msgspec
 
 from logfleet.io.files import File
-from logfleet.log.names import INDEX, TIME_INDEX
+from logfleet.log.names import INDEX, TIME_INDEX, TRANSACTION_INDEX
 from logfleet.log.segments.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.segments.sparse_indexes import OffsetIndex, TimeIndex
+from logfleet.log.segments.transaction_index import TransactionIndex
 from logfleet.records.batch import BatchHeader
 from logfleet.types import Position
 
@@ -93,11 +95,21 @@ def _time_index(files: OpenFiles, path: str, _base_offset: int, is_new: bool) ->
     return TimeIndex(files, path, TIME_ENTRY, written=0 if is_new else -1)
 
 
+def _transaction_index(
+    files: OpenFiles,
+    path: str,
+    _base_offset: int,
+    is_new: bool,  # noqa: FBT001
+) -> TransactionIndex:
+    return TransactionIndex.open(files, path, is_new=is_new)
+
+
 KINDS: tuple[SidecarKind, ...] = (
     SidecarKind(INDEX, _offset_index, IfMissing.READ_SEGMENT),
     SidecarKind(TIME_INDEX, _time_index, IfMissing.REBUILD),
+    SidecarKind(TRANSACTION_INDEX, _transaction_index, IfMissing.IS_EMPTY),
 )
-"""All of them. The first two are those in which the segment looks things up."""
+"""All of them. The first three are those in which the segment looks things up."""
 
 
 def suffixes() -> tuple[str, ...]:
@@ -118,25 +130,28 @@ def missing(base_offset: int, names: Container[tuple[int, str]]) -> frozenset[If
 class Sidecars:
     """The sidecars of one segment.
 
-    others: all but its two sparse indexes.
+    others: all but its three indexes.
     """
 
-    __slots__ = ("offset_index", "others", "time_index")
+    __slots__ = ("offset_index", "others", "time_index", "transaction_index")
 
     def __init__(
         self, files: OpenFiles, stem: str, base_offset: int, *, is_new: bool, suffix: str
     ) -> None:
         """stem: of the paths, before what each kind adds and `suffix`."""
-        offset_index, time_index, *others = (
+        offset_index, time_index, transaction_index, *others = (
             kind.open(files, stem + kind.suffix + suffix, base_offset, is_new) for kind in KINDS
         )
         assert isinstance(offset_index, OffsetIndex)
         assert isinstance(time_index, TimeIndex)
-        self.offset_index, self.time_index, self.others = offset_index, time_index, tuple(others)
+        assert isinstance(transaction_index, TransactionIndex)
+        self.offset_index, self.time_index = offset_index, time_index
+        self.transaction_index, self.others = transaction_index, tuple(others)
 
     def __iter__(self) -> Iterator[Sidecar]:
         yield self.offset_index
         yield self.time_index
+        yield self.transaction_index
         yield from self.others
 
     def copy(self, files: OpenFiles) -> "Sidecars":
@@ -144,6 +159,7 @@ class Sidecars:
         copied = Sidecars.__new__(Sidecars)
         copied.offset_index = self.offset_index.copy(files)
         copied.time_index = self.time_index.copy(files)
+        copied.transaction_index = self.transaction_index.copy(files)
         copied.others = tuple(sidecar.copy(files) for sidecar in self.others)
         return copied
 

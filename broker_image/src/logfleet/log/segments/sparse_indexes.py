@@ -10,7 +10,7 @@ from logfleet.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from logfleet.types import Position
 
 
-class SparseIndex(IndexFile):
+class SparseIndex(IndexFile[tuple[int, int]]):
     """What both have in common as sidecars; see `log.segments.sidecars.Sidecar`."""
 
     __slots__ = ()

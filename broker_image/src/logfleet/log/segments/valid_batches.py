@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from logfleet.log.config import LONG_MAX
 from logfleet.records.batch import (
+    CONTROL_BIT,
     HEADER_SIZE,
     LENGTH_MIN,
     LENGTH_OVERHEAD,
@@ -17,6 +18,7 @@ from logfleet.records.batch import (
     crc_matches,
     parse_header,
 )
+from logfleet.records.control import Marker, read_marker
 from logfleet.records.errors import CorruptRecords
 from logfleet.types import Position
 
@@ -101,6 +103,34 @@ def read_batches(
         expected = position + header.size
     if expected != end:
         raise CorruptRecords(f"no whole valid batch at position {expected} of {end}")
+
+
+def scan_markers(
+    read: Read, start: Position, end: int, *, next_offset: int
+) -> Iterator[tuple[BatchHeader, Marker | None]]:
+    """(header, its marker if it is one) of the batches in [start, end), up to an invalid one.
+
+    A marker is read with the headers around it.
+    """
+    chunk, chunk_start = b"", start
+
+    def read_and_keep(length: int, position: Position) -> bytes:
+        nonlocal chunk, chunk_start
+        chunk, chunk_start = read(length, position), position
+        return chunk
+
+    for position, header in scan_batches(
+        read_and_keep, start, end, next_offset=next_offset, verify=False
+    ):
+        if not header.attributes & CONTROL_BIT:
+            yield header, None
+            continue
+        at = position - chunk_start
+        batch = chunk[at : at + header.size]
+        yield (
+            header,
+            read_marker(batch if len(batch) == header.size else read(header.size, position)),
+        )
 
 
 def holds_old_messages(read: Read, end: int) -> bool:

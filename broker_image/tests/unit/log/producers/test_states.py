@@ -3,15 +3,18 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logfleet.log.aborted import AbortedEntry
 from logfleet.log.producers import states as producers
 from logfleet.log.producers.states import (
     BATCHES_REMEMBERED,
+    EPOCH_MAX,
     CorruptSnapshot,
     ProducerStates,
     SeenBatch,
 )
 from logfleet.records.batch import NO_SEQUENCE, SEQUENCE_MAX, BatchHeader, parse_header
 from logfleet.records.checksum import crc32c
+from logfleet.records.control import Marker, marker_batch, read_marker
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
@@ -244,3 +247,122 @@ def test_idle_producers_are_forgotten():
     states.expire([PRODUCER, 8, 9], now_ms=6000, expiration_ms=5000)
     assert states.get(PRODUCER) is None
     assert states.get(8) is not None
+
+
+def transactional(sequence, epoch=0, producer=PRODUCER, timestamp=1000):
+    stamp = ProducerStamp(producer, epoch, sequence, transactional=True)
+    return parse_header(build_batch([Record(None, None, timestamp)], producer=stamp))
+
+
+def ended(states, offset, *, epoch=0, commit=False, coordinator=0, producer=PRODUCER, now=1000):
+    batch_bytes = marker_batch(
+        producer, epoch, commit=commit, coordinator_epoch=coordinator, now_ms=now
+    )
+    marker = read_marker(batch_bytes)
+    assert marker is not None
+    return states.end(marker, parse_header(batch_bytes), offset)
+
+
+def with_open_transaction(epoch=0):
+    states = ProducerStates()
+    states.update_transactional(transactional(0, epoch), 100)
+    states.update_transactional(transactional(1, epoch), 101)
+    return states
+
+
+def test_a_transaction_is_open_from_its_first_batch_to_its_marker():
+    states = with_open_transaction(epoch=3)
+    assert states.is_open(PRODUCER, 3)
+    assert not states.is_open(PRODUCER, 2)
+    assert not states.is_open(8, 3)
+    opened = [(id_, entry.transaction_first_offset) for id_, entry in states.open_transactions()]
+    assert opened == [(PRODUCER, 100)]
+    assert states.unstable.first(1000) == 100
+    assert ended(states, 102, epoch=3, commit=True) is None
+    assert not states.is_open(PRODUCER, 3)
+    assert list(states.open_transactions()) == []
+    assert states.unstable.first(1000) is None
+
+
+def test_only_an_aborted_transaction_with_records_gets_an_entry():
+    states = with_open_transaction()
+    states.update_transactional(transactional(0, producer=8), 102)
+    assert ended(states, 103, producer=9) is None
+    assert ended(states, 104) == AbortedEntry(PRODUCER, 100, 104, 102)
+    assert ended(states, 105) is None
+    assert ended(states, 106, producer=8) == AbortedEntry(8, 102, 106, 107)
+
+
+def test_sequences_go_on_behind_a_marker_of_the_same_epoch_and_begin_again_behind_a_newer_one():
+    states = with_open_transaction()
+    ended(states, 102)
+    assert isinstance(states.check(transactional(1)), SeenBatch)
+    assert states.check(transactional(2)) is None
+    ended(states, 103, epoch=1)
+    assert states.check(transactional(0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.check(transactional(2, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(transactional(0, epoch=1)) is None
+
+
+@pytest.mark.parametrize(
+    "version, epoch, verdict",
+    [
+        (0, 4, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (1, 5, None),
+        (2, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (2, 6, None),
+    ],
+)
+def test_a_marker_ends_an_open_transaction_only_with_a_proper_epoch(version, epoch, verdict):
+    marker = Marker(PRODUCER, epoch, is_commit=True, coordinator_epoch=0)
+    assert with_open_transaction(epoch=5).check_marker(marker, version) is verdict
+
+
+def test_a_marker_that_is_sent_again_is_appended_again():
+    states = with_open_transaction(epoch=5)
+    ended(states, 102, epoch=6)
+    again = Marker(PRODUCER, 6, is_commit=False, coordinator_epoch=0)
+    assert states.check_marker(again, 2) is None
+
+
+def test_the_largest_epoch_may_end_a_transaction_of_its_own():
+    marker = Marker(PRODUCER, EPOCH_MAX, is_commit=True, coordinator_epoch=0)
+    assert with_open_transaction(epoch=EPOCH_MAX).check_marker(marker, 2) is None
+
+
+def test_a_marker_of_an_older_coordinator_is_fenced_and_one_of_an_unknown_producer_is_legal():
+    states = with_open_transaction()
+    ended(states, 102, coordinator=7)
+    for epoch in (6, 7):
+        marker = Marker(PRODUCER, 0, is_commit=True, coordinator_epoch=epoch)
+        expected = ErrorCode.TRANSACTION_COORDINATOR_FENCED if epoch == 6 else None
+        assert states.check_marker(marker, 1) is expected
+    assert states.check_marker(Marker(9, 0, is_commit=True, coordinator_epoch=0), 2) is None
+
+
+def test_a_marker_counts_for_expiry_and_an_open_transaction_never_expires():
+    states = with_open_transaction()
+    ended(states, 102, now=5000)
+    states.expire([PRODUCER], 5999, 1000)
+    assert states.get(PRODUCER)
+    states.update_transactional(transactional(2), 103)
+    states.expire([PRODUCER], 10**12, 1000)
+    assert states.is_open(PRODUCER, 0)
+    ended(states, 104, now=6000)
+    states.expire([PRODUCER], 7000, 1000)
+    assert states.get(PRODUCER) is None
+
+
+def test_a_snapshot_holds_open_transactions_and_what_markers_set():
+    states = with_open_transaction()
+    states.update_transactional(transactional(0, producer=8), 102)
+    ended(states, 103, epoch=1, coordinator=4)
+    ended(states, 104, epoch=2, coordinator=5, producer=9)
+    restored = ProducerStates.from_snapshot(states.snapshot())
+    assert restored.snapshot() == states.snapshot()
+    assert restored.unstable.first(1000) == 102
+    assert [id_ for id_, _ in restored.open_transactions()] == [8]
+    for id_, epoch, coordinator in ((PRODUCER, 1, 4), (9, 2, 5)):
+        entry = restored.get(id_)
+        assert entry is not None
+        assert (entry.epoch, entry.coordinator_epoch, entry.batches) == (epoch, coordinator, [])

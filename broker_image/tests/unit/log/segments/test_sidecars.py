@@ -29,7 +29,7 @@ LARGE = msgspec.structs.replace(CONFIG, segment_bytes=1_000_000)
 EVERY_THIRD = 3
 
 
-class Listing(IndexFile):
+class Listing(IndexFile[tuple[int, int]]):
     """(offset of the last record, position) of the batches of some producers, none left out.
 
     only: the producer id; None for all.

@@ -1,0 +1,86 @@
+"""The `.txnindex` of a segment: the transactions that markers in it have aborted (`log.aborted`).
+
+Its entries follow from the state of the producers before the segment as well as from its batches.
+So the log adds them, at an append and when it replays a segment, and the index drops only what is
+not true: a reader to whom one entry is missing would take aborted records for committed ones.
+"""
+
+from typing import Final
+
+from logfleet.io.files import File
+from logfleet.log.aborted import (
+    ABORTED_ENTRY,
+    LAST_FIELD,
+    AbortedEntry,
+    overlapping,
+    sound_count,
+)
+from logfleet.log.segments.index_file import IndexFile
+from logfleet.log.segments.open_files import OpenFiles
+from logfleet.records.batch import BatchHeader
+from logfleet.types import Position
+
+_EMPTY: Final = 0
+_UNKNOWN: Final = -1
+
+
+class TransactionIndex(IndexFile[tuple[int, int, int, int, int]]):
+    """Its file is made with its first entry: without a file the segment has no aborted ones."""
+
+    __slots__ = ()
+
+    @classmethod
+    def open(cls, files: OpenFiles, path: str, *, is_new: bool) -> "TransactionIndex":
+        """The index of a segment. is_new: there is no file yet."""
+        index = cls(files, path, ABORTED_ENTRY, written=_EMPTY if is_new else _UNKNOWN)
+        index.is_durable = True
+        return index
+
+    def set_missing(self) -> None:
+        """Record that there is no file, so that nobody has to ask for it."""
+        self._written = _EMPTY
+
+    def add_entry(self, entry: AbortedEntry) -> None:
+        """Add the next aborted transaction.
+
+        One that is there already, as replay may find, is ignored. After an OSError it is in memory.
+        """
+        if len(self) and entry.last_offset <= self[-1][LAST_FIELD]:
+            return
+        self.is_durable = False
+        self._pending += entry.pack()
+        self._write_if_many()
+
+    def overlapping(self, start: int, end: int) -> tuple[list[AbortedEntry], bool]:
+        """The aborted transactions with records in [start, end); see `log.aborted.overlapping`."""
+        if not len(self):
+            return [], False
+        return overlapping(self, self.floor(start - 1, LAST_FIELD) + 1, start, end)
+
+    def cut(self, end_offset: int) -> None:
+        """Drop the transactions whose marker is at or behind `end_offset`."""
+        count = self.floor(end_offset - 1, LAST_FIELD) + 1
+        if count < len(self):
+            self.truncate(count)
+
+    # As a sidecar
+
+    def add(self, header: BatchHeader, base_offset: int, position: Position) -> None:
+        """Do nothing: a batch alone does not tell what its transaction was."""
+
+    def drop_unsound(self, log_bytes: int) -> None:
+        del log_bytes
+        self._keep_leading(sound_count)
+
+    def keep_up_to(self, last: int) -> None:
+        """Do nothing: batches that come again do not bring entries back; see `cut`."""
+
+    def write(self) -> None:
+        if self._pending:
+            super().write()
+
+    def file(self) -> File | None:
+        try:
+            return super().file()
+        except FileNotFoundError:
+            return None

@@ -1,0 +1,83 @@
+"""The transactions of one partition that hold its last stable offset (LSO) back.
+
+Those are the open ones, and those whose marker is not replicated yet: a reader of committed records
+must not see what a new leader may lack the outcome of (KAFKA-5121). Source: Kafka's
+`ProducerStateManager.firstUnstableOffset`, `lastStableOffset(CompletedTxn)`.
+
+First offsets only grow, so both questions are answered at the front of a queue. A transaction that
+has ended stays in it until it comes to the front, or until most of the queue has ended.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+OPEN: Final = -1
+"""Instead of the offset of a marker."""
+
+_KEPT: Final = 64
+"""Ended transactions behind an open one that are kept in any case."""
+
+
+class _Transaction:
+    """first: offset of its first record in the partition. marker: offset of its marker, or OPEN."""
+
+    __slots__ = ("first", "marker")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.marker = OPEN
+
+
+class Unstable:
+    """The unstable transactions; false while there is none."""
+
+    __slots__ = ("_all", "_all_max", "_open", "_open_max", "_waiting")
+
+    def __init__(self, first_offsets: Iterable[int] = ()) -> None:
+        """first_offsets: of the open transactions, in any order."""
+        self._waiting: dict[int, _Transaction] = {}  # the open ones by first offset
+        self._open: deque[_Transaction] = deque()  # begins with an open one
+        self._all: deque[_Transaction] = deque()
+        self._open_max = self._all_max = _KEPT
+        for first in sorted(first_offsets):
+            self.begun(first)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def begun(self, first_offset: int) -> None:
+        """Add a transaction whose first record was appended, behind those of all others."""
+        added = self._waiting[first_offset] = _Transaction(first_offset)
+        self._open.append(added)
+        self._all.append(added)
+
+    def ended(self, first_offset: int, marker_offset: int) -> int:
+        """End the transaction that began at `first_offset`.
+
+        Returns the LSO that follows if all of the log is replicated: the first offset of the next
+        open transaction, else the one behind the marker.
+        """
+        self._waiting.pop(first_offset).marker = marker_offset
+        opened = self._open
+        while opened and opened[0].marker != OPEN:
+            opened.popleft()
+        if len(opened) > self._open_max:
+            self._open = opened = deque(each for each in opened if each.marker == OPEN)
+            self._open_max = 2 * len(opened) + _KEPT
+        return opened[0].first if opened else marker_offset + 1
+
+    def first(self, high_watermark: int) -> int | None:
+        """The first offset of all that are unstable while the log is replicated up to here.
+
+        None if there is none. What is stable by now is forgotten.
+        """
+        unstable = self._all
+        while unstable and OPEN != unstable[0].marker < high_watermark:
+            unstable.popleft()
+        if len(unstable) > self._all_max:
+            self._all = unstable = deque(
+                each for each in unstable if not OPEN != each.marker < high_watermark
+            )
+            self._all_max = 2 * len(unstable) + _KEPT
+        return unstable[0].first if unstable else None
