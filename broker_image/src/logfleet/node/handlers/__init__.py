@@ -20,14 +20,13 @@ def all_handlers() -> Handlers[Rooms]:
         list_offsets,
         log_dirs,
         metadata,
-        offset_delete,
-        offsets,
         produce,
         producer_ids,
         producers,
         scram_credentials,
     )
     from logfleet.node.handlers.admin import routes as admin
+    from logfleet.node.handlers.offsets import commits, deletions, fetches
     from logfleet.node.handlers.transaction_gate import gated
 
     modules = (
@@ -46,8 +45,9 @@ def all_handlers() -> Handlers[Rooms]:
         producers,
         coordinator,
         groups,
-        offsets,
-        offset_delete,
+        commits,
+        fetches,
+        deletions,
     )
     return gated(
         {request: handler for module in modules for request, handler in module.HANDLERS.items()}

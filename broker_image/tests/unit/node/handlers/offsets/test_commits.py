@@ -3,7 +3,8 @@ from inspect import isawaitable
 
 import pytest
 from logfleet.groups.records import OffsetRecord
-from logfleet.node.handlers.offsets import HANDLERS, offset_commit, offset_fetch
+from logfleet.node.handlers.offsets.commits import offset_commit
+from logfleet.node.handlers.offsets.fetches import offset_fetch
 from logfleet.wire.codec import encode_bytes
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -223,7 +224,3 @@ async def test_a_commit_waits_for_its_records(rig):
             ("x", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         assert (await fetching)[0] is ErrorCode.NOT_COORDINATOR
-
-
-async def test_it_serves_two_apis():
-    assert set(HANDLERS) == {OffsetCommitRequest, OffsetFetchRequest}

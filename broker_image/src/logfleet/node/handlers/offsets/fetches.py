@@ -1,133 +1,26 @@
-"""OffsetCommit and OffsetFetch: differences between versions, and topics that do not exist.
+"""OffsetFetch: differences between versions; a topic that does not exist is no error.
 
-A commit for a topic or partition that the cluster does not have is refused; fetching the offset of
-one is no error. Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest;
-OffsetFetchResponse.Builder.
+Source: KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.Builder.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Any, Final
 
-from logfleet.groups.offsets import NO_OFFSET, ZERO_UUID, commit_failed
-from logfleet.metadata.image import ClusterImage, Topic
+from logfleet.groups.offsets import NO_OFFSET, ZERO_UUID
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.rooms import Rooms, shard_of
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from logfleet.wire.messages import OffsetFetchRequest, OffsetFetchResponse
 
 TOPIC_IDS_SINCE: Final = 10  # KIP-848
 GROUPS_SINCE: Final = 8  # KIP-709
 GROUP_ERROR_SINCE: Final = 2
 
-_CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
-_CommitAnswer = OffsetCommitResponse.OffsetCommitResponseTopic
 _FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 _FetchTopic = OffsetFetchRequest.OffsetFetchRequestTopics
 _FetchAnswer = OffsetFetchResponse.OffsetFetchResponseTopics
 _GroupAnswer = OffsetFetchResponse.OffsetFetchResponseGroup
-
-
-# -- commit
-
-
-def offset_commit(
-    rooms: Rooms, request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    refused = _refuse_unknown(rooms.metadata.image, request, context.api_version)
-    if refused and not request.topics:
-        return OffsetCommitResponse(topics=refused)
-    shard = shard_of(rooms, request.group_id)
-    if isinstance(shard, ErrorCode):
-        return _with_refused(commit_failed(request, shard), refused)
-    waiter = Waiter[OffsetCommitResponse]()
-    turn = shard.turn()
-    shard.coordinator.commit(turn, request, context.api_version, waiter)
-    shard.execute(turn)
-    if waiter.response is not None:
-        return _with_refused(waiter.response, refused)
-    otherwise = commit_failed(request, ErrorCode.NOT_COORDINATOR)
-    return _commit_later(waiter.wait(context.peer, otherwise), refused)
-
-
-def _refuse_unknown(
-    image: ClusterImage, request: OffsetCommitRequest, api_version: int
-) -> list[_CommitAnswer]:
-    """Remove unknown partitions from the request; give the rest of its topics both name and id."""
-    refused: list[_CommitAnswer] = []
-    found: list[_CommitTopic] = []
-    for wanted in request.topics:
-        if api_version >= TOPIC_IDS_SINCE:
-            topic = image.topic_by_id(wanted.topic_id)
-            error = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            topic = image.topic(wanted.name)
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None:
-            refused.append(_refused(wanted, wanted.partitions, error))
-            continue
-        wanted.name, wanted.topic_id = topic.name, topic.id
-        missing = [each for each in wanted.partitions if not _has(topic, each.partition_index)]
-        if missing:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            refused.append(_refused(wanted, missing, error))
-            wanted.partitions = [
-                each for each in wanted.partitions if _has(topic, each.partition_index)
-            ]
-        if wanted.partitions:
-            found.append(wanted)
-    request.topics = found
-    return refused
-
-
-def _has(topic: Topic, index: int) -> bool:
-    return 0 <= index < len(topic.partitions)
-
-
-def _refused(
-    topic: _CommitTopic,
-    partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition],
-    error: ErrorCode,
-) -> _CommitAnswer:
-    return _CommitAnswer(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponse.OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=error
-            )
-            for partition in partitions
-        ],
-    )
-
-
-async def _commit_later(
-    response: Awaitable[OffsetCommitResponse], refused: list[_CommitAnswer]
-) -> OffsetCommitResponse:
-    return _with_refused(await response, refused)
-
-
-def _with_refused(
-    response: OffsetCommitResponse, refused: list[_CommitAnswer]
-) -> OffsetCommitResponse:
-    """One row per topic: refused partitions beside the coordinator's."""
-    if not refused:
-        return response
-    topics = {topic.name: topic for topic in refused if topic.name}
-    unnamed = [topic for topic in refused if not topic.name]
-    for answered in response.topics:
-        refused_too = topics.setdefault(answered.name, answered)
-        if refused_too is not answered:
-            refused_too.partitions += answered.partitions
-    return OffsetCommitResponse(topics=unnamed + list(topics.values()))
-
-
-# -- fetch
 
 
 def offset_fetch(
@@ -283,7 +176,4 @@ def _no_offsets(
     )
 
 
-HANDLERS: dict[type, Handler[Any]] = {
-    OffsetCommitRequest: offset_commit,
-    OffsetFetchRequest: offset_fetch,
-}
+HANDLERS: dict[type, Handler[Any]] = {OffsetFetchRequest: offset_fetch}

@@ -2,8 +2,8 @@ import asyncio
 from inspect import isawaitable
 
 import pytest
-from logfleet.node.handlers.offset_delete import offset_delete
-from logfleet.node.handlers.offsets import offset_commit
+from logfleet.node.handlers.offsets.commits import offset_commit
+from logfleet.node.handlers.offsets.deletions import offset_delete
 from logfleet.wire.codec import encode_bytes
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import OffsetCommitRequest, OffsetDeleteRequest

@@ -1,0 +1,1 @@
+"""APIs of committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit."""
