@@ -60,7 +60,7 @@ class MarkersDue(msgspec.Struct, frozen=True):
 class MarkerAnswer(msgspec.Struct, frozen=True):
     """Partitions of one transaction that wait no more.
 
-    owner: whatever `due` got. written: they have the marker, or are gone. refused: why the book has
+    owner: as `due` got it. written: they have the marker, or are gone. refused: why the book has
     given the transaction up; its coordinator was replaced.
     """
 
@@ -105,7 +105,8 @@ class MarkerBook:
 
     def __init__(self, leader_of: LeaderOf) -> None:
         self._leader_of = leader_of
-        self._attempts: dict[tuple[object, MarkerKey], _Attempt] = {}
+        # Queues may hold attempts that are over: they are left out when they are taken.
+        self._of_owner: dict[object, dict[MarkerKey, _Attempt]] = {}
         self._queued: dict[int, dict[TopicPartition, dict[_Attempt, None]]] = {}
         self._held: dict[TopicPartition, dict[_Attempt, None]] = {}
         self._why: dict[TopicPartition, str] = {}
@@ -113,7 +114,7 @@ class MarkerBook:
 
     def __len__(self) -> int:
         """The transactions that lack markers."""
-        return len(self._attempts)
+        return sum(map(len, self._of_owner.values()))
 
     @property
     def needs_release(self) -> bool:
@@ -129,19 +130,18 @@ class MarkerBook:
     ) -> list[MarkerAnswer]:
         """Markers to get written.
 
-        owner: of the coordinator, compared by identity. coordinator_epoch: the leader epoch of its
+        owner: the coordinator, which has to be hashable. coordinator_epoch: the leader epoch of its
         partition. now_ms: monotonic clock. Answers partitions that do not exist.
         """
         attempt = _Attempt(owner, markers, coordinator_epoch, now_ms, set(markers.partitions))
-        self._attempts[owner, markers.key] = attempt
+        self._of_owner.setdefault(owner, {})[markers.key] = attempt
         for partition in markers.partitions:
             self._route(partition, (attempt,))
         return self._answers((attempt,))
 
     def forget(self, owner: object) -> None:
         """The coordinator was lost: its markers are another's to write."""
-        for attempt in [each for each in self._attempts.values() if each.owner is owner]:
-            self._drop(attempt)
+        self._of_owner.pop(owner, None)
 
     def take(self, broker: int) -> list[WritableMarker]:
         """The next request for a broker; empty if nothing waits or a request is on its way."""
@@ -151,55 +151,46 @@ class MarkerBook:
         rows: dict[_Attempt, set[TopicPartition]] = {}
         count = 0
         for partition, attempts in list(queued.items()):
-            for attempt in attempts:
+            current = [each for each in attempts if self._is_current(each)]
+            for attempt in current:
                 rows.setdefault(attempt, set()).add(partition)
-            count += len(attempts)
+            count += len(current)
             del queued[partition]
             if count >= ROWS_PER_REQUEST:
                 break
         if not queued:
             del self._queued[broker]
-        self._in_flight[broker] = {
-            attempt.due.key.producer_id: (attempt, partitions)
-            for attempt, partitions in rows.items()
-        }
+        if rows:
+            self._in_flight[broker] = {
+                attempt.due.key.producer_id: (attempt, partitions)
+                for attempt, partitions in rows.items()
+            }
         return [_marker(attempt, partitions) for attempt, partitions in rows.items()]
 
     def answered(self, broker: int, response: WriteTxnMarkersResponse) -> list[MarkerAnswer]:
         """Rows of the request that `take` made. What the response lacks waits for `release`."""
         sent = self._in_flight.pop(broker, {})
-        refusals = []
-        for row in response.markers:
-            attempt, partitions = sent.get(row.producer_id, (None, set()))
-            if attempt is None or not self._is_current(attempt):
+        refused: dict[_Attempt, tuple[TopicPartition, ErrorCode]] = {}
+        for producer_id, partition, error in _rows(response):
+            attempt, partitions = sent.get(producer_id, (None, set()))
+            if attempt is None or partition not in partitions or not self._is_current(attempt):
                 continue
-            for topic in row.topics:
-                for result in topic.partitions:
-                    partition = TopicPartition(topic.name, result.partition_index)
-                    error = _error(result.error_code)
-                    if partition not in partitions:
-                        continue
-                    partitions.discard(partition)
-                    if error in WRITTEN:
-                        self._written(attempt, partition)
-                    elif error in REFUSED:
-                        refusals.append(
-                            MarkerAnswer(
-                                attempt.owner, attempt.due.key, frozenset(), (partition, error)
-                            )
-                        )
-                    else:
-                        self._hold(attempt, partition, f"broker {broker} answers {error.name}")
+            partitions.discard(partition)
+            if error in WRITTEN:
+                self._written(attempt, partition)
+            elif error in REFUSED:
+                refused.setdefault(attempt, (partition, error))
+            else:
+                self._hold(attempt, partition, f"broker {broker} answers {error.name}")
         for attempt, partitions in sent.values():
             if self._is_current(attempt):
                 for partition in partitions:
                     self._hold(attempt, partition, f"broker {broker} did not answer for it")
         answers = self._answers(attempt for attempt, _ in sent.values())
-        for refusal in refusals:
-            attempt = self._attempts.get((refusal.owner, refusal.key))
-            if attempt is not None:
-                self._drop(attempt)
-        return answers + refusals
+        for attempt, refusal in refused.items():
+            self._end(attempt.owner, attempt.due.key)
+            answers.append(MarkerAnswer(attempt.owner, attempt.due.key, frozenset(), refusal))
+        return answers
 
     def lost(self, broker: int) -> None:
         """The connection broke: all that was sent, and all that is queued, waits for `release`."""
@@ -216,17 +207,20 @@ class MarkerBook:
         """Queue all that is held for the leaders of now. Answers partitions that are gone."""
         held, self._held = self._held, {}
         released: dict[_Attempt, None] = {}
-        for partition, attempts in held.items():
-            released.update(attempts)
+        self._why.clear()
+        for partition, waiting in held.items():
+            attempts = [each for each in waiting if self._is_current(each)]
+            released.update(dict.fromkeys(attempts))
             self._route(partition, attempts)
         return self._answers(released)
 
     def waiting(self) -> Iterator[WaitingMarker]:
         """All markers that are not written, for reports. Nothing may change meanwhile."""
-        for attempt in self._attempts.values():
-            for partition in attempt.left:
-                why = self._why.get(partition, "on its way")
-                yield WaitingMarker(attempt.due.key, partition, attempt.since_ms, why)
+        for attempts in self._of_owner.values():
+            for attempt in attempts.values():
+                for partition in attempt.left:
+                    why = self._why.get(partition, "on its way")
+                    yield WaitingMarker(attempt.due.key, partition, attempt.since_ms, why)
 
     # -- queues
 
@@ -239,8 +233,8 @@ class MarkerBook:
             for attempt in attempts:
                 self._hold(attempt, partition, "it has no leader")
         else:
-            queued = self._queued.setdefault(leader, {}).setdefault(partition, {})
-            queued.update(dict.fromkeys(attempts))
+            for attempt in attempts:
+                self._queued.setdefault(leader, {}).setdefault(partition, {})[attempt] = None
 
     def _hold(self, attempt: _Attempt, partition: TopicPartition, why: str) -> None:
         self._held.setdefault(partition, {})[attempt] = None
@@ -260,23 +254,17 @@ class MarkerBook:
             answers.append(MarkerAnswer(attempt.owner, attempt.due.key, frozenset(attempt.written)))
             attempt.written.clear()
             if not attempt.left:
-                del self._attempts[attempt.owner, attempt.due.key]
+                self._end(attempt.owner, attempt.due.key)
         return answers
 
     def _is_current(self, attempt: _Attempt) -> bool:
-        return self._attempts.get((attempt.owner, attempt.due.key)) is attempt
+        return self._of_owner.get(attempt.owner, {}).get(attempt.due.key) is attempt
 
-    def _drop(self, attempt: _Attempt) -> None:
-        del self._attempts[attempt.owner, attempt.due.key]
-        for partition in attempt.left:
-            for waiting in (self._held, *self._queued.values()):
-                attempts = waiting.get(partition, {})
-                attempts.pop(attempt, None)
-                if not attempts:
-                    waiting.pop(partition, None)
-            if partition not in self._held:
-                self._why.pop(partition, None)
-        self._queued = {broker: queued for broker, queued in self._queued.items() if queued}
+    def _end(self, owner: object, key: MarkerKey) -> None:
+        attempts = self._of_owner.get(owner, {})
+        attempts.pop(key, None)
+        if not attempts:
+            self._of_owner.pop(owner, None)
 
 
 def _error(code: int) -> ErrorCode:
@@ -285,6 +273,17 @@ def _error(code: int) -> ErrorCode:
         return ErrorCode(code)
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _rows(
+    response: WriteTxnMarkersResponse,
+) -> Iterator[tuple[int, TopicPartition, ErrorCode]]:
+    """Producer id, partition and error of each row."""
+    for marker in response.markers:
+        for topic in marker.topics:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.name, row.partition_index)
+                yield marker.producer_id, partition, _error(row.error_code)
 
 
 def _marker(attempt: _Attempt, partitions: Iterable[TopicPartition]) -> WritableMarker:
