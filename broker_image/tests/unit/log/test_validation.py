@@ -63,6 +63,16 @@ def test_a_good_batch_is_taken_as_it_is(codec):
     assert prepared.log_append_time_ms == -1
 
 
+def test_a_coordinator_stamps_what_it_has_prepared_with_the_producer_of_a_transaction():
+    """A client may not send such a batch: it has no sequence."""
+    records = [Record(b"k", b"v", NOW)]
+    producer = ProducerStamp(7, 3, transactional=True)
+    stamped = accepted(build_batch(records)).stamped(producer)
+    assert stamped.buffer == build_batch(records, producer=producer)
+    assert stamped.header == parse_header(stamped.buffer)
+    assert refusal(stamped.buffer).error is ErrorCode.INVALID_RECORD
+
+
 @pytest.mark.parametrize("rest", [1, 10, 16, 17, 80])
 def test_the_beginning_of_another_batch_is_left_out(rest):
     batch = build_batch(RECORDS)
