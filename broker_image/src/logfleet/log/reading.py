@@ -35,23 +35,21 @@ def read_slice(
         if start == segment.size:  # no batch from this offset to the next segment
             continue
         next_base = log_end_offset if newest else segments[number].base_offset
+        goes_on = end_offset > next_base
         limit = (
             segment.size if end_offset >= next_base else _position_of(segment, newest, end_offset)
         )
         end = limit
+        slice_end: int | None = next_base if goes_on else end_offset
         if limit - start > max_bytes:
             end = _cut(segment, newest, start, max_bytes, at_least_one=at_least_one)
         if end < limit:
             segment.add_resumption(end)
+            slice_end = None
         if end == start:
             return None
-        return FileSlice(
-            segment.file,
-            start,
-            end - start,
-            is_cut=end < limit or end_offset > next_base,
-            end_offset=None if end < limit else min(end_offset, next_base),
-        )
+        cut = end < limit or goes_on
+        return FileSlice(segment.file, start, end - start, is_cut=cut, end_offset=slice_end)
     return None
 
 

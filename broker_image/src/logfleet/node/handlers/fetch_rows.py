@@ -11,6 +11,8 @@ from typing import Any
 
 from logfleet.config.throttle_keys import Side
 from logfleet.io.clock import monotonic_ms
+from logfleet.log.partition_log import PartitionLog
+from logfleet.log.segments.file_slice import FileSlice
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.leader_partition import LeaderPartition
@@ -95,7 +97,7 @@ class FetchRead:
         self._client_id = context.client_id
         self._bytes_left = min(request.max_bytes, rooms.config.fetch_max_bytes)
         self._replica = replica_id(request, context.api_version)
-        self._reads_stable = self._replica < 0 and reads_stable(request)
+        self._reads_stable = self._replica < 0 and request.isolation_level == READ_COMMITTED
         is_sent = self._replica < 0 and rooms.config.replica_selector_class == RACK_AWARE
         self._rack = request.rack_id if is_sent else ""
         self._endpoints: dict[int, FetchResponse.NodeEndpoint] = {}
@@ -206,7 +208,7 @@ class FetchRead:
             high_watermark=ends.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=ends.log_start_offset,
-            aborted_transactions=[] if self._reads_stable else None,
+            aborted_transactions=None,
             records=b"",
         )
         if self._rack and isinstance(partition, LeaderPartition) and partition.has_followers:
@@ -258,6 +260,8 @@ class FetchRead:
         end_offset = None if is_replica else stable_end
         try:
             records = log.read(offset, limit, end_offset, at_least_one=not self.bytes)
+            if self._reads_stable and not isinstance(records, ErrorCode):
+                row.aborted_transactions = aborted_transactions(log, offset, records)
         except OSError as failure:
             self._rooms.disks.storage_failed(partition, failure)
             return self._refused(partition.index, ErrorCode.KAFKA_STORAGE_ERROR, partition.topic_id)
@@ -329,6 +333,24 @@ class FetchRead:
             self._endpoints[leader.broker_id] = FetchResponse.NodeEndpoint(
                 node_id=leader.broker_id, host=leader.host, port=leader.port, rack=leader.rack
             )
+
+
+def aborted_transactions(
+    log: PartitionLog, offset: int, records: FileSlice | None
+) -> list[FetchResponse.AbortedTransaction]:
+    """The aborted transactions that overlap `records`, which were read from `offset` on.
+
+    A consumer drops the batches of each, from its first offset to its marker: one too few would be
+    an aborted read. Raises OSError. Source: KIP-98, LocalLog.addAbortedTransactions.
+    """
+    if records is None:
+        return []
+    return [
+        FetchResponse.AbortedTransaction(
+            producer_id=entry.producer_id, first_offset=entry.first_offset
+        )
+        for entry in log.aborted(offset, records.end_offset)
+    ]
 
 
 def reads_stable(request: FetchRequest) -> bool:

@@ -1,152 +1,155 @@
-"""Fetch with isolation level 1, where a log's last stable offset is below its high watermark."""
+"""Fetch with isolation level 1, at the last stable offset; see also test_aborted_transactions."""
 
 import asyncio
 from typing import Any
 
 import pytest
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.replica import FollowerPartition, Replica
-from logfleet.records.batch import iterate_headers
-from logfleet.records.record import read_records
 from logfleet.types import LeaderEpoch
 
-from broker_image.tests.unit.node.handlers.fetch_rig import (
-    append,
-    fetch,
-    only_row,
-    request,
-)
+from broker_image.tests.unit.node.handlers.fetch_rig import fetch, only_row, request
 from broker_image.tests.unit.node.handlers.test_fetch_sessions import Reader
+from broker_image.tests.unit.node.handlers.transactions_rig import PLAIN, History, append, values
+
+Served = LeaderPartition | FollowerPartition
 
 
-class Transaction:
-    """One that began at `first_offset`, and ends when its end is committed."""
-
-    def __init__(self, monkeypatch, log: Any, first_offset: int) -> None:
-        self.first_offset = first_offset
-        self.marker_offset = 1 << 62
-        monkeypatch.setattr(log, "last_stable_offset", self._last_stable_offset)
-
-    def _last_stable_offset(self, high_watermark: int) -> int:
-        is_open = high_watermark <= self.marker_offset
-        return min(high_watermark, self.first_offset) if is_open else high_watermark
+@pytest.fixture
+def history() -> History:
+    return History()
 
 
-def values(row: Any) -> list[bytes | None]:
-    """Of all batches."""
-    if isinstance(row.records, bytes):
-        return []
-    data = row.records.read()
-    return [
-        record.value
-        for position, _ in iterate_headers(data)
-        for record in read_records(memoryview(data)[position:])
-    ]
+@pytest.fixture(params=["leader", "follower"])
+def partition(request: pytest.FixtureRequest, host: Any) -> Served:
+    """In both roles it serves readers of committed transactions alike (KIP-392)."""
+    host.know_topic("topic", {0: 1 if request.param == "leader" else 2})
+    leader: LeaderPartition = host.host()
+    if request.param == "leader":
+        return leader
+    host.partitions.remove(leader)
+    follower = FollowerPartition(Replica.of(leader), 2, LeaderEpoch(5))
+    host.partitions.add(follower)
+    return follower
 
 
-def ask(host, offset: int, **more: Any) -> Any:
-    asked = request(("topic", 0, offset), isolation_level=1, **more)
+def ask(host: Any, offset: int, isolation_level: int = 1, **more: Any) -> Any:
+    asked = request(("topic", 0, offset), isolation_level=isolation_level, **more)
     return fetch(host, asked, host.context(12))
 
 
-def wait(host, offset: int, **more: Any) -> "asyncio.Task[Any]":
+def wait(host: Any, offset: int, **more: Any) -> "asyncio.Task[Any]":
     pending = ask(host, offset, max_wait_ms=100_000, **more)
     assert asyncio.iscoroutine(pending), "it should wait"
     return asyncio.ensure_future(pending)
 
 
 def test_a_reader_of_committed_transactions_gets_nothing_beyond_the_last_stable_offset(
-    host, monkeypatch
+    host: Any, partition: Served, history: History
 ) -> None:
-    partition = host.host()
-    for value in (b"a", b"b", b"c"):
-        append(partition, value)
-    Transaction(monkeypatch, partition.log, 1)
+    for producer_id in (PLAIN, 1, PLAIN):
+        append(partition, history.write(producer_id))
     row = only_row(ask(host, 0))
-    assert (values(row), row.aborted_transactions) == ([b"a"], [])
+    assert (values(row), row.aborted_transactions) == ([b"0"], [])
     assert (row.high_watermark, row.last_stable_offset) == (3, 1)
     for offset in (1, 2, 3):
         row = only_row(ask(host, offset))
         assert (row.error_code, values(row), row.aborted_transactions) == (0, [], [])
-    row = only_row(fetch(host, request(("topic", 0, 0)), host.context(12)))
-    assert (values(row), row.aborted_transactions) == ([b"a", b"b", b"c"], None)
+    row = only_row(ask(host, 0, isolation_level=0))
+    assert (values(row), row.aborted_transactions) == ([b"0", b"1", b"2"], None)
     assert row.last_stable_offset == 1, "it is reported to everybody"
 
 
-def test_a_follower_serves_up_to_its_own_last_stable_offset(host, monkeypatch) -> None:
-    host.know_topic("topic", {0: 2})
-    former = host.host()
-    for value in (b"a", b"b", b"c"):
-        append(former, value)
-    host.partitions.remove(former)
-    follower = FollowerPartition(Replica.of(former), 2, LeaderEpoch(9))
-    host.partitions.add(follower)
-    Transaction(monkeypatch, follower.log, 2).marker_offset = 3
-    row = only_row(ask(host, 0))
-    assert (row.high_watermark, row.last_stable_offset, values(row)) == (3, 2, [b"a", b"b"])
+def test_a_row_without_a_read_has_no_list_of_aborted_transactions(
+    host: Any, partition: Served, history: History
+) -> None:
+    """As in Kafka: the reader has to go elsewhere first."""
+    append(partition, history.write(PLAIN))
+    asked = request(("topic", 0, 1, {"last_fetched_epoch": 4}), isolation_level=1)
+    row = only_row(fetch(host, asked, host.context(12)))
+    assert row.diverging_epoch is not None
+    assert row.aborted_transactions is None
+
+
+def test_who_reads_all_gets_aborted_records_and_no_list(
+    host: Any, partition: Served, history: History
+) -> None:
+    append(partition, history.write(1))
+    append(partition, history.end(1, commit=False))
+    for isolation_level, expected in ((0, None), (1, [(1, 0)])):
+        row = only_row(ask(host, 0, isolation_level=isolation_level))
+        listed = row.aborted_transactions
+        assert (listed and [(each.producer_id, each.first_offset) for each in listed]) == expected
+        assert len(values(row)) == 2
 
 
 class TestWaiting:
-    def test_what_is_not_stable_does_not_end_the_wait(self, host, monkeypatch) -> None:
+    def test_what_is_not_stable_does_not_end_the_wait(
+        self, host: Any, partition: Served, history: History
+    ) -> None:
         """1,000 parked readers, and one open transaction."""
 
         async def main() -> None:
-            partition = host.host()
-            append(partition, b"a")
-            transaction = Transaction(monkeypatch, partition.log, 1)
-            pending = [wait(host, 1) for _ in range(1_000)]
+            append(partition, history.write(1))
+            pending = [wait(host, 0) for _ in range(1_000)]
             await asyncio.sleep(0)
-            woken: list[int] = []
-            monkeypatch.setattr(
-                "logfleet.node.handlers.fetch_calls.FetchCall.end", lambda _: woken.append(1)
-            )
-            for _ in range(10):
-                append(partition, b"b")
-            assert woken == []
-            monkeypatch.undo()
-            monkeypatch.setattr(partition.log, "last_stable_offset", lambda end: end)
-            transaction.marker_offset = partition.log_end_offset
-            append(partition, b"marker")
+            for producer_id in (1, PLAIN) * 5:
+                append(partition, history.write(producer_id))
+                await asyncio.sleep(0)
+            assert host.parked.fetches == 1_000, "none has even read again"
+            append(partition, history.end(1, commit=True))
             rows = [only_row(answer) for answer in await asyncio.gather(*pending)]
-            assert {len(values(row)) for row in rows} == {11}
+            assert {len(values(row)) for row in rows} == {12}
             assert len(partition.waiters) == 0
 
         asyncio.run(main())
 
-    def test_bytes_that_became_stable_count_towards_min_bytes(self, host, monkeypatch) -> None:
+    def test_an_aborted_transaction_ends_the_wait_and_is_listed(
+        self, host: Any, partition: Served, history: History
+    ) -> None:
         async def main() -> None:
-            partition = host.host()
-            transaction = Transaction(monkeypatch, partition.log, 0)
-            size = _size_of(partition)
-            pending = wait(host, 0, min_bytes=3 * size + 1)
+            append(partition, history.write(1))
+            pending = wait(host, 0)
             await asyncio.sleep(0)
-            transaction.marker_offset = 2
-            append(partition, b"b")
-            append(partition, b"m")  # three batches are stable now
-            await asyncio.sleep(0)
-            assert not pending.done()
-            append(partition, b"c")  # no transaction is open any more
-            assert values(only_row(await pending)) == [b"a", b"b", b"m", b"c"]
+            append(partition, history.end(1, commit=False))
+            (listed,) = only_row(await pending).aborted_transactions
+            assert (listed.producer_id, listed.first_offset) == (1, 0)
 
         asyncio.run(main())
 
-    def test_plain_records_before_a_transaction_are_stable_at_once(self, host, monkeypatch) -> None:
+    def test_bytes_that_became_stable_count_towards_min_bytes(
+        self, host: Any, partition: Served, history: History
+    ) -> None:
         async def main() -> None:
-            partition = host.host()
-            Transaction(monkeypatch, partition.log, 1)
+            append(partition, history.write(1))
+            min_bytes = len(history.data) + 2 * 78 + 1
+            pending = wait(host, 0, min_bytes=min_bytes)
+            await asyncio.sleep(0)
+            append(partition, history.end(1, commit=True))  # both batches are stable now
+            append(partition, history.end(1, commit=True))
+            await asyncio.sleep(0)
+            assert not pending.done()
+            append(partition, history.write(PLAIN))
+            assert len(only_row(await pending).records) == len(history.data) >= min_bytes
+
+        asyncio.run(main())
+
+    def test_plain_records_before_a_transaction_are_stable_at_once(
+        self, host: Any, partition: Served, history: History
+    ) -> None:
+        async def main() -> None:
             pending = wait(host, 0)
             await asyncio.sleep(0)
-            append(partition, b"a")
-            assert values(only_row(await pending)) == [b"a"]
+            append(partition, history.write(PLAIN) + history.write(1))
+            assert values(only_row(await pending)) == [b"0"]
 
         asyncio.run(main())
 
     def test_a_disk_failure_while_bytes_are_counted_is_met_by_the_reader(
-        self, host, monkeypatch
+        self, host: Any, partition: Served, history: History, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def main() -> None:
-            partition = host.host()
-            append(partition, b"a")
-            transaction = Transaction(monkeypatch, partition.log, 0)
+            append(partition, history.write(1))
             pending = wait(host, 0)
             await asyncio.sleep(0)
             failure = OSError("bad sector")
@@ -155,61 +158,45 @@ class TestWaiting:
                 raise failure
 
             monkeypatch.setattr(partition.log, "read", failing)
-            transaction.marker_offset = 1
-            append(partition, b"m")
-            row = only_row(await pending)
-            assert row.error_code == 56
+            append(partition, history.end(1, commit=True))
+            assert only_row(await pending).error_code == 56
             assert host.failed == [(partition, failure)]
 
         asyncio.run(main())
 
 
 class TestSessions:
-    def test_a_row_is_told_when_its_records_are_stable(self, host, monkeypatch) -> None:
+    def test_a_row_is_told_when_its_records_are_stable(
+        self, host: Any, partition: Served, history: History
+    ) -> None:
         async def main() -> None:
-            partition = host.host()
             reader = Reader(host)
-            transaction = Transaction(monkeypatch, partition.log, 0)
             assert reader.told(("topic", 0, 0), isolation_level=1) == [("topic", 0, [])]
             pending = reader.wait(isolation_level=1)
             await asyncio.sleep(0)
-            append(partition, b"a")
-            await asyncio.sleep(0)
-            assert not pending.done()
-            transaction.marker_offset = 1
-            append(partition, b"m")
+            for _ in range(3):
+                append(partition, history.write(1))
+                await asyncio.sleep(0)
+            assert host.parked.fetches == 1
+            append(partition, history.end(1, commit=False))
             answer = await pending
             assert len(reader.taken(answer)) == 1
-            assert values(only_row(answer)) == [b"a", b"m"]
+            row = only_row(answer)
+            assert (len(values(row)), row.last_stable_offset) == (4, 4)
+            assert [each.first_offset for each in row.aborted_transactions] == [0]
+            assert reader.told(("topic", 0, 4), isolation_level=1) == []
 
         asyncio.run(main())
 
-    def test_a_new_high_watermark_is_told_with_the_next_answer(self, host, monkeypatch) -> None:
-        partition = host.host()
+    def test_a_new_high_watermark_is_told_with_the_next_answer(
+        self, host: Any, partition: Served, history: History
+    ) -> None:
         reader = Reader(host)
-        Transaction(monkeypatch, partition.log, 0)
         assert reader.told(("topic", 0, 0), isolation_level=1) == [("topic", 0, [])]
-        append(partition, b"a")
-        append(partition, b"b")
-        answer = reader.ask(isolation_level=1)
-        row = only_row(answer)
+        for _ in range(2):
+            append(partition, history.write(1))
+        row = only_row(reader.ask(isolation_level=1))
         assert (row.high_watermark, row.last_stable_offset, values(row)) == (2, 0, [])
         assert reader.told(isolation_level=1) == []
-        append(partition, b"c")
+        append(partition, history.write(1))
         assert reader.told(isolation_level=1) == [("topic", 0, [])]
-
-
-def _size_of(partition) -> int:
-    """The size of the batch that is appended now."""
-    before = partition.bytes_in
-    append(partition, b"a")
-    return int(partition.bytes_in - before)
-
-
-@pytest.mark.parametrize("isolation_level, rows", [(0, None), (1, [])])
-def test_the_list_of_aborted_transactions_is_none_for_who_reads_all(
-    host, isolation_level: int, rows: list[Any] | None
-) -> None:
-    append(host.host(), b"a")
-    asked = request(("topic", 0, 0), isolation_level=isolation_level)
-    assert only_row(fetch(host, asked, host.context(12))).aborted_transactions == rows
