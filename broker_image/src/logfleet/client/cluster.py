@@ -7,6 +7,7 @@ at its first use, and belongs to the loop of that use.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from enum import IntEnum
 from functools import partial
 from typing import Self, TypeVar
 
@@ -15,6 +16,7 @@ from logfleet.client.connection import Connection
 from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
 from logfleet.client.metadata import NO_LEADER, Metadata, Node, Topic
 from logfleet.client.racing import first_connection
+from logfleet.client.transactions.version import FinalizedFeatures
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     FindCoordinatorRequest,
@@ -26,8 +28,18 @@ from logfleet.wire.messages import (
 # Kafka: retry.backoff.ms and retry.backoff.max.ms (KIP-580)
 BACKOFF_MS_MIN = 100
 BACKOFF_MS_MAX = 1_000
+# The coordinator is still ending the last transaction, which takes a moment (Kafka:
+# TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS)
+ENDING_BACKOFF_MS = 20
 
 T = TypeVar("T")
+
+
+class CoordinatorKind(IntEnum):
+    """Of what a broker is the coordinator (Kafka: FindCoordinatorRequest.CoordinatorType)."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 class Client:
@@ -55,7 +67,8 @@ class Client:
         self.metadata = Metadata()
         self._connections: dict[tuple[int, str], Connection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Lock] = {}
-        self._coordinators: dict[str, int] = {}
+        self.finalized = FinalizedFeatures()
+        self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
         self._unreachable: dict[int, Node] = {}  # broker id -> the address that failed
         self._outage = Outage(bootstrap, on_outage)
 
@@ -114,6 +127,7 @@ class Client:
                 connection = self._connections.get(key)
                 if connection is None or connection.lost is not None:
                     connection = self._connections[key] = await connect()
+                    self.finalized.learn(connection.features_epoch, connection.features)
         await connection.writable()
         return connection
 
@@ -179,32 +193,39 @@ class Client:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, subject=subject)
         return partition.leader
 
-    async def coordinator(self, group: str, purpose: str = "") -> Connection:
-        """The connection to a group's coordinator, which is cached until `forget_coordinator`."""
-        broker_id = self._coordinators.get(group)
+    async def coordinator(
+        self, name: str, purpose: str = "", *, kind: CoordinatorKind = CoordinatorKind.GROUP
+    ) -> Connection:
+        """The connection to the coordinator of a group, or of a transactional id.
+
+        It is cached until `forget_coordinator`.
+        """
+        broker_id = self._coordinators.get((kind, name))
         if broker_id is None:
-            broker_id = await self._find_coordinator(group)
+            broker_id = await self._find_coordinator(name, kind)
         try:
             return await self.broker(broker_id, purpose)
         except ConnectionLost:
-            self.forget_coordinator(group)
+            self.forget_coordinator(name, kind=kind)
             raise
 
-    def forget_coordinator(self, group: str) -> None:
+    def forget_coordinator(
+        self, name: str, *, kind: CoordinatorKind = CoordinatorKind.GROUP
+    ) -> None:
         """Look up the coordinator again next time: it has moved, or its broker is gone."""
-        self._coordinators.pop(group, None)
+        self._coordinators.pop((kind, name), None)
 
-    async def _find_coordinator(self, group: str) -> int:
+    async def _find_coordinator(self, name: str, kind: CoordinatorKind) -> int:
         connection = await self.any()
         response = await connection.request(
-            FindCoordinatorRequest(coordinator_keys=[group]),
+            FindCoordinatorRequest(key_type=kind, coordinator_keys=[name]),
             FindCoordinatorResponse,
             timeout_ms=self.request_timeout_ms,
         )
         found = response.coordinators[0]
-        raise_for(found.error_code, found.error_message, subject=f"coordinator of {group}")
+        raise_for(found.error_code, found.error_message, subject=f"coordinator of {name}")
         self.metadata.learn(Node(found.node_id, found.host, found.port))
-        self._coordinators[group] = found.node_id
+        self._coordinators[kind, name] = found.node_id
         return found.node_id
 
     # --- retries
@@ -227,7 +248,7 @@ class Client:
             try:
                 return await call()
             except ClientError as error:
-                pause = backoff_seconds(attempt)
+                pause = backoff_seconds(attempt, error)
                 if not error.retriable or loop.time() + pause > deadline:
                     raise
                 if error.stale_metadata:
@@ -236,10 +257,13 @@ class Client:
             await asyncio.sleep(pause)
 
 
-def backoff_seconds(attempt: int) -> float:
+def backoff_seconds(attempt: int, error: ClientError | None = None) -> float:
     """Seconds before the next attempt, of which the first is 0.
 
-    They double up to a second, give or take a fifth.
+    They double up to a second, give or take a fifth. error: why the attempt failed; the pause is
+    short if only the last transaction is in the way.
     """
-    pause_ms = min(BACKOFF_MS_MIN << min(attempt, 10), BACKOFF_MS_MAX)
+    is_ending = isinstance(error, KafkaError) and error.code == ErrorCode.CONCURRENT_TRANSACTIONS
+    first_ms = ENDING_BACKOFF_MS if is_ending else BACKOFF_MS_MIN
+    pause_ms = min(first_ms << min(attempt, 10), BACKOFF_MS_MAX)
     return pause_ms * random.uniform(0.8, 1.2) / 1000

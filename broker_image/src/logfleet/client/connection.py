@@ -59,12 +59,17 @@ class _Awaited(Generic[M]):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by `connect`. host, port: of the broker; lost: why it ended, None while it is open."""
+    """Made by `connect`. host, port: of the broker; lost: why it ended, None while it is open.
+
+    features: level of each that the cluster had finalized at features_epoch (KIP-584), -1: unknown.
+    """
 
     def __init__(self, host: str, port: int, client_id: str) -> None:
         self.host, self.port, self.client_id = host, port, client_id
         self.lost: ClientError | None = None
         self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        self.features_epoch = -1
         self._transport = cast("asyncio.Transport", None)
         self._awaited: deque[_Awaited[msgspec.Struct]] = deque()
         self._next_correlation_id = 0
@@ -130,6 +135,8 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = {
             row.api_key: (row.min_version, row.max_version) for row in response.api_keys
         }
+        self.features = {row.name: row.max_version_level for row in response.finalized_features}
+        self.features_epoch = response.finalized_features_epoch
 
     def version(self, api: Api, version_max: int | None = None) -> int:
         """The newest version that both sides speak, at most `version_max`. Raises NotSupported."""

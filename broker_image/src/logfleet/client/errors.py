@@ -6,6 +6,9 @@ ClientError
   |    +-- UnknownHost   the broker's name has no address now
   +-- RequestTimedOut    no response in time; the connection was closed
   +-- NotSupported       the broker is too old (or not built yet) for the request
+  +-- AbortRequired      the transaction cannot be committed any more: abort it, begin another
+  +-- ProducerFailed     no call of this transactional producer can succeed: make another one
+  +-- OutcomeUnknown     a transaction may be committed or not, and nobody reported which
 """
 
 from logfleet.wire.errors import ErrorCode
@@ -57,6 +60,25 @@ class RequestTimedOut(ClientError):
 
 class NotSupported(ClientError):
     """No version of an API that both sides speak, or a field that the version in use lacks."""
+
+
+class AbortRequired(ClientError):
+    """Its cause is the error of a record or a call, after which the transaction must not commit."""
+
+
+class ProducerFailed(ClientError):
+    """Its cause is the coordinator's refusal, as of a producer that another one has replaced.
+
+    `init` of another producer with the same transactional id ends what this one has left open.
+    """
+
+
+class OutcomeUnknown(ClientError):
+    """The coordinator may have decided to commit. Its answer was lost, or another producer came.
+
+    Never treat the transaction as aborted. While the producer has not failed, `commit` may be
+    called again, and succeeds only if the transaction is committed.
+    """
 
 
 def raise_for(code: int, message: str | None = None, *, subject: str = "") -> None:

@@ -6,6 +6,7 @@ retries, so the broker appends it once even if responses are lost.
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Sequence
@@ -14,8 +15,10 @@ from typing import Self
 
 from logfleet.client.batches import Batch, BatchQueue, Delivery, record_bytes
 from logfleet.client.cluster import Client, backoff_seconds
-from logfleet.client.errors import ClientError, ConnectionLost, KafkaError, raise_for
+from logfleet.client.errors import ClientError, ConnectionLost, KafkaError
+from logfleet.client.identities import Idempotence, Identities
 from logfleet.client.metadata import NO_LEADER, Topic
+from logfleet.client.offsets import TopicPartition
 from logfleet.client.partitioner import partition_of_key
 from logfleet.client.turns import CallOrder
 from logfleet.records.batch import increment_sequence
@@ -23,8 +26,6 @@ from logfleet.records.compression import Codec
 from logfleet.records.record import Header, ProducerStamp, Record
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -33,13 +34,6 @@ from logfleet.wire.schema import ZERO_UUID
 # Brokers may not know a topic yet that was just created; after this it counts as missing.
 NEW_TOPIC_MS = 5_000
 NAMES_UP_TO_VERSION = 12  # later versions name topics by their id alone (KIP-516)
-# The broker lacks the producer's state, or has a newer one: a new producer id starts a new
-# sequence.
-_LOST_SEQUENCE = {
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ErrorCode.UNKNOWN_PRODUCER_ID,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-}
 
 
 class Producer:
@@ -48,7 +42,7 @@ class Producer:
     acks: -1 all in-sync replicas, 1 the leader, 0 no response. idempotent: needs acks=-1.
     linger_ms: how long a batch waits for more records. batch_bytes: from this size it does not
     wait. delivery_timeout_ms: after that a record counts as failed. buffer_bytes: from then on
-    `send` waits.
+    `send` waits. identities: of another kind than those of an idempotent producer.
     """
 
     def __init__(
@@ -64,6 +58,7 @@ class Producer:
         buffer_bytes: int = 32 * 1024 * 1024,
         delivery_timeout_ms: int = 120_000,
         auto_create: bool = False,
+        identities: Identities | None = None,
     ) -> None:
         if idempotent and acks != -1:
             raise ValueError("an idempotent producer needs acks=-1")
@@ -80,8 +75,8 @@ class Producer:
         self._buffered = 0
         self._flush_until = -1.0  # batches made up to then are sent without lingering
         self._failure: ClientError | None = None
-        self._identity: tuple[int, int] | None = None
-        self._identifying = asyncio.Lock()
+        self._identities = Idempotence(client) if identities is None else identities
+        self._refusal: ClientError | None = None  # while records are discarded
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
@@ -192,6 +187,21 @@ class Producer:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+
+    async def discard(self, reason: ClientError) -> None:
+        """Let records that are not on their way fail with `reason`, and those that are not retried.
+
+        All are written or failed afterwards, and `flush` raises none of these failures.
+        """
+        self._refusal = reason
+        try:
+            for state in self._partitions.values():
+                while len(state.batches) > state.in_flight:
+                    self._finish(state, state.batches[-1], reason)
+            with contextlib.suppress(ClientError):
+                await self.flush()
+        finally:
+            self._refusal = None
 
     async def partition_count(self, topic: str) -> int:
         """The cached number of partitions. Raises KafkaError if there is no such topic."""
@@ -315,9 +325,12 @@ class Producer:
             try:
                 leader = await self.client.leader_of(batch.topic, batch.partition)
             except ClientError as error:
-                self._failed(batch, error)
-                next_at = min(next_at, batch.retry_at)
+                if not batch.written.done():
+                    self._failed(batch, error)
+                    next_at = min(next_at, batch.retry_at)
                 continue
+            if batch.written.done():
+                continue  # discarded meanwhile
             state.in_flight = True
             by_leader.setdefault(leader, []).append(batch)
         for leader, batches in by_leader.items():
@@ -338,7 +351,9 @@ class Producer:
             await self._encode(batches)
             connection = await self.client.broker(leader)
             request, names = await self._request(batches)
-            version_max = NAMES_UP_TO_VERSION if ZERO_UUID in names else None
+            version_max = self._identities.produce_version_max
+            if ZERO_UUID in names:
+                version_max = min(version_max, NAMES_UP_TO_VERSION)
             timeout_ms = 2 * self.client.request_timeout_ms
             if self.acks == 0:
                 await connection.unthrottled()
@@ -372,29 +387,19 @@ class Producer:
     async def _encode(self, batches: list[Batch]) -> None:
         """Encode each batch once: a retry sends the same bytes, with the same sequence."""
         fresh = [batch for batch in batches if not batch.encoded]
-        identity = await self._identify() if self.idempotent and fresh else (-1, -1)
+        if self.idempotent and fresh:
+            partitions = [TopicPartition(batch.topic, batch.partition) for batch in fresh]
+            identity = await self._identities.current(partitions)
         for batch in fresh:
             state = self._partitions[batch.topic, batch.partition]
             if self.idempotent:
                 if state.identity != identity:
                     state.identity, state.sequence = identity, 0
-                batch.stamp = ProducerStamp(*identity, state.sequence)
+                batch.stamp = ProducerStamp(
+                    *identity, state.sequence, self._identities.transactional_id is not None
+                )
                 state.sequence = increment_sequence(state.sequence, batch.count)
             batch.encoded = batch.build(self.codec, self.level)
-
-    async def _identify(self) -> tuple[int, int]:
-        """Producer id and epoch, from any broker (KIP-98)."""
-        async with self._identifying:
-            if self._identity is None:
-                connection = await self.client.any()
-                response = await connection.request(
-                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1),
-                    InitProducerIdResponse,
-                    timeout_ms=self.client.request_timeout_ms,
-                )
-                raise_for(response.error_code, subject="producer id")
-                self._identity = (response.producer_id, response.producer_epoch)
-            return self._identity
 
     async def _request(self, batches: list[Batch]) -> tuple[ProduceRequest, dict[bytes, str]]:
         topics: dict[str, ProduceRequest.TopicProduceData] = {}
@@ -410,6 +415,7 @@ class Producer:
                 ProduceRequest.PartitionProduceData(index=batch.partition, records=batch.encoded)
             )
         request = ProduceRequest(
+            transactional_id=self._identities.transactional_id,
             acks=self.acks,
             timeout_ms=self.client.request_timeout_ms,
             topic_data=list(topics.values()),
@@ -454,15 +460,12 @@ class Producer:
         now = asyncio.get_running_loop().time()
         if error.stale_metadata:
             self.client.metadata.doubt([batch.topic])
-        if isinstance(error, KafkaError) and error.code in _LOST_SEQUENCE:
-            self._identity = None
-        batch.retry_at = now + backoff_seconds(batch.attempts)
+        batch.retry_at = now + backoff_seconds(batch.attempts, error)
         batch.attempts += 1
-        if error.retriable and batch.retry_at < batch.created + self.delivery_timeout_seconds:
+        is_in_time = batch.retry_at < batch.created + self.delivery_timeout_seconds
+        if error.retriable and is_in_time and self._refusal is None:
             return
-        if batch.encoded and self.idempotent:
-            # the broker may have used its sequence number or not, so the producer id is given up
-            self._identity = None
+        self._identities.gave_up(error, was_stamped=bool(batch.encoded))
         self._finish(self._partitions[batch.topic, batch.partition], batch, error)
 
     def _split(self, batch: Batch) -> None:
@@ -485,8 +488,10 @@ class Producer:
         batch.written.exception()  # `flush` raises it for those who do not await deliveries
 
     def _remove(self, state: BatchQueue, batch: Batch) -> None:
-        assert state.batches[0] is batch, "batches of a partition are written in order"
-        state.batches.popleft()
+        assert self._refusal is not None or state.batches[0] is batch, (
+            "batches are written in order"
+        )
+        state.batches.remove(batch)
         batch.release()
         self._buffered -= batch.size
         self._room.set()

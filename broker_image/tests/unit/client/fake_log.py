@@ -68,7 +68,10 @@ class Log:
             return None
         if outcome == FakeBroker.CLOSE:
             return FakeBroker.CLOSE
-        answer = ProduceResponse.TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=rows)
+        name = request.topic_data[0].name  # empty in versions that have the id
+        answer = ProduceResponse.TopicProduceResponse(
+            name=name, topic_id=TOPIC_ID, partition_responses=rows
+        )
         return ProduceResponse(responses=[answer])
 
     def append(self, index: int, header: Any, records: bytes) -> int:

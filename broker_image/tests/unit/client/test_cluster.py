@@ -120,7 +120,7 @@ async def test_retrying_ends_with_the_last_error(monkeypatch: pytest.MonkeyPatch
         await client.retrying(refused)
     assert calls == 1
     # pauses of which the second never fits, on no machine
-    monkeypatch.setattr(cluster, "backoff_seconds", lambda attempt: (0.001, 3_600)[attempt])
+    monkeypatch.setattr(cluster, "backoff_seconds", lambda attempt, _: (0.001, 3_600)[attempt])
     with pytest.raises(KafkaError, match="REQUEST_TIMED_OUT"):
         await client.retrying(busy, timeout_ms=60_000)
     assert calls == 3

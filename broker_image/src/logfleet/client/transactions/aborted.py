@@ -6,19 +6,14 @@ several. The list may name more than the batches need (Kafka:
 `CompletedFetch.consumeAbortedTransactionsUpTo`).
 """
 
-import struct
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import msgspec
 
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.checksum import Buffer
+from logfleet.records.control import read_marker
 from logfleet.records.errors import CorruptRecords
-from logfleet.records.record import read_records
-
-_MARKER_KEY: Final = struct.Struct(">hh")  # version, type
-_ABORT: Final = 0
 
 
 class AbortedTransaction(msgspec.Struct, frozen=True, gc=False):
@@ -33,7 +28,7 @@ def visible_batches(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """As `iterate_headers`, without control batches and without the aborted transactions' batches.
 
-    Raises CorruptRecords, also for a marker that cannot be read.
+    Raises CorruptRecords, also for the wrong checksum of a marker.
     """
     waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     ended: set[int] = set()
@@ -51,10 +46,5 @@ def _is_abort(batches: Buffer, header: BatchHeader, position: int) -> bool:
     """Whether the control batch is an abort marker; one that compaction emptied is none."""
     if not crc_matches(batches, header, position):
         raise CorruptRecords(f"checksum at offset {header.base_offset}")
-    for record in read_records(batches, position):
-        if record.key is None or len(record.key) < _MARKER_KEY.size:
-            raise CorruptRecords(f"offset {record.offset}: a control record without a type")
-        _, kind = _MARKER_KEY.unpack_from(record.key)
-        is_abort: bool = kind == _ABORT
-        return is_abort
-    return False
+    marker = read_marker(batches, position)
+    return marker is not None and not marker.is_commit

@@ -1,11 +1,13 @@
 import struct
 
 import pytest
-from logfleet.client.aborted import AbortedTransaction, visible_batches
-from logfleet.records.batch import HEADER_SIZE, replace_payload, write_crc
+from logfleet.client.transactions.aborted import AbortedTransaction, visible_batches
+from logfleet.records.batch import HEADER_SIZE, assign_offsets, replace_payload, write_crc
 from logfleet.records.compression import Codec
+from logfleet.records.control import marker_batch
 from logfleet.records.errors import CorruptRecords
 from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.types import LeaderEpoch
 
 COMMIT, ABORT = 1, 0
 A, B = 7, 8
@@ -18,10 +20,10 @@ def data(offset: int, producer_id: int | None, count: int = 1) -> bytearray:
     return build_batch(records, base_offset=offset, producer=stamp)
 
 
-def marker(offset: int, producer_id: int, kind: int, key: bytes | None = None) -> bytearray:
-    record = Record(key or struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), 0)
-    stamp = ProducerStamp(producer_id, 0, transactional=True)
-    return build_batch([record], base_offset=offset, producer=stamp, control=True)
+def marker(offset: int, producer_id: int, kind: int) -> bytearray:
+    batch = marker_batch(producer_id, 0, commit=kind == COMMIT, coordinator_epoch=0, now_ms=0)
+    assign_offsets(batch, offset, LeaderEpoch(0))
+    return batch
 
 
 def seen(*batches: bytearray, aborted: list[tuple[int, int]]) -> list[int]:
@@ -92,12 +94,6 @@ def test_a_marker_that_compaction_emptied_ends_nothing() -> None:
 def test_a_commit_marker_of_the_same_producer_does_not_end_an_aborted_transaction() -> None:
     log = [data(0, A), marker(1, A, COMMIT), data(2, A), marker(3, A, ABORT)]
     assert seen(*log, aborted=[(A, 0)]) == []
-
-
-@pytest.mark.parametrize("key", [b"\0\0\0", b"x"])
-def test_a_marker_without_a_type_is_corrupt(key: bytes) -> None:
-    with pytest.raises(CorruptRecords, match="offset 1: a control record without a type"):
-        seen(data(0, A), marker(1, A, ABORT, key), aborted=[(A, 0)])
 
 
 def test_a_marker_with_a_wrong_checksum_is_corrupt() -> None:

@@ -1,0 +1,1 @@
+"""Transactions of the client: writing in them, and reading only what they have committed."""
