@@ -51,6 +51,7 @@ class Kind(StrEnum):
     STALL = "stall"
     FAILSAFE_BEGAN = "failsafe_began"
     FAILSAFE_ENDED = "failsafe_ended"
+    MARKERS_STUCK = "markers_stuck"
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -4,9 +4,10 @@
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.partition_log import PartitionLog
 from logfleet.log.validation import AppendResult, Prepared
 from logfleet.log.verification import Guards
@@ -15,6 +16,7 @@ from logfleet.metadata.kinds.topics import PartitionValue
 from logfleet.node.partitions.ack_queue import ALL, AckQueue, AwaitedAck
 from logfleet.node.partitions.replica import ServedReplica
 from logfleet.node.partitions.traffic import Traffic
+from logfleet.records.control import MARKER_BYTES, Marker
 from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader import IsrChange, LeaderReplicas
 from logfleet.replication.waiters import LOW_WATERMARK, Waiter
@@ -151,6 +153,30 @@ class LeaderPartition(ServedReplica):
             if log.has_flush_rules and self._rule is not None:
                 self._rule.appended(self)
         return result
+
+    def append_markers(self, markers: Sequence[tuple[Marker, int]], now_ms: int) -> list[ErrorCode]:
+        """Append (marker, version of its transaction) by one write; an error for each.
+
+        NONE: it is in the log; wait for its commit as for that of a batch. Else it was refused: see
+        `ProducerStates.check_marker`. Guards of the transactions that end are dropped. Raises
+        OSError.
+        """
+        assert self.is_current, f"append to {self.topic}-{self.index}, which is led elsewhere"
+        results = self.log.append_markers(markers, self.leader_epoch, now_ms)
+        errors = [
+            each.error if isinstance(each, BatchRefusal) else ErrorCode.NONE for each in results
+        ]
+        size = MARKER_BYTES * errors.count(ErrorCode.NONE)
+        if size:
+            self.bytes_in += size
+            self.ends.appended(size)
+            if self.log.has_flush_rules and self._rule is not None:
+                self._rule.appended(self)
+        if self._guards is not None:
+            for (marker, version), error in zip(markers, errors, strict=True):
+                if error is ErrorCode.NONE:
+                    self._guards.marked(marker.producer_id, marker.epoch, version)
+        return errors
 
     # Effects of the ends
 
