@@ -141,7 +141,7 @@ class ProducerStates:
         newer one must begin at sequence 0; the same one must continue where it ended, else
         OUT_OF_ORDER_SEQUENCE_NUMBER; a producer without state (expired or deleted) may begin
         anywhere. Offsets that a coordinator appends to a transaction have no sequence: only their
-        epoch is checked.
+        epoch is checked. A batch outside of its producer's open transaction is INVALID_TXN_STATE.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -157,8 +157,11 @@ class ProducerStates:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         else:
             expected = 0
-        is_next = first in (expected, NO_SEQUENCE)
-        return None if is_next else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if first not in (expected, NO_SEQUENCE):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if entry.transaction_first_offset == NO_OFFSET or header.is_transactional:
+            return None
+        return ErrorCode.INVALID_TXN_STATE
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Record a batch with a producer id that was appended at `base_offset`."""

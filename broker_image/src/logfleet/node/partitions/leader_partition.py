@@ -134,6 +134,11 @@ class LeaderPartition(ServedReplica):
             self._guards = Guards()
         return self._guards
 
+    def expire_guards(self, now_ms: int, expiration_ms: int) -> None:
+        """Drop guards that nobody has asked with for `expiration_ms`. now_ms: monotonic."""
+        if self._guards is not None:
+            self._guards.expire(now_ms, expiration_ms)
+
     # Appending
 
     def append(self, batch: bytearray | memoryview | Prepared, now_ms: int) -> AppendResult:

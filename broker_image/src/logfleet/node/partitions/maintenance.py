@@ -13,7 +13,7 @@ import structlog
 
 from logfleet.config.broker import BrokerConfig
 from logfleet.config.topic import BrokerLayers
-from logfleet.io.clock import now_ms
+from logfleet.io.clock import monotonic_ms, now_ms
 from logfleet.io.files import Files, is_shortage
 from logfleet.io.slices import Slices
 from logfleet.log.checkpoints.checkpointer import Checkpointer
@@ -27,6 +27,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.log.partition_log import PartitionLog
 from logfleet.log.search import load_oldest_times
 from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
+from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.partitions.replica import Replica
 
@@ -220,9 +221,14 @@ class Maintenance:
         return done is not None
 
     async def expire_producers(self) -> None:
-        """Remove idempotent producers that wrote nothing for producer.id.expiration.ms."""
+        """Remove idempotent producers that wrote nothing for producer.id.expiration.ms.
+
+        Guards of transactions that nobody asks about any more go after the same time.
+        """
         for replica in self._table:
             await self._slices.pause_if_due()
+            if isinstance(replica, LeaderPartition):
+                replica.expire_guards(monotonic_ms(), self.producer_id_expiration_ms)
             states = replica.log.producers.states
             ids = list(states.ids())
             for first in range(0, len(ids), PRODUCERS_AT_ONCE):

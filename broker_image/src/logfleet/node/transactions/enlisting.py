@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from logfleet.log.names import TopicPartition
-from logfleet.log.producers.states import NO_OFFSET, SeenBatch
-from logfleet.log.verification import FirstBatch, Guard
+from logfleet.log.producers.states import SeenBatch
+from logfleet.log.verification import Guard
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.transactions.verifier import Client, Verifier
 from logfleet.records.batch import NO_SEQUENCE, BatchHeader
@@ -30,8 +30,6 @@ _SENT_AGAIN: Final = NOT_NOW | {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-_LOADING_SINCE: Final = 2
-"""Older clients that commit offsets do not expect COORDINATOR_LOAD_IN_PROGRESS."""
 
 
 class ProducerBatch(NamedTuple):
@@ -63,7 +61,7 @@ class Enlisting:
         for clients that are exempt.
         """
         log, header = batch.partition.log, batch.header
-        if _is_open(batch.partition, header):
+        if log.producers.states.is_open(header.producer_id, header.producer_epoch):
             return False
         seen = log.producers.check(header, log.segments)
         if isinstance(seen, SeenBatch) or seen is ErrorCode.INVALID_PRODUCER_EPOCH:
@@ -126,10 +124,11 @@ class Enlisting:
         """
         client = Client.of_txn_offset_commit(request_version)
         batch = _Offsets(*producer)
-        guards, entry = partition.guards, partition.log.producers.states.get(batch.producer_id)
+        states, guards = partition.log.producers.states, partition.guards
+        entry = states.get(batch.producer_id)
         if entry is not None and batch.producer_epoch < entry.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if _is_open(partition, batch) or not self._verifier.verifies(client):
+        if states.is_open(*producer) or not self._verifier.verifies(client):
             return ErrorCode.NONE
         guard = guards.ask(batch, adds=client.adds, now_ms=self._now_ms())
         error = ErrorCode.NETWORK_EXCEPTION
@@ -140,20 +139,8 @@ class Enlisting:
             guards.answered(guard, is_final=bool(error) and error not in _SENT_AGAIN)
         if not partition.is_current:
             return ErrorCode.NOT_COORDINATOR
-        if not error and not _is_open(partition, batch):
+        if not error and not states.is_open(*producer):
             error = guards.refusal(guard, batch, has_batches=True) or error
         if error is ErrorCode.NETWORK_EXCEPTION:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request_version < _LOADING_SINCE:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return error
-
-
-def _is_open(partition: LeaderPartition, batch: FirstBatch) -> bool:
-    """Whether the producer has an open transaction there, in this epoch."""
-    entry = partition.log.producers.states.get(batch.producer_id)
-    return (
-        entry is not None
-        and entry.epoch == batch.producer_epoch
-        and entry.transaction_first_offset != NO_OFFSET
-    )

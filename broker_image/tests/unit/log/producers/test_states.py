@@ -254,6 +254,17 @@ def transactional(sequence, epoch=0, producer=PRODUCER, timestamp=1000):
     return parse_header(build_batch([Record(None, None, timestamp)], producer=stamp))
 
 
+def test_a_batch_outside_of_its_producers_open_transaction_is_refused():
+    states = ProducerStates()
+    states.update_transactional(transactional(0), 5)
+    assert states.check(transactional(1)) is None
+    assert states.check(batch(1, count=1)) is ErrorCode.INVALID_TXN_STATE
+    assert states.check(batch(0, count=1, epoch=1)) is ErrorCode.INVALID_TXN_STATE
+    assert states.check(batch(2, count=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    ended(states, 6)
+    assert states.check(batch(1, count=1)) is None
+
+
 def ended(states, offset, *, epoch=0, commit=False, coordinator=0, producer=PRODUCER, now=1000):
     batch_bytes = marker_batch(
         producer, epoch, commit=commit, coordinator_epoch=coordinator, now_ms=now

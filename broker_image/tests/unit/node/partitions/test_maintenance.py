@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from logfleet.config.broker import broker_config
-from logfleet.io.clock import now_ms
+from logfleet.io.clock import monotonic_ms, now_ms
 from logfleet.io.files import PosixFiles
 from logfleet.io.slices import Slices
 from logfleet.log.config import LogConfig
@@ -19,10 +19,12 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.node.partitions.flush_rules import FLUSH_PERIOD_S
 from logfleet.node.partitions.maintenance import Maintenance
 from logfleet.node.partitions.partition_table import PartitionTable
-from logfleet.records.record import Record, build_batch
+from logfleet.records.batch import parse_header
+from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.log.log_rig import LogRig
+from broker_image.tests.unit.node.handlers.conftest import Host
 
 
 @pytest.mark.parametrize(
@@ -200,3 +202,19 @@ def test_producers_expire_some_at_a_time(monkeypatch):
     asyncio.run(maintenance.expire_producers())
     assert [len(step) for step in steps] == [0, 1000, 0, 1000, 0, 500, 0]
     assert [producer_id for step in steps for producer_id in step] == list(range(2500))
+
+
+def test_guards_of_transactions_expire_with_producers(tmp_path):
+    host = Host(tmp_path / "data")
+    partition = host.host()
+    stamp = ProducerStamp(7, 0, 0, transactional=True)
+    header = parse_header(build_batch([Record(None, b"v", 0)], producer=stamp))
+    guards = partition.guards
+    guards.answered(guards.ask(header, adds=True, now_ms=monotonic_ms() - 10), is_final=False)
+    maintenance: Any = Maintenance.__new__(Maintenance)
+    maintenance._table, maintenance._slices = [partition, host.host("other")], Slices()
+    for expiration_ms, left in ((60_000, 1), (5, 0)):
+        maintenance.producer_id_expiration_ms = expiration_ms
+        asyncio.run(maintenance.expire_producers())
+        assert len(guards) == left
+    host.close()
