@@ -2,7 +2,7 @@
 
 TRANSACTIONS = """
 add.partitions.to.txn.retry.backoff.max.ms INT ro high 100 0.. | Longest time for which adding a partition to a transaction is tried again by the broker itself. | in node.transactions.verifier
-add.partitions.to.txn.retry.backoff.ms INT ro high 20 1.. | Pause between two such attempts. | in node.transactions.verifier
+add.partitions.to.txn.retry.backoff.ms INT ro high 20 1.. | Longest pause between two such attempts; it begins at a sixteenth and doubles. | in node.transactions.verifier
 transaction.abort.timed.out.transaction.cleanup.interval.ms INT ro low 10000 1.. | How often transactions are checked for their timeout.
 transaction.max.timeout.ms INT ro high 900000 1.. | Longest transaction timeout that a producer may ask for.
 transaction.partition.verification.enable BOOLEAN cluster low true | Whether a partition's leader asks the coordinator if a transaction is really in progress. | in node.transactions.verifier
