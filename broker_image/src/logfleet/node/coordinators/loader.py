@@ -116,7 +116,7 @@ def replay_record(
 
 
 def replay_marker(coordinator: Coordinator[Any], batches: bytes, position: int) -> None:
-    """Apply the control batch at `position`. Raises CorruptRecords."""
+    """Apply the control batch at `position`, if it is a marker."""
     marker = read_marker(batches, position)
     if marker is not None:
         coordinator.end_transaction(marker.producer_id, is_commit=marker.is_commit)

@@ -9,12 +9,13 @@ from logfleet.groups.config import GroupConfig
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.io.clock import SYSTEM_CLOCK
 from logfleet.log.partition_log import PartitionLog
+from logfleet.log.validation import Appended
 from logfleet.metadata.image import ClusterImage, Topic
 from logfleet.metadata.image import Partition as PartitionState
 from logfleet.metadata.shards import ShardedMap
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.groups.group_shard import GroupShard, group_kind
-from logfleet.records.control import Marker, marker_batch
+from logfleet.records.control import MARKER_BYTES, Marker
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch, ProducerEpoch
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -117,13 +118,12 @@ def stage(
 def mark(partition: LaggingPartition, *, producer_id: int = 7, is_commit: bool = True) -> Marker:
     """Append the marker of a transaction."""
     log = partition.log
-    marker = Marker(producer_id, ProducerEpoch(0), is_commit, 0)
-    batch = marker_batch(
-        producer_id, ProducerEpoch(0), commit=is_commit, coordinator_epoch=0, now_ms=1
-    )
-    batch[:8] = log.log_end_offset.to_bytes(8, "big")
-    log.append_as_follower(memoryview(batch), LeaderEpoch(0), 1)
-    partition.ends.appended(len(batch))
+    entry = log.producers.states.get(producer_id)
+    epoch = ProducerEpoch(0 if entry is None else entry.epoch)
+    marker = Marker(producer_id, epoch, is_commit, 0)
+    (appended,) = log.append_markers([(marker, 0)], LeaderEpoch(0), 1)
+    assert isinstance(appended, Appended)
+    partition.ends.appended(MARKER_BYTES)
     return marker
 
 
