@@ -15,7 +15,7 @@ import msgspec
 from logfleet.records.batch import HEADER_SIZE, NO_SEQUENCE, parse_header
 from logfleet.records.checksum import Buffer
 from logfleet.records.errors import CorruptRecords
-from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
+from logfleet.records.record import ProducerStamp, batch_of, read_records
 
 MARKER_BYTES: Final = 78
 """Size of a marker's batch."""
@@ -29,6 +29,9 @@ _VALUE: Final = struct.Struct(">hi")
 _RECORD: Final = struct.Struct(">4s b hh b hi b")
 _USUAL_HEAD: Final = bytes((32, 0, 0, 0))
 """Length 16, then attributes, timestamp delta and offset delta, all 0."""
+_KEY_SIZE: Final = 2 * _KEY.size
+_VALUE_SIZE: Final = 2 * _VALUE.size
+"""As varints: twice the number of bytes."""
 
 
 class Marker(msgspec.Struct, frozen=True, gc=False):
@@ -44,13 +47,12 @@ def marker_batch(
     producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
 ) -> bytearray:
     """The batch that writes this marker, byte for byte as Kafka does; its base offset is 0."""
-    record = Record(
-        _KEY.pack(_VERSION, _COMMIT if commit else _ABORT),
-        _VALUE.pack(_VERSION, coordinator_epoch),
-        now_ms,
+    kind = _COMMIT if commit else _ABORT
+    record = _RECORD.pack(
+        _USUAL_HEAD, _KEY_SIZE, _VERSION, kind, _VALUE_SIZE, _VERSION, coordinator_epoch, 0
     )
     stamp = ProducerStamp(producer_id, epoch, NO_SEQUENCE, transactional=True)
-    return build_batch([record], producer=stamp, control=True)
+    return batch_of(record, 1, now_ms, now_ms, producer=stamp, control=True)
 
 
 def read_marker(batch: Buffer, position: int = 0) -> Marker | None:
