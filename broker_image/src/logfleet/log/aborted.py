@@ -46,7 +46,7 @@ def sound_count(entries: Iterable[Fields]) -> int:
     """How many leading entries can be true; what a power loss leaves behind them cannot be."""
     count, before = 0, -1
     for version, _, first, last, stable in entries:
-        if version != _VERSION or not 0 <= first < last or not first < stable or last <= before:
+        if version != _VERSION or not 0 <= first < last > before or not 0 <= stable <= last + 1:
             break
         before = last
         count += 1

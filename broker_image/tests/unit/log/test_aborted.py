@@ -1,7 +1,7 @@
 import pytest
 from logfleet.log.aborted import ABORTED_ENTRY, AbortedEntry, overlapping, sound_count
 
-ENTRIES = [(0, 1, 0, 4, 2), (0, 2, 2, 6, 7), (0, 1, 8, 20, 15), (0, 3, 15, 21, 22)]
+ENTRIES = [(0, 1, 3, 4, 2), (0, 2, 2, 6, 7), (0, 1, 8, 20, 15), (0, 3, 15, 21, 22)]
 
 
 def test_an_entry_has_the_34_bytes_of_kafka():
@@ -28,7 +28,7 @@ def test_no_transaction_with_records_in_the_range_is_left_out(start, end):
 
 def test_the_search_ends_where_everything_before_the_end_had_been_decided():
     assert overlapping(ENTRIES, 0, 0, 7) == (
-        [AbortedEntry(1, 0, 4, 2), AbortedEntry(2, 2, 6, 7)],
+        [AbortedEntry(1, 3, 4, 2), AbortedEntry(2, 2, 6, 7)],
         True,
     )
     assert overlapping(ENTRIES, 0, 0, 23)[1] is False
@@ -42,7 +42,8 @@ def test_the_search_ends_where_everything_before_the_end_had_been_decided():
         (1, 9, 30, 40, 41),
         (0, 9, 30, 30, 41),
         (0, 9, -1, 40, 41),
-        (0, 9, 30, 40, 30),
+        (0, 9, 30, 40, 42),
+        (0, 9, 30, 40, -1),
         (0, 9, 5, 21, 22),
     ],
 )

@@ -172,6 +172,7 @@ class LogLoader:
         log_start = max(self._request.log_start_offset, segments[0].base_offset if found else 0)
         producers = self._producers(names)
         self._notes += producers.restore(segments, log_end, self._unindexed)
+        self._write_rebuilt(segments, rebuilt)
         is_as_closed = self._request.clean and not self._recovered_bytes
         if not found or log_end < log_start:
             if found:
@@ -326,10 +327,21 @@ class LogLoader:
                 self._remove_segments([behind.segment for behind in found[number:]])
                 break
         older = found[: len(segments) - 1]
-        rebuilt = [each.segment for each in older if each.is_rebuilt]
+        return segments, [each.segment for each in older if each.is_rebuilt], log_end
+
+    def _write_rebuilt(self, segments: Sequence[Segment], rebuilt: Sequence[Segment]) -> None:
+        """Write the indexes of closed segments, and before them all transaction indexes, durably.
+
+        The next start would trust a segment that has its other indexes, and is durable.
+        """
+        indexes = [segment.transaction_index for segment in segments] if self._unindexed else []
+        for index in indexes:
+            if not index.is_durable:
+                index.write_durably()
+        if indexes:
+            self._files.fsync_directory(self._request.directory)
         for segment in rebuilt:
             segment.finish()
-        return segments, rebuilt, log_end
 
     def _restore_segment(self, found: FoundSegment) -> tuple[int, bool]:
         """Find the end of a segment's batches, and cut off what lies behind it.

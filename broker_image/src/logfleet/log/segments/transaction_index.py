@@ -63,6 +63,14 @@ class TransactionIndex(IndexFile[tuple[int, int, int, int, int]]):
         if count < len(self):
             self.truncate(count)
 
+    def write_durably(self) -> None:
+        """Write and sync the file, if there is one."""
+        self.write()
+        file = self.file()
+        if file is not None:
+            file.fsync()
+        self.is_durable = True
+
     # As a sidecar
 
     def add(self, header: BatchHeader, base_offset: int, position: Position) -> None:
