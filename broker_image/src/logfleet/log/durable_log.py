@@ -29,6 +29,7 @@ class DurableLog(HasEnds):
     epochs: LeaderEpochs
     topic_id: str | None
     open_files: OpenFiles
+    _aborted_end: int  # every marker in a transaction index is before it
     _active: Segment
     _segments: list[Segment]
     _recent: RecentBatches
@@ -106,6 +107,15 @@ class DurableLog(HasEnds):
         self._recent, self.producers = files.recent, files.producers
         self._unflushed = files.unflushed
         self._room = NO_ROOM
+        self._aborted_end = self._end_of_aborted()
+
+    def _end_of_aborted(self) -> int:
+        end = self.log_end_offset
+        for segment in reversed(self._segments):
+            if not segment.transaction_index.is_missing:
+                return end
+            end = segment.base_offset
+        return 0
 
     def drop_files(self) -> None:
         """Drop the log's files from the cache: its directory is being renamed or given up."""

@@ -156,6 +156,8 @@ class PartitionLog(DurableLog):
 
     def _end_transaction(self, header: BatchHeader, batch: memoryview) -> None:
         marker = read_marker(batch)
+        if marker is not None and not marker.is_commit:
+            self._aborted_end = header.next_offset
         if marker is not None and self.producers.end(marker, header, self._active):
             self._unflushed.renamed()  # a file is made for the transaction index
 
@@ -263,9 +265,13 @@ class PartitionLog(DurableLog):
         the last call, unless the log was truncated. Never below the log's start.
         """
         unstable = self.producers.states.unstable
-        if not unstable or (first := unstable.first(high_watermark)) is None:
+        if not unstable.queue or (first := unstable.first(high_watermark)) is None:
             return high_watermark
         return min(high_watermark, max(first, self.log_start_offset))
+
+    def has_aborted(self, start: int) -> bool:
+        """Whether `aborted` may find any from there on; where there is none, that costs nothing."""
+        return start < self._aborted_end
 
     def aborted(self, start: int, end: int) -> list[AbortedEntry]:
         """The aborted transactions with records in [start, end), by their markers.
@@ -274,6 +280,8 @@ class PartitionLog(DurableLog):
         """
         found: list[AbortedEntry] = []
         for segment in self.segments_from(start):
+            if segment.base_offset >= self._aborted_end:
+                break
             entries, is_all = segment.transaction_index.overlapping(start, end)
             found += entries
             if is_all:

@@ -30,27 +30,31 @@ class _Transaction:
 
 
 class Unstable:
-    """The unstable transactions; false while there is none."""
+    """The unstable transactions; false while there is none.
 
-    __slots__ = ("_all", "_all_max", "_open", "_open_max", "_waiting")
+    queue: those and some that have ended, by first offset. Each fetch checks if it is empty, so
+    that it is an attribute.
+    """
+
+    __slots__ = ("_all_max", "_open", "_open_max", "_waiting", "queue")
 
     def __init__(self, first_offsets: Iterable[int] = ()) -> None:
         """first_offsets: of the open transactions, in any order."""
         self._waiting: dict[int, _Transaction] = {}  # the open ones by first offset
         self._open: deque[_Transaction] = deque()  # begins with an open one
-        self._all: deque[_Transaction] = deque()
+        self.queue: deque[_Transaction] = deque()
         self._open_max = self._all_max = _KEPT
         for first in sorted(first_offsets):
             self.begun(first)
 
     def __bool__(self) -> bool:
-        return bool(self._all)
+        return bool(self.queue)
 
     def begun(self, first_offset: int) -> None:
         """Add a transaction whose first record was appended, behind those of all others."""
         added = self._waiting[first_offset] = _Transaction(first_offset)
         self._open.append(added)
-        self._all.append(added)
+        self.queue.append(added)
 
     def ended(self, first_offset: int, marker_offset: int) -> int:
         """End the transaction that began at `first_offset`.
@@ -72,11 +76,11 @@ class Unstable:
 
         None if there is none. What is stable by now is forgotten.
         """
-        unstable = self._all
+        unstable = self.queue
         while unstable and OPEN != unstable[0].marker < high_watermark:
             unstable.popleft()
         if len(unstable) > self._all_max:
-            self._all = unstable = deque(
+            self.queue = unstable = deque(
                 each for each in unstable if not OPEN != each.marker < high_watermark
             )
             self._all_max = 2 * len(unstable) + _KEPT

@@ -51,15 +51,18 @@ class Waiter:
 
 
 class Waiters:
-    """The waiters of one partition in one role. A waiter may leave while it is notified."""
+    """The waiters of one partition in one role. A waiter may leave while it is notified.
+
+    of_stable: those for stable records, None or empty if there are none.
+    """
 
     __slots__ = (
         "_committed",
         "_log_start",
         "_low_watermark",
         "_next_committed",
-        "_stable",
         "_written",
+        "of_stable",
     )
 
     def __init__(self) -> None:
@@ -68,16 +71,11 @@ class Waiters:
         self._committed: set[Waiter] | None = None
         self._log_start: set[Waiter] | None = None
         self._low_watermark: set[Waiter] | None = None
-        self._stable: set[Waiter] | None = None
+        self.of_stable: set[Waiter] | None = None
         self._next_committed: set[Waiter] | None = None
 
     def __len__(self) -> int:
         return len(self._all())
-
-    @property
-    def want_stable(self) -> bool:
-        """Whether any of them waits for stable records."""
-        return bool(self._stable)
 
     def add(self, waiter: Waiter, interests: int) -> None:
         """Notify it of these, until `remove`; what it waited for before stays."""
@@ -90,7 +88,7 @@ class Waiters:
         if interests & LOW_WATERMARK:
             self._low_watermark = _with(self._low_watermark, waiter)
         if interests & STABLE:
-            self._stable = _with(self._stable, waiter)
+            self.of_stable = _with(self.of_stable, waiter)
         if interests & NEXT_COMMITTED:
             self._next_committed = _with(self._next_committed, waiter)
 
@@ -116,8 +114,8 @@ class Waiters:
                 waiter.committed(size)
 
     def stable(self, size: int) -> None:
-        if self._stable:
-            for waiter in tuple(self._stable):
+        if self.of_stable:
+            for waiter in tuple(self.of_stable):
                 waiter.stable(size)
 
     def log_start_moved(self) -> None:
@@ -143,7 +141,7 @@ class Waiters:
             self._committed,
             self._log_start,
             self._low_watermark,
-            self._stable,
+            self.of_stable,
             self._next_committed,
         )
         return (each for each in every if each is not None)

@@ -39,7 +39,7 @@ def test_transactions_that_end_behind_an_open_one_are_forgotten():
         unstable.begun(2 * number + 1)
         assert unstable.ended(2 * number + 1, 2 * number + 2) == 0
         assert unstable.first(2 * number + 3) == 0
-    assert len(unstable._all) < 200
+    assert len(unstable.queue) < 200
     assert len(unstable._open) < 200
     assert unstable.ended(0, 20_001) == 20_002
     assert unstable.first(20_002) is None

@@ -103,11 +103,11 @@ def test_a_waiter_need_not_care_for_what_it_does_not_wait_for() -> None:
 def test_a_waiter_for_the_next_commit_is_notified_once_until_it_asks_again() -> None:
     waiters, parked = Waiters(), Parked()
     waiters.add(parked, STABLE | NEXT_COMMITTED)
-    assert waiters.want_stable
+    assert waiters.of_stable
     waiters.next_committed(4)
     waiters.next_committed(5)
     waiters.add(parked, NEXT_COMMITTED)
     waiters.next_committed(6)
     assert parked.news == [("committed", 4), ("committed", 6)]
     waiters.remove(parked)
-    assert not waiters.want_stable
+    assert not waiters.of_stable

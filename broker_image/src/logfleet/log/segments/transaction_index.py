@@ -40,6 +40,11 @@ class TransactionIndex(IndexFile[tuple[int, int, int, int, int]]):
         """Record that there is no file, so that nobody has to ask for it."""
         self._written = _EMPTY
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether there certainly is no entry. It is false for a file that nobody has read."""
+        return self._written == _EMPTY and not self._pending
+
     def add_entry(self, entry: AbortedEntry) -> None:
         """Add the next aborted transaction.
 

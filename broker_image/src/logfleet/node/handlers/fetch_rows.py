@@ -202,11 +202,12 @@ class FetchRead:
             unknown = epoch >= 0
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if unknown else ErrorCode.NOT_LEADER_OR_FOLLOWER
             return self._refused(partition.index, code, partition.topic_id)
-        ends = partition.ends
+        ends, log = partition.ends, partition.log
+        high_watermark = ends.high_watermark
         row = _Row(
             partition_index=partition.index,
-            high_watermark=ends.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
+            high_watermark=high_watermark,
+            last_stable_offset=log.last_stable_offset(high_watermark),
             log_start_offset=ends.log_start_offset,
             aborted_transactions=None,
             records=b"",
@@ -219,7 +220,6 @@ class FetchRead:
                 row.preferred_read_replica = nearest
                 self.is_enough = True
                 return row
-        log = partition.log
         diverging = diverging_epoch(
             log.epochs,
             ends.log_start_offset,
@@ -343,7 +343,7 @@ def aborted_transactions(
     A consumer drops the batches of each, from its first offset to its marker: one too few would be
     an aborted read. Raises OSError. Source: KIP-98, LocalLog.addAbortedTransactions.
     """
-    if records is None:
+    if records is None or not log.has_aborted(offset):
         return []
     return [
         FetchResponse.AbortedTransaction(

@@ -189,7 +189,7 @@ class LeaderPartition(ServedReplica):
         if size:
             waiters = self.waiters
             waiters.committed(size)
-            if waiters.want_stable:
+            if waiters.of_stable:
                 self._notify_of_stable(size)
         if self.ack_queue.count:
             self.ack_queue.check()

@@ -117,7 +117,7 @@ class ServedReplica(Replica):
 
     def add_waiter(self, waiter: Waiter, interests: int) -> None:
         """Notify the waiter of these (`logfleet.replication.waiters`), until `remove_waiter`."""
-        if interests & STABLE and not self.waiters.want_stable:
+        if interests & STABLE and not self.waiters.of_stable:
             self._see_stable_end()
         self.waiters.add(waiter, interests)
 
@@ -130,7 +130,7 @@ class ServedReplica(Replica):
         if size:
             waiters = self.waiters
             waiters.committed(size)
-            if waiters.want_stable:
+            if waiters.of_stable:
                 self._notify_of_stable(size)
 
     def _notify_of_stable(self, size: int) -> None:
