@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from logfleet.client.errors import ClientError, KafkaError
+from logfleet.client.errors import AbortRequired, ClientError, KafkaError, ProducerFailed
 from logfleet.wire.errors import ErrorCode
 
 MEANINGS: Final[Mapping[ErrorCode, str]] = {
@@ -22,6 +22,11 @@ MEANINGS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.INVALID_GROUP_ID: "is not a group's name: it may not be empty",
     ErrorCode.NON_EMPTY_GROUP: "the group has members",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is no regular expression that brokers read",
+    ErrorCode.PRODUCER_FENCED: "another producer with this transactional id has taken over",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "its producer has gone on, or was replaced",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "its producer has gone on",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read this topic",
     ErrorCode.POLICY_VIOLATION: "a policy of the brokers forbids it",
     ErrorCode.KAFKA_STORAGE_ERROR: "the disk of a broker is full or failed",
@@ -30,6 +35,7 @@ MEANINGS: Final[Mapping[ErrorCode, str]] = {
 
 _LIST_TOPICS: Final = "`logfleet topic list` shows what there is"
 _LIST_GROUPS: Final = "`logfleet group list` shows what there is"
+_LIST_TRANSACTIONS: Final = "`logfleet transaction list` shows what there is"
 _STOP_MEMBERS: Final = "stop them first"
 
 ADVICE: Final[Mapping[tuple[str, ErrorCode], str]] = {
@@ -54,6 +60,8 @@ ADVICE: Final[Mapping[tuple[str, ErrorCode], str]] = {
     ("group describe", ErrorCode.GROUP_ID_NOT_FOUND): _LIST_GROUPS,
     ("group delete", ErrorCode.GROUP_ID_NOT_FOUND): _LIST_GROUPS,
     ("group delete-offsets", ErrorCode.GROUP_ID_NOT_FOUND): _LIST_GROUPS,
+    ("transaction describe", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND): _LIST_TRANSACTIONS,
+    ("transaction abort", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND): _LIST_TRANSACTIONS,
     ("group delete", ErrorCode.NON_EMPTY_GROUP): _STOP_MEMBERS,
     ("group reset-offsets", ErrorCode.NON_EMPTY_GROUP): _STOP_MEMBERS,
     ("group delete-offsets", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC): _STOP_MEMBERS,
@@ -63,6 +71,10 @@ ADVICE: Final[Mapping[tuple[str, ErrorCode], str]] = {
 
 def explain(error: ClientError, *, with_subject: bool = True) -> str:
     """One line: subject, the broker's message (else the meaning of its code), advice."""
+    if isinstance(error, AbortRequired | ProducerFailed) and isinstance(
+        error.__cause__, KafkaError
+    ):
+        error = error.__cause__
     if not isinstance(error, KafkaError):
         return _one_line(str(error))
     message = error.broker_message or MEANINGS.get(error.code, error.code.name)

@@ -28,6 +28,10 @@ COMMANDS = {
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "consume": ("logfleet.cli.consume", "Print the records of topics."),
     "group": ("logfleet.cli.group", "List, describe, move and delete consumer groups."),
+    "transaction": (
+        "logfleet.cli.transaction",
+        "List, describe and abort transactions, find hanging ones.",
+    ),
     "config": (
         "logfleet.cli.config",
         "Show and change what topics, brokers and groups are set to.",

@@ -1,6 +1,7 @@
 """`logfleet produce`: write records from standard input to a topic."""
 
 import asyncio
+import contextlib
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -28,10 +29,11 @@ from logfleet.cli.session import (
     standard_input,
     standard_output,
 )
-from logfleet.client.batches import Delivery
+from logfleet.client.batches import Delivery, Written
 from logfleet.client.cluster import Client
-from logfleet.client.errors import ClientError
+from logfleet.client.errors import AbortRequired, ClientError, OutcomeUnknown
 from logfleet.client.producer import Producer
+from logfleet.client.transactions.producer import TransactionalProducer
 from logfleet.records.compression import Codec
 from logfleet.records.record import Header
 
@@ -52,13 +54,18 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """How records are written. as_json: print each one on stdout once it is acknowledged."""
+    """How records are written. as_json: print each one on stdout once it is acknowledged.
+
+    transactional_id: None for none. transaction_records: of one transaction; None: all.
+    """
 
     topic: str
     acks: int
     codec: Codec
     create: bool
     as_json: bool
+    transactional_id: str | None = None
+    transaction_records: int | None = None
 
 
 def _bytes_of(ctx: click.Context, option: click.Parameter, value: str | None) -> bytes | None:
@@ -133,6 +140,17 @@ def _headers_of(ctx: click.Context, option: click.Parameter, values: Sequence[st
     help="A key or value of just this is null (a tombstone); '' means empty ones.",
 )
 @click.option("--json", "from_json", is_flag=True, help="Each line is a record in JSON.")
+@click.option(
+    "--transactional-id",
+    metavar="NAME",
+    help="Write all records in one transaction, and fence other producers of this name.",
+)
+@click.option(
+    "--transaction-records",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Commit each N records, and the rest at the end.",
+)
 @click.option("--create", is_flag=True, help="Let the broker create the topic with its defaults.")
 @server_options
 @output_option
@@ -148,6 +166,8 @@ def produce(
     delimiter: bytes,
     null: bytes | None,
     from_json: bool,
+    transactional_id: str | None,
+    transaction_records: int | None,
     create: bool,
     as_json: bool,
     server: Server,
@@ -155,12 +175,14 @@ def produce(
     """Write each line of standard input to TOPIC as a record.
 
     Ends at the end of the input (Ctrl-D), when every record is acknowledged. With -o json, each
-    record is printed once it is acknowledged: topic, partition, offset, timestamp.
+    record is printed once it is acknowledged: topic, partition, offset, timestamp. In a transaction
+    that is when it is committed; readers of committed records see all of it, or nothing.
 
     \b
     echo hello | logfleet produce greetings
     logfleet produce orders -K: -H source=shell -z zstd < orders.txt
     logfleet consume orders -o json --from-beginning --exit-at-end | logfleet produce copy --json
+    logfleet produce payments --transactional-id import-7 < payments.txt
 
     A record in JSON has "value" and, if wanted, "key", "headers" (a list of [name, value]),
     "timestamp" (milliseconds since 1970) and "partition"; bytes that are no text are {"base64":
@@ -175,10 +197,17 @@ def produce(
         raise click.UsageError("--key and --key-separator both say where the key is, give one")
     if from_json and (key, key_separator, null) != (None, None, None):
         raise click.UsageError("--json says where key and null are, leave out the other options")
+    if transaction_records is not None and transactional_id is None:
+        raise click.UsageError("--transaction-records: of which --transactional-id?")
+    if transactional_id is not None and acks != "all":
+        raise click.UsageError("a transaction needs --acks all")
     read = read_json if from_json else draft_reader(separator=key_separator, null=null, key=key)
-    output = Output(topic, ACKS[acks], CODECS[codec], create=create, as_json=as_json)
+    output = Output(
+        topic, ACKS[acks], CODECS[codec], create, as_json, transactional_id, transaction_records
+    )
     source = Input(delimiter, read, headers, partition)
-    run(server, lambda client: produce_lines(client, source, output))
+    write = produce_lines if transactional_id is None else produce_in_transactions
+    run(server, lambda client: write(client, source, output))
 
 
 async def produce_lines(client: Client, source: Input, output: Output) -> None:
@@ -195,8 +224,7 @@ async def produce_lines(client: Client, source: Input, output: Output) -> None:
         auto_create=output.create,
     )
     await producer.partition_count(output.topic)  # fail before anybody types a line
-    if standard_input().isatty():
-        click.echo("one record per line; Ctrl-D ends", err=True)
+    _greet()
     sent: asyncio.Queue[tuple[int, Delivery] | None] = asyncio.Queue(UNCONFIRMED_MAX)
     bad_line: TextError | click.ClickException | None = None
     try:
@@ -212,6 +240,81 @@ async def produce_lines(client: Client, source: Input, output: Output) -> None:
         raise group.exceptions[0] from None
     if bad_line is not None:
         raise click.ClickException(str(bad_line))
+
+
+async def produce_in_transactions(client: Client, source: Input, output: Output) -> None:
+    """Write all lines in transactions; those before the first that cannot be committed stay.
+
+    Raises ClickException, which names the lines that are not committed, ClientError.
+    """
+    assert output.transactional_id is not None
+    producer = TransactionalProducer(
+        client,
+        output.transactional_id,
+        codec=output.codec,
+        delivery_timeout_ms=client.timeout_ms,
+        auto_create=output.create,
+    )
+    await producer.partition_count(output.topic)  # fail before anybody types a line
+    sent: list[tuple[int, Delivery]] = []
+    first = 1  # line of the transaction
+    async with producer:
+        await producer.init()
+        _greet()
+        try:
+            await producer.begin()
+            async for number, draft in _drafts(source):
+                sent.append((number, await _send(producer, output.topic, number, draft)))
+                if len(sent) == output.transaction_records:
+                    await _commit(producer, sent, as_json=output.as_json)
+                    first = number + 1
+                    await producer.begin()
+            await _commit(producer, sent, as_json=output.as_json)
+        except OutcomeUnknown as error:
+            raise click.ClickException(
+                f"{error}; whether the lines from {first} on are committed is unknown"
+            ) from error
+        except (TextError, click.ClickException, ClientError) as error:
+            with contextlib.suppress(ClientError):
+                await producer.abort()
+            reason = await _first_failure(sent) or _reason(error)
+            raise click.ClickException(
+                f"{reason}; the lines from {first} on are not committed"
+            ) from error
+
+
+def _reason(error: Exception) -> str:
+    return explain(error) if isinstance(error, ClientError) else str(error)
+
+
+async def _first_failure(sent: Sequence[tuple[int, Delivery]]) -> str | None:
+    """The first record that failed by itself, not since its transaction was aborted."""
+    for number, delivery in sent:
+        try:
+            await delivery
+        except AbortRequired:
+            continue
+        except ClientError as error:
+            return f"line {number}: {explain(error)}"
+    return None
+
+
+async def _commit(
+    producer: TransactionalProducer, sent: list[tuple[int, Delivery]], *, as_json: bool
+) -> None:
+    """Commit, then print the records. Raises ClientError."""
+    await producer.commit()
+    if as_json:
+        out = standard_output()
+        for _, delivery in sent:
+            out.write(_row(await delivery))
+        out.flush()
+    sent.clear()
+
+
+def _greet() -> None:
+    if standard_input().isatty():
+        click.echo("one record per line; Ctrl-D ends", err=True)
 
 
 async def _drafts(source: Input) -> AsyncIterator[tuple[int, Draft]]:
@@ -277,7 +380,9 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-async def _send(producer: Producer, topic: str, number: int, draft: Draft) -> Delivery:
+async def _send(
+    producer: Producer | TransactionalProducer, topic: str, number: int, draft: Draft
+) -> Delivery:
     try:
         return await producer.send(
             topic,
@@ -301,13 +406,17 @@ async def _confirm(sent: asyncio.Queue[tuple[int, Delivery] | None], *, as_json:
         except ClientError as error:
             raise click.ClickException(f"line {number}: {explain(error)}") from error
         if as_json:
-            row = {
-                "topic": written.topic,
-                "partition": written.partition,
-                "offset": written.offset,
-                "timestamp": written.timestamp_ms,
-            }
-            out.write(msgspec.json.encode(row) + b"\n")
+            out.write(_row(written))
             if sent.empty():
                 out.flush()
     out.flush()
+
+
+def _row(written: Written) -> bytes:
+    row = {
+        "topic": written.topic,
+        "partition": written.partition,
+        "offset": written.offset,
+        "timestamp": written.timestamp_ms,
+    }
+    return msgspec.json.encode(row) + b"\n"

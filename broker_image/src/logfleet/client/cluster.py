@@ -200,14 +200,19 @@ class Client:
 
         It is cached until `forget_coordinator`.
         """
-        broker_id = self._coordinators.get((kind, name))
-        if broker_id is None:
-            broker_id = await self._find_coordinator(name, kind)
+        broker_id = await self.coordinator_id(name, kind=kind)
         try:
             return await self.broker(broker_id, purpose)
         except ConnectionLost:
             self.forget_coordinator(name, kind=kind)
             raise
+
+    async def coordinator_id(
+        self, name: str, *, kind: CoordinatorKind = CoordinatorKind.GROUP
+    ) -> int:
+        """The broker that `coordinator` connects to."""
+        broker_id = self._coordinators.get((kind, name))
+        return await self._find_coordinator(name, kind) if broker_id is None else broker_id
 
     def forget_coordinator(
         self, name: str, *, kind: CoordinatorKind = CoordinatorKind.GROUP

@@ -12,6 +12,7 @@ DELETING = {
     "group delete g": "Delete g with all committed offsets, for good?",
     "group delete-offsets g -t t": "Delete what g has committed for t, for good?",
     "quota delete --user u": "Delete all limits of user=u?",
+    "transaction abort a": "Abort what a has open, and fence its producer?",
     "features upgrade 2": "Raise logfleet.version to 2, for good?",
 }
 """Command line -> what it asks. The words of a command are those before its first argument."""

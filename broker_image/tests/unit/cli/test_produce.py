@@ -5,13 +5,16 @@ import pytest
 from click.testing import CliRunner
 from logfleet.cli import produce as module
 from logfleet.cli.main import cli
-from logfleet.cli.produce import Input, Output, produce_lines
+from logfleet.cli.produce import Input, Output, produce_in_transactions, produce_lines
 from logfleet.cli.record_text import read_json
 from logfleet.client.cluster import Client
 from logfleet.records.compression import Codec
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import EndTxnRequest
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker
 from broker_image.tests.unit.client.fake_log import Log
+from broker_image.tests.unit.client.transactions.fake_coordinator import Coordinator
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,8 @@ from broker_image.tests.unit.client.fake_log import Log
         (["t", "-z", "brotli"], "'brotli' is not one of 'none', 'gzip'"),
         (["t", "-a", "2"], "'2' is not one of 'all', '1', '0'"),
         (["t", "-p", "-1"], "-1 is not in the range"),
+        (["t", "--transaction-records", "5"], "of which --transactional-id?"),
+        (["t", "--transactional-id", "x", "-a", "1"], "a transaction needs --acks all"),
     ],
 )
 def test_what_the_command_line_cannot_mean_is_told_in_one_line(
@@ -87,3 +92,98 @@ async def test_while_a_record_is_not_acknowledged_only_so_many_are_sent_after_it
                 with pytest.raises(click.ClickException, match="line 1: t-0: LEADER_NOT_AVAILABLE"):
                     await produce_lines(client, source, output)
     assert len(log.values[1]) <= 11  # one more waits for its place
+
+
+# --- in transactions
+
+
+async def produce_five(
+    broker: FakeBroker,
+    lines: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    last: str = "4",
+    records: int | None = None,
+    timeout_ms: int = 10_000,
+) -> None:
+    """Write the values 0 to 4 in transactions of so many. last: instead of the value 4."""
+    rows = [*(f'{{"value": "{number}"}}' for number in range(4)), last]
+    lines.write_text("\n".join(rows))
+    source = Input(b"\n", read_json, (), 0)
+    output = Output("t", -1, Codec.NONE, False, True, "id", records)
+    with lines.open() as given:
+        monkeypatch.setattr("sys.stdin", given)
+        async with Client(broker.bootstrap, timeout_ms=timeout_ms) as client:
+            await produce_in_transactions(client, source, output)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("records, commits", [(None, 1), (2, 3), (5, 1), (99, 1)])
+async def test_lines_are_committed_each_so_many_or_at_the_end(
+    records: int | None,
+    commits: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    async with FakeBroker({"t": 1}).running() as broker:
+        log = Coordinator(broker, 2)
+        last = '{"value": "4"}'
+        await produce_five(broker, tmp_path / "lines", monkeypatch, records=records, last=last)
+    assert log.values == {0: [b"0", b"1", b"2", b"3", b"4"]}
+    assert log.ends() == [True] * commits
+    shown = capfdbinary.readouterr().out.splitlines()
+    assert [b'"offset":%d' % number in line for number, line in enumerate(shown)] == [True] * 5
+
+
+@pytest.mark.asyncio
+async def test_a_line_that_is_no_record_aborts_its_transaction_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async with FakeBroker({"t": 1}).running() as broker:
+        log = Coordinator(broker, 2)
+        words = "line 5: is no record in JSON.*; the lines from 4 on are not committed"
+        with pytest.raises(click.ClickException, match=words):
+            await produce_five(broker, tmp_path / "lines", monkeypatch, last="{", records=3)
+    assert log.ends()[0] is True
+    assert True not in log.ends()[1:]
+    assert len(capfdbinary.readouterr().out.splitlines()) == 3
+
+
+@pytest.mark.asyncio
+async def test_a_record_that_cannot_be_written_is_named_and_none_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async with FakeBroker({"t": 1}).running() as broker:
+        log = Coordinator(broker, 2)
+        log.refused = {0: ErrorCode.INVALID_RECORD}
+        words = "^line 1: t-0: INVALID_RECORD; the lines from 1 on are not committed$"
+        with pytest.raises(click.ClickException, match=words):
+            await produce_five(broker, tmp_path / "lines", monkeypatch, last='{"value": "4"}')
+    assert True not in log.ends()
+    assert capfdbinary.readouterr().out == b""
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "faults, words",
+    [
+        ([ErrorCode.PRODUCER_FENCED], "has taken over; the lines from 1 on are not committed"),
+        (
+            [FakeBroker.CLOSE] * 9,
+            "whether the lines from 1 on are committed is unknown",
+        ),
+    ],
+)
+async def test_a_commit_that_fails_tells_whether_anything_is_committed(
+    faults: list[int | bytes],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with FakeBroker({"t": 1}).running() as broker:
+        Coordinator(broker, 2).faults[EndTxnRequest] = faults
+        with pytest.raises(click.ClickException, match=words):
+            await produce_five(
+                broker, tmp_path / "lines", monkeypatch, last='{"value": "4"}', timeout_ms=300
+            )

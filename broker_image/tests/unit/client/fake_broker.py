@@ -59,7 +59,7 @@ class FakeBroker:
     def of(self, kind: type) -> list[Any]:
         return [request for _, request in self.requests if isinstance(request, kind)]
 
-    def api_versions(self, request: ApiVersionsRequest) -> Reply:
+    def api_versions(self, request: ApiVersionsRequest) -> ApiVersionsResponse:
         del request
         rows = [
             ApiVersionsResponse.ApiVersion(

@@ -103,6 +103,10 @@ class TransactionalProducer:
         """
         await self._init(NO_IDENTITY)
 
+    async def partition_count(self, topic: str) -> int:
+        """The cached number of partitions. Raises KafkaError if there is no such topic."""
+        return await self._producer.partition_count(topic)
+
     async def begin(self) -> None:
         """Open a transaction. Raises ProducerFailed, or ClientError: it may be called again."""
         v2 = self._is_v2()

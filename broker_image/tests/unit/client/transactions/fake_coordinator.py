@@ -77,7 +77,6 @@ class Coordinator(Log):
         row = ApiVersionsResponse.FinalizedFeatureKey(
             name="transaction.version", max_version_level=self.version
         )
-        assert isinstance(response, ApiVersionsResponse)
         response.finalized_features = [row]
         response.finalized_features_epoch = self.features_epoch
         return response

@@ -1,0 +1,315 @@
+"""`logfleet transaction`: who has transactions open, and what to do about those that hang."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import click
+
+from logfleet.cli.confirming import yes_option
+from logfleet.cli.offsets import led_partitions, partition_option, partitions_of
+from logfleet.cli.session import (
+    Report,
+    Server,
+    changing_options,
+    echo_rows,
+    echo_table,
+    listing_options,
+    run,
+    show_each,
+)
+from logfleet.client.cluster import Client
+from logfleet.client.errors import ClientError
+from logfleet.client.offsets import TopicPartition
+from logfleet.client.transactions import hanging
+from logfleet.client.transactions.admin import (
+    ANY_DURATION,
+    STATES,
+    TransactionDescription,
+    Transactions,
+)
+from logfleet.client.transactions.hanging import OpenTransaction
+
+KIND: Final = "transaction"
+HANGING_SECONDS: Final = 900
+"""The default of transaction.max.timeout.ms: a coordinator has ended what is older."""
+LISTED: Final = ("name", "coordinator", "producerId", "state")
+HANGING: Final = (
+    "topic", "partition", "startOffset", "producerId", "producerEpoch", "coordinatorEpoch",
+    "lastWrite", "idleSeconds",
+)  # fmt: skip
+
+
+@click.group()
+def transaction() -> None:
+    """List, describe and abort transactions, and find those that hang.
+
+    \b
+    logfleet transaction list --state Ongoing
+    logfleet transaction describe payments-1
+    logfleet transaction find-hanging
+    logfleet transaction abort payments-1
+    logfleet transaction abort --topic orders --partition 3 --start-offset 1200
+
+    Exit codes: 0 done, 1 failed (one line on stderr for each transaction), 2 the command line is
+    wrong.
+    """
+
+
+@transaction.command(name="list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES),
+    help="Only in this state; may be given again and again.",
+)
+@click.option(
+    "--producer-id", "producer_ids", multiple=True, type=int, help="Only of this producer."
+)
+@click.option(
+    "--longer-than",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Only those that began so long ago.",
+)
+@click.option("--pattern", metavar="REGEX", help="Only those whose whole transactional id matches.")
+@listing_options
+def list_(
+    *,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    longer_than: float | None,
+    pattern: str | None,
+    as_json: bool,
+    server: Server,
+) -> None:
+    """List the transactional ids of all brokers.
+
+    \b
+    logfleet transaction list
+    logfleet transaction list --state Ongoing --longer-than 60
+    logfleet transaction list --pattern 'payments-.*' -o json | jq -r '.[].name'
+    """
+    found = run(
+        server,
+        lambda client: Transactions(client).list(
+            states=states,
+            producer_ids=producer_ids,
+            longer_than_ms=ANY_DURATION if longer_than is None else int(longer_than * 1000),
+            pattern=pattern,
+        ),
+    )
+    rows = [(row.transactional_id, row.coordinator, row.producer_id, row.state) for row in found]
+    if as_json:
+        echo_rows(LISTED, rows, as_json=True)
+    else:
+        echo_table(("NAME", "COORDINATOR", "PRODUCER", "STATE"), rows)
+
+
+@transaction.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@listing_options
+def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
+    """Show transactional ids: state, producer, since when, and partitions.
+
+    Partitions are those that are part of the transaction, once it has ended those that still lack
+    its marker.
+
+    \b
+    logfleet transaction describe payments-1
+    logfleet transaction describe payments-1 -o json | jq '.[0].partitions'
+    """
+
+    async def wanted(_: Client) -> tuple[str, ...]:
+        return names
+
+    async def one(client: Client, name: str) -> dict[str, Any]:
+        return _described(await Transactions(client).describe(name), _now_ms())
+
+    show_each(server, KIND, wanted, one, None if as_json else _echo_description)
+
+
+def _described(found: TransactionDescription, now_ms: int) -> dict[str, Any]:
+    is_open = found.started_ms >= 0
+    return {
+        "name": found.transactional_id,
+        "state": found.state,
+        "coordinator": found.coordinator,
+        "producerId": found.producer_id,
+        "producerEpoch": found.producer_epoch,
+        "timeoutMs": found.timeout_ms,
+        "started": found.started_ms if is_open else None,
+        "durationMs": max(0, now_ms - found.started_ms) if is_open else None,
+        "partitions": [
+            {"topic": key.topic, "partition": key.partition} for key in sorted(found.partitions)
+        ],
+    }
+
+
+def _echo_description(row: dict[str, Any]) -> None:
+    click.echo(f"Transaction:  {row['name']}\nState:        {row['state']}")
+    click.echo(f"Coordinator:  {row['coordinator']}")
+    click.echo(f"Producer:     {row['producerId']}, epoch {row['producerEpoch']}")
+    click.echo(f"Timeout:      {row['timeoutMs'] / 1000:g} s")
+    if row["durationMs"] is not None:
+        click.echo(f"Open for:     {row['durationMs'] / 1000:g} s")
+    cells = [(each["topic"], each["partition"]) for each in row["partitions"]]
+    echo_table(("TOPIC", "PARTITION"), cells)
+
+
+@transaction.command(name="find-hanging")
+@click.option("-t", "--topic", "topics", multiple=True, help="[default: all]")
+@partition_option
+@click.option(
+    "--idle",
+    "idle_seconds",
+    type=click.FloatRange(0),
+    default=HANGING_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Only those whose producer has written nothing for so long; less than its timeout finds "
+    "some that are about to be aborted.",
+)
+@listing_options
+def find_hanging(
+    *,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    idle_seconds: float,
+    as_json: bool,
+    server: Server,
+) -> None:
+    """Find transactions that are open in a partition and that no coordinator will end.
+
+    Readers of committed records stand still before such a transaction; `logfleet transaction abort`
+    ends it.
+
+    \b
+    logfleet transaction find-hanging
+    logfleet transaction find-hanging -t orders --idle 60
+    """
+    if partitions and not topics:
+        raise click.UsageError("--partition: of which --topic?")
+
+    now_ms = _now_ms()
+    since_ms = now_ms - int(idle_seconds * 1000)
+
+    async def work(client: Client) -> list[OpenTransaction]:
+        keys: Sequence[TopicPartition]
+        if topics:
+            keys = await partitions_of(client, topics, partitions)
+        else:
+            keys = sorted(await led_partitions(client, None))
+        return await hanging.find_hanging(client, keys, idle_since_ms=since_ms)
+
+    found = run(server, work)
+    rows = [
+        (
+            row.partition.topic,
+            row.partition.partition,
+            row.start_offset,
+            row.producer_id,
+            row.producer_epoch,
+            row.coordinator_epoch,
+            row.last_ms,
+            max(0, (now_ms - row.last_ms) // 1000),
+        )
+        for row in found
+    ]
+    if as_json:
+        echo_rows(HANGING, rows, as_json=True)
+    else:
+        titles = ("TOPIC", "PARTITION", "START", "PRODUCER", "EPOCH", "COORDINATOR EPOCH", "IDLE")
+        echo_table(titles, [(*row[:6], f"{row[7]} s") for row in rows])
+
+
+@transaction.command()
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.option("-t", "--topic", help="Of a hanging transaction.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Of a hanging transaction.")
+@click.option(
+    "--start-offset",
+    type=click.IntRange(0),
+    help="Of a hanging transaction, as find-hanging shows it.",
+)
+@yes_option
+@changing_options
+def abort(
+    names: tuple[str, ...],
+    *,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    confirm: Callable[[str], None],
+    as_json: bool,
+    server: Server,
+) -> None:
+    """Abort open transactions by name, or one that hangs in a partition.
+
+    By name, the producer is fenced: it can write nothing more, and has to begin again. A hanging
+    transaction gets the marker that its coordinator will not write; if a coordinator has it open,
+    the command refuses that. Asks first on a terminal; a script gives --yes.
+
+    \b
+    logfleet transaction abort payments-1
+    logfleet transaction abort -t orders -p 3 --start-offset 1200 --yes
+    """
+    place = (topic, partition, start_offset)
+    if bool(names) == any(value is not None for value in place):
+        raise click.UsageError("what to abort: give names, or --topic, --partition, --start-offset")
+    report = Report(as_json=as_json)
+    if names:
+        have, their = ("has", "its producer") if len(names) == 1 else ("have", "their producers")
+        confirm(f"Abort what {', '.join(names)} {have} open, and fence {their}?")
+        run(server, lambda client: _abort_names(client, names, report))
+    else:
+        if topic is None or partition is None or start_offset is None:
+            raise click.UsageError("a hanging one: give --topic, --partition and --start-offset")
+        key = TopicPartition(topic, partition)
+        confirm(f"Abort the transaction at offset {start_offset} of {key}?")
+        run(server, lambda client: _abort_hanging(client, key, start_offset, report))
+    report.end()
+
+
+async def _abort_names(client: Client, names: Sequence[str], report: Report) -> None:
+    transactions = Transactions(client)
+    for name in names:
+        try:
+            state = (await transactions.describe(name)).state
+            if state in {"PrepareCommit", "PrepareAbort"}:
+                report.fail(KIND, name, f"its outcome is decided: it is in {state}")
+            elif state == "Ongoing":
+                await transactions.abort(name)
+                report.done(KIND, name, "aborted")
+            else:
+                report.done(KIND, name, "unchanged")
+        except ClientError as error:
+            report.refuse(KIND, name, error)
+
+
+async def _abort_hanging(
+    client: Client, key: TopicPartition, start_offset: int, report: Report
+) -> None:
+    name = f"{key}@{start_offset}"
+    try:
+        opened = await hanging.open_transactions(client, [key])
+        found = [each for each in opened if each.start_offset == start_offset]
+        owners = await hanging.owners(client, found)
+        if not found:
+            report.fail(KIND, name, "no open transaction begins there; find-hanging shows them")
+        elif found[0] in owners:
+            report.fail(
+                KIND,
+                name,
+                f"{owners[found[0]]} has it open: `logfleet transaction abort {owners[found[0]]}`",
+            )
+        else:
+            await hanging.write_abort(client, found[0])
+            report.done(KIND, name, "aborted", producerId=found[0].producer_id)
+    except ClientError as error:
+        report.refuse(KIND, name, error)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
