@@ -17,11 +17,12 @@ from logfleet.log.recovery.truncater import Truncater
 from logfleet.log.segments.file_slice import FileSlice
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.records.batch import assign_offsets, iterate_headers
+from logfleet.records.control import marker_batch
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.types import LeaderEpoch
 
 from broker_image.tests.sim.disk import PowerLoss, SimDisk
-from broker_image.tests.sim.rebuild import index_faults, producer_faults
+from broker_image.tests.sim.rebuild import index_faults, producer_faults, transaction_faults
 
 NOW = 1_700_000_000_000
 PARTITION = TopicPartition("topic", 0)
@@ -37,9 +38,19 @@ class Inline(Flusher):
 
 def batch(base_offset, epoch, dice):
     count = dice.randrange(1, 4)
-    stamp = ProducerStamp(dice.choice([7, 8]), epoch, base_offset)
+    producer_id = dice.choice([7, 8, 9])  # the last two write in transactions
+    stamp = ProducerStamp(producer_id, epoch, base_offset, transactional=producer_id > 7)
     value = b"%d" % dice.randrange(1 << 30) * dice.randrange(1, 20)
     made = build_batch([Record(None, value, NOW + base_offset)] * count, producer=stamp)
+    if stamp.transactional and dice.random() < 0.4:
+        count = 1
+        made = marker_batch(
+            producer_id,
+            epoch,
+            commit=dice.random() < 0.3,
+            coordinator_epoch=epoch,
+            now_ms=NOW + base_offset,
+        )
     assign_offsets(made, base_offset, epoch)
     return bytes(made), base_offset + count
 
@@ -100,7 +111,7 @@ class Run:
         ), "a hole, or what nobody wrote"
         for segment in self.log.segments:
             assert index_faults(segment, CONFIG.index_interval_bytes) == []
-        assert producer_faults(self.log) == []
+        assert producer_faults(self.log) == transaction_faults(self.log) == []
 
     def follow_another(self):
         """A leader that has only a part of its predecessor's batches, and writes others."""

@@ -52,7 +52,7 @@ class CorruptSnapshot(Exception):
 class SeenBatch(msgspec.Struct, frozen=True, gc=False):
     """The fields that identify a batch if its producer sends it again.
 
-    timestamp: the batch's largest, in ms.
+    timestamp: the batch's largest, in ms; that of a later marker if a snapshot holds only that.
     """
 
     first_sequence: int

@@ -136,17 +136,17 @@ class IndexFile(Sequence[Fields], Generic[Fields]):
         """Add an entry. It reaches the disk with `write`, or once enough entries are pending."""
         self.is_durable = False
         self._pending += self._entry.pack(first, second)
-        self._write_if_many()
-
-    def _write_if_many(self) -> None:
         if len(self._pending) >= PENDING_BYTES_MAX:
-            try:
-                self.write()
-            except OSError as error:
-                # the batch of this entry is written; the entries wait until there is room, or a
-                # descriptor
-                if not is_shortage(error):
-                    raise
+            self._write_many()
+
+    def _write_many(self) -> None:
+        try:
+            self.write()
+        except OSError as error:
+            # the batch of this entry is written; the entries wait until there is room, or a
+            # descriptor
+            if not is_shortage(error):
+                raise
 
     def write(self) -> None:
         """Write all entries to the file, which is created if absent.

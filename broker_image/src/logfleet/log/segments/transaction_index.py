@@ -15,7 +15,7 @@ from logfleet.log.aborted import (
     overlapping,
     sound_count,
 )
-from logfleet.log.segments.index_file import IndexFile
+from logfleet.log.segments.index_file import PENDING_BYTES_MAX, IndexFile
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.records.batch import BatchHeader
 from logfleet.types import Position
@@ -54,7 +54,8 @@ class TransactionIndex(IndexFile[tuple[int, int, int, int, int]]):
             return
         self.is_durable = False
         self._pending += entry.pack()
-        self._write_if_many()
+        if len(self._pending) >= PENDING_BYTES_MAX:
+            self._write_many()
 
     def overlapping(self, start: int, end: int) -> tuple[list[AbortedEntry], bool]:
         """The aborted transactions with records in [start, end); see `log.aborted.overlapping`."""
