@@ -4,6 +4,9 @@ The rules are Kafka's (ReplicaManager.readFromLog, KIP-74): the first non-empty 
 every limit by one batch, so that a reader always makes progress; after it only whole batches that
 fit. Kafka cuts within a batch, so that a reader that lags far gets as many bytes as it allows; here
 it gets a part of a batch less, and does not wait for min_bytes because of that.
+
+A consumer reads up to the high watermark, or up to the last stable offset if it reads only
+committed transactions; a row reports both as of one step of the loop.
 """
 
 from collections.abc import Callable
@@ -341,7 +344,7 @@ def aborted_transactions(
     """The aborted transactions that overlap `records`, which were read from `offset` on.
 
     A consumer drops the batches of each, from its first offset to its marker: one too few would be
-    an aborted read. Raises OSError. Source: KIP-98, LocalLog.addAbortedTransactions.
+    an aborted read. Upholds I32. Raises OSError. Source: KIP-98, LocalLog.addAbortedTransactions.
     """
     if records is None or not log.has_aborted(offset):
         return []

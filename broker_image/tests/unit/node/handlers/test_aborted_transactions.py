@@ -1,4 +1,4 @@
-"""What a consumer with isolation level 1 gets, from any offset and in pieces of any size."""
+"""What a consumer with isolation level 1 gets, from any offset and in pieces of any size (I32)."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
