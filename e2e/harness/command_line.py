@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
@@ -17,12 +18,19 @@ PATIENCE_S = 60.0
 POLL_S = 0.01
 
 
-def environment(broker: Broker) -> dict[str, str]:
+class Reachable(Protocol):
+    """A broker of ours, or Apache Kafka."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+def environment(broker: Reachable) -> dict[str, str]:
     return {**os.environ, "LOGFLEET_BOOTSTRAP_SERVER": broker.bootstrap}
 
 
 def logfleet(
-    broker: Broker, *arguments: str, stdin: bytes = b""
+    broker: Reachable, *arguments: str, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the program, with the broker's address in its environment."""
     return subprocess.run(
@@ -35,14 +43,14 @@ def logfleet(
     )
 
 
-def said(broker: Broker, *arguments: str, stdin: bytes = b"") -> str:
+def said(broker: Reachable, *arguments: str, stdin: bytes = b"") -> str:
     """Run the program; return its stdout. It must succeed without output on stderr."""
     done = logfleet(broker, *arguments, stdin=stdin)
     assert (done.returncode, done.stderr) == (0, b""), done
     return done.stdout.decode()
 
 
-def planned(broker: Broker, *arguments: str) -> str:
+def planned(broker: Reachable, *arguments: str) -> str:
     """Run the program without --execute; return its stdout, the changes that it would make.
 
     It must say on stderr that nothing was changed.
@@ -53,7 +61,7 @@ def planned(broker: Broker, *arguments: str) -> str:
     return done.stdout.decode()
 
 
-def refused(broker: Broker, *arguments: str, stdin: bytes = b"", code: int = 1) -> str:
+def refused(broker: Reachable, *arguments: str, stdin: bytes = b"", code: int = 1) -> str:
     """Run the program, which must fail; return the one line of its stderr."""
     done = logfleet(broker, *arguments, stdin=stdin)
     assert (done.returncode, done.stdout) == (code, b""), done
@@ -88,7 +96,7 @@ class Running:
 
 
 @contextmanager
-def started(broker: Broker, *arguments: str) -> Iterator[Running]:
+def started(broker: Reachable, *arguments: str) -> Iterator[Running]:
     """The running program; it is killed at the end of the block if it still runs."""
     with subprocess.Popen(
         [sys.executable, "-m", "logfleet", *arguments],
