@@ -22,16 +22,18 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    TWO_PHASE_COMMIT = 15
 
 
 class ResourceType(IntEnum):
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
+    TRANSACTIONAL_ID = 5
 
 
 class Resource(msgspec.Struct, frozen=True, gc=False):
-    """A topic, a group, or the cluster, by its literal name."""
+    """A topic, a group, the cluster, or a transactional id, by its literal name."""
 
     type: ResourceType
     name: str
@@ -66,6 +68,11 @@ OPERATIONS_ON: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
         Operation.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (
+        Operation.DESCRIBE,
+        Operation.WRITE,
+        Operation.TWO_PHASE_COMMIT,
     ),
 }
 """The operations that can be allowed on a resource of each type."""

@@ -96,6 +96,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     add_partitions_to_txn_retry_backoff_max_ms: int
     add_partitions_to_txn_retry_backoff_ms: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_max_timeout_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_segment_bytes: int
+    transactional_id_expiration_ms: int
 
     log_cleaner_enable: bool
     log_retention_check_interval_ms: int

@@ -8,8 +8,8 @@ room is whole as soon as it exists. `Broker._start` is the list of them:
 1. workers, disks (no directory is open yet), admin port, ports for clients
 2. stored metadata: the store is open, and this broker has joined its cluster
 3. the directories, the journal of decisions, the image, the logs
-4. hosting, failsafe, replication, control, coordinators: with the rooms before them, these are what
-   handlers are handed (`node.handlers.rooms.Rooms`)
+4. hosting, failsafe, replication, control, coordinators, transactions: with the rooms before them,
+   these are what handlers are handed (`node.handlers.rooms.Rooms`)
 5. membership: this broker registers, and leads its partitions
 6. log tasks, listeners, dynamic configuration: clients are served
 
@@ -64,6 +64,7 @@ from logfleet.node.partitions.log_configs import LogConfigs
 from logfleet.node.partitions.log_tasks import LogTasks, open_log_tasks
 from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.replication.room import Replication, open_replication
+from logfleet.node.transactions.room import Transactions, open_transactions
 from logfleet.node.workers import Workers, open_workers
 from logfleet.quotas.client_quotas import ClientQuotas, quotas_of
 from logfleet.quotas.replication_throttle import ReplicationThrottle
@@ -274,6 +275,14 @@ class Broker:
             decisions=decisions,
         )
         control = self._open_control(stored, quotas, hosting)
+        groups, transactions = self._open_coordinators(
+            stored,
+            workers,
+            disks=disks,
+            hosting=hosting,
+            replication=replication,
+            control=control,
+        )
         return Rooms(
             config=config,
             node_id=config.node_id,
@@ -289,14 +298,8 @@ class Broker:
             quotas=quotas,
             replication=replication,
             control=control,
-            coordinators=self._open_coordinators(
-                stored,
-                workers,
-                disks=disks,
-                hosting=hosting,
-                replication=replication,
-                control=control,
-            ),
+            coordinators=groups,
+            transactions=transactions,
             failsafe=failsafe,
             sessions=sessions,
             requests=Requests(all_handlers()),
@@ -338,8 +341,9 @@ class Broker:
         hosting: Hosting,
         replication: Replication,
         control: Control,
-    ) -> GroupCoordinators:
-        return open_coordinators(
+    ) -> tuple[GroupCoordinators, Transactions]:
+        create_topic = partial(create_one, control.access)
+        groups = open_coordinators(
             stored.world,
             self.config,
             self.life,
@@ -348,8 +352,21 @@ class Broker:
             disks=disks,
             hosting=hosting,
             replication=replication,
-            create_topic=partial(create_one, control.access),
+            create_topic=create_topic,
         )
+        transactions = open_transactions(
+            stored.world,
+            self.config,
+            self.life,
+            metadata=stored.loader,
+            workers=workers,
+            disks=disks,
+            hosting=hosting,
+            replication=replication,
+            create_topic=create_topic,
+            take_producer_id=control.producer_ids.take,
+        )
+        return groups, transactions
 
     async def _until_leading(self, rooms: Rooms) -> None:
         """Wait until this broker leads what it alone can lead, for LEADING_S_MAX at most."""

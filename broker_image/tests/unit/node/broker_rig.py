@@ -5,7 +5,9 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from logfleet.config.broker import BrokerConfig, broker_config
+from logfleet.controller.brokers.feature_level import TRANSACTIONS
 from logfleet.node.broker import Broker
 from logfleet.types import LeaderEpoch
 from logfleet.wire.apis import API_BY_NAME
@@ -21,6 +23,12 @@ def config(path: Path, **given: str) -> BrokerConfig:
         **{key.replace("_", "."): value for key, value in given.items()},
     }
     return broker_config(properties)
+
+
+def with_transactions(path: Path, **given: str) -> BrokerConfig:
+    """Its broker makes a cluster at the feature level of transactions."""
+    made = config(path, transaction_state_log_num_partitions="1", **given)
+    return msgspec.structs.replace(made, logfleet_feature_level_max=TRANSACTIONS)
 
 
 ELSEWHERE = {"logfleet.metadata.store": "etcd", "logfleet.etcd.endpoints": "h:1", "node.id": "1"}

@@ -8,6 +8,7 @@ import structlog
 
 from logfleet.config.topic import BrokerLayers
 from logfleet.controller.brokers.internal_topics import factor_at_creation
+from logfleet.coordinators.partition import partition_for
 from logfleet.metadata.image import ClusterImage
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.refusal import Refusal
@@ -57,6 +58,10 @@ class InternalTopic:
         """How many partitions it has; 0 if it does not exist."""
         topic = image.topic(self.name)
         return 0 if topic is None else len(topic.partitions)
+
+    def partition_of(self, key: str, image: ClusterImage) -> int:
+        """The partition of a key; while the topic does not exist, that which it will be."""
+        return partition_for(key, self.partitions(image) or self._at_creation)
 
     def want(self, image: ClusterImage) -> None:
         """Create it, with as many replicas as the image has brokers for.

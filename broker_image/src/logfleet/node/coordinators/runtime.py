@@ -37,7 +37,7 @@ TICK_MS: Final = 5
 
 
 class CoordinatorRuntime(Generic[R, C, S]):
-    """The shards of one kind. S: their class, a `CoordinatorShard[R, C]`.
+    """The shards of one kind. S: their class, a `CoordinatorShard[R, C]`, which `new_shard` makes.
 
     Call `led` and `lost` with every partition that the broker starts and stops leading; `standby`
     gets those that it follows. write_timeout_ms: see CoordinatorShard. loaded: called with each
@@ -49,7 +49,7 @@ class CoordinatorRuntime(Generic[R, C, S]):
     def __init__(
         self,
         kind: CoordinatorKind[R, C],
-        shard_class: type[S],
+        new_shard: Callable[..., S],
         *,
         clock: Clock,
         write_timeout_ms: int,
@@ -59,7 +59,7 @@ class CoordinatorRuntime(Generic[R, C, S]):
         is_hosted: Callable[[bytes, int], bool],
     ) -> None:
         self._kind = kind
-        self._shard_class = shard_class
+        self._new_shard = new_shard
         self._clock = clock
         self._write_timeout_ms = write_timeout_ms
         self._loaded = loaded
@@ -106,7 +106,7 @@ class CoordinatorRuntime(Generic[R, C, S]):
         if earlier is not None:
             earlier.close()
         loader = self.standby.take(partition) or CoordinatorLoader(self._kind, partition.log)
-        shard = self._shard_class(
+        shard = self._new_shard(
             self._kind,
             partition,
             loader.coordinator,

@@ -1,12 +1,13 @@
 """A parked request of a coordinator."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
 from logfleet.net.peer import Peer
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 
@@ -36,12 +37,36 @@ class Waiter(Generic[R]):
 
     async def wait(self, peer: Peer, otherwise: R) -> R:
         """The answer, once it is there; see `result`."""
+        if self.response is not None:
+            return self.response
+        peer.on_leave = partial(self.answer, otherwise)
+        try:
+            return await self.arrived()
+        finally:
+            peer.on_leave = None
+
+    def mapped(self, made: Callable[[R], A], peer: Peer, otherwise: R) -> A | Awaitable[A]:
+        """What is made of the answer, or what to await for it; see `result`."""
+        return when_all([self], lambda answers: made(answers[0]), peer, otherwise)
+
+    async def arrived(self) -> R:
+        """The answer, once it is there."""
         if self.response is None:
             self._arrived = asyncio.get_running_loop().create_future()
-            peer.on_leave = partial(self.answer, otherwise)
-            try:
-                await self._arrived
-            finally:
-                peer.on_leave = None
+            await self._arrived
         assert self.response is not None
         return self.response
+
+
+def when_all(
+    waiters: Sequence[Waiter[A]], made: Callable[[list[A]], R], peer: Peer, otherwise: A
+) -> R | Awaitable[R]:
+    """What is made of all answers, or what to await for it; see `Waiter.result`."""
+    answers = [waiter.response for waiter in waiters if waiter.response is not None]
+    if len(answers) == len(waiters):
+        return made(answers)
+
+    async def later() -> R:
+        return made([await waiter.wait(peer, otherwise) for waiter in waiters])
+
+    return later()

@@ -2,6 +2,7 @@
 
 from logfleet.config.broker import BrokerConfig
 from logfleet.node.coordinators.internal_topic import CreateTopic
+from logfleet.node.coordinators.subscribing import subscribe
 from logfleet.node.disks import Disks
 from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.lifetime import Lifetime
@@ -33,10 +34,6 @@ def open_coordinators(
         storage_failed=disks.storage_failed,
         is_hosted=lambda *key: hosting.table.replica(*key) is not None,
     )
-    runtime = coordinators.runtime
-    hosting.following.on_followed.append(runtime.standby.followed)
-    replication.truncater.on_truncated.append(runtime.standby.truncated)
-    hosting.leadership.on_led.append(runtime.led)
-    hosting.leadership.on_lost.append(runtime.lost)
+    subscribe(coordinators.runtime, hosting, replication)
     life.spawn("coordinators", coordinators.run(metadata.subscribe()))
     return coordinators

@@ -24,6 +24,7 @@ def all_handlers() -> Handlers[Rooms]:
         producer_ids,
         producers,
         scram_credentials,
+        transactions,
     )
     from logfleet.node.handlers.admin import routes as admin
     from logfleet.node.handlers.offsets import commits, deletions, fetches
@@ -48,6 +49,7 @@ def all_handlers() -> Handlers[Rooms]:
         commits,
         fetches,
         deletions,
+        transactions,
     )
     return gated(
         {request: handler for module in modules for request, handler in module.HANDLERS.items()}

@@ -1,15 +1,17 @@
-"""FindCoordinator: the coordinator of a group leads the group's partition of the offsets topic.
+"""FindCoordinator: a coordinator leads the partition of an internal topic that its key belongs to.
 
-A request creates the offsets topic if it is missing. Transactions and share groups have no
-coordinator in this version; share groups get COORDINATOR_NOT_AVAILABLE, which clients retry.
+The offsets topic has the groups, `__transaction_state` the transactional ids. A request creates the
+topic if it is missing. Share groups have no coordinator in this version: they get
+COORDINATOR_NOT_AVAILABLE, which clients retry.
 """
 
 from typing import Any, Final
 
 import msgspec
 
+from logfleet.auth.operations import Operation, Resource, ResourceType
+from logfleet.controller.brokers.feature_level import transactions_allowed
 from logfleet.coordinators.partition import partition_for
-from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.rooms import Rooms
 from logfleet.wire.errors import ErrorCode
@@ -23,7 +25,7 @@ BATCHED_SINCE: Final = 4  # KIP-699
 SHARE_SINCE: Final = 6  # KIP-932
 NOT_AVAILABLE_MESSAGE: Final = "The coordinator is not available."
 NO_TRANSACTIONS: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-"""The error for producers with a transactional id.
+"""The error for producers with a transactional id below the feature level of transactions.
 
 librdkafka gives up at it (rd_kafka_txn_handle_FindCoordinator; it retries others,
 UNSUPPORTED_VERSION too), and of the errors where it does, the Java client reports the message of
@@ -78,24 +80,28 @@ def _find(rooms: Rooms, key_type: int, key: str, context: RequestContext) -> _Fo
     if key_type not in KEY_TYPES or (key_type == SHARE and context.api_version < SHARE_SINCE):
         message = f"There is no coordinator type {key_type}."
         return _FoundCoordinator(error=ErrorCode.INVALID_REQUEST, message=message)
-    if key_type == TRANSACTION:
-        return _FoundCoordinator(
-            error=NO_TRANSACTIONS, message="This version does not serve transactions."
-        )
+    image = rooms.metadata.image
     if key_type == SHARE:
         message = f"{NOT_AVAILABLE_MESSAGE} This version does not serve share groups."
         return _FoundCoordinator(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
-    image = rooms.metadata.image
-    topic = rooms.coordinators.topic
+    if key_type == TRANSACTION:
+        if not transactions_allowed(image):
+            return _FoundCoordinator(
+                error=NO_TRANSACTIONS, message="This version does not serve transactions."
+            )
+        if not context.may(Operation.DESCRIBE, Resource(ResourceType.TRANSACTIONAL_ID, key)):
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return _FoundCoordinator(error=error, message="Transactional Id authorization failed.")
+    topic = (rooms.coordinators if key_type == GROUP else rooms.transactions.coordinators).topic
     partitions = topic.partitions(image)
     if not partitions:
         topic.want(image)
         return _not_available()
     index = partition_for(key, partitions)
-    leader = rooms.partitions.leader_by_name(OFFSETS_TOPIC, index, context.listener)
+    leader = rooms.partitions.leader_by_name(topic.name, index, context.listener)
     if leader is None or leader.host is None:
         return _not_available()
-    if leader.broker_id == rooms.node_id and rooms.partitions.get(OFFSETS_TOPIC, index) is None:
+    if leader.broker_id == rooms.node_id and rooms.partitions.get(topic.name, index) is None:
         # this broker will lead soon, but would refuse the client's next request until then
         return _not_available()
     return _FoundCoordinator(leader.broker_id, leader.host, leader.port)

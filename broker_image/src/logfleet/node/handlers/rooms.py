@@ -15,6 +15,7 @@ from logfleet.node.partitions.hosting import Hosting
 from logfleet.node.partitions.parked import ParkedCounts
 from logfleet.node.partitions.partition_table import PartitionTable
 from logfleet.node.replication.room import Replication
+from logfleet.node.transactions.room import Transactions
 from logfleet.node.workers import Workers
 from logfleet.quotas.client_quotas import ClientQuotas
 from logfleet.quotas.replication_throttle import ReplicationThrottle
@@ -56,6 +57,7 @@ class Rooms:
     replication: Replication
     control: Control
     coordinators: GroupCoordinators
+    transactions: Transactions
     failsafe: Failsafe
     sessions: Sessions
     requests: Requests

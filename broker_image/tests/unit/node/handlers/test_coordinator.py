@@ -2,10 +2,12 @@ import pytest
 from logfleet.coordinators.partition import partition_for
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.handlers.coordinator import HANDLERS, find_coordinator
+from logfleet.transactions.records import TRANSACTION_STATE_TOPIC
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FindCoordinatorRequest
 
 from broker_image.tests.unit.node.handlers.groups_rig import GroupsRig
+from broker_image.tests.unit.node.transactions.transactions_rig import TransactionsRig
 
 pytestmark = pytest.mark.asyncio
 
@@ -91,6 +93,22 @@ async def test_an_old_client_learns_too_that_transactions_are_not_served(rig):
     answer = single(rig, 1, key_type=1)
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert answer.error_message == "This version does not serve transactions."
+
+
+async def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(
+    rig, tmp_path, until
+):
+    transactions = TransactionsRig(rig.host, str(tmp_path))
+    (missing,) = batched(rig, 6, "a", key_type=1)
+    assert missing.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await until(lambda: transactions.created)
+    assert [name for name, *_ in transactions.created] == [TRANSACTION_STATE_TOPIC]
+    assert rig.created == []
+    rig.host.know_broker(2, "two.example", 9093)
+    rig.host.know_topic(TRANSACTION_STATE_TOPIC, {0: 2})
+    (found,) = batched(rig, 6, "a", key_type=1)
+    assert (found.node_id, found.host, found.port) == (2, "two.example", 9093)
+    assert single(rig, 1, key_type=1).node_id == 2
 
 
 @pytest.mark.parametrize("version,key_type", [(4, 2), (6, 3)])

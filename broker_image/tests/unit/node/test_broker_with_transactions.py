@@ -1,0 +1,93 @@
+"""A whole broker whose cluster is at the feature level of transactions."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from logfleet.node.broker import Broker
+from logfleet.wire.apis import API_BY_NAME
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import (
+    AddPartitionsToTxnRequest,
+    ApiVersionsRequest,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+from broker_image.tests.unit.node.broker_rig import (
+    ask_broker,
+    config,
+    create_topic,
+    with_transactions,
+)
+
+pytestmark = pytest.mark.asyncio
+
+APIS = {"AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions"}
+KEYS = {API_BY_NAME[name].key for name in APIS}
+TRANSACTION = 1
+
+
+async def init(broker: Broker) -> InitProducerIdResponse:
+    """The answer once there is a coordinator and a producer id, as a client gets it."""
+    async with asyncio.timeout(10):
+        while True:
+            find = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["a"])
+            (found,) = (await ask_broker(broker, find, 4)).coordinators
+            if found.error_code:
+                assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                continue
+            assert found.node_id == broker.config.node_id
+            request = InitProducerIdRequest(transactional_id="a", transaction_timeout_ms=60_000)
+            answer: InitProducerIdResponse = await ask_broker(broker, request, 5)
+            if not answer.error_code:
+                return answer
+            assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def describe(broker: Broker) -> DescribeTransactionsResponse.TransactionState:
+    """The transaction of "a", once its coordinator has loaded it."""
+    request = DescribeTransactionsRequest(transactional_ids=["a"])
+    async with asyncio.timeout(10):
+        while True:
+            answer: DescribeTransactionsResponse = await ask_broker(broker, request, 0)
+            (row,) = answer.transaction_states
+            if row.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return row
+
+
+async def test_below_the_level_nothing_of_transactions_is_advertised(tmp_path: Path) -> None:
+    async with Broker(config(tmp_path)) as broker:
+        answer = await ask_broker(broker, ApiVersionsRequest(), 0)
+        assert not KEYS & {row.api_key for row in answer.api_keys}
+
+
+async def test_a_producer_finds_its_coordinator_also_after_a_restart(tmp_path: Path) -> None:
+    async with Broker(with_transactions(tmp_path)) as broker:
+        named = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+        answer = await ask_broker(broker, named, 4)
+        assert {row.api_key for row in answer.api_keys} >= KEYS
+        levels = {each.name: each.max_version_level for each in answer.finalized_features}
+        assert levels == {"logfleet.version": 3, "transaction.version": 2}
+
+        given = await init(broker)
+        assert given.producer_epoch == 0
+        await create_topic(broker, "t")
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="t", partitions=[0])
+        add = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="a",
+            v3_and_below_producer_id=given.producer_id,
+            v3_and_below_producer_epoch=given.producer_epoch,
+            v3_and_below_topics=[topic],
+        )
+        answer = await ask_broker(broker, add, 3)
+        (row,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+        assert row.partition_error_code == ErrorCode.NONE
+
+    async with Broker(with_transactions(tmp_path)) as broker:
+        described = await describe(broker)
+        assert described.transaction_state == "Ongoing"
+        assert described.producer_id == given.producer_id
