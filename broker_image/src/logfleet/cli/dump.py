@@ -19,11 +19,19 @@ from logfleet.cli.dump_files import (
     snapshot_rows,
     text_rows,
     time_index_rows,
+    transaction_index_rows,
 )
 from logfleet.cli.record_text import text_of
 from logfleet.cli.session import echo_table, table_option
 from logfleet.log.checkpoints.files import CorruptCheckpoint
-from logfleet.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, parse_offset_file
+from logfleet.log.names import (
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    parse_offset_file,
+)
 from logfleet.log.producers.states import CorruptSnapshot
 from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.compression import Codec
@@ -51,7 +59,7 @@ TABLE_ROWS_MAX: Final = 100_000
 )
 @table_option
 def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: bool) -> None:
-    """Print segments (.log), indexes (.index, .timeindex), snapshots (.snapshot) and checkpoints.
+    """Print segments (.log), indexes (.index, .timeindex, .txnindex), snapshots and checkpoints.
 
     A table for each file, or an object per line as JSON. A directory stands for the files in it.
     Checksums are checked, and indexes against the segment beside them. The files may be in use.
@@ -85,7 +93,7 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
         if not known:
             raise click.UsageError(
                 f"{path}: no segment or index (their names are 20 digits and .log, .index, "
-                f".timeindex or .snapshot), "
+                f".timeindex, .txnindex or .snapshot), "
                 f"nor one of {', '.join(sorted(TEXTS))}"
             )
         found += known
@@ -136,10 +144,11 @@ def _cell(value: object) -> str:
 def _mismatch_text(path: Path, row: dict[str, Any]) -> str:
     if path.suffix == LOG:
         return f"the batch at position {row['position']} has another checksum"
+    # a segment without its .txnindex counts as one without aborted transactions
+    remedy = f"{path.stem}{INDEX}" if path.suffix == TRANSACTION_INDEX else "the index"
     return (
         f"the entry for offset {row['offset']} is not so in {path.stem}{LOG}: stop the broker and "
-        f"remove the index, "
-        "it is created again"
+        f"remove {remedy}, it is created again"
     )
 
 
@@ -153,6 +162,8 @@ def _rows(path: Path, *, records: bool) -> Rows:
         yield from offset_index_rows(path, base_offset)
     elif suffix == TIME_INDEX:
         yield from time_index_rows(path, base_offset)
+    elif suffix == TRANSACTION_INDEX:
+        yield from transaction_index_rows(path)
     elif suffix == SNAPSHOT:
         yield from snapshot_rows(path)
     elif path.stat().st_size:

@@ -10,6 +10,7 @@ from itertools import repeat, tee
 from pathlib import Path
 from typing import Any, Final
 
+from logfleet.log.aborted import ABORTED_ENTRY
 from logfleet.log.checkpoints.files import parse_epochs, parse_offsets, parse_properties
 from logfleet.log.names import (
     FIRST_DIRTY_OFFSETS,
@@ -23,23 +24,30 @@ from logfleet.log.names import (
     RECOVERY_POINTS,
     SNAPSHOT,
     TIME_INDEX,
+    TRANSACTION_INDEX,
     parse_offset_file,
 )
 from logfleet.log.producers.states import ProducerStates
-from logfleet.log.segments.index_check import Batches, offset_entries_match, time_entries_match
+from logfleet.log.segments.index_check import (
+    Batches,
+    aborted_entries_match,
+    offset_entries_match,
+    time_entries_match,
+)
 from logfleet.log.segments.index_entries import OFFSET_ENTRY, TIME_ENTRY, unpack_entries
 from logfleet.records.batch import iterate_headers
 
 Rows = Iterator[dict[str, Any]]
 CHECKPOINTS: Final = {RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, FIRST_DIRTY_OFFSETS}
 PROPERTIES: Final = {PARTITION_METADATA, META_PROPERTIES}
+KINDS: Final = {LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT}
 TEXTS: Final = {LEADER_EPOCHS} | CHECKPOINTS | PROPERTIES
 
 
 def is_known(name: str) -> bool:
     """Whether a file of this name can be dumped."""
     parsed = parse_offset_file(name)
-    return name in TEXTS or (parsed is not None and parsed[1] in {LOG, INDEX, TIME_INDEX, SNAPSHOT})
+    return name in TEXTS or (parsed is not None and parsed[1] in KINDS)
 
 
 @contextlib.contextmanager
@@ -71,6 +79,24 @@ def time_index_rows(path: Path, base_offset: int) -> Rows:
         holds = repeat(None) if batches is None else time_entries_match(checked, batches)
         for (timestamp, offset), valid in zip(shown, holds, strict=False):
             yield _with_validity({"timestamp": timestamp, "offset": offset}, valid=valid)
+
+
+def transaction_index_rows(path: Path) -> Rows:
+    """The aborted transactions; valid: the last offset is that of a marker in the segment."""
+    data = path.read_bytes()
+    whole = data[: len(data) - len(data) % ABORTED_ENTRY.size]
+    entries = [fields[1:] for fields in ABORTED_ENTRY.iter_unpack(whole)]
+    with _batches(path) as batches:
+        markers = ((producer_id, last) for producer_id, _, last, _ in entries)
+        holds = repeat(None) if batches is None else aborted_entries_match(markers, batches)
+        for (producer_id, first, last, stable), valid in zip(entries, holds, strict=False):
+            row = {
+                "producerId": producer_id,
+                "firstOffset": first,
+                "offset": last,
+                "lastStableOffset": stable,
+            }
+            yield _with_validity(row, valid=valid)
 
 
 def _with_validity(row: dict[str, Any], *, valid: bool | None) -> dict[str, Any]:

@@ -6,10 +6,12 @@ import click
 import pytest
 from click.testing import CliRunner
 from logfleet.cli.dump import dump
+from logfleet.log.aborted import AbortedEntry
 from logfleet.log.producers.states import ProducerStates
 from logfleet.log.segments.index_entries import OFFSET_ENTRY, TIME_ENTRY
-from logfleet.records.batch import HEADER_SIZE, parse_header, write_crc
+from logfleet.records.batch import HEADER_SIZE, assign_offsets, parse_header, write_crc
 from logfleet.records.compression import Codec
+from logfleet.records.control import marker_batch
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.types import LeaderEpoch
 
@@ -66,6 +68,27 @@ def test_records_lose_no_byte(segment: Path) -> None:
     assert (first["key"], first["value"]) == ("k", {"base64": "/w=="})
     assert (first["headers"], second["value"]) == ([["h", None]], None)
     assert (third["offset"], third["value"]) == (102, "ü")
+
+
+def test_aborted_transactions_are_checked_against_the_markers_of_the_segment(segment: Path) -> None:
+    marker = marker_batch(7, 1, commit=False, coordinator_epoch=0, now_ms=NOW)
+    assign_offsets(marker, 103, LeaderEpoch(3))
+    segment.write_bytes(segment.read_bytes() + bytes(marker))
+    index = segment.with_suffix(".txnindex")
+    index.write_bytes(AbortedEntry(7, 100, 103, 104).pack() + b"torn")
+    (row,) = dumped(index)
+    assert row == {
+        "file": index.name,
+        "producerId": 7,
+        "firstOffset": 100,
+        "offset": 103,
+        "lastStableOffset": 104,
+        "valid": True,
+    }
+    index.write_bytes(AbortedEntry(7, 100, 102, 104).pack())
+    done = CliRunner().invoke(dump, [str(index)])
+    assert done.exit_code == 1
+    assert f"remove {BASE}.index, it is created again" in done.stderr
 
 
 def test_indexes_are_told_in_offsets_without_the_zeros_behind_them(tmp_path: Path) -> None:

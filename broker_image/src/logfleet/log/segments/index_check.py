@@ -30,3 +30,18 @@ def time_entries_match(entries: Iterable[tuple[int, int]], batches: Batches) -> 
             and batch[1].base_offset <= offset
             and batch[1].max_timestamp == timestamp
         )
+
+
+def aborted_entries_match(entries: Iterable[tuple[int, int]], batches: Batches) -> Iterator[bool]:
+    """For each (producer id, offset of its marker), whether that batch may be the marker."""
+    rest = iter(batches)
+    batch = next(rest, None)
+    for producer_id, offset in entries:
+        while batch is not None and batch[1].base_offset < offset:
+            batch = next(rest, None)
+        yield (
+            batch is not None
+            and batch[1].base_offset == offset
+            and batch[1].producer_id == producer_id
+            and batch[1].is_control
+        )

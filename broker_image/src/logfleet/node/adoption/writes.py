@@ -15,6 +15,7 @@ from logfleet import __version__
 from logfleet.config.broker_updates import base_key, problem_of
 from logfleet.config.keys import ConfigError, UnavailableProtection
 from logfleet.config.topic import validate_topic_configs
+from logfleet.controller.brokers import feature_level
 from logfleet.controller.brokers.feature_level import LEVEL_MAX
 from logfleet.controller.changes.topics import name_problem
 from logfleet.log.names import TopicPartition
@@ -122,10 +123,13 @@ class Adoption(msgspec.Struct, frozen=True):
     directories: tuple[str, ...]
 
 
-def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -> Adoption:
+def plan_adoption(
+    directories: Sequence[FoundDirectory], kraft: KraftMetadata, *, level: int = LEVEL_MAX
+) -> Adoption:
     """The adoption of a node, with its problems.
 
     directories: all of log.dirs, at least one. kraft: the content of Kafka's metadata log there.
+    level: of the fleet that the node becomes.
     """
     problems = list(_identity_problems(directories))
     notes: list[str] = []
@@ -148,14 +152,11 @@ def plan_adoption(directories: Sequence[FoundDirectory], kraft: KraftMetadata) -
             "if that is meant, remove them with kafka-acls --remove first"
         )
     problems += _unavailable_protection(kraft)
-    if TRANSACTIONS in (each.name for each in topics) and not all(
-        each.was_clean for each in directories
-    ):
-        problems.append(
-            "Kafka was not stopped in order and its clients used transactions, so nobody "
-            "knows whether all have ended: "
-            "start it once more and stop it in order"
-        )
+    has_coordinators = TRANSACTIONS in (each.name for each in topics)
+    if level < feature_level.TRANSACTIONS:
+        problems += _transaction_problems(directories, has_coordinators=has_coordinators)
+    elif not has_coordinators:
+        problems += _open_problems(directories)
     brokers, groups, more_notes = _configs(kraft)
     quotas, quota_notes = _quotas(kraft)
     return Adoption(
@@ -186,6 +187,12 @@ def _identity_problems(directories: Sequence[FoundDirectory]) -> Iterator[str]:
                 f"{other.path} and {first.path} have the same directory.id: give each directory "
                 "once"
             )
+
+
+def _transaction_problems(
+    directories: Sequence[FoundDirectory], *, has_coordinators: bool
+) -> Iterator[str]:
+    """What keeps a node from a fleet without transactions."""
     for directory in directories:
         for log in directory.logs:
             if log.has_aborted:
@@ -194,6 +201,19 @@ def _identity_problems(directories: Sequence[FoundDirectory]) -> Iterator[str]:
                     "version could not hide from "
                     "consumers: wait until retention has removed them, or delete the topic"
                 )
+    yield from _open_problems(directories)
+    if has_coordinators and not all(each.was_clean for each in directories):
+        yield (
+            "Kafka was not stopped in order and its clients used transactions, so nobody "
+            "knows whether all have ended: "
+            "start it once more and stop it in order"
+        )
+
+
+def _open_problems(directories: Sequence[FoundDirectory]) -> Iterator[str]:
+    """A sentence for each log with an open transaction, which nobody would end."""
+    for directory in directories:
+        for log in directory.logs:
             if log.has_open:
                 yield (
                     f"{directory.path}/{log.partition} holds a transaction that has not "

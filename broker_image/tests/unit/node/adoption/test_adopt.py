@@ -19,7 +19,7 @@ from logfleet.metadata.kinds.cluster import CLUSTER_ID
 from logfleet.metadata.store import Put, Txn, UnknownOutcome
 from logfleet.node.adoption import adopt as adoption
 from logfleet.node.adoption.adopt import adopt
-from logfleet.node.adoption.kafka_directories import AdoptionRefused, locked
+from logfleet.node.adoption.kafka_directories import AdoptionRefused, locked, read_directory
 from logfleet.node.broker import Broker, StartError
 from logfleet.records.batch import iterate_headers, parse_header
 from logfleet.records.record import ProducerStamp, Record, build_batch
@@ -217,20 +217,19 @@ async def test_the_metadata_must_be_somewhere_and_once(left, tmp_path):
 
 
 async def test_transactions_are_found(left):
+    def found():
+        (log,) = read_directory(PosixFiles(), str(left)).logs
+        return log.has_aborted, log.has_open
+
+    assert found() == (False, False)
     states = ProducerStates()
     stamp = ProducerStamp(7, 0, 0, transactional=True)
     header = parse_header(build_batch([Record(None, b"v", NOW)], producer=stamp))
-    states.update(header, 0)
-    entry = states.get(7)
-    assert entry is not None
-    entry.transaction_first_offset = 0
-    states.update(header, 1)
+    states.update_transactional(header, 0)
     (left / "a-0" / f"{3:020d}.snapshot").write_bytes(states.snapshot())
+    assert found() == (False, True)
     (left / "a-0" / f"{0:020d}.txnindex").write_bytes(b"1")
-    problems = (await adopted(left)).adoption.problems
-    assert len(problems) == 2
-    assert any("aborted" in problem for problem in problems)
-    assert any("not ended" in problem for problem in problems)
+    assert found() == (True, True)
 
 
 def contents(left: Path) -> dict[str, bytes]:

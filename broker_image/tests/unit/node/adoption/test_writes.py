@@ -1,4 +1,5 @@
 import pytest
+from logfleet.controller.brokers.feature_level import LEVEL_MAX, TRANSACTIONS
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.image_builder import ImageBuilder
@@ -29,6 +30,7 @@ from logfleet.types import LeaderEpoch
 from logfleet.wire import uuids
 
 A = bytes([1]) * 16
+B = bytes([2]) * 16
 A_TEXT = uuids.to_text(A)
 NODE = 3
 
@@ -50,8 +52,9 @@ def directory(*logs, path="/d", cluster="c", node=NODE, directory_id="d1", clean
     return FoundDirectory(path, cluster, node, directory_id, clean, logs, others)
 
 
-def planned(*directories, metadata=None):
-    return plan_adoption(directories or [directory(log(0), log(1))], metadata or kraft())
+def planned(*directories, metadata=None, level=LEVEL_MAX):
+    found = directories or [directory(log(0), log(1))]
+    return plan_adoption(found, metadata or kraft(), level=level)
 
 
 def image_of(keyspace: Keyspace) -> ClusterImage:
@@ -200,8 +203,6 @@ OTHER = "bQrxV1XaQAyDOV5OYVsTsQ"
         ([directory(log(0), log(1)), directory(path="/e")], "same directory.id"),
         ([directory(log(0), log(1)), directory(path="/e", directory_id="d2", node=4)], "node 4"),
         ([directory(log(0), log(1)), directory(path="/e", directory_id="d2", cluster="x")], "cluster x"),
-        ([directory(log(0), log(1, has_aborted=True))], "a-1 holds aborted transactions"),
-        ([directory(log(0), log(1, has_open=True))], "has not ended"),
     ],
 )  # fmt: skip
 def test_directories_that_cannot_be_adopted_are_named(directories, why):
@@ -232,12 +233,45 @@ def test_a_config_that_asks_for_protection_is_not_left_out_but_refused(name, whe
     assert problem.startswith(f"Kafka keeps a config of {where}: listener.name.a.ssl.client.auth")
 
 
-def test_transactions_must_have_ended_where_nothing_tells_whether_they_did():
-    metadata = kraft(name="__transaction_state")
-    logs = [log(index, topic="__transaction_state") for index in range(2)]
-    assert planned(directory(*logs), metadata=metadata).problems == ()
-    (problem,) = planned(directory(*logs, clean=False), metadata=metadata).problems
+def with_coordinators():
+    """Kafka's metadata and logs of a node whose clients used transactions."""
+    metadata = kraft()
+    rows = {0: KraftPartition((NODE,), LeaderEpoch(5))}
+    metadata.topics[B] = KraftTopic(B, "__transaction_state", rows)
+    return metadata, log(0, topic="__transaction_state", topic_id=uuids.to_text(B))
+
+
+def test_a_fleet_without_transactions_takes_no_logs_with_aborted_or_open_ones():
+    for why, found in (
+        ("a-1 holds aborted transactions", log(1, has_aborted=True)),
+        ("has not ended", log(1, has_open=True)),
+    ):
+        (problem,) = planned(directory(log(0), found), level=TRANSACTIONS - 1).problems
+        assert why in problem
+
+
+def test_a_fleet_without_transactions_must_know_that_all_have_ended():
+    metadata, coordinators = with_coordinators()
+    logs = [log(0), log(1), coordinators]
+    assert planned(directory(*logs), metadata=metadata, level=TRANSACTIONS - 1).problems == ()
+    (problem,) = planned(
+        directory(*logs, clean=False), metadata=metadata, level=TRANSACTIONS - 1
+    ).problems
     assert "stop it in order" in problem
+
+
+def test_aborted_transactions_come_along():
+    found = directory(log(0), log(1, has_aborted=True), clean=False)
+    assert planned(found, level=TRANSACTIONS).problems == ()
+
+
+def test_open_transactions_come_along_with_what_ends_them():
+    opened = log(1, has_open=True)
+    (problem,) = planned(directory(log(0), opened), level=TRANSACTIONS).problems
+    assert "has not ended" in problem
+    metadata, coordinators = with_coordinators()
+    found = directory(log(0), opened, coordinators, clean=False)
+    assert planned(found, metadata=metadata, level=TRANSACTIONS).problems == ()
 
 
 def test_what_a_person_should_know_is_said():
