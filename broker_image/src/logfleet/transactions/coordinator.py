@@ -53,14 +53,14 @@ Then = Callable[[TransactionTurn, ErrorCode], None]
 class TransactionCoordinator(Coordinator[TransactionRecord]):
     """All transactional ids of one partition.
 
-    After each turn was executed, call `take_markers`. expiry: a walk that forgets unused ids; take
-    its steps every transaction.remove.expired.transaction.cleanup.interval.ms.
+    After each turn was executed, call `take_markers`. table: to be read only. expiry: a walk that
+    forgets unused ids; it is due every transaction.remove.expired.transaction.cleanup.interval.ms.
     """
 
     def __init__(self, config: TransactionConfig, take_producer_id: TakeProducerId) -> None:
         self._config = config
         self._take_producer_id = take_producer_id
-        self._table = TransactionTable()
+        self.table = TransactionTable()
         self._awaiting: dict[str, set[TopicPartition]] = {}
         self._incomplete: dict[str, None] = {}
         self._markers: list[MarkersDue] = []
@@ -68,20 +68,20 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
         self._timers: Timers[TransactionTurn] = Timers()
         self._check_deadline = Deadline(self._check_timeouts)
         self._complete_deadline = Deadline(self._complete_again)
-        self.expiry = IdExpiry(self._table, config)
+        self.expiry = IdExpiry(self.table, config)
 
     # -- records of the log
 
     def apply(self, record: TransactionRecord) -> None:
         """Apply a record of the log. Nothing else changes the stored state."""
-        self._table.apply(record)
+        self.table.apply(record)
         if record.transaction is None or not record.transaction.is_decided:
             self._awaiting.pop(record.transactional_id, None)
             self._incomplete.pop(record.transactional_id, None)
 
     def take_up(self, begin_turn: Callable[[], TransactionTurn]) -> Iterator[TransactionTurn]:
         """All is committed: markers of every transaction with an outcome are due again."""
-        table = self._table
+        table = self.table
         decided = iter(list(table.decided))
         while some := list(islice(decided, TAKEN_UP_PER_TURN)):
             turn = begin_turn()
@@ -101,9 +101,9 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
 
     def unload(self, turn: TransactionTurn) -> None:
         """This broker is no longer the coordinator. What waits is answered by its write's error."""
-        if self._table.by_id:
-            turn.log("transactions_unloaded", ids=len(self._table.by_id))
-        self._table.clear()
+        if self.table.by_id:
+            turn.log("transactions_unloaded", ids=len(self.table.by_id))
+        self.table.clear()
         self._awaiting.clear()
         self._incomplete.clear()
         self._markers.clear()
@@ -123,7 +123,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
             return
         transactional_id = request.transactional_id
         assert transactional_id is not None
-        stored = self._table.by_id.get(transactional_id)
+        stored = self.table.by_id.get(transactional_id)
         decision = initialise(stored, request, self._take_producer_id, turn.wall_ms)
         if decision.following is not None and decision.following.is_decided:
             turn.log(
@@ -144,7 +144,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
         if not asked.transactional_id:
             turn.reply(waiter, ErrorCode.INVALID_REQUEST)
             return
-        stored = self._table.by_id.get(asked.transactional_id)
+        stored = self.table.by_id.get(asked.transactional_id)
         decision = add(stored, asked, turn.wall_ms)
         self._carry_out(
             turn,
@@ -164,7 +164,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
             rows = dict.fromkeys(asked.partitions, ErrorCode.INVALID_REQUEST)
             turn.reply(waiter, rows)
             return
-        rows = verify(self._table.by_id.get(asked.transactional_id), asked)
+        rows = verify(self.table.by_id.get(asked.transactional_id), asked)
         turn.write([], partial(_reply_rows, waiter, rows))
 
     def end(
@@ -179,13 +179,18 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
         if not request.transactional_id:
             reply(Decision(ErrorCode.INVALID_REQUEST), turn, ErrorCode.NONE)
             return
-        stored = self._table.by_id.get(request.transactional_id)
+        stored = self.table.by_id.get(request.transactional_id)
         decision = end(stored, request, version, self._take_producer_id, turn.wall_ms)
         self._carry_out(
             turn, request.transactional_id, decision.following, partial(reply, decision)
         )
 
     # -- markers
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction lacks markers or the record that it is complete."""
+        return not self._awaiting and not self._incomplete
 
     def take_markers(self) -> list[MarkersDue]:
         """The markers that became due since the last call."""
@@ -237,7 +242,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
     ) -> None:
         """Replies a list of DescribeTransactionsResponse.TransactionState."""
         rows = [
-            described(each, self._table.by_id.get(each), self._awaiting.get(each))
+            described(each, self.table.by_id.get(each), self._awaiting.get(each))
             for each in transactional_ids
         ]
         turn.write([], partial(_reply_described, waiter, rows))
@@ -249,8 +254,8 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
 
         Ids may change during the iteration. Answer after `settle`.
         """
-        for transactional_id in list(self._table.by_id):
-            stored = self._table.by_id.get(transactional_id)
+        for transactional_id in list(self.table.by_id):
+            stored = self.table.by_id.get(transactional_id)
             is_wanted = stored is not None and wanted.matches(transactional_id, stored, wall_ms)
             yield listed_as(transactional_id, stored) if stored and is_wanted else None
 
@@ -262,7 +267,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
 
     def _due_key(self, key: MarkerKey) -> MarkerKey | None:
         """The key of the markers that are due for the same id."""
-        stored = self._table.by_id.get(key.transactional_id)
+        stored = self.table.by_id.get(key.transactional_id)
         if stored is None or not stored.is_decided:
             return None
         return MarkerKey(key.transactional_id, stored.producer_id, stored.epoch)
@@ -320,7 +325,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
     def _complete(self, turn: TransactionTurn, transactional_id: str) -> None:
         """All markers are written. The id may be used as soon as the record is appended."""
         self._incomplete[transactional_id] = None
-        complete = self._table.by_id[transactional_id].completed(turn.wall_ms)
+        complete = self.table.by_id[transactional_id].completed(turn.wall_ms)
         turn.write([TransactionRecord(transactional_id, complete)], self._completed)
 
     def _completed(self, turn: TransactionTurn, error: ErrorCode) -> None:
@@ -342,10 +347,10 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
     def _check_timeouts(self, turn: TransactionTurn) -> None:
         """One step of a round over the transactions in progress."""
         if self._timed_out_round is None:
-            self._timed_out_round = iter(list(self._table.ongoing))
+            self._timed_out_round = iter(list(self.table.ongoing))
         cost = 0
         for transactional_id in self._timed_out_round:
-            stored = self._table.by_id.get(transactional_id)
+            stored = self.table.by_id.get(transactional_id)
             is_timed_out = stored is not None and stored.is_timed_out(turn.wall_ms)
             if stored is not None and is_timed_out:
                 self._abort_timed_out(turn, transactional_id, stored)
@@ -354,7 +359,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
                 self._timers.schedule(self._check_deadline, turn.now_ms)
                 return
         self._timed_out_round = None
-        if self._table.ongoing:
+        if self.table.ongoing:
             self._schedule_check(turn)
 
     def _abort_timed_out(
