@@ -1,4 +1,4 @@
-"""I28, I34 to I36 and I38 under anything producers, time, slow followers, refusals and failovers do.
+"""I29, I34 to I36, I38 and I40 under anything producers, time, slow followers, refusals and failovers do.
 
 One transactional id, three producers that use it at once, old and new clients mixed. The first epoch is near the last
 one, so that producer ids are used up. A failover loses any part of what was not committed.
@@ -65,7 +65,7 @@ class Transactions(RuleBasedStateMachine):
         self.commits: dict[
             Pair, list[bool]
         ] = {}  # pair -> for each commit by TV2, whether it may have been
-        self.said_committed: set[Pair] = set()
+        self.answered_committed: set[Pair] = set()
         self.due: list[MarkerKey] = []
 
     @initialize(epoch=st.sampled_from([0, 32_762, 32_764]))
@@ -169,7 +169,7 @@ class Transactions(RuleBasedStateMachine):
     def ended(self, facts, response):
         if facts["is_commit"]:
             if response.error_code == ErrorCode.NONE:
-                self.said_committed.add(facts["pair"])
+                self.answered_committed.add(facts["pair"])
             elif response.error_code in DEFINITE:
                 self.commits[facts["pair"]][facts["number"]] = False
         if response.error_code == ErrorCode.NONE and response.producer_id != -1:
@@ -265,15 +265,15 @@ class Transactions(RuleBasedStateMachine):
         for record in self.host.records():
             assert record.transaction is not None
             if before is not None:
-                assert before.state in PREDECESSORS[record.transaction.state], "I28"
+                assert before.state in PREDECESSORS[record.transaction.state], "I40"
                 is_same = before.producer_id == record.transaction.producer_id
                 assert record.transaction.epoch >= before.epoch if is_same else True, "I35"
             before = record.transaction
 
     @invariant()
-    def what_was_said_of_a_commit_is_true(self):
+    def answers_to_commits_are_true(self):
         decided = decided_of(self.host.records())
-        for producer_id, epoch in self.said_committed:
+        for producer_id, epoch in self.answered_committed:
             assert (producer_id, epoch + 1, True) in decided, "I36"
         for (producer_id, epoch), possible in self.commits.items():
             if not any(possible):
