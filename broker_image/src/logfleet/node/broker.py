@@ -282,6 +282,7 @@ class Broker:
             hosting=hosting,
             replication=replication,
             control=control,
+            failsafe=failsafe,
         )
         return Rooms(
             config=config,
@@ -341,6 +342,7 @@ class Broker:
         hosting: Hosting,
         replication: Replication,
         control: Control,
+        failsafe: Failsafe,
     ) -> tuple[GroupCoordinators, Transactions]:
         create_topic = partial(create_one, control.access)
         groups = open_coordinators(
@@ -363,6 +365,9 @@ class Broker:
             disks=disks,
             hosting=hosting,
             replication=replication,
+            groups=groups,
+            lease=lambda: failsafe.tenure,
+            decisions=self.decisions,
             create_topic=create_topic,
             take_producer_id=control.producer_ids.take,
         )

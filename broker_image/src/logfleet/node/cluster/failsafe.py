@@ -81,6 +81,11 @@ class Failsafe:
         self._slices = Slices()
 
     @property
+    def tenure(self) -> Tenure | None:
+        """Of the registration by which this broker leads; None while it leads nothing."""
+        return self._tenure
+
+    @property
     def silent_s(self) -> float:
         """Time since the store last answered a keepalive, 0 while that is normal."""
         return 0.0 if self._tenure is None else failsafe.silent_s(boot_s(), self._tenure.lease)

@@ -25,6 +25,7 @@ def all_handlers() -> Handlers[Rooms]:
         producers,
         scram_credentials,
         transactions,
+        write_txn_markers,
     )
     from logfleet.node.handlers.admin import routes as admin
     from logfleet.node.handlers.offsets import commits, deletions, fetches
@@ -50,6 +51,7 @@ def all_handlers() -> Handlers[Rooms]:
         fetches,
         deletions,
         transactions,
+        write_txn_markers,
     )
     return gated(
         {request: handler for module in modules for request, handler in module.HANDLERS.items()}

@@ -53,7 +53,7 @@ class Owner(Protocol):
 
 
 class MarkerSender:
-    """One broker's. image: the newest. lease: by which this broker leads, None while by none.
+    """One broker's. image: the newest. lease: by which it leads; None while it leads nothing.
 
     spawn: starts a task that ends with the broker. connect: opens a connection.
     """
@@ -189,7 +189,7 @@ class MarkerSender:
     def may_send(self) -> bool:
         """Whether no other broker can lead by now what this one leads (`dispatch.answered_at`)."""
         lease = self._lease()
-        return lease is None or self._clock.boot_s() < lease.deadline_s
+        return lease is not None and self._clock.boot_s() < lease.deadline_s
 
     def broker(self, broker_id: int) -> Broker | None:
         """The broker as it is registered in the newest image."""

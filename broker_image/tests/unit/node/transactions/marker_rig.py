@@ -53,7 +53,7 @@ class Rig:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.monotonic_now = 0
-        self.lease: Any = None
+        self.lease = SimpleNamespace(deadline_s=10.0)
         self.boot_now = 0.0
         self.tasks: list[asyncio.Task[None]] = []
         self.coordinator = Coordinator()

@@ -1,7 +1,6 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -209,7 +208,6 @@ async def test_a_coordinator_that_slept_over_its_lease_sends_nothing(
     async with FakeBroker().running() as broker:
         led_by(rig, broker)
         rig.host.know_topic("mine", {0: 1})
-        rig.lease = SimpleNamespace(deadline_s=10.0)
         rig.boot_now = 10.0
         rig.due("a", ("topic", 0), ("mine", 0))
         await until(lambda: rig.sender._pause_s > 4 * marker_sender.RETRY_S_MIN)
