@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,12 @@ from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import CreateTopicsRequest, ProduceRequest
 
-from broker_image.tests.unit.node.broker_rig import ELSEWHERE, ask_broker, config
+from broker_image.tests.unit.node.broker_rig import (
+    ELSEWHERE,
+    ask_broker,
+    config,
+    with_transactions,
+)
 
 NOW = 1_700_000_000_000
 PATIENCE_S = 20
@@ -45,17 +51,20 @@ class _Shared:
 class Fleet:
     """brokers: those that run, by id."""
 
-    def __init__(self, path: Path, store: SqliteStore) -> None:
+    def __init__(self, path: Path, store: SqliteStore, *, transactions: bool = False) -> None:
         self.brokers: dict[int, Broker] = {}
         self.store = store
         self._path = path
+        self._config = config
+        if transactions:  # each may leave, however few are left
+            self._config = partial(with_transactions, transaction_state_log_min_isr="1")
 
     async def start(self, *broker_ids: int, **given: str) -> None:
         given = {"replica_fetch_backoff_ms": "100", **given}
         for broker_id in broker_ids:
             path = self._path / str(broker_id)
             made = Broker(
-                config(
+                self._config(
                     path,
                     **{**ELSEWHERE, "node.id": str(broker_id)},
                     broker_rack=f"z{broker_id}",
@@ -142,7 +151,10 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet_of(path: Path, monkeypatch: Any, *broker_ids: int) -> AsyncIterator[Fleet]:
+async def fleet_of(
+    path: Path, monkeypatch: Any, *broker_ids: int, transactions: bool = False
+) -> AsyncIterator[Fleet]:
+    """transactions: whether the fleet is at their feature level."""
     path.mkdir(exist_ok=True)
     store = await SqliteStore.open(path / "metadata")
 
@@ -150,7 +162,7 @@ async def fleet_of(path: Path, monkeypatch: Any, *broker_ids: int) -> AsyncItera
         return _Shared(store)
 
     monkeypatch.setattr(stored_metadata, "open_store", open_store)
-    fleet = Fleet(path, store)
+    fleet = Fleet(path, store, transactions=transactions)
     try:
         await fleet.start(*broker_ids)
         yield fleet

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any
 
 from logfleet.metadata.image_builder import Changes
 from logfleet.node.transactions.marker_appends import MarkerAppends
