@@ -11,6 +11,7 @@ from logfleet.cli.offsets import (
     PLACES,
     Place,
     find,
+    isolation_option,
     led_partitions,
     offsets_at,
     partition_option,
@@ -41,7 +42,6 @@ ENDS_SECONDS: Final = (
 )
 COMMIT_SECONDS: Final = 1.0
 LAST_COMMIT_SECONDS: Final = 5.0
-ISOLATIONS: Final = {level.name.lower(): level for level in IsolationLevel}
 
 
 class Request(NamedTuple):
@@ -123,15 +123,7 @@ class Printer:
 @click.option(
     "-e", "--exit-at-end", is_flag=True, help="Stop when all that was there at the start is read."
 )
-@click.option(
-    "--isolation",
-    type=click.Choice(list(ISOLATIONS)),
-    default="read_uncommitted",
-    show_default=True,
-    callback=lambda _ctx, _option, name: ISOLATIONS[name],
-    help="Whether to print records of transactions that are open or were aborted. With "
-    "read_committed the end is before the first open transaction.",
-)
+@isolation_option
 @click.option(
     "-K", "--key-separator", metavar="TEXT", help="Print the key and this before each value."
 )

@@ -10,6 +10,7 @@ from logfleet.cli.offsets import (
     PLACES,
     Place,
     find,
+    isolation_option,
     led_partitions,
     offsets_at,
     partition_option,
@@ -30,7 +31,7 @@ from logfleet.cli.session import (
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.groups import GroupMember, Groups
-from logfleet.client.offsets import OffsetSpec, TopicPartition
+from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition
 from logfleet.groups.lag import lag
 from logfleet.wire.errors import ErrorCode
 
@@ -72,11 +73,15 @@ def list_(*, as_json: bool, server: Server) -> None:
 
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@isolation_option
 @listing_options
-def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
+def describe(
+    names: tuple[str, ...], *, isolation: IsolationLevel, as_json: bool, server: Server
+) -> None:
     """Show groups: state, members, committed offsets and lag.
 
-    LAG is how many records are between the committed offset and the end of the partition.
+    LAG is how many records are between the committed offset and the end of the partition, which is
+    the end for readers of that isolation.
 
     \b
     logfleet group describe billing
@@ -86,10 +91,15 @@ def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
     async def wanted(_: Client) -> tuple[str, ...]:
         return names
 
-    show_each(server, KIND, wanted, description_of, None if as_json else _echo_description)
+    async def one(client: Client, name: str) -> dict[str, Any]:
+        return await description_of(client, name, isolation)
+
+    show_each(server, KIND, wanted, one, None if as_json else _echo_description)
 
 
-async def description_of(client: Client, name: str) -> dict[str, Any]:
+async def description_of(
+    client: Client, name: str, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+) -> dict[str, Any]:
     """The description for JSON. Raises ClientError.
 
     end and lag are None if a partition is gone or has no leader.
@@ -105,7 +115,8 @@ async def description_of(client: Client, name: str) -> dict[str, Any]:
     }
     keys = sorted({*committed, *readers})
     led = await led_partitions(client, None)
-    ends = await offsets_at(client, [key for key in keys if key in led], OffsetSpec.LATEST)
+    led_keys = [key for key in keys if key in led]
+    ends = await offsets_at(client, led_keys, OffsetSpec.LATEST, isolation)
     offsets = []
     for key in keys:
         at = committed[key].offset if key in committed else None

@@ -34,6 +34,16 @@ partition_option = click.option(
     type=click.IntRange(0),
     help="Only this one of each topic; may be given again and again.  [default: all]",
 )
+ISOLATIONS: Final = {level.name.lower(): level for level in IsolationLevel}
+isolation_option = click.option(
+    "--isolation",
+    type=click.Choice(list(ISOLATIONS)),
+    default="read_uncommitted",
+    show_default=True,
+    callback=lambda _ctx, _option, name: ISOLATIONS[name],
+    help="read_committed leaves out transactions that are open or were aborted; then a partition "
+    "ends before the first open one.",
+)
 
 
 class Place(NamedTuple):

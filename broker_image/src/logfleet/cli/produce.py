@@ -189,7 +189,7 @@ def produce(
     "..."}. In separators, delimiters and keys \\t, \\n, \\0 and \\xHH are the bytes that they name.
 
     Exit codes: 0 all records are acknowledged, 1 one is not (stderr names its line; all lines
-    before it are written), 2 the command line is wrong.
+    before it are written, or those of earlier transactions), 2 the command line is wrong.
     """
     if delimiter == b"" or key_separator == b"":
         raise click.UsageError("an empty text separates nothing: --delimiter, --key-separator")

@@ -111,7 +111,7 @@ def list_(
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @listing_options
 def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
-    """Show transactional ids: state, producer, since when, and partitions.
+    """Show the state, producer and partitions of transactional ids.
 
     Partitions are those that are part of the transaction, once it has ended those that still lack
     its marker.
@@ -180,7 +180,7 @@ def find_hanging(
     as_json: bool,
     server: Server,
 ) -> None:
-    """Find transactions that are open in a partition and that no coordinator will end.
+    """Find open transactions that no coordinator will end.
 
     Readers of committed records stand still before such a transaction; `logfleet transaction abort`
     ends it.
@@ -245,7 +245,7 @@ def abort(
     as_json: bool,
     server: Server,
 ) -> None:
-    """Abort open transactions by name, or one that hangs in a partition.
+    """Abort transactions by name, or a hanging one.
 
     By name, the producer is fenced: it can write nothing more, and has to begin again. A hanging
     transaction gets the marker that its coordinator will not write; if a coordinator has it open,

@@ -1,6 +1,7 @@
 import pytest
 from logfleet.cli.group import description_of
 from logfleet.client.cluster import Client
+from logfleet.client.offsets import IsolationLevel
 from logfleet.wire.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -72,3 +73,11 @@ async def test_a_group_is_described_while_nobody_leads_one_of_its_partitions() -
         ("t", 0, COMMITTED, END, END - COMMITTED, None),
         ("t", 1, COMMITTED, None, None, None),
     ]
+
+
+async def test_the_lag_of_readers_of_committed_records_ends_at_open_transactions() -> None:
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        coordinate(broker)
+        await description_of(client, "g", IsolationLevel.READ_COMMITTED)
+        await description_of(client, "g")
+    assert [asked.isolation_level for asked in broker.of(ListOffsetsRequest)] == [1, 0]
