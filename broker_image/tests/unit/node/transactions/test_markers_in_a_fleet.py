@@ -172,8 +172,9 @@ async def test_each_leader_gets_its_markers_and_the_transaction_is_complete(
         assert len({fleet.logs("t1")[each] for each in (1, 2, 3)}) == 1
 
 
+@pytest.mark.parametrize("is_failure", [False, True], ids=["leaves", "fails"])
 async def test_a_new_coordinator_ends_what_the_one_before_had_decided(
-    tmp_path: Path, monkeypatch
+    tmp_path: Path, monkeypatch, *, is_failure: bool
 ) -> None:
     async with fleet_of(tmp_path, monkeypatch, 1, 2, 3, transactions=True) as fleet:
         producer = Producer(fleet)
@@ -186,6 +187,8 @@ async def test_a_new_coordinator_ends_what_the_one_before_had_decided(
         assert await producer.state() == "PrepareCommit"
         assert markers_of(fleet, "t") == []
         before = fleet.state(TRANSACTION_STATE_TOPIC).leader_epoch
+        if is_failure:  # then it hands nothing over
+            first.life.fail("its disk is broken")
         await fleet.stop(first.config.node_id)
         await producer.until_complete()
         (marker,) = markers_of(fleet, "t")
