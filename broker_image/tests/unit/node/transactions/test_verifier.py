@@ -132,6 +132,22 @@ async def test_another_broker_is_asked_for_everything_that_waits_by_one_request(
 
 
 @pytest.mark.asyncio
+async def test_an_old_and_a_new_client_in_one_verification() -> None:
+    """Each gets the errors that its own version knows."""
+    async with FakeBroker().running() as broker:
+        rig = remote(broker)
+        broker.answers[AddPartitionsToTxnRequest] = lambda request: answers_to(
+            request, ErrorCode.TRANSACTION_ABORTABLE
+        )
+        old = rig.verifier.ask("a", (7, 3), partitions(0), OLD)
+        new = rig.verifier.ask("b", (8, 3), partitions(0), TV1)
+        errors = [error for each in await asyncio.gather(old, new) for error in each.values()]
+        assert errors == [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE]
+        assert len(broker.of(AddPartitionsToTxnRequest)) == 1
+        rig.verifier.close()
+
+
+@pytest.mark.asyncio
 async def test_an_answer_to_all_holds_for_each() -> None:
     async with FakeBroker().running() as broker:
         rig = remote(broker)

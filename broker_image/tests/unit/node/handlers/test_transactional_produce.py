@@ -1,0 +1,483 @@
+"""Produce requests with a transactional id: what is asked of the coordinator, and what waits."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from logfleet.controller.brokers.feature_level import TRANSACTIONS
+from logfleet.log.config import LogConfig
+from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
+from logfleet.net.connection import CloseConnection
+from logfleet.net.peer import Peer
+from logfleet.node.dispatch import RequestContext
+from logfleet.node.handlers.produce import produce
+from logfleet.node.partitions.leader_partition import LeaderPartition
+from logfleet.node.transactions.enlisting import Enlisting
+from logfleet.records.batch import iterate_headers
+from logfleet.records.compression import Codec
+from logfleet.records.control import Marker
+from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
+from logfleet.wire.codec import encode
+from logfleet.wire.errors import ErrorCode
+from logfleet.wire.messages import ProduceRequest
+
+from broker_image.tests.unit.node.handlers.conftest import Host
+from broker_image.tests.unit.node.handlers.produce_rig import Side, frame, row
+from broker_image.tests.unit.node.partitions.replicas_rig import B, C, fetch, replicated
+from broker_image.tests.unit.node.transactions.verifier_rig import Rig
+from broker_image.tests.unit.waiting import Until
+
+NOW = 1_700_000_000_000
+PRODUCER = 7
+Sent = tuple[str, int, bytearray | None]
+
+
+def batch(sequence: int = 0, epoch: int = 0, value: bytes = b"v", **given: Any) -> bytearray:
+    stamp = ProducerStamp(
+        given.pop("producer_id", PRODUCER), epoch, sequence, given.pop("transactional", True)
+    )
+    return build_batch([Record(b"k", value, NOW)], producer=stamp, **given)
+
+
+def request(*sent: Sent, transactional_id: str | None = "t", acks: int = -1) -> ProduceRequest:
+    topics: dict[str, list[Any]] = {}
+    for topic, index, records in sent:
+        data = None if records is None else memoryview(records)
+        row = ProduceRequest.PartitionProduceData(index=index, records=data)
+        topics.setdefault(topic, []).append(row)
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1_000,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=topic, topic_id=topic.encode().ljust(16, b"-"), partition_data=rows
+            )
+            for topic, rows in topics.items()
+        ],
+    )
+
+
+class Producer:
+    """One connection to a broker whose own coordinator answers."""
+
+    def __init__(self, host: Any, **config: Any) -> None:
+        self.host = host
+        self.rig = Rig(**config)
+        self.rig.know_broker(1, 1)
+        self.rig.lead(1)
+        self.coordinator = self.rig.coordinators
+        host.put(FEATURES.key(None), FeaturesValue(TRANSACTIONS))
+        host.transactions = SimpleNamespace(enlisting=Enlisting(self.rig.verifier, lambda: 0))
+        self.peer = Peer("PLAINTEXT")
+
+    def start(self, *sent: Sent, version: int = 12, **given: Any) -> Any:
+        """The answer, or what to await for it."""
+        asked = request(*sent, **given)
+        return produce(self.host, asked, RequestContext(self.peer, version, "c", 1))
+
+    async def send(self, *sent: Sent, version: int = 12, **given: Any) -> list[Any]:
+        """The rows of the answer, in its order."""
+        answer = self.start(*sent, version=version, **given)
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        encode(answer, version)  # nothing is set that this version lacks
+        return [row for topic in answer.responses for row in topic.partition_responses]
+
+    async def errors(self, *sent: Sent, version: int = 12, **given: Any) -> list[int]:
+        return [row.error_code for row in await self.send(*sent, version=version, **given)]
+
+    def at_the_coordinator(self, act: Callable[[], object]) -> None:
+        self.coordinator.before_answer = act
+
+
+@pytest.fixture
+def producer(host: Host) -> Producer:
+    return Producer(host)
+
+
+def stored(partition: LeaderPartition) -> list[bytes | None]:
+    piece: Any = partition.log.read(0, 1 << 20)
+    data = b"" if piece is None else piece.read()
+    return [
+        record.value
+        for position, header in iterate_headers(data)
+        for record in read_records(data[position : position + header.size])
+        if not header.is_control
+    ]
+
+
+def end(partition: LeaderPartition, epoch: int = 0, version: int = 1) -> None:
+    """A marker is appended."""
+    marker = Marker(PRODUCER, epoch, is_commit=False, coordinator_epoch=1)
+    assert partition.append_markers([(marker, version)], NOW) == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.asyncio
+async def test_the_first_batch_is_asked_about_and_the_next_ones_are_appended_at_once(
+    host: Host, producer: Producer, version: int
+) -> None:
+    partition = host.host()
+    assert await producer.errors(("topic", 0, batch()), version=version) == [ErrorCode.NONE]
+    (asked,) = producer.coordinator.asked
+    assert (asked.transactional_id, asked.producer_id) == ("t", PRODUCER)
+    assert asked.verify_only == (version < 12)
+    assert not asyncio.iscoroutine(producer.start(("topic", 0, batch(1)), version=version))
+    assert stored(partition) == [b"v", b"v"]
+    assert len(producer.coordinator.asked) == 1
+    assert not len(partition.guards)
+
+
+@pytest.mark.asyncio
+async def test_one_question_names_all_partitions_and_the_others_do_not_wait(
+    host: Host, producer: Producer
+) -> None:
+    partitions = [host.host("a", index) for index in range(3)]
+    other = host.host("b", 7)
+    await producer.send(("a", 1, batch()))
+    at_the_answer: list[list[bytes | None]] = []
+    producer.at_the_coordinator(lambda: at_the_answer.extend(map(stored, (*partitions, other))))
+    rows = await producer.send(
+        ("a", 2, batch()), ("a", 1, batch(1, value=b"w")), ("a", 0, batch()), ("b", 7, batch())
+    )
+    assert [(row.index, row.error_code) for row in rows] == [(2, 0), (1, 0), (0, 0), (7, 0)]
+    asked = producer.coordinator.asked[1]
+    assert [(topic.name, topic.partitions) for topic in asked.topics] == [("a", [2, 0]), ("b", [7])]
+    assert at_the_answer == [[], [b"v", b"w"], [], []]
+    assert [stored(each) for each in partitions] == [[b"v"], [b"v", b"w"], [b"v"]]
+
+
+@pytest.mark.parametrize(
+    "answer, version, error, message",
+    [
+        (ErrorCode.NOT_COORDINATOR, 12, ErrorCode.NOT_ENOUGH_REPLICAS, "NOT_COORDINATOR"),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, 9, ErrorCode.NOT_ENOUGH_REPLICAS, "NOT_AVAILABLE"),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 12, ErrorCode.NOT_ENOUGH_REPLICAS, "LOAD_IN"),
+        (ErrorCode.NETWORK_EXCEPTION, 11, ErrorCode.NOT_ENOUGH_REPLICAS, "NETWORK_EXCEPTION"),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, 12, ErrorCode.NOT_ENOUGH_REPLICAS, "NOT_ATTEMPTED"),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS, "CONCURRENT"),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 12, ErrorCode.CONCURRENT_TRANSACTIONS, None),
+        (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE, None),
+        (ErrorCode.TRANSACTION_ABORTABLE, 10, ErrorCode.INVALID_TXN_STATE, "was not added"),
+        (ErrorCode.PRODUCER_FENCED, 12, ErrorCode.INVALID_PRODUCER_EPOCH, None),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 12, ErrorCode.INVALID_PRODUCER_ID_MAPPING, None),
+    ],
+)
+@pytest.mark.asyncio
+async def test_the_coordinators_errors_become_those_that_a_producer_expects(
+    host: Host, answer, version, error, message
+) -> None:
+    producer = Producer(host, add_partitions_to_txn_retry_backoff_max_ms=0)
+    partition = host.host()
+    producer.coordinator.error = answer
+    (row,) = await producer.send(("topic", 0, batch()), version=version)
+    assert (row.error_code, row.base_offset, row.log_start_offset) == (error, -1, -1)
+    assert message is None or message in row.error_message
+    assert (row.error_message is None) == (message is None)
+    assert stored(partition) == []
+
+
+@pytest.mark.asyncio
+async def test_a_refused_partition_does_not_hold_up_another(host: Host, producer: Producer) -> None:
+    host.host("topic", 0)
+    led_no_more = host.host("topic", 1)
+    producer.at_the_coordinator(led_no_more.end)
+    assert await producer.errors(("topic", 0, batch()), ("topic", 1, batch())) == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert stored(led_no_more) == []
+
+
+@pytest.mark.asyncio
+async def test_leadership_that_is_lost_meanwhile_names_the_new_leader(
+    host: Host, producer: Producer
+) -> None:
+    partition = host.host()
+    host.know_topic("topic", {0: 2})
+    producer.at_the_coordinator(partition.end)
+    (row,) = await producer.send(("topic", 0, batch()))
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert row.current_leader.leader_id == 2
+    assert stored(partition) == []
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+@pytest.mark.asyncio
+async def test_a_partition_that_is_not_led_here_is_not_asked_about(
+    host: Host, producer: Producer, is_whole
+) -> None:
+    host.host("here")
+    sent = [("there", 0, batch()), *([] if is_whole else [("here", 0, batch())])]
+    errors = await producer.errors(*sent)
+    assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, *([] if is_whole else [0])]
+    names = [topic.name for each in producer.coordinator.asked for topic in each.topics]
+    assert names == ([] if is_whole else ["here"])
+
+
+@pytest.mark.asyncio
+async def test_the_first_batch_is_refused_and_the_second_comes(
+    host: Host, producer: Producer
+) -> None:
+    """It gets the same error, is not asked about, and both are taken in their order afterwards."""
+    partition = host.host()
+    producer.coordinator.errors = [ErrorCode.NOT_COORDINATOR]
+    again = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await producer.errors(("topic", 0, batch(0))) == [again]
+    assert await producer.errors(("topic", 0, batch(1))) == [again]
+    assert len(producer.coordinator.asked) == 1
+    assert await producer.errors(("topic", 0, batch(0, value=b"first"))) == [ErrorCode.NONE]
+    assert await producer.errors(("topic", 0, batch(1, value=b"second"))) == [ErrorCode.NONE]
+    assert stored(partition) == [b"first", b"second"]
+
+
+@pytest.mark.asyncio
+async def test_a_later_batch_on_another_connection_does_not_overtake(
+    host: Host, producer: Producer
+) -> None:
+    """KAFKA-14920, with a producer whose earlier batches the log does not have any more."""
+    host.host()
+    producer.coordinator.errors = [ErrorCode.NOT_COORDINATOR]
+    await producer.send(("topic", 0, batch(4)), version=11)
+    producer.peer = Peer("PLAINTEXT")
+    out_of_order = [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert await producer.errors(("topic", 0, batch(5)), version=11) == out_of_order
+    assert await producer.errors(("topic", 0, batch(4)), version=11) == [ErrorCode.NONE]
+
+
+@pytest.mark.asyncio
+async def test_a_tv2_producer_begins_at_sequence_zero(host: Host, producer: Producer) -> None:
+    host.host()
+    assert await producer.errors(("topic", 0, batch(3))) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert await producer.errors(("topic", 0, batch(3)), version=11) == [
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    ], "the guard is there already"
+    assert await producer.errors(("topic", 0, batch(0))) == [ErrorCode.NONE]
+
+
+@pytest.mark.asyncio
+async def test_an_enlisted_batch_waits_for_followers_as_any_other(
+    host: Host, producer: Producer, until: Until
+) -> None:
+    partition = host.host(replicas_state=replicated())
+    answer = asyncio.ensure_future(producer.start(("topic", 0, batch())))
+    await until(lambda: partition.ack_queue.count)
+    assert stored(partition) == [b"v"]
+    for member in (B, C):
+        assert not answer.done()
+        fetch(partition, member, 1)
+    ((row,),) = [topic.partition_responses for topic in (await answer).responses]
+    assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_batch_that_needs_a_thread_is_appended_after_it(
+    host: Host, producer: Producer
+) -> None:
+    config = LogConfig(compression_type=Codec.GZIP)
+    partitions = [host.host("topic", index, config=config) for index in range(2)]
+    await producer.send(("topic", 1, batch()))
+    assert await producer.errors(("topic", 0, batch()), ("topic", 1, batch(1))) == [0, 0]
+    assert [stored(each) for each in partitions] == [[b"v"], [b"v", b"v"]]
+    assert len(host.threads) == 3
+
+
+@pytest.mark.asyncio
+async def test_without_acks_a_refusal_closes_the_connection(host: Host, producer: Producer) -> None:
+    partition = host.host()
+    assert await producer.start(("topic", 0, batch()), acks=0) is None
+    assert stored(partition) == [b"v"]
+    other = host.host("other")
+    producer.coordinator.error = ErrorCode.NOT_COORDINATOR
+    with pytest.raises(CloseConnection, match="1 partitions failed"):
+        await producer.start(("other", 0, batch()), acks=0)
+    assert stored(other) == []
+
+
+# Whole requests
+
+
+@pytest.mark.parametrize("version", [3, 13])
+@pytest.mark.parametrize("other", [batch(producer_id=8), batch(epoch=1)])
+@pytest.mark.asyncio
+async def test_two_producers_in_one_request_are_refused_whole(
+    host: Host, producer: Producer, other: bytearray, version: int
+) -> None:
+    partitions = [host.host("topic", index) for index in range(3)]
+    plain = batch(transactional=False, producer_id=9)
+    rows = await producer.send(
+        ("topic", 0, batch()),
+        ("topic", 1, bytearray(other)),
+        ("topic", 2, plain),
+        version=version,
+    )
+    assert {row.error_code for row in rows} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    if version >= 8:
+        assert "more than one producer ID" in rows[0].error_message
+    assert [row.index for row in rows] == [0, 1, 2]
+    assert [stored(each) for each in partitions] == [[], [], []]
+    assert not producer.coordinator.asked
+
+
+@pytest.mark.asyncio
+async def test_a_transactional_batch_needs_a_transactional_id(
+    host: Host, producer: Producer
+) -> None:
+    partition = host.host()
+    errors = await producer.errors(("topic", 0, batch()), transactional_id=None)
+    assert errors == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+    assert stored(partition) == []
+
+
+@pytest.mark.parametrize("version, error", [(10, 48), (11, 120), (13, 120)])
+def test_below_their_level_transactions_are_refused_as_before(host: Host, version, error) -> None:
+    partition = host.host()
+    sent = request(("topic", 0, batch()))
+    answer: Any = produce(host, sent, host.context(version))
+    ((row,),) = [topic.partition_responses for topic in answer.responses]
+    assert row.error_code == error
+    assert stored(partition) == []
+
+
+@pytest.mark.asyncio
+async def test_plain_batches_may_stand_beside_transactional_ones(
+    host: Host, producer: Producer
+) -> None:
+    """And what is no batch is refused without a question."""
+    partitions = [host.host("topic", index) for index in range(4)]
+    broken = batch()
+    broken[-1] ^= 1
+    errors = await producer.errors(
+        ("topic", 0, batch(transactional=False, producer_id=9)),
+        ("topic", 1, bytearray(70)),
+        ("topic", 2, None),
+        ("topic", 3, broken),
+    )
+    assert errors == [0, ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, 2]
+    asked = [topic.partitions for each in producer.coordinator.asked for topic in each.topics]
+    assert asked == [[3]], "its checksum is only computed when it is appended"
+    assert stored(partitions[0]) == [b"v"]
+
+
+# Races with markers
+
+
+@pytest.mark.asyncio
+async def test_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused(
+    host: Host, producer: Producer
+) -> None:
+    partition = host.host()
+    await producer.send(("topic", 0, batch()))
+    plain = batch(1, transactional=False)
+    for transactional_id in ("t", None):
+        errors = await producer.errors(
+            ("topic", 0, bytearray(plain)), transactional_id=transactional_id
+        )
+        assert errors == [ErrorCode.INVALID_TXN_STATE]
+    assert stored(partition) == [b"v"]
+    end(partition)
+    assert await producer.errors(("topic", 0, plain), transactional_id=None) == [0]
+
+
+@pytest.mark.asyncio
+async def test_a_late_batch_finds_its_transaction_over(host: Host, producer: Producer) -> None:
+    """The marker comes between question and answer; the batch would never be ended."""
+    partition = host.host()
+    producer.at_the_coordinator(lambda: end(partition))
+    assert await producer.errors(("topic", 0, batch()), version=11) == [ErrorCode.INVALID_TXN_STATE]
+    assert partition.log.producers.states.is_open(PRODUCER, 0) is False
+
+
+@pytest.mark.asyncio
+async def test_a_late_batch_of_an_epoch_that_a_marker_ended_is_out_of_epoch(
+    host: Host, producer: Producer
+) -> None:
+    partition = host.host()
+    producer.at_the_coordinator(lambda: end(partition, 1, version=2))
+    assert await producer.errors(("topic", 0, batch())) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert not partition.log.producers.states.is_open(PRODUCER, 0)
+
+
+@pytest.mark.asyncio
+async def test_the_last_transactions_marker_comes_while_the_next_one_begins(
+    host: Host, producer: Producer
+) -> None:
+    partition = host.host()
+    await producer.send(("topic", 0, batch()))
+    producer.coordinator.errors = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    producer.at_the_coordinator(lambda: producer.coordinator.errors or end(partition, 1, version=2))
+    assert await producer.errors(("topic", 0, batch(0, epoch=1))) == [ErrorCode.NONE]
+    assert len(producer.coordinator.asked) == 4
+
+
+@pytest.mark.asyncio
+async def test_a_batch_that_is_sent_again_is_answered_before_all_else(
+    host: Host, producer: Producer
+) -> None:
+    """Also when its transaction is over: TV1 keeps the epoch."""
+    partition = host.host()
+    (first,) = await producer.send(("topic", 0, batch()), version=11)
+    end(partition)
+    (again,) = await producer.send(("topic", 0, batch()), version=11)
+    assert (again.error_code, again.base_offset) == (0, first.base_offset)
+    assert len(producer.coordinator.asked) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_marker_between_the_question_whether_it_is_open_and_the_append_is_seen(
+    host: Host, producer: Producer
+) -> None:
+    """The batch for the other partition makes the request wait for a later step of the loop."""
+    partition = host.host()
+    host.host("other")
+    await producer.send(("topic", 0, batch()), version=11)
+    answer = producer.start(("topic", 0, batch(1)), ("other", 0, batch()), version=11)
+    end(partition)
+    rows = [row for topic in (await answer).responses for row in topic.partition_responses]
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE]
+    assert not partition.log.producers.states.is_open(PRODUCER, 0)
+
+
+@pytest.mark.asyncio
+async def test_verification_can_be_turned_off_for_older_clients(host: Host) -> None:
+    off = {"transaction.partition.verification.enable": "false"}
+    producer = Producer(host, static=off)
+    partition = host.host()
+    assert await producer.errors(("topic", 0, batch()), version=11) == [ErrorCode.NONE]
+    assert not producer.coordinator.asked
+    end(partition)
+    assert await producer.errors(("topic", 0, batch(1)), version=12) == [ErrorCode.NONE]
+    assert len(producer.coordinator.asked) == 1
+
+
+def test_a_transactional_batch_is_never_taken_as_a_repeat(host: Host, producer: Producer) -> None:
+    """Its request differs from a plain one only in its records."""
+    partition, side = host.host(), Side(host, forgets=False)
+    for number in (1, 2):
+        side.ask(frame(13, batch(transactional=False, producer_id=9), number=number))
+    assert side.peer.repeats
+    answer = side.ask(frame(13, batch(), number=3))
+    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert row(answer, 13, 3).error_code == error
+    plain = batch(1, producer_id=9, transactional=False)
+    assert row(side.ask(frame(13, plain, number=4)), 13, 4).error_code == 0
+    assert stored(partition) == [b"v", b"v"]
+
+
+@pytest.mark.asyncio
+async def test_a_connection_that_is_lost_meanwhile_only_gets_no_answer(
+    host: Host, producer: Producer
+) -> None:
+    partition, side = host.host(), Side(host, forgets=False)
+    answer: Any = side.ask(frame(12, batch(), transactional_id="t"))
+
+    def leave() -> None:
+        side.peer.link = None
+
+    producer.at_the_coordinator(leave)
+    assert row(await answer, 12).error_code == 0
+    assert stored(partition) == [b"v"]
+    assert not len(partition.guards)
