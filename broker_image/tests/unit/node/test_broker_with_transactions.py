@@ -2,9 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from logfleet.node.broker import Broker
+from logfleet.records.batch import write_crc
+from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
@@ -15,6 +18,7 @@ from logfleet.wire.messages import (
     FindCoordinatorRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    ProduceRequest,
 )
 
 from broker_image.tests.unit.node.broker_rig import (
@@ -91,3 +95,43 @@ async def test_a_producer_finds_its_coordinator_also_after_a_restart(tmp_path: P
         described = await describe(broker)
         assert described.transaction_state == "Ongoing"
         assert described.producer_id == given.producer_id
+
+
+async def test_a_producer_begins_its_transaction_with_its_first_batch(tmp_path: Path) -> None:
+    """TV2: no request but Produce adds the partition."""
+    async with Broker(with_transactions(tmp_path)) as broker:
+        given = await init(broker)
+        await create_topic(broker, "t", 2)
+        stamp = ProducerStamp(given.producer_id, given.producer_epoch, 0, transactional=True)
+        batch = build_batch([Record(None, b"v", 1_700_000_000_000)], producer=stamp)
+        topic = ProduceRequest.TopicProduceData(
+            name="t",
+            partition_data=[
+                ProduceRequest.PartitionProduceData(index=index, records=memoryview(batch))
+                for index in (1, 0)
+            ],
+        )
+        produce = ProduceRequest(
+            transactional_id="a", acks=-1, timeout_ms=1_000, topic_data=[topic]
+        )
+        (answered,) = (await ask_broker(broker, produce, 12)).responses
+        rows = [(row.index, row.error_code) for row in answered.partition_responses]
+        assert rows == [(1, 0), (0, 0)]
+        describe = DescribeTransactionsRequest(transactional_ids=["a"])
+        (described,) = (await ask_broker(broker, describe, 0)).transaction_states
+        assert described.transaction_state == "Ongoing"
+        assert [(each.topic, sorted(each.partitions)) for each in described.topics] == [
+            ("t", [0, 1])
+        ]
+        partition: Any = broker.rooms.partitions.get("t", 1)
+        assert (partition.high_watermark, partition.last_stable_offset) == (1, 0)
+        produce.transactional_id = "another"
+        (answered,) = (await ask_broker(broker, produce, 12)).responses
+        assert {row.error_code for row in answered.partition_responses} == {0}, "sent again"
+        batch[53:57] = (5).to_bytes(4, "big")
+        batch[51:53] = (7).to_bytes(2, "big")
+        write_crc(batch)
+        (answered,) = (await ask_broker(broker, produce, 12)).responses
+        assert {row.error_code for row in answered.partition_responses} == {
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        }

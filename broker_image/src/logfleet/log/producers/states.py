@@ -157,11 +157,12 @@ class ProducerStates:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         else:
             expected = 0
+        if first == expected and entry.transaction_first_offset == NO_OFFSET:
+            return None  # by far most batches
         if first not in (expected, NO_SEQUENCE):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if entry.transaction_first_offset == NO_OFFSET or header.is_transactional:
-            return None
-        return ErrorCode.INVALID_TXN_STATE
+        is_outside = entry.transaction_first_offset != NO_OFFSET and not header.is_transactional
+        return ErrorCode.INVALID_TXN_STATE if is_outside else None
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Record a batch with a producer id that was appended at `base_offset`."""

@@ -16,6 +16,7 @@ from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.lifetime import Lifetime
 from logfleet.node.partitions.hosting import Hosting
 from logfleet.node.replication.room import Replication
+from logfleet.node.transactions.enlisting import Enlisting
 from logfleet.node.transactions.marker_appends import MarkerAppends
 from logfleet.node.transactions.marker_sender import MarkerSender
 from logfleet.node.transactions.transaction_coordinators import TransactionCoordinators
@@ -30,14 +31,14 @@ from logfleet.transactions.decision import TakeProducerId
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """verifier: asks coordinators about partitions that something is written to.
+    """enlisting: asks coordinators about partitions that something is written to.
 
     marker_appends: writes markers to partitions that are led here. markers: sends those of this
     broker's coordinators.
     """
 
     coordinators: TransactionCoordinators
-    verifier: Verifier
+    enlisting: Enlisting
     marker_appends: MarkerAppends
     markers: MarkerSender
 
@@ -74,13 +75,7 @@ def open_transactions(
     )
     subscribe(coordinators.runtime, hosting, replication)
     life.spawn("transactions", coordinators.run())
-    verifier = Verifier(
-        config,
-        coordinators,
-        image=lambda: metadata.image,
-        spawn=coordinators.runtime.spawn,
-    )
-    life.closing.callback(verifier.close)
+    enlisting = _open_enlisting(world, config, life, metadata, coordinators)
     appends = MarkerAppends(
         hosting.table,
         groups,
@@ -100,7 +95,25 @@ def open_transactions(
     )
     _send_markers(coordinators.events, markers)
     life.spawn("markers", markers.run(metadata.subscribe()))
-    return Transactions(coordinators, verifier, appends, markers)
+    return Transactions(coordinators, enlisting, appends, markers)
+
+
+def _open_enlisting(
+    world: World,
+    config: BrokerConfig,
+    life: Lifetime,
+    metadata: MetadataLoader,
+    coordinators: TransactionCoordinators,
+) -> Enlisting:
+    verifier = Verifier(
+        config,
+        coordinators,
+        image=lambda: metadata.image,
+        spawn=coordinators.runtime.spawn,
+        connect=world.connect,
+    )
+    life.closing.callback(verifier.close)
+    return Enlisting(verifier, world.clock.monotonic_ms)
 
 
 def _send_markers(events: MarkerEvents, markers: MarkerSender) -> None:

@@ -26,6 +26,7 @@ from logfleet.coordinators.partition import partition_for
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.kinds.brokers import Endpoint
+from logfleet.node.world import Connect
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
@@ -72,10 +73,7 @@ class LocalCoordinators(Protocol):
 
 
 class Verifier:
-    """One broker's. image: the newest. spawn: starts a task that ends with the broker.
-
-    connect: opens a connection.
-    """
+    """One broker's. image: the newest. spawn: starts a task that ends with the broker."""
 
     def __init__(
         self,
@@ -84,7 +82,7 @@ class Verifier:
         *,
         image: Callable[[], ClusterImage],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        connect: Callable[[str, int, str], Coroutine[Any, Any, Connection]] = Connection.connect,
+        connect: Connect,
     ) -> None:
         self._config = config
         self._coordinators = coordinators

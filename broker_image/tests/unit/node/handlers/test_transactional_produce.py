@@ -333,7 +333,7 @@ async def test_a_transactional_batch_needs_a_transactional_id(
 
 
 @pytest.mark.parametrize("version, error", [(10, 48), (11, 120), (13, 120)])
-def test_below_their_level_transactions_are_refused_as_before(host: Host, version, error) -> None:
+def test_below_their_level_transactions_are_refused_as_before(host: Any, version, error) -> None:
     partition = host.host()
     sent = request(("topic", 0, batch()))
     answer: Any = produce(host, sent, host.context(version))
@@ -408,7 +408,12 @@ async def test_the_last_transactions_marker_comes_while_the_next_one_begins(
     partition = host.host()
     await producer.send(("topic", 0, batch()))
     producer.coordinator.errors = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-    producer.at_the_coordinator(lambda: producer.coordinator.errors or end(partition, 1, version=2))
+
+    def end_the_last() -> None:
+        if not producer.coordinator.errors:
+            end(partition, 1, version=2)
+
+    producer.at_the_coordinator(end_the_last)
     assert await producer.errors(("topic", 0, batch(0, epoch=1))) == [ErrorCode.NONE]
     assert len(producer.coordinator.asked) == 4
 

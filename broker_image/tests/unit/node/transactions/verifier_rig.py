@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+from logfleet.client.connection import Connection
 from logfleet.coordinators.partition import partition_for
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
@@ -90,6 +91,7 @@ class Rig:
             self.coordinators,
             image=lambda: self.image,
             spawn=lambda work: self.tasks.append(asyncio.ensure_future(work)),
+            connect=Connection.connect,
         )
         self._revision = 0
 
