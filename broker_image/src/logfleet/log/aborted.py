@@ -1,7 +1,7 @@
 """The aborted transactions of a segment, as Fetch reports them to readers of committed records.
 
 They stand in the segment's `.txnindex`, ordered by their markers, which lie in the segment; their
-data may lie in earlier ones. Source: Kafka's `TransactionIndex`, `AbortedTxn`.
+data may lie in earlier ones. Upholds I32. Source: Kafka's `TransactionIndex`, `AbortedTxn`.
 """
 
 import struct

@@ -5,7 +5,8 @@ must not see what a new leader may lack the outcome of (KAFKA-5121). Source: Kaf
 `ProducerStateManager.firstUnstableOffset`, `lastStableOffset(CompletedTxn)`.
 
 First offsets only grow, so both questions are answered at the front of a queue. A transaction that
-has ended stays in it until it comes to the front, or until most of the queue has ended.
+has ended stays in it until it comes to the front, or until most of the queue has ended. Upholds
+I31.
 """
 
 from collections import deque

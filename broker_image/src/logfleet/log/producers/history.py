@@ -36,7 +36,7 @@ _TRANSACTIONS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class ProducerHistory:
-    """The last batches of each producer.
+    """The last batches of each producer, and its open transaction. Upholds I33.
 
     Restored from the newest readable snapshot and the batches after it. segments and
     log_end_offset: of the log as it is. offsets: the snapshots in the directory.
