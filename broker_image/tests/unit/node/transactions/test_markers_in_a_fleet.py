@@ -16,6 +16,7 @@ from logfleet.transactions.records import TRANSACTION_STATE_TOPIC
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AddPartitionsToTxnRequest,
+    DeleteTopicsRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
     FindCoordinatorRequest,
@@ -179,23 +180,26 @@ async def test_a_new_coordinator_ends_what_the_one_before_had_decided(
     async with fleet_of(tmp_path, monkeypatch, 1, 2, 3, transactions=True) as fleet:
         producer = Producer(fleet)
         first = await producer.coordinator()
-        others = {1, 2, 3} - {first.config.node_id}
-        await fleet.create_topic("t", *others, first.config.node_id)
-        producer = await begun(fleet, "t")
+        first_id = first.config.node_id
+        others = {1, 2, 3} - {first_id}
+        await fleet.create_topic("theirs", *others, first_id)
+        await fleet.create_topic("its", first_id, *others)
+        producer = await begun(fleet, "theirs", "its")
         monkeypatch.setattr(first.rooms.transactions.markers, "_send", lambda: None)
         await producer.commit()
         assert await producer.state() == "PrepareCommit"
-        assert markers_of(fleet, "t") == []
+        assert markers_of(fleet, "theirs") == markers_of(fleet, "its") == []
         before = fleet.state(TRANSACTION_STATE_TOPIC).leader_epoch
         if is_failure:  # then it hands nothing over
             first.life.fail("its disk is broken")
-        await fleet.stop(first.config.node_id)
+        await fleet.stop(first_id)
         await producer.until_complete()
-        (marker,) = markers_of(fleet, "t")
-        assert marker.is_commit
-        assert marker.coordinator_epoch > before
-        await until_stable(fleet, "t")
-        await producer.add("t")
+        for topic in ("theirs", "its"):
+            (marker,) = markers_of(fleet, topic)
+            assert marker.is_commit
+            assert marker.coordinator_epoch > before
+            await until_stable(fleet, topic)
+        await producer.add("theirs")
         assert await producer.state() == "Ongoing", "the producer goes on"
 
 
@@ -225,3 +229,22 @@ async def test_a_marker_on_its_way_to_a_leader_that_stops_goes_to_the_next_leade
         await producer.until_complete()
         assert [each.is_commit for each in markers_of(fleet, "t")] == [True]
         await until_stable(fleet, "t")
+
+
+async def test_a_topic_that_is_deleted_before_its_marker_holds_nothing_up(
+    tmp_path: Path, monkeypatch
+) -> None:
+    async with fleet_of(tmp_path, monkeypatch, 1, 2, 3, transactions=True) as fleet:
+        coordinator = await Producer(fleet).coordinator()
+        for topic in ("kept", "deleted"):
+            await fleet.create_topic(topic, 1, 2, 3)
+        producer = await begun(fleet, "kept", "deleted")
+        markers = coordinator.rooms.transactions.markers
+        monkeypatch.setattr(markers, "may_send", lambda: False)
+        await producer.commit()
+        delete = DeleteTopicsRequest(topic_names=["deleted"], timeout_ms=10_000)
+        (deleted,) = (await ask_broker(fleet.any, delete, 5)).responses
+        assert deleted.error_code == 0
+        monkeypatch.setattr(markers, "may_send", lambda: True)
+        await producer.until_complete()
+        assert [each.is_commit for each in markers_of(fleet, "kept")] == [True]
