@@ -28,7 +28,7 @@ def all_handlers() -> Handlers[Rooms]:
         write_txn_markers,
     )
     from logfleet.node.handlers.admin import routes as admin
-    from logfleet.node.handlers.offsets import commits, deletions, fetches
+    from logfleet.node.handlers.offsets import commits, deletions, fetches, txn_offsets
     from logfleet.node.handlers.transaction_gate import gated
 
     modules = (
@@ -52,6 +52,7 @@ def all_handlers() -> Handlers[Rooms]:
         deletions,
         transactions,
         write_txn_markers,
+        txn_offsets,
     )
     return gated(
         {request: handler for module in modules for request, handler in module.HANDLERS.items()}

@@ -7,15 +7,15 @@ GroupCoordinatorService.commitTransactionalOffsets.
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final
 
+from logfleet.auth.operations import Operation, Resource, ResourceType
 from logfleet.groups.transactional import PartitionAnswer, TopicAnswer, commit_failed
 from logfleet.node.coordinators.waiter import Waiter
-from logfleet.node.dispatch import RequestContext
+from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.groups.group_shard import GroupShard
 from logfleet.node.handlers.offsets.commit_topics import split_unknown, with_refused
 from logfleet.node.handlers.rooms import Rooms, shard_of
-from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
@@ -27,49 +27,35 @@ _Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 _Partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
 
 
-class OffsetsEnlisting(Protocol):
-    """What enlists partitions of the offsets topic; see `Enlisting.enlist_offsets`."""
-
-    async def enlist_offsets(
-        self,
-        transactional_id: str,
-        producer: tuple[int, int],
-        partition: LeaderPartition,
-        request_version: int,
-        /,
-    ) -> ErrorCode: ...
-
-
-async def commit_offsets(
-    rooms: Rooms,
-    enlisting: OffsetsEnlisting,
-    request: TxnOffsetCommitRequest,
-    context: RequestContext,
+async def txn_offset_commit(
+    rooms: Rooms, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
     """Answered once the offsets are in the log and committed there."""
+    producer = Resource(ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    if not context.may(Operation.WRITE, producer):
+        return commit_failed(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not context.may(Operation.READ, Resource(ResourceType.GROUP, request.group_id)):
+        return commit_failed(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     by_id = context.api_version >= TOPIC_IDS_SINCE
     request.topics, refused = split_unknown(
         rooms.metadata.image, request.topics, by_id=by_id, refused=_refused
     )
     if refused and not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
-    response = await _commit(rooms, enlisting, request, context)
+    response = await _commit(rooms, request, context)
     if refused:
         response = TxnOffsetCommitResponse(topics=with_refused(response.topics, refused))
     return response
 
 
 async def _commit(
-    rooms: Rooms,
-    enlisting: OffsetsEnlisting,
-    request: TxnOffsetCommitRequest,
-    context: RequestContext,
+    rooms: Rooms, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
     version = context.api_version
     shard = shard_of(rooms, request.group_id) if request.group_id else ErrorCode.INVALID_GROUP_ID
     if isinstance(shard, ErrorCode):
         return commit_failed(request, _expected(shard, version))
-    error = await enlisting.enlist_offsets(
+    error = await rooms.transactions.enlisting.enlist_offsets(
         request.transactional_id,
         (request.producer_id, request.producer_epoch),
         shard.partition,
@@ -108,3 +94,6 @@ def _refused(topic: _Topic, partitions: Sequence[_Partition], error: ErrorCode) 
             for each in partitions
         ],
     )
+
+
+HANDLERS: dict[type, Handler[Any]] = {TxnOffsetCommitRequest: txn_offset_commit}

@@ -1,9 +1,12 @@
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from logfleet.auth.operations import Operation, Resource
+from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.offsets.fetches import offset_fetch
-from logfleet.node.handlers.offsets.txn_offsets import commit_offsets
+from logfleet.node.handlers.offsets.txn_offsets import txn_offset_commit
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.apis import api_of
 from logfleet.wire.codec import encode_bytes
@@ -48,6 +51,7 @@ class Rig(GroupsRig):
     def __init__(self, host: Any, path: str) -> None:
         super().__init__(host, path)
         self.enlisting = Enlisting()
+        host.transactions = SimpleNamespace(enlisting=self.enlisting)
         self.know_topics(t=2, u=1)
 
 
@@ -60,7 +64,7 @@ def id_of(rig, name):
     return rig.host.image.topic(name).id
 
 
-async def commit(rig, version, *topics, **fields):
+async def commit(rig, version, *topics, context=None, **fields):
     """topics: (name or id, {partition: offset}). The errors, by topic and partition."""
     kind = TxnOffsetCommitRequest
     request = TxnOffsetCommitRequest(
@@ -83,8 +87,8 @@ async def commit(rig, version, *topics, **fields):
         ],
         **fields,
     )
-    context = rig.host.context(version)
-    response = await commit_offsets(rig.host, rig.enlisting, request, context)
+    context = context or rig.host.context(version)
+    response = await txn_offset_commit(rig.host, request, context)
     encode_bytes(response, version)
     return {
         (topic.topic_id if version >= 6 else topic.name, row.partition_index): ErrorCode(
@@ -191,3 +195,25 @@ async def test_a_client_that_leaves_is_answered_by_an_error(rig):
         await asyncio.sleep(0)
         rig.lose(partition)
         assert await committing == {("t", 0): ErrorCode.NOT_COORDINATOR}
+
+
+@pytest.mark.parametrize(
+    "denied,expected",
+    [
+        ("x", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ("g", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_a_client_needs_the_transactional_id_and_the_group(rig, denied, expected):
+    class Denied(RequestContext, frozen=True):
+        def may(self, operation: Operation, resource: Resource, /) -> bool:
+            asked.append((operation.name, resource.type.name, resource.name))
+            return bool(resource.name != denied)
+
+    asked: list[tuple[str, str, str]] = []
+    async with rig.coordinating():
+        context = Denied(rig.host.context(5).peer, 5, "client", 1)
+        assert await commit(rig, 5, ("t", {0: 5}), context=context) == {("t", 0): expected}
+    needed = [("WRITE", "TRANSACTIONAL_ID", "x"), ("READ", "GROUP", "g")]
+    assert asked == (needed[:1] if denied == "x" else needed)
+    assert rig.enlisting.asked == []
