@@ -13,7 +13,8 @@ from logfleet.wire.schema import Field, load_table
 
 from e2e.harness.jvm import Jvm
 
-COORDINATOR_PACKAGE = "org.apache.kafka.coordinator.group.generated"
+GROUP_PACKAGE = "org.apache.kafka.coordinator.group.generated"
+TRANSACTION_PACKAGE = "org.apache.kafka.coordinator.transaction.generated"
 METADATA_PACKAGE = "org.apache.kafka.common.metadata"
 MESSAGE_PACKAGE = "org.apache.kafka.common.message"
 
@@ -49,7 +50,8 @@ def kafka_class(name: str) -> str:
     """Return the full name of Kafka's class for one of our messages."""
     kind = load_table()[name].kind
     if kind.startswith("coordinator"):
-        return f"{COORDINATOR_PACKAGE}.{name}"
+        package = TRANSACTION_PACKAGE if name.startswith("TransactionLog") else GROUP_PACKAGE
+        return f"{package}.{name}"
     if kind == "metadata":
         return f"{METADATA_PACKAGE}.{name}"
     has_suffix = kind in {"request", "response"} or kind == "header"
