@@ -5,6 +5,7 @@ happens here changes it. A marker may be written twice: the second changes nothi
 Source: TransactionMarkerChannelManager and TransactionMarkerRequestCompletionHandler.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -17,8 +18,8 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 NO_LEADER: Final = -1
-ROWS_PER_REQUEST: Final = 500
-"""Markers in one request; the rest waits for the next.
+ROWS_PER_REQUEST: Final = 100
+"""Markers in one request; the rest goes with the next.
 
 A leader takes about 20 us for each, in one step of its loop.
 """
@@ -83,19 +84,37 @@ class WaitingMarker(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True, eq=False)
+class _Owner:
+    """A coordinator. is_over: it was lost."""
+
+    name: object
+    attempts: "dict[MarkerKey, _Attempt]" = field(default_factory=dict)
+    is_over: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class _Attempt:
     """The markers of one transaction. left: partitions that wait, or are in a request."""
 
-    owner: object
+    owner: _Owner
     due: MarkersDue
     coordinator_epoch: LeaderEpoch
     since_ms: int
     left: set[TopicPartition]
     written: set[TopicPartition] = field(default_factory=set)
+    is_given_up: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what waits of it is left out."""
+        return self.is_given_up or self.owner.is_over
 
 
 LeaderOf = Callable[[TopicPartition], int | None]
 """The broker that leads a partition; NO_LEADER while there is none, None if it does not exist."""
+
+
+_Waiting = dict[TopicPartition, deque[_Attempt]]
 
 
 class MarkerBook:
@@ -108,16 +127,18 @@ class MarkerBook:
 
     def __init__(self, leader_of: LeaderOf) -> None:
         self._leader_of = leader_of
-        # Queues may hold attempts that are over: they are left out when they are taken.
-        self._of_owner: dict[object, dict[MarkerKey, _Attempt]] = {}
-        self._queued: dict[int, dict[TopicPartition, dict[_Attempt, None]]] = {}
-        self._held: dict[TopicPartition, dict[_Attempt, None]] = {}
+        self._owners: dict[object, _Owner] = {}
+        # Each partition of an attempt is in one of these, or in a request. They may hold attempts
+        # that are over: those are left out when they are taken.
+        self._queued: dict[int, _Waiting] = {}
+        self._held: _Waiting = {}
+        self._may_hold_over = False
         self._why: dict[TopicPartition, str] = {}
         self._in_flight: dict[int, dict[int, tuple[_Attempt, set[TopicPartition]]]] = {}
 
     def __len__(self) -> int:
         """The transactions that lack markers."""
-        return sum(map(len, self._of_owner.values()))
+        return sum(len(owner.attempts) for owner in self._owners.values())
 
     @property
     def needs_release(self) -> bool:
@@ -136,15 +157,18 @@ class MarkerBook:
         owner: the coordinator, which has to be hashable. coordinator_epoch: the leader epoch of its
         partition. now_ms: monotonic clock. Answers partitions that do not exist.
         """
-        attempt = _Attempt(owner, markers, coordinator_epoch, now_ms, set(markers.partitions))
-        self._of_owner.setdefault(owner, {})[markers.key] = attempt
+        of = self._owners.get(owner) or self._owners.setdefault(owner, _Owner(owner))
+        attempt = _Attempt(of, markers, coordinator_epoch, now_ms, set(markers.partitions))
+        of.attempts[markers.key] = attempt
         for partition in markers.partitions:
             self._route(partition, (attempt,))
         return self._answers((attempt,))
 
     def forget(self, owner: object) -> None:
         """The coordinator was lost: its markers are another's to write."""
-        self._of_owner.pop(owner, None)
+        lost = self._owners.pop(owner, None)
+        if lost is not None:
+            lost.is_over = self._may_hold_over = True
 
     def take(self, broker: int) -> list[WritableMarker]:
         """The next request for a broker; empty if nothing waits or a request is on its way."""
@@ -153,14 +177,14 @@ class MarkerBook:
             return []
         rows: dict[_Attempt, set[TopicPartition]] = {}
         count = 0
-        for partition, attempts in list(queued.items()):
-            current = [each for each in attempts if self._is_current(each)]
-            for attempt in current:
+        while queued and count < ROWS_PER_REQUEST:
+            partition, attempts = next(iter(queued.items()))
+            attempt = attempts.popleft()
+            if not attempts:
+                del queued[partition]
+            if not attempt.is_over:
                 rows.setdefault(attempt, set()).add(partition)
-            count += len(current)
-            del queued[partition]
-            if count >= ROWS_PER_REQUEST:
-                break
+                count += 1
         if not queued:
             del self._queued[broker]
         if rows:
@@ -176,7 +200,7 @@ class MarkerBook:
         refused: dict[_Attempt, tuple[TopicPartition, ErrorCode]] = {}
         for producer_id, partition, error in _rows(response):
             attempt, partitions = sent.get(producer_id, (None, set()))
-            if attempt is None or partition not in partitions or not self._is_current(attempt):
+            if attempt is None or partition not in partitions or attempt.is_over:
                 continue
             partitions.discard(partition)
             if error in WRITTEN:
@@ -184,63 +208,65 @@ class MarkerBook:
             elif error in REFUSED:
                 refused.setdefault(attempt, (partition, error))
             else:
-                self._hold(attempt, partition, f"broker {broker} answers {error.name}")
+                self._hold((attempt,), partition, f"broker {broker} answers {error.name}")
         for attempt, partitions in sent.values():
-            if self._is_current(attempt):
+            if not attempt.is_over:
                 for partition in partitions:
-                    self._hold(attempt, partition, f"broker {broker} did not answer for it")
+                    self._hold((attempt,), partition, f"broker {broker} did not answer for it")
         answers = self._answers(attempt for attempt, _ in sent.values())
         for attempt, refusal in refused.items():
-            self._end(attempt.owner, attempt.due.key)
-            answers.append(MarkerAnswer(attempt.owner, attempt.due.key, frozenset(), refusal))
+            attempt.is_given_up = self._may_hold_over = True
+            self._end(attempt)
+            answers.append(MarkerAnswer(attempt.owner.name, attempt.due.key, frozenset(), refusal))
         return answers
 
     def lost(self, broker: int) -> None:
         """The connection broke: all that was sent, and all that is queued, waits for `release`."""
         why = f"broker {broker} cannot be reached"
         for attempt, partitions in self._in_flight.pop(broker, {}).values():
-            if self._is_current(attempt):
+            if not attempt.is_over:
                 for partition in partitions:
-                    self._hold(attempt, partition, why)
+                    self._hold((attempt,), partition, why)
         for partition, attempts in self._queued.pop(broker, {}).items():
-            for attempt in attempts:
-                self._hold(attempt, partition, why)
+            self._hold(attempts, partition, why)
 
     def release(self) -> list[MarkerAnswer]:
         """Queue all that is held for the leaders of now. Answers partitions that are gone."""
         held, self._held = self._held, {}
-        released: dict[_Attempt, None] = {}
+        if self._may_hold_over:
+            held = _without_over(held)
+            self._may_hold_over = False
         self._why.clear()
-        for partition, waiting in held.items():
-            attempts = [each for each in waiting if self._is_current(each)]
-            released.update(dict.fromkeys(attempts))
-            self._route(partition, attempts)
-        return self._answers(released)
+        answers = []
+        for partition, attempts in held.items():
+            if self._route(partition, attempts):
+                answers += self._answers(attempts)
+        return answers
 
     def waiting(self) -> Iterator[WaitingMarker]:
         """All markers that are not written, for reports. Nothing may change meanwhile."""
-        for attempts in self._of_owner.values():
-            for attempt in attempts.values():
+        for owner in self._owners.values():
+            for attempt in owner.attempts.values():
                 for partition in attempt.left:
                     why = self._why.get(partition, "on its way")
                     yield WaitingMarker(attempt.due.key, partition, attempt.since_ms, why)
 
     # -- queues
 
-    def _route(self, partition: TopicPartition, attempts: Iterable[_Attempt]) -> None:
+    def _route(self, partition: TopicPartition, attempts: Iterable[_Attempt]) -> bool:
+        """Whether the partition is gone. Else what waits for it waits at its leader's queue."""
         leader = self._leader_of(partition)
         if leader is None:
             for attempt in attempts:
                 self._written(attempt, partition)
         elif leader == NO_LEADER:
-            for attempt in attempts:
-                self._hold(attempt, partition, "it has no leader")
+            self._hold(attempts, partition, "it has no leader")
         else:
-            for attempt in attempts:
-                self._queued.setdefault(leader, {}).setdefault(partition, {})[attempt] = None
+            _wait(self._queued.setdefault(leader, {}), partition, attempts)
+        return leader is None
 
-    def _hold(self, attempt: _Attempt, partition: TopicPartition, why: str) -> None:
-        self._held.setdefault(partition, {})[attempt] = None
+    def _hold(self, attempts: Iterable[_Attempt], partition: TopicPartition, why: str) -> None:
+        _wait(self._held, partition, attempts)
         self._why[partition] = why
 
     def _written(self, attempt: _Attempt, partition: TopicPartition) -> None:
@@ -252,22 +278,37 @@ class MarkerBook:
         """What has been written for these attempts since their last answer."""
         answers = []
         for attempt in attempts:
-            if not attempt.written:
+            if not attempt.written or attempt.is_over:
                 continue
-            answers.append(MarkerAnswer(attempt.owner, attempt.due.key, frozenset(attempt.written)))
+            written = frozenset(attempt.written)
+            answers.append(MarkerAnswer(attempt.owner.name, attempt.due.key, written))
             attempt.written.clear()
             if not attempt.left:
-                self._end(attempt.owner, attempt.due.key)
+                self._end(attempt)
         return answers
 
-    def _is_current(self, attempt: _Attempt) -> bool:
-        return self._of_owner.get(attempt.owner, {}).get(attempt.due.key) is attempt
+    def _end(self, attempt: _Attempt) -> None:
+        owner = attempt.owner
+        del owner.attempts[attempt.due.key]
+        if not owner.attempts:
+            del self._owners[owner.name]
 
-    def _end(self, owner: object, key: MarkerKey) -> None:
-        attempts = self._of_owner.get(owner, {})
-        attempts.pop(key, None)
-        if not attempts:
-            self._of_owner.pop(owner, None)
+
+def _without_over(waiting: _Waiting) -> _Waiting:
+    found = {}
+    for partition, attempts in waiting.items():
+        current = deque(each for each in attempts if not each.is_over)
+        if current:
+            found[partition] = current
+    return found
+
+
+def _wait(waiting: _Waiting, partition: TopicPartition, attempts: Iterable[_Attempt]) -> None:
+    """Add attempts to those that wait for a partition's marker."""
+    if partition in waiting:
+        waiting[partition].extend(attempts)
+    else:
+        waiting[partition] = attempts if isinstance(attempts, deque) else deque(attempts)
 
 
 def _error(code: int) -> ErrorCode:
