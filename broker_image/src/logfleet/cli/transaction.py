@@ -71,7 +71,7 @@ def transaction() -> None:
     "--longer-than",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Only those that began so long ago.",
+    help="Only those that began so long ago, and ids that have had no transaction.",
 )
 @click.option("--pattern", metavar="REGEX", help="Only those whose whole transactional id matches.")
 @listing_options

@@ -28,9 +28,9 @@ from logfleet.wire.messages import (
 # Kafka: retry.backoff.ms and retry.backoff.max.ms (KIP-580)
 BACKOFF_MS_MIN = 100
 BACKOFF_MS_MAX = 1_000
-# The coordinator is still ending the last transaction, which takes a moment (Kafka:
-# TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS)
-ENDING_BACKOFF_MS = 20
+# The coordinator is still ending the last transaction: its markers take a few milliseconds, so a
+# fixed pause would be the longest part of a short transaction (Kafka waits 20 ms each time)
+ENDING_BACKOFF_MS = 2
 
 T = TypeVar("T")
 

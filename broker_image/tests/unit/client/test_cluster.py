@@ -134,6 +134,15 @@ async def test_pauses_grow_up_to_a_second() -> None:
     assert backoff_seconds(10_000) <= 1.2
 
 
+async def test_an_ending_transaction_is_waited_for_in_short_pauses_at_first() -> None:
+    ending = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    pauses = [backoff_seconds(attempt, ending) for attempt in range(12)]
+    assert pauses[0] < 0.003
+    assert sum(pauses[:5]) < 0.08
+    assert 0.8 <= pauses[-1] <= 1.2
+    assert backoff_seconds(0, KafkaError(ErrorCode.NOT_COORDINATOR)) >= 0.08
+
+
 async def test_a_coordinator_is_looked_up_once_and_again_when_forgotten() -> None:
     async with FakeBroker().running() as broker, Client(broker.bootstrap) as client:
         for _ in range(2):
