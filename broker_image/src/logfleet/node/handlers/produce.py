@@ -11,6 +11,7 @@ first (`logfleet.node.transactions.enlisting`).
 from collections.abc import Awaitable
 from typing import Any, Final, cast
 
+from logfleet.auth.operations import Operation, Resource, ResourceType
 from logfleet.controller.brokers.feature_level import transactions_allowed
 from logfleet.log.batch_rules import BatchRefusal, malformed
 from logfleet.log.validation import Appended, NeedsThread, Prepared, prepare_fully
@@ -310,6 +311,9 @@ class _TransactionalCall(_ProduceCall):
             header = _transactional_header(data)
             if header is not None:
                 self._headers[id(data)] = header
+        resource = Resource(ResourceType.TRANSACTIONAL_ID, self._transactional_id)
+        if self._headers and not self._context.may(Operation.WRITE, resource):
+            return self._refuse_all(work, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if len({(each.producer_id, each.producer_epoch) for each in self._headers.values()}) > 1:
             return self._refuse_all(work, ErrorCode.INVALID_PRODUCER_ID_MAPPING, _TWO_PRODUCERS)
         beginning = [each for each in work if self._begins(each)]
@@ -384,7 +388,7 @@ class _TransactionalCall(_ProduceCall):
         return BatchRefusal(error, message, is_before_log=True)
 
     def _refuse_all(
-        self, work: list[_Work], error: ErrorCode, message: str
+        self, work: list[_Work], error: ErrorCode, message: str | None = None
     ) -> ProduceResponse | None:
         for rows, _, data, _ in work:
             row = self._failure(data.index, error)

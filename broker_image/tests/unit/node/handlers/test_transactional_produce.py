@@ -1,118 +1,33 @@
 """Produce requests with a transactional id: what is asked of the coordinator, and what waits."""
 
 import asyncio
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from logfleet.controller.brokers.feature_level import TRANSACTIONS
 from logfleet.log.config import LogConfig
-from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
 from logfleet.net.connection import CloseConnection
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
 from logfleet.node.handlers.produce import produce
-from logfleet.node.partitions.leader_partition import LeaderPartition
-from logfleet.node.transactions.enlisting import Enlisting
-from logfleet.records.batch import iterate_headers
 from logfleet.records.compression import Codec
-from logfleet.records.control import Marker
-from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
-from logfleet.wire.codec import encode
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import ProduceRequest
 
 from broker_image.tests.unit.node.handlers.conftest import Host
 from broker_image.tests.unit.node.handlers.produce_rig import Side, frame, row
+from broker_image.tests.unit.node.handlers.transactional_rig import (
+    PRODUCER,
+    Producer,
+    batch,
+    request,
+    stored,
+)
 from broker_image.tests.unit.node.partitions.replicas_rig import B, C, fetch, replicated
-from broker_image.tests.unit.node.transactions.verifier_rig import Rig
 from broker_image.tests.unit.waiting import Until
-
-NOW = 1_700_000_000_000
-PRODUCER = 7
-Sent = tuple[str, int, bytearray | None]
-
-
-def batch(sequence: int = 0, epoch: int = 0, value: bytes = b"v", **given: Any) -> bytearray:
-    stamp = ProducerStamp(
-        given.pop("producer_id", PRODUCER), epoch, sequence, given.pop("transactional", True)
-    )
-    return build_batch([Record(b"k", value, NOW)], producer=stamp, **given)
-
-
-def request(*sent: Sent, transactional_id: str | None = "t", acks: int = -1) -> ProduceRequest:
-    topics: dict[str, list[Any]] = {}
-    for topic, index, records in sent:
-        data = None if records is None else memoryview(records)
-        row = ProduceRequest.PartitionProduceData(index=index, records=data)
-        topics.setdefault(topic, []).append(row)
-    return ProduceRequest(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout_ms=1_000,
-        topic_data=[
-            ProduceRequest.TopicProduceData(
-                name=topic, topic_id=topic.encode().ljust(16, b"-"), partition_data=rows
-            )
-            for topic, rows in topics.items()
-        ],
-    )
-
-
-class Producer:
-    """One connection to a broker whose own coordinator answers."""
-
-    def __init__(self, host: Any, **config: Any) -> None:
-        self.host = host
-        self.rig = Rig(**config)
-        self.rig.know_broker(1, 1)
-        self.rig.lead(1)
-        self.coordinator = self.rig.coordinators
-        host.put(FEATURES.key(None), FeaturesValue(TRANSACTIONS))
-        host.transactions = SimpleNamespace(enlisting=Enlisting(self.rig.verifier, lambda: 0))
-        self.peer = Peer("PLAINTEXT")
-
-    def start(self, *sent: Sent, version: int = 12, **given: Any) -> Any:
-        """The answer, or what to await for it."""
-        asked = request(*sent, **given)
-        return produce(self.host, asked, RequestContext(self.peer, version, "c", 1))
-
-    async def send(self, *sent: Sent, version: int = 12, **given: Any) -> list[Any]:
-        """The rows of the answer, in its order."""
-        answer = self.start(*sent, version=version, **given)
-        if asyncio.iscoroutine(answer):
-            answer = await answer
-        encode(answer, version)  # nothing is set that this version lacks
-        return [row for topic in answer.responses for row in topic.partition_responses]
-
-    async def errors(self, *sent: Sent, version: int = 12, **given: Any) -> list[int]:
-        return [row.error_code for row in await self.send(*sent, version=version, **given)]
-
-    def at_the_coordinator(self, act: Callable[[], object]) -> None:
-        self.coordinator.before_answer = act
 
 
 @pytest.fixture
 def producer(host: Host) -> Producer:
     return Producer(host)
-
-
-def stored(partition: LeaderPartition) -> list[bytes | None]:
-    piece: Any = partition.log.read(0, 1 << 20)
-    data = b"" if piece is None else piece.read()
-    return [
-        record.value
-        for position, header in iterate_headers(data)
-        for record in read_records(data[position : position + header.size])
-        if not header.is_control
-    ]
-
-
-def end(partition: LeaderPartition, epoch: int = 0, version: int = 1) -> None:
-    """A marker is appended."""
-    marker = Marker(PRODUCER, epoch, is_commit=False, coordinator_epoch=1)
-    assert partition.append_markers([(marker, version)], NOW) == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -332,6 +247,20 @@ async def test_a_transactional_batch_needs_a_transactional_id(
     assert stored(partition) == []
 
 
+@pytest.mark.asyncio
+async def test_who_may_not_write_the_transactional_id_is_refused_whole(
+    host: Host, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.host()
+    plain = ("topic", 0, batch(transactional=False))
+    monkeypatch.setattr(RequestContext, "may", lambda *_: False)
+    assert await producer.errors(plain) == [ErrorCode.NONE], "no batch is transactional"
+    again = ("topic", 0, batch(1, transactional=False))
+    errors = await producer.errors(again, ("topic", 1, batch(5)))
+    assert errors == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    assert not producer.coordinator.asked
+
+
 @pytest.mark.parametrize("version, error", [(10, 48), (11, 120), (13, 120)])
 def test_below_their_level_transactions_are_refused_as_before(host: Any, version, error) -> None:
     partition = host.host()
@@ -360,102 +289,6 @@ async def test_plain_batches_may_stand_beside_transactional_ones(
     asked = [topic.partitions for each in producer.coordinator.asked for topic in each.topics]
     assert asked == [[3]], "its checksum is only computed when it is appended"
     assert stored(partitions[0]) == [b"v"]
-
-
-# Races with markers
-
-
-@pytest.mark.asyncio
-async def test_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused(
-    host: Host, producer: Producer
-) -> None:
-    partition = host.host()
-    await producer.send(("topic", 0, batch()))
-    plain = batch(1, transactional=False)
-    for transactional_id in ("t", None):
-        errors = await producer.errors(
-            ("topic", 0, bytearray(plain)), transactional_id=transactional_id
-        )
-        assert errors == [ErrorCode.INVALID_TXN_STATE]
-    assert stored(partition) == [b"v"]
-    end(partition)
-    assert await producer.errors(("topic", 0, plain), transactional_id=None) == [0]
-
-
-@pytest.mark.asyncio
-async def test_a_late_batch_finds_its_transaction_over(host: Host, producer: Producer) -> None:
-    """The marker comes between question and answer; the batch would never be ended."""
-    partition = host.host()
-    producer.at_the_coordinator(lambda: end(partition))
-    assert await producer.errors(("topic", 0, batch()), version=11) == [ErrorCode.INVALID_TXN_STATE]
-    assert partition.log.producers.states.is_open(PRODUCER, 0) is False
-
-
-@pytest.mark.asyncio
-async def test_a_late_batch_of_an_epoch_that_a_marker_ended_is_out_of_epoch(
-    host: Host, producer: Producer
-) -> None:
-    partition = host.host()
-    producer.at_the_coordinator(lambda: end(partition, 1, version=2))
-    assert await producer.errors(("topic", 0, batch())) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-    assert not partition.log.producers.states.is_open(PRODUCER, 0)
-
-
-@pytest.mark.asyncio
-async def test_the_last_transactions_marker_comes_while_the_next_one_begins(
-    host: Host, producer: Producer
-) -> None:
-    partition = host.host()
-    await producer.send(("topic", 0, batch()))
-    producer.coordinator.errors = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-
-    def end_the_last() -> None:
-        if not producer.coordinator.errors:
-            end(partition, 1, version=2)
-
-    producer.at_the_coordinator(end_the_last)
-    assert await producer.errors(("topic", 0, batch(0, epoch=1))) == [ErrorCode.NONE]
-    assert len(producer.coordinator.asked) == 4
-
-
-@pytest.mark.asyncio
-async def test_a_batch_that_is_sent_again_is_answered_before_all_else(
-    host: Host, producer: Producer
-) -> None:
-    """Also when its transaction is over: TV1 keeps the epoch."""
-    partition = host.host()
-    (first,) = await producer.send(("topic", 0, batch()), version=11)
-    end(partition)
-    (again,) = await producer.send(("topic", 0, batch()), version=11)
-    assert (again.error_code, again.base_offset) == (0, first.base_offset)
-    assert len(producer.coordinator.asked) == 1
-
-
-@pytest.mark.asyncio
-async def test_a_marker_between_the_question_whether_it_is_open_and_the_append_is_seen(
-    host: Host, producer: Producer
-) -> None:
-    """The batch for the other partition makes the request wait for a later step of the loop."""
-    partition = host.host()
-    host.host("other")
-    await producer.send(("topic", 0, batch()), version=11)
-    answer = producer.start(("topic", 0, batch(1)), ("other", 0, batch()), version=11)
-    end(partition)
-    rows = [row for topic in (await answer).responses for row in topic.partition_responses]
-    assert [row.error_code for row in rows] == [ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE]
-    assert not partition.log.producers.states.is_open(PRODUCER, 0)
-
-
-@pytest.mark.asyncio
-async def test_verification_can_be_turned_off_for_older_clients(host: Host) -> None:
-    off = {"transaction.partition.verification.enable": "false"}
-    producer = Producer(host, static=off)
-    partition = host.host()
-    assert await producer.errors(("topic", 0, batch()), version=11) == [ErrorCode.NONE]
-    assert not producer.coordinator.asked
-    end(partition)
-    assert await producer.errors(("topic", 0, batch(1)), version=12) == [ErrorCode.NONE]
-    assert len(producer.coordinator.asked) == 1
 
 
 def test_a_transactional_batch_is_never_taken_as_a_repeat(host: Host, producer: Producer) -> None:
