@@ -156,10 +156,14 @@ class PartitionLog(DurableLog):
 
     def _end_transaction(self, header: BatchHeader, batch: memoryview) -> None:
         marker = read_marker(batch)
-        if marker is not None and not marker.is_commit:
+        if marker is None:
+            return
+        if not marker.is_commit:
             self._aborted_end = header.next_offset
-        if marker is not None and self.producers.end(marker, header, self._active):
+        if self.producers.end(marker, header, self._active):
             self._unflushed.renamed()  # a file is made for the transaction index
+        # forgets the transactions that are stable by now, also if nobody reads the log
+        self.last_stable_offset(self.ends.high_watermark)
 
     def _appended(self, header: BatchHeader, base_offset: int, leader_epoch: LeaderEpoch) -> None:
         """Update the log's state for a batch that was added to the active segment."""

@@ -152,3 +152,14 @@ def test_a_truncation_reopens_a_transaction_and_what_becomes_stable_then_is_repo
     follower.commit()
     assert follower.replica.last_stable_offset == 3
     assert waiting.sizes == [history.ends[2][0] - history.ends[0][0]]
+
+
+def test_a_replica_that_nobody_reads_keeps_no_list_of_transactions_that_have_ended(
+    rig: Any,
+) -> None:
+    follower = Follower(rig.open())
+    for _ in range(200):
+        follower.write(1)
+        follower.end(1, commit=True)
+        follower.commit()
+    assert len(follower.replica.log.producers.states.unstable.queue) <= 1
