@@ -5,7 +5,7 @@ data may lie in earlier ones. Upholds I32. Source: Kafka's `TransactionIndex`, `
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -53,18 +53,15 @@ def sound_count(entries: Iterable[Fields]) -> int:
     return count
 
 
-def overlapping(
-    entries: Sequence[Fields], number: int, start: int, end: int
-) -> tuple[list[AbortedEntry], bool]:
+def overlapping(entries: Iterable[Fields], start: int, end: int) -> tuple[list[AbortedEntry], bool]:
     """The transactions of one segment with records in [start, end), and whether that is all.
 
-    entries: of its index; `number` is that of the first whose marker is at or behind `start`. False
-    if the next segment must be asked, too: a transaction with records in the range may end there.
+    entries: of its index, at least those whose marker is at or behind `start`. False if the next
+    segment must be asked, too: a transaction with records in the range may end there.
     """
     found = []
-    for at in range(number, len(entries)):
-        _, producer_id, first, last, stable = entries[at]
-        if last >= start and first < end:
+    for _, producer_id, first, last, stable in entries:
+        if first < end and last >= start:
             found.append(AbortedEntry(producer_id, first, last, stable))
         if stable >= end:
             return found, True

@@ -362,6 +362,7 @@ class PartitionLog(DurableLog):
     def lower_end(self, end_offset: int) -> bool:
         """Lower all offsets to a new end; returns whether a checkpoint may have a higher one."""
         self._unflushed.lowered(end_offset)
+        self._aborted_end = min(self._aborted_end, end_offset)
         return self.ends.lowered(end_offset)
 
     def complete_truncation(self, done: Truncation) -> None:

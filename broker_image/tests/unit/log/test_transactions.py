@@ -249,3 +249,22 @@ def test_a_restart_reads_markers_that_lie_across_the_pieces_it_reads(rig):
     log = rig.open(clean=False, recovery_point=0)
     assert log.aborted(0, 1200) == expected
     assert producer_faults(log) == transaction_faults(log) == []
+
+
+@pytest.mark.parametrize("offset", [50, 700, 1199])
+def test_aborted_transactions_are_found_while_a_truncation_runs(rig, offset):
+    log = rig.open(msgspec.structs.replace(SMALL, segment_bytes=100_000))
+    write_aborted(log, 600)
+    rig.flush(log)
+    assert len(log.segments) > 1
+    expected = log.aborted(10, 40)
+    assert len(log.aborted(0, 1200)) == 600  # what has been read of the index is remembered
+    truncation = log.begin_truncation(offset, NOW, empties=False)
+    truncation.find()
+    log.lower_end(truncation.end_offset)
+    truncation.run()
+    assert log.aborted(10, 40) == expected
+    found = log.aborted(0, truncation.end_offset)
+    log.complete_truncation(truncation)
+    assert log.aborted(0, truncation.end_offset) == found
+    assert producer_faults(log) == transaction_faults(log) == []

@@ -5,6 +5,8 @@ So the log adds them, at an append and when it replays a segment, and the index 
 not true: a reader to whom one entry is missing would take aborted records for committed ones.
 """
 
+import struct
+from collections.abc import Iterator
 from typing import Final
 
 from logfleet.io.files import File
@@ -12,10 +14,11 @@ from logfleet.log.aborted import (
     ABORTED_ENTRY,
     LAST_FIELD,
     AbortedEntry,
+    Fields,
     overlapping,
     sound_count,
 )
-from logfleet.log.segments.index_file import PENDING_BYTES_MAX, IndexFile
+from logfleet.log.segments.index_file import BLOCK_BYTES, PENDING_BYTES_MAX, IndexFile
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.records.batch import BatchHeader
 from logfleet.types import Position
@@ -24,7 +27,7 @@ _EMPTY: Final = 0
 _UNKNOWN: Final = -1
 
 
-class TransactionIndex(IndexFile[tuple[int, int, int, int, int]]):
+class TransactionIndex(IndexFile[Fields]):
     """Its file is made with its first entry: without a file the segment has no aborted ones."""
 
     __slots__ = ()
@@ -59,9 +62,27 @@ class TransactionIndex(IndexFile[tuple[int, int, int, int, int]]):
 
     def overlapping(self, start: int, end: int) -> tuple[list[AbortedEntry], bool]:
         """The aborted transactions with records in [start, end); see `log.aborted.overlapping`."""
+        try:
+            return self._overlapping(start, end)
+        except struct.error:
+            # A truncation has cut the file, in its thread. What is left lies below the log's end.
+            self._written, self._block = _UNKNOWN, b""
+            return self._overlapping(start, end)
+
+    def _overlapping(self, start: int, end: int) -> tuple[list[AbortedEntry], bool]:
         if not len(self):
             return [], False
-        return overlapping(self, self.floor(start - 1, LAST_FIELD) + 1, start, end)
+        return overlapping(self._entries_from(self.floor(start - 1, LAST_FIELD) + 1), start, end)
+
+    def _entries_from(self, number: int) -> Iterator[Fields]:
+        """The entries from this one on: there may be many behind a transaction that was long."""
+        size, written = ABORTED_ENTRY.size, self._on_disk()
+        while number < written:
+            count = min(BLOCK_BYTES // size, written - number)
+            block = self._file().pread(count * size, number * size)
+            yield from ABORTED_ENTRY.iter_unpack(block)
+            number += count
+        yield from ABORTED_ENTRY.iter_unpack(bytes(self._pending)[(number - written) * size :])
 
     def cut(self, end_offset: int) -> None:
         """Drop the transactions whose marker is at or behind `end_offset`."""
