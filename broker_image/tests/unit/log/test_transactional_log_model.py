@@ -203,9 +203,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.restored(target)
 
     def restored(self, end):
-        # a log that ends below its start is emptied, and forgets its producers
-        emptied = end <= self.start and any(b.base < self.start < b.end for b in self.batches)
-        self.batches = [] if emptied else [batch for batch in self.batches if batch.end <= end]
+        self.batches = [batch for batch in self.batches if batch.end <= end]
         self.high_watermark = min(self.high_watermark, self.end)
         self.high_watermark = max(self.high_watermark, self.start)
         self.checkpointed = min(self.checkpointed, end)

@@ -268,3 +268,27 @@ def test_aborted_transactions_are_found_while_a_truncation_runs(rig, offset):
     log.complete_truncation(truncation)
     assert log.aborted(0, truncation.end_offset) == found
     assert producer_faults(log) == transaction_faults(log) == []
+
+
+def test_a_log_whose_end_is_lost_below_its_start_has_no_open_transaction(rig):
+    log = rig.open()
+    write(log, 1, 0)
+    rig.close(log)
+    log = rig.open(log_start_offset=50)
+    assert log.log_end_offset == 50
+    assert log.last_stable_offset(50) == 50
+    assert len(log.producers.states) == 0
+
+
+def test_a_log_that_is_cut_within_its_first_batch_keeps_the_open_transactions_before(rig):
+    log = rig.open()
+    write(log, 1, 0)
+    records = [Record(None, b"plain", NOW)] * 2
+    log.append_as_leader(build_batch(records), EPOCH, NOW)
+    log.delete_records_before(2)
+    rig.truncate(log, 2)
+    assert (log.size, log.log_end_offset) == (0, 2)
+    assert log.producers.states.is_open(1, 0)
+    end(log, 1)
+    assert log.aborted(2, 3) == [AbortedEntry(1, 0, 2, 3)]
+    assert log.last_stable_offset(3) == 3

@@ -181,6 +181,8 @@ class LogLoader:
                     "begins there"
                 )
                 self._remove_segments(segments)
+                # they may have gone on in what is lost, and their transactions may have ended
+                producers.clear()
                 producers.write([], log_start)
             segments, rebuilt, log_end = [self._new_segment(log_start)], [], log_start
             is_as_closed = False
