@@ -4,7 +4,7 @@
 
 The packages are those of the import-linter contract in pyproject.toml; of a room that has other modules as well, the contract
 lists the pure modules, and the tests of each are the file that mirrors it. For all others a package's own tests mirror it below
-broker_image/tests/unit (the groups' scenarios belong to theirs). Tests of other packages do not count: a rule that only an
+broker_image/tests/unit (the scenarios of groups and transactions belong to theirs). Tests of other packages do not count: a rule that only an
 end-to-end test reaches is not tested where it stands. So each package has a measurement of its own, which runs while a
 module of its tests is imported and while one of its tests runs; all other tests run untraced. The lines that an import
 runs are added by a process that does nothing but import.
@@ -26,7 +26,10 @@ from coverage import Coverage
 ROOT = Path(__file__).parents[1]
 SOURCES = "broker_image/src/logfleet"
 UNIT = "broker_image/tests/unit"
-ALSO = {"groups": ["broker_image/tests/scenario"]}
+ALSO = {
+    "groups": ["broker_image/tests/scenario"],
+    "transactions": ["broker_image/tests/scenario"],
+}
 PERCENT_MIN = 95.0
 QUIET = ["already-imported", "no-data-collected", "module-not-measured", "module-not-imported"]
 """Warnings of coverage.py about what is so on purpose; pytest would make errors of them."""

@@ -67,6 +67,7 @@ class Transactions(RuleBasedStateMachine):
         ] = {}  # pair -> for each commit by TV2, whether it may have been
         self.answered_committed: set[Pair] = set()
         self.due: list[MarkerKey] = []
+        self.marked: dict[MarkerKey, set[TopicPartition]] = {}
 
     @initialize(epoch=st.sampled_from([0, 32_762, 32_764]))
     def begin(self, epoch):
@@ -195,13 +196,16 @@ class Transactions(RuleBasedStateMachine):
     def mark(self, partitions, data):
         if self.due:
             key = data.draw(st.sampled_from(self.due))  # also of a transaction that is long over
-            self.host.call(self.host.coordinator.marked, key, partitions)
-            self.take_answers()
+            self.write_markers(key, partitions)
 
     @rule()
     def mark_all(self):
-        for key in self.due:
-            self.host.call(self.host.coordinator.marked, key, PARTITIONS)
+        for key in list(self.due):
+            self.write_markers(key, PARTITIONS)
+
+    def write_markers(self, key, partitions):
+        self.marked.setdefault(key, set()).update(partitions)
+        self.host.call(self.host.coordinator.marked, key, partitions)
         self.take_answers()
 
     # -- the coordinator's surroundings
@@ -266,6 +270,9 @@ class Transactions(RuleBasedStateMachine):
             assert record.transaction is not None
             if before is not None:
                 assert before.state in PREDECESSORS[record.transaction.state], "I40"
+                if before.state in DECIDED and before.client_version >= TV2:
+                    key = MarkerKey(record.transactional_id, before.producer_id, before.epoch)
+                    assert before.partitions <= self.marked.get(key, set()), "I40: no marker"
                 is_same = before.producer_id == record.transaction.producer_id
                 assert record.transaction.epoch >= before.epoch if is_same else True, "I35"
             before = record.transaction
