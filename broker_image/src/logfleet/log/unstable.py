@@ -23,10 +23,11 @@ _KEPT: Final = 64
 class _Transaction:
     """first: offset of its first record in the partition. marker: offset of its marker, or OPEN."""
 
-    __slots__ = ("first", "marker")
+    __slots__ = ("first", "marker", "producer_id")
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, producer_id: int) -> None:
         self.first = first
+        self.producer_id = producer_id
         self.marker = OPEN
 
 
@@ -39,21 +40,26 @@ class Unstable:
 
     __slots__ = ("_all_max", "_open", "_open_max", "_waiting", "queue")
 
-    def __init__(self, first_offsets: Iterable[int] = ()) -> None:
-        """first_offsets: of the open transactions, in any order."""
+    def __init__(self, opened: Iterable[tuple[int, int]] = ()) -> None:
+        """opened: (first offset, producer id) of the open transactions, in any order."""
         self._waiting: dict[int, _Transaction] = {}  # the open ones by first offset
         self._open: deque[_Transaction] = deque()  # begins with an open one
         self.queue: deque[_Transaction] = deque()
         self._open_max = self._all_max = _KEPT
-        for first in sorted(first_offsets):
-            self.begun(first)
+        for first, producer_id in sorted(opened):
+            self.begun(first, producer_id)
 
     def __bool__(self) -> bool:
         return bool(self.queue)
 
-    def begun(self, first_offset: int) -> None:
+    @property
+    def oldest(self) -> int | None:
+        """The producer of the open transaction that began before all others, if there is one."""
+        return self._open[0].producer_id if self._open else None
+
+    def begun(self, first_offset: int, producer_id: int) -> None:
         """Add a transaction whose first record was appended, behind those of all others."""
-        added = self._waiting[first_offset] = _Transaction(first_offset)
+        added = self._waiting[first_offset] = _Transaction(first_offset, producer_id)
         self._open.append(added)
         self.queue.append(added)
 

@@ -157,6 +157,13 @@ PARTITION_HIGH_WATERMARK = gauge(
     "Offset below which all is committed",
     labels="topic partition",
 )
+PARTITION_STABLE_LAG = gauge(
+    "logfleet_partition_last_stable_offset_lag",
+    "Committed records that readers of committed transactions do not get yet, as a transaction "
+    "before them is open",
+    "kafka.cluster:type=Partition,name=LastStableOffsetLag,topic=TOPIC,partition=P",
+    labels="topic partition",
+)
 PARTITION_SIZE = gauge(
     "logfleet_partition_size_bytes",
     "Bytes of the segments",
@@ -194,6 +201,12 @@ AT_MIN_ISR = gauge(
     "Partitions led here with as many in-sync replicas as min.insync.replicas asks for, and "
     "none to spare; those of one replica too",
     f"{_REPLICAS}AtMinIsrPartitionCount",
+)
+LATE_TRANSACTIONS = gauge(
+    "logfleet_late_transaction_partitions",
+    "Partitions led here with a transaction that is still open five minutes after "
+    "transaction.max.timeout.ms: `logfleet transaction find-hanging` names it",
+    f"{_REPLICAS}PartitionsWithLateTransactionsCount",
 )
 ISR_SHRINKS = counter(
     "logfleet_isr_shrinks_total",

@@ -10,14 +10,14 @@ def test_without_transactions_nothing_is_unstable():
 
 
 def test_an_open_transaction_is_unstable_however_far_the_log_is_replicated():
-    unstable = Unstable([7])
+    unstable = Unstable([(7, 1)])
     assert unstable
     assert unstable.first(1_000) == 7
 
 
 def test_a_transaction_is_unstable_until_its_marker_is_replicated():
     unstable = Unstable()
-    unstable.begun(3)
+    unstable.begun(3, 1)
     assert unstable.ended(3, 5) == 6
     assert unstable.first(5) == 3
     assert unstable.first(6) is None
@@ -25,7 +25,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated():
 
 
 def test_the_lso_at_a_marker_is_the_first_offset_of_another_open_transaction():
-    unstable = Unstable([1, 4, 9])
+    unstable = Unstable([(1, 1), (9, 3), (4, 2)])
     assert unstable.ended(4, 12) == 1
     assert unstable.ended(1, 13) == 9
     assert unstable.first(13) == 1
@@ -34,9 +34,9 @@ def test_the_lso_at_a_marker_is_the_first_offset_of_another_open_transaction():
 
 
 def test_transactions_that_end_behind_an_open_one_are_forgotten():
-    unstable = Unstable([0])
+    unstable = Unstable([(0, 1)])
     for number in range(10_000):
-        unstable.begun(2 * number + 1)
+        unstable.begun(2 * number + 1, 2)
         assert unstable.ended(2 * number + 1, 2 * number + 2) == 0
         assert unstable.first(2 * number + 3) == 0
     assert len(unstable.queue) < 200
@@ -53,7 +53,7 @@ def test_it_is_the_minimum_of_all_that_are_unstable(steps):
     high_watermark = 0
     for offset, (begins, producer, lag) in enumerate(steps):
         if begins and producer not in opened:
-            unstable.begun(offset)
+            unstable.begun(offset, producer)
             opened[producer] = offset
         elif not begins and producer in opened:
             first = opened.pop(producer)
@@ -63,3 +63,4 @@ def test_it_is_the_minimum_of_all_that_are_unstable(steps):
         expected = [*opened.values(), *(f for f, marker in ended if marker >= high_watermark)]
         assert unstable.first(high_watermark) == min(expected, default=None)
         assert bool(unstable) == bool(expected)
+        assert unstable.oldest == min(opened, key=opened.__getitem__, default=None)

@@ -204,7 +204,7 @@ class ProducerStates:
         if entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = base_offset
             self._pack(header.producer_id, entry)
-            self.unstable.begun(base_offset)
+            self.unstable.begun(base_offset, header.producer_id)
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether the producer has an open transaction, and this epoch."""
@@ -220,6 +220,14 @@ class ProducerStates:
         for producer_id, entry in self._entries.items():
             if entry.transaction_first_offset != NO_OFFSET:
                 yield producer_id, entry
+
+    def oldest_write(self) -> int | None:
+        """Time (ms) of the newest record of the transaction that is open for longest.
+
+        None if none is open. Source: ProducerStateManager.oldestTxnLastTimestamp.
+        """
+        oldest = self.unstable.oldest
+        return None if oldest is None else self._entries[oldest].last_timestamp
 
     def check_marker(self, marker: Marker, version: int) -> ErrorCode | None:
         """Judge a marker before a leader appends it; None if it may. version: of the transaction.
@@ -358,7 +366,8 @@ class ProducerStates:
         if len(states) != count:
             raise CorruptSnapshot(f"{len(states)} producers in {count} entries")
         states.unstable = Unstable(
-            entry.transaction_first_offset for _, entry in states.open_transactions()
+            (entry.transaction_first_offset, producer_id)
+            for producer_id, entry in states.open_transactions()
         )
         return states
 

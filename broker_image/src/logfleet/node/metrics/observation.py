@@ -19,7 +19,7 @@ from logfleet.node.metrics.cluster import cluster, readiness, store
 from logfleet.node.metrics.connections import connections, fetch_sessions, throttled_clients
 from logfleet.node.metrics.groups import GroupFigures
 from logfleet.node.metrics.loop_lag import LoopLag
-from logfleet.node.metrics.partitions import logs, replication, topics
+from logfleet.node.metrics.partitions import LATE_TRANSACTION_MS, logs, replication, topics
 from logfleet.node.metrics.process import process
 from logfleet.node.metrics.requests import requests
 from logfleet.node.metrics.sources import Sources
@@ -148,6 +148,7 @@ class Observation:
         life.spawn("observation", TrafficWatch(partitions, self._flows).run())
         config, decisions = self._broker.config, self._broker.decisions
         series_max, isr_writer = config.logfleet_metrics_series_max, rooms.replication.isr_writer
+        late_ms = config.transaction_max_timeout_ms + LATE_TRANSACTION_MS
         leadership, local = rooms.hosting.leadership, rooms.hosting.local
 
         def refused_writes() -> int:
@@ -159,7 +160,7 @@ class Observation:
             lambda: throttled_clients(rooms.quotas),
             lambda: fetch_sessions(rooms.sessions.fetches),
             lambda: topics(partitions, series_max),
-            lambda: logs(partitions, series_max),
+            lambda: logs(partitions, series_max, rooms.clock.now_ms() - late_ms),
             lambda: replication(partitions, isr_writer, rooms.throttle),
             lambda: GroupFigures(
                 rooms.coordinators.shards(), partitions, rooms.sessions.parked, series_max

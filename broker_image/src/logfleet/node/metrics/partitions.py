@@ -1,6 +1,7 @@
 """Topics and partitions of this broker: each by itself while there are few, and totals."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.partitions.partition_table import PartitionTable
@@ -12,6 +13,9 @@ from logfleet.replication.partition_state import effective_min_isr
 from logfleet.telemetry import table
 from logfleet.telemetry.exposition import Family, Row, labelled, labels_text, single
 from logfleet.telemetry.metric import Metric
+
+LATE_TRANSACTION_MS: Final = 300_000
+"""Beyond transaction.max.timeout.ms (ProducerStateManager.LATE_TRANSACTION_BUFFER_MS)."""
 
 
 def topics(partitions: PartitionTable, series_max: int) -> Iterator[Family]:
@@ -62,15 +66,19 @@ _OF_PARTITION: dict[Metric, Callable[[Replica], int]] = {
     table.PARTITION_LOG_START: lambda replica: replica.log.log_start_offset,
     table.PARTITION_LOG_END: lambda replica: replica.log.log_end_offset,
     table.PARTITION_HIGH_WATERMARK: lambda replica: replica.high_watermark,
+    table.PARTITION_STABLE_LAG: lambda replica: replica.high_watermark - replica.last_stable_offset,
     table.PARTITION_SIZE: lambda replica: replica.log.size,
     table.PARTITION_SEGMENTS: lambda replica: len(replica.log.segments),
 }
 
 
-def logs(partitions: PartitionTable, series_max: int) -> Iterator[Family]:
-    """The logs of this broker's replicas, in any role."""
+def logs(partitions: PartitionTable, series_max: int, late_before_ms: int) -> Iterator[Family]:
+    """The logs of this broker's replicas, in any role.
+
+    late_before_ms: an open transaction whose last record is older is late.
+    """
     found: list[tuple[str, Replica]] = []
-    state = _State()
+    state = _State(late_before_ms)
     yield Family(table.PARTITIONS, _scan(partitions, found, state))
     yield single(table.PARTITIONS_LED, state.led)
     yield single(table.UNDER_REPLICATED, state.under_replicated)
@@ -78,6 +86,7 @@ def logs(partitions: PartitionTable, series_max: int) -> Iterator[Family]:
     yield single(table.AT_MIN_ISR, state.at_min_isr)
     yield single(table.REPLICA_LAG_MAX, state.lag_max)
     yield single(table.PRODUCER_IDS, state.producer_ids)
+    yield single(table.LATE_TRANSACTIONS, state.late)
     listed = found if len(found) <= series_max else []
     for metric, of in _OF_PARTITION.items():
         yield Family(metric, ((label, of(replica)) for label, replica in listed))
@@ -96,9 +105,11 @@ def _follower_lags(replicas: Iterable[Replica]) -> Iterator[Row]:
 
 
 class _State:
-    """Sums over the replicas of this broker."""
+    """Sums over the replicas of this broker. late: led partitions with a late transaction."""
 
-    def __init__(self) -> None:
+    def __init__(self, late_before_ms: int) -> None:
+        self.late_before_ms = late_before_ms
+        self.late = 0
         self.led = 0
         self.under_replicated = 0
         self.under_min_isr = 0
@@ -118,6 +129,8 @@ def _scan(
         state.producer_ids += len(replica.log.producers.states)
         if isinstance(replica, LeaderPartition):
             state.led += 1
+            oldest = replica.log.producers.states.oldest_write()
+            state.late += oldest is not None and oldest < state.late_before_ms
             replicas_state = replica.replicas_state
             state.under_replicated += bool(replicas_state.out_of_sync)
             state.under_min_isr += not replicas_state.is_at_min_isr

@@ -102,7 +102,7 @@ class History:
 
 def append(partition: LeaderPartition | FollowerPartition, batch: bytearray) -> None:
     """The leader appends it; a follower gets it, and hears of its commit at once."""
-    partition.log.append_as_follower(memoryview(batch), partition.leader_epoch, NOW)
+    partition.log.append_as_follower(memoryview(batch), EPOCH, NOW)
     if isinstance(partition, LeaderPartition):
         partition.ends.appended(len(batch))
     else:
