@@ -14,7 +14,7 @@ from logfleet.metadata.image import ClusterImage
 from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.ack_queue import ALL
 from logfleet.node.partitions.leader_partition import LeaderPartition
-from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
+from logfleet.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, parse_header
 from logfleet.records.compression import Codec
 from logfleet.telemetry.decisions import Decision, Kind
 from logfleet.wire.errors import ErrorCode
@@ -120,6 +120,12 @@ class Attempt(NamedTuple):
         )
 
     @property
+    def lacks_producer(self) -> bool:
+        """Whether the batch is transactional and names no producer, so that nothing ends it."""
+        header = parse_header(self.records)
+        return header.is_transactional and not header.has_producer_id
+
+    @property
     def codec_bits(self) -> int:
         return self.records[_ATTRIBUTES_LOW_BYTE] & CODEC_MASK
 
@@ -151,6 +157,7 @@ RULES: Final[tuple[tuple[Callable[[Attempt], bool], ErrorCode], ...]] = (
         ErrorCode.TRANSACTION_ABORTABLE,
     ),
     (lambda attempt: attempt.is_stray, ErrorCode.INVALID_TXN_STATE),
+    (lambda attempt: attempt.lacks_producer, ErrorCode.INVALID_RECORD),
 )
 """When to refuse a batch that the log itself might take: tests and their errors, in the order in
 which they count. `append` tests whether any can be broken; a new rule goes there as well."""

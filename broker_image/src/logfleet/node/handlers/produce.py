@@ -18,7 +18,14 @@ from logfleet.log.validation import Appended, NeedsThread, Prepared, prepare_ful
 from logfleet.log.verification import Guard
 from logfleet.net.connection import CloseConnection
 from logfleet.node.dispatch import Handler, RequestContext
-from logfleet.node.handlers.appending import ACKS, Sender, TransactionalSender, append
+from logfleet.node.handlers.appending import (
+    ACKS,
+    Attempt,
+    Sender,
+    TransactionalSender,
+    append,
+    explain,
+)
 from logfleet.node.handlers.produce_repeats import remember
 from logfleet.node.handlers.refused_batches import error_behind, record_refused
 from logfleet.node.handlers.rooms import Rooms
@@ -327,12 +334,19 @@ class _TransactionalCall(_ProduceCall):
             return False
         by_id = self._context.api_version >= TOPIC_IDS_SINCE
         key = (topic.topic_id if by_id else topic.name, data.index)
-        refused, records = self._context.peer.refused, data.records or b""
+        refused, records = self._context.peer.refused, cast("Any", data.records)
         if refused and error_behind(refused, key, records) is not None:
+            return False
+        if self._explain(partition, data) is not None:
             return False
         return self._rooms.transactions.enlisting.is_needed(
             ProducerBatch(partition, header), self._client
         )
+
+    def _explain(self, partition: LeaderPartition, data: _PartitionData) -> BatchRefusal | None:
+        """Why the batch is refused whatever its transaction is."""
+        records = cast("memoryview", data.records)
+        return explain(Attempt(partition, self._sender, records, self._rooms.metadata.image))
 
     async def _enlist_and_append(
         self, work: list[_Work], beginning: list[_Work]
@@ -370,7 +384,8 @@ class _TransactionalCall(_ProduceCall):
         batch = ProducerBatch(partition, header)
         error = self._rooms.transactions.enlisting.refusal(batch, answer, self._client)
         if error is not None:
-            return self._refused_row(partition, BatchRefusal(error))
+            refusal = self._explain(partition, data) or BatchRefusal(error)
+            return self._refused_row(partition, refusal)
         row = super()._try_append(topic, data, partition, prepared)
         if isinstance(row, _Row) and not row.error_code:
             partition.guards.appended(header)

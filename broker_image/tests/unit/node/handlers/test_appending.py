@@ -18,15 +18,20 @@ from logfleet.node.handlers.appending import (
 )
 from logfleet.records.batch import TRANSACTIONAL_BIT, write_crc
 from logfleet.records.compression import Codec
-from logfleet.records.record import Record, build_batch
+from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire.errors import ErrorCode
 
 NOW = 1_700_000_000_000
 APPENDED = object()
 
 
-def batch(codec: Codec = Codec.NONE, *, is_transactional: bool = False) -> bytearray:
-    made = build_batch([Record(b"k", b"v" * 20, NOW)], codec=codec)
+def batch(
+    codec: Codec = Codec.NONE,
+    *,
+    is_transactional: bool = False,
+    producer: ProducerStamp | None = None,
+) -> bytearray:
+    made = build_batch([Record(b"k", b"v" * 20, NOW)], codec=codec, producer=producer)
     if is_transactional:
         made[22] |= TRANSACTIONAL_BIT
         write_crc(made)
@@ -58,7 +63,13 @@ SENDERS = st.builds(
     st.sampled_from([None, "client", ADMIN_CLIENT_ID]),
     st.sampled_from([-1, 0, 1, 2, -2]),
 )
-BATCHES = st.builds(batch, st.sampled_from(Codec), is_transactional=st.booleans())
+PRODUCER = ProducerStamp(7, 0, 0)
+BATCHES = st.builds(
+    batch,
+    st.sampled_from(Codec),
+    is_transactional=st.booleans(),
+    producer=st.sampled_from([None, PRODUCER]),
+)
 RECORDS = BATCHES | st.binary(max_size=90).map(bytearray) | BATCHES.map(lambda made: made[:70])
 
 
@@ -83,7 +94,7 @@ def test_a_malformed_batch_gets_that_error_instead_of_any_other(
 
 @pytest.mark.parametrize("version", [10, 13])
 def test_a_transactional_batch_needs_a_request_with_a_transactional_id(version: int) -> None:
-    served, made = rooms(TRANSACTIONS), batch(is_transactional=True)
+    served, made = rooms(TRANSACTIONS), batch(is_transactional=True, producer=PRODUCER)
     to: Any = partition(is_internal=False)
     refusal: Any = append(served, to, Sender(version, "c", -1), made)
     assert refusal.error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

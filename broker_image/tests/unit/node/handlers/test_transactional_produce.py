@@ -248,6 +248,21 @@ async def test_a_transactional_batch_needs_a_transactional_id(
 
 
 @pytest.mark.asyncio
+async def test_what_is_refused_anyway_is_not_added_to_the_transaction(
+    host: Host, producer: Producer
+) -> None:
+    partitions = [host.host("topic"), host.host("__consumer_offsets")]
+    of_nobody = batch(producer_id=-1)
+    assert await producer.errors(("__consumer_offsets", 0, batch()), ("topic", 0, of_nobody)) == [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_RECORD,
+    ]
+    assert await producer.errors(("topic", 0, batch()), acks=2) == [ErrorCode.INVALID_REQUIRED_ACKS]
+    assert not producer.coordinator.asked
+    assert [stored(each) for each in partitions] == [[], []]
+
+
+@pytest.mark.asyncio
 async def test_who_may_not_write_the_transactional_id_is_refused_whole(
     host: Host, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
