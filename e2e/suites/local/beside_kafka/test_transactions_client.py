@@ -1,9 +1,9 @@
-"""Our client and command line use the transactions of Apache Kafka 4.4.0, by both protocols."""
+"""Our client and command line use transactions by both protocols, on Apache Kafka 4.4.0 and on a broker of ours."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,11 +14,13 @@ from logfleet.client.groups import Groups
 from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition
 from logfleet.client.transactions.calls import Member
 from logfleet.client.transactions.producer import TransactionalProducer
+from logfleet.controller.brokers.feature_level import LEVEL_MAX, TRANSACTIONS
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.wire import messages as m
 
-from e2e.harness.command_line import refused, said, until
+from e2e.harness.command_line import Reachable, refused, said, until
 from e2e.harness.kafka import KafkaBroker, run_tool
+from e2e.harness.processes import Broker, Rig
 from e2e.harness.wire_connection import WireConnection
 
 pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(600)]
@@ -33,24 +35,35 @@ COMMITTED = ("--isolation", "read_committed", "--offset", "beginning", "--exit-a
 both_protocols = pytest.mark.parametrize("version", [1, 2])
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(tmp_path_factory.mktemp("kafka") / "kafka", **CONFIG) as broker:
-        yield broker
+# a broker of ours serves transactions from that level on
+SIDES = ("kafka", "logfleet") if LEVEL_MAX >= TRANSACTIONS else ("kafka",)
+
+
+@pytest.fixture(scope="module", params=SIDES)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaBroker | Broker]:
+    directory = tmp_path_factory.mktemp(request.param)
+    if request.param == "kafka":
+        with KafkaBroker(directory / "kafka", **CONFIG) as kafka:
+            yield kafka
+    else:
+        with contextlib.closing(Rig(directory)) as rig:
+            yield rig.broker(CONFIG)
 
 
 @pytest.fixture
-def topic(kafka: KafkaBroker, request: pytest.FixtureRequest) -> str:
+def topic(broker: Reachable, request: pytest.FixtureRequest) -> str:
     name = "t-" + "".join(each for each in request.node.name if each.isalnum())
-    said(kafka, "topic", "create", name, "-p", "1")
+    said(broker, "topic", "create", name, "-p", "1")
     return name
 
 
-def run(kafka: KafkaBroker, version: int, work: Callable[[Client], Awaitable[None]]) -> None:
+def run(broker: Reachable, version: int, work: Callable[[Client], Awaitable[None]]) -> None:
     """version: of the protocol; the cluster has finalized 2."""
 
     async def main() -> None:
-        async with Client(kafka.bootstrap) as client:
+        async with Client(broker.bootstrap) as client:
             if version == 1:
                 client.finalized.learn(2**62, {"transaction.version": 1})
             await work(client)
@@ -58,30 +71,30 @@ def run(kafka: KafkaBroker, version: int, work: Callable[[Client], Awaitable[Non
     asyncio.run(main())
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def producing(client: Client, name: str) -> AsyncIterator[TransactionalProducer]:
     async with TransactionalProducer(client, name) as producer:
         await producer.init()
         yield producer
 
 
-def committed(kafka: KafkaBroker, topic: str, *wanted: str) -> None:
+def committed(broker: Reachable, topic: str, *wanted: str) -> None:
     """These values are visible, once the markers are there, and no others."""
-    until(lambda: len(said(kafka, "consume", topic, *COMMITTED).splitlines()) >= len(wanted))
-    assert said(kafka, "consume", topic, *COMMITTED).splitlines() == list(wanted)
+    until(lambda: len(said(broker, "consume", topic, *COMMITTED).splitlines()) >= len(wanted))
+    assert said(broker, "consume", topic, *COMMITTED).splitlines() == list(wanted)
 
 
-def listed(kafka: KafkaBroker, *arguments: str) -> Any:
-    return json.loads(said(kafka, "transaction", *arguments, "-o", "json"))
+def listed(broker: Reachable, *arguments: str) -> Any:
+    return json.loads(said(broker, "transaction", *arguments, "-o", "json"))
 
 
-def listed_offsets(kafka: KafkaBroker, group: str) -> list[int | None]:
-    (found,) = json.loads(said(kafka, "group", "describe", group, "-o", "json"))
+def listed_offsets(broker: Reachable, group: str) -> list[int | None]:
+    (found,) = json.loads(said(broker, "group", "describe", group, "-o", "json"))
     return [row["committed"] for row in found["offsets"]]
 
 
 @both_protocols
-def test_only_what_is_committed_is_read(kafka: KafkaBroker, topic: str, version: int) -> None:
+def test_only_what_is_committed_is_read(broker: Reachable, topic: str, version: int) -> None:
     async def work(client: Client) -> None:
         async with producing(client, f"id-{topic}") as producer:
             for number in range(6):
@@ -90,17 +103,17 @@ def test_only_what_is_committed_is_read(kafka: KafkaBroker, topic: str, version:
                     await (await producer.send(topic, f"{number}{part}".encode()))
                 await (producer.abort() if number % 2 else producer.commit())
 
-    run(kafka, version, work)
-    committed(kafka, topic, "0a", "0b", "2a", "2b", "4a", "4b")
-    everything = said(kafka, "consume", topic, "--from-beginning", "-e").split()
+    run(broker, version, work)
+    committed(broker, topic, "0a", "0b", "2a", "2b", "4a", "4b")
+    everything = said(broker, "consume", topic, "--from-beginning", "-e").split()
     assert len(everything) == 12
 
 
 @both_protocols
 def test_offsets_are_committed_with_the_records(
-    kafka: KafkaBroker, topic: str, version: int
+    broker: Reachable, topic: str, version: int
 ) -> None:
-    said(kafka, "produce", topic, stdin=b"in1\nin2\n")
+    said(broker, "produce", topic, stdin=b"in1\nin2\n")
     group, key = f"g-{topic}", TopicPartition(topic, 0)
 
     async def work(client: Client) -> None:
@@ -127,15 +140,15 @@ def test_offsets_are_committed_with_the_records(
             await producer.add_offsets(group, {key: 2}, member)
             await producer.commit()
 
-    run(kafka, version, work)
+    run(broker, version, work)
     # Kafka shows the former offset for a moment between the marker's append and its commit
-    until(lambda: listed_offsets(kafka, group) == [2])
-    committed(kafka, topic, "in1", "in2", "out")
+    until(lambda: listed_offsets(broker, group) == [2])
+    committed(broker, topic, "in1", "in2", "out")
 
 
 @both_protocols
 def test_a_producer_is_fenced_by_the_next_one_and_by_an_abort(
-    kafka: KafkaBroker, topic: str, version: int
+    broker: Reachable, topic: str, version: int
 ) -> None:
     name = f"id-{topic}"
 
@@ -153,31 +166,33 @@ def test_a_producer_is_fenced_by_the_next_one_and_by_an_abort(
                     await second.commit()
 
     def abort_by_name() -> None:
-        (row,) = listed(kafka, "list", "--state", "Ongoing", "--pattern", f"id-{topic[:-1]}.")
+        (row,) = listed(broker, "list", "--state", "Ongoing", "--pattern", f"id-{topic[:-1]}.")
         assert row["name"] == name
-        (described,) = listed(kafka, "describe", name)
+        (described,) = listed(broker, "describe", name)
         assert described["partitions"] == [{"topic": topic, "partition": 0}]
         assert described["durationMs"] < 60_000
-        assert listed(kafka, "find-hanging", "-t", topic, "--idle", "0") == []
-        said(kafka, "transaction", "abort", name, "--yes")
-        (described,) = listed(kafka, "describe", name)
+        assert listed(broker, "find-hanging", "-t", topic, "--idle", "0") == []
+        said(broker, "transaction", "abort", name, "--yes")
+        (described,) = listed(broker, "describe", name)
         assert (described["state"], described["partitions"]) == ("Empty", [])
 
-    run(kafka, version, work)
-    committed(kafka, topic)
+    run(broker, version, work)
+    committed(broker, topic)
 
 
-def test_lines_are_written_in_transactions(kafka: KafkaBroker, topic: str) -> None:
+def test_lines_are_written_in_transactions(broker: Reachable, topic: str) -> None:
     produce = ("produce", topic, "--transactional-id", f"id-{topic}")
-    said(kafka, *produce, "--transaction-records", "2", stdin=b"1\n2\n3\n")
-    line = refused(kafka, *produce, "--json", stdin=b'{"value": "4"}\nbad\n')
+    said(broker, *produce, "--transaction-records", "2", stdin=b"1\n2\n3\n")
+    line = refused(broker, *produce, "--json", stdin=b'{"value": "4"}\nbad\n')
     assert line.endswith("; the lines from 1 on are not committed")
-    committed(kafka, topic, "1", "2", "3")
+    committed(broker, topic, "1", "2", "3")
 
 
-def test_a_hanging_transaction_is_found_and_aborted(kafka: KafkaBroker, topic: str) -> None:
-    said(kafka, "produce", topic, stdin=b"before\n")
-    with WireConnection(kafka.port) as connection:
+def test_a_hanging_transaction_is_found_and_aborted(
+    broker: KafkaBroker | Broker, topic: str
+) -> None:
+    said(broker, "produce", topic, stdin=b"before\n")
+    with WireConnection(broker.port) as connection:
         init = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         producer_id = connection.call(init, 4).producer_id
         stamp = ProducerStamp(producer_id, 0, 0, transactional=True)
@@ -189,19 +204,19 @@ def test_a_hanging_transaction_is_found_and_aborted(kafka: KafkaBroker, topic: s
         )
         answer = connection.call(request, 11)
         assert answer.responses[0].partition_responses[0].error_code == 0
-    said(kafka, "produce", topic, stdin=b"behind\n")
-    committed(kafka, topic, "before")
-    (found,) = listed(kafka, "find-hanging", "-t", topic, "--idle", "0")
+    said(broker, "produce", topic, stdin=b"behind\n")
+    committed(broker, topic, "before")
+    (found,) = listed(broker, "find-hanging", "-t", topic, "--idle", "0")
     assert (found["startOffset"], found["producerId"]) == (1, producer_id)
-    kafkas = run_tool(
+    found_by_kafka = run_tool(
         "org.apache.kafka.tools.TransactionsCommand",
-        ["--bootstrap-server", kafka.bootstrap, "find-hanging", "--topic", topic,
+        ["--bootstrap-server", broker.bootstrap, "find-hanging", "--topic", topic,
          "--max-transaction-timeout", "0"],
     )  # fmt: skip
-    assert [line.split()[:3] for line in kafkas.splitlines()[1:]] == [
+    assert [line.split()[:3] for line in found_by_kafka.splitlines()[1:]] == [
         [topic, "0", str(producer_id)]
     ]
     abort = ("transaction", "abort", "-t", topic, "-p", "0", "--start-offset")
-    said(kafka, *abort, "1", "--yes")
-    committed(kafka, topic, "before", "behind")
-    assert "no open transaction begins there" in refused(kafka, *abort, "1", "--yes")
+    said(broker, *abort, "1", "--yes")
+    committed(broker, topic, "before", "behind")
+    assert "no open transaction begins there" in refused(broker, *abort, "1", "--yes")
