@@ -91,6 +91,7 @@ class CoordinatorShard(Generic[R, C]):
         self._storage_failed = storage_failed
         self._end_offset = 0
         self._pending: deque[_Pending[R]] = deque()
+        self._is_awaiting_commits = False
         self._log = log.bind(partition=partition.index)
 
     @property
@@ -199,7 +200,8 @@ class CoordinatorShard(Generic[R, C]):
         else:
             deadline = asyncio.get_running_loop().time() + self._write_timeout_s
             self._pending.append(_Pending(self._end_offset, write, deadline))
-            if len(self._pending) == 1:
+            if not self._is_awaiting_commits:
+                self._is_awaiting_commits = True
                 self._spawn(self._await_commits())
 
     def _append(self, write: Write[R]) -> ErrorCode:
@@ -256,6 +258,7 @@ class CoordinatorShard(Generic[R, C]):
             if self._pending and self._pending[0] is first:
                 self._pending.popleft()
                 self._finish(first.write, error)
+        self._is_awaiting_commits = False
 
     def _finish(self, write: Write[R], error: ErrorCode) -> None:
         turn = self.turn()

@@ -92,6 +92,29 @@ async def test_the_outcome_of_a_write_that_times_out_is_unknown(tmp_path, until)
         assert read(rig.shard).response == (ErrorCode.NONE, 10)
 
 
+async def test_a_write_that_is_repeated_until_it_is_committed_keeps_one_task(tmp_path, until):
+    """As a decided transaction, whose markers wait for its commit however long that takes."""
+    rig = Rig(str(tmp_path), write_timeout_ms=1)
+    outcomes: list[ErrorCode] = []
+    tasks: set[int] = set()
+
+    def again(turn: Turn[Count], error: ErrorCode) -> None:
+        outcomes.append(error)
+        tasks.add(len(rig.runtime._tasks))
+        if error is ErrorCode.REQUEST_TIMED_OUT:
+            turn.write([], again)
+
+    async with rig.leading(until) as partition:
+        partition.lags = True
+        turn = rig.shard.turn()
+        turn.write([Count("a", 1)], again)
+        rig.shard.execute(turn)
+        await until(lambda: len(outcomes) > 5)
+        partition.catch_up()
+        await until(lambda: outcomes[-1] is ErrorCode.NONE)
+    assert tasks == {1}
+
+
 async def test_a_lost_leadership_answers_every_waiter_and_takes_no_more_writes(rig, until):
     async with rig.leading(until) as partition:
         shard = rig.shard
