@@ -77,7 +77,7 @@ def test_what_a_stopped_leader_finds_in_its_sockets_is_not_acknowledged(rig: Rig
     with WireConnection(stopped.port) as connection:
         wait_until(lambda: call(connection) == 0, "the leader to serve")
         for _ in range(2):
-            assert call(connection) == 0, "not decoded any more (see produce_repeats)"
+            assert call(connection) == 0, "not decoded any more (see producing.repeats)"
         stopped.pause()
         for _ in range(PIPELINED):
             send(connection)

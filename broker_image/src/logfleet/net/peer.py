@@ -60,7 +60,8 @@ class Peer:
     repeats: handlers of requests that need no decoding, by the bytes of a frame between the
         correlation id and `repeat_end`, which is 0 while there are none. repeats_left: how many
         more may be added. repeats_revision: the revision of the image that all of them hold for.
-    refused: batches that were refused for now, by partition; see `node.handlers.refused_batches`.
+    refused: batches that were refused for now, by partition; see
+    `node.handlers.producing.refused_batches`.
     """
 
     __slots__ = (

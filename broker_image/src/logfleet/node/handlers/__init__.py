@@ -20,7 +20,6 @@ def all_handlers() -> Handlers[Rooms]:
         list_offsets,
         log_dirs,
         metadata,
-        produce,
         producer_ids,
         producers,
         scram_credentials,
@@ -29,6 +28,7 @@ def all_handlers() -> Handlers[Rooms]:
     )
     from logfleet.node.handlers.admin import routes as admin
     from logfleet.node.handlers.offsets import commits, deletions, fetches, txn_offsets
+    from logfleet.node.handlers.producing import produce
     from logfleet.node.handlers.transaction_gate import gated
 
     modules = (

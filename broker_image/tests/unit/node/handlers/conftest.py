@@ -43,7 +43,7 @@ from logfleet.telemetry.decisions import Decisions
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 
-from broker_image.tests.unit.node.handlers.produce_rig import Side
+from broker_image.tests.unit.node.handlers.producing.produce_rig import Side
 
 NOW = 1_700_000_000_000
 

@@ -9,7 +9,7 @@ from logfleet.net.connection import CloseConnection
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.wire.errors import ErrorCode
 
-from broker_image.tests.unit.node.handlers.produce_rig import (
+from broker_image.tests.unit.node.handlers.producing.produce_rig import (
     Side,
     batch,
     frame,

@@ -8,13 +8,13 @@ from logfleet.log.config import LogConfig
 from logfleet.net.connection import CloseConnection
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers.produce import produce
+from logfleet.node.handlers.producing.produce import produce
 from logfleet.records.compression import Codec
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.node.handlers.conftest import Host
-from broker_image.tests.unit.node.handlers.produce_rig import Side, frame, row
-from broker_image.tests.unit.node.handlers.transactional_rig import (
+from broker_image.tests.unit.node.handlers.producing.produce_rig import Side, frame, row
+from broker_image.tests.unit.node.handlers.producing.transactional_rig import (
     PRODUCER,
     Producer,
     batch,

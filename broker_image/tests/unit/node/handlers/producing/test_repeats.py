@@ -11,7 +11,7 @@ from logfleet.log.directories import disk
 from logfleet.metadata.kinds.cluster import CONTROLLER, ControllerValue
 from logfleet.net.peer import REPEATS_MAX
 from logfleet.node.dispatch import Dispatcher
-from logfleet.node.handlers.produce import HANDLERS
+from logfleet.node.handlers.producing.produce import HANDLERS
 from logfleet.records.batch import TRANSACTIONAL_BIT, TimestampType, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.record import ProducerStamp
@@ -19,7 +19,7 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.frame import SIZE_BYTES, decode_response
 from logfleet.wire.messages import ProduceRequest
 
-from broker_image.tests.unit.node.handlers.produce_rig import (
+from broker_image.tests.unit.node.handlers.producing.produce_rig import (
     API,
     batch,
     frame,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from logfleet.log.config import LogConfig
 from logfleet.net.connection import CloseConnection
-from logfleet.node.handlers.produce import HANDLERS, produce
+from logfleet.node.handlers.producing.produce import HANDLERS, produce
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.records.batch import TRANSACTIONAL_BIT, parse_header, write_crc
 from logfleet.records.compression import Codec

@@ -1,4 +1,4 @@
-"""Checks and appends each batch of a Produce request, for `produce` and `produce_repeats` alike.
+"""Checks and appends each batch of a Produce request, for `call` and `repeats` alike.
 
 Source: Kafka's ProduceRequest.validateRecords, ReplicaManager.appendRecords,
 AddPartitionsToTxnManager.

@@ -5,14 +5,18 @@ from typing import Any
 import pytest
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers.produce import produce
-from logfleet.node.handlers.refused_batches import PARTITIONS_MAX, error_behind, record_refused
+from logfleet.node.handlers.producing.produce import produce
+from logfleet.node.handlers.producing.refused_batches import (
+    PARTITIONS_MAX,
+    error_behind,
+    record_refused,
+)
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.replication.partition_state import Member
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import ProduceRequest
 
-from broker_image.tests.unit.node.handlers.produce_rig import (
+from broker_image.tests.unit.node.handlers.producing.produce_rig import (
     batch,
     frame,
     row,

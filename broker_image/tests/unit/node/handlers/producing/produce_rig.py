@@ -6,7 +6,7 @@ import pytest
 from logfleet.net.connection import CloseConnection
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import Dispatcher
-from logfleet.node.handlers.produce import HANDLERS
+from logfleet.node.handlers.producing.produce import HANDLERS
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.apis import API_BY_NAME
 from logfleet.wire.frame import SIZE_BYTES, decode_response, encode_request

@@ -4,7 +4,7 @@ import pytest
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.unit.node.handlers.conftest import Host
-from broker_image.tests.unit.node.handlers.transactional_rig import (
+from broker_image.tests.unit.node.handlers.producing.transactional_rig import (
     PRODUCER,
     Producer,
     batch,

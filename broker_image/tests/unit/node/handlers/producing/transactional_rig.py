@@ -9,7 +9,7 @@ from logfleet.controller.brokers.feature_level import TRANSACTIONS
 from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
 from logfleet.net.peer import Peer
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers.produce import produce
+from logfleet.node.handlers.producing.produce import produce
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.transactions.enlisting import Enlisting
 from logfleet.records.batch import iterate_headers

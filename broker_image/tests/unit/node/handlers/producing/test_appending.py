@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.controller.brokers.feature_level import TRANSACTIONS
 from logfleet.metadata.image import ClusterImage, Features
-from logfleet.node.handlers.appending import (
+from logfleet.node.handlers.producing.appending import (
     ADMIN_CLIENT_ID,
     Attempt,
     Sender,

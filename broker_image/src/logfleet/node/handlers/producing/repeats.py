@@ -16,8 +16,8 @@ from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.validation import Appended
 from logfleet.net.peer import REPEATS_MAX
 from logfleet.node.dispatch import ParkedRequest, RequestContext
-from logfleet.node.handlers.appending import Sender, append
-from logfleet.node.handlers.refused_batches import record_refused
+from logfleet.node.handlers.producing.appending import Sender, append
+from logfleet.node.handlers.producing.refused_batches import record_refused
 from logfleet.node.handlers.rooms import Rooms
 from logfleet.records.batch import HEADER_SIZE
 from logfleet.wire.apis import api_of

@@ -1,0 +1,1 @@
+"""Produce: one batch per partition, plain or in a transaction."""
