@@ -112,13 +112,14 @@ class ServedReplica(Replica):
     ) -> None:
         super().__init__(topic, topic_id, index, log, leader_epoch, led_epoch=led_epoch)
         self.waiters = Waiters()
-        # the last stable offset of which waiters know, and whether it was the high watermark
+        # the last stable offset that waiters for it count from, and whether it was the high
+        # watermark then
         self._stable_end, self._stable_is_all = 0, False
 
     def add_waiter(self, waiter: Waiter, interests: int) -> None:
         """Notify the waiter of these (`logfleet.replication.waiters`), until `remove_waiter`."""
         if interests & STABLE and not self.waiters.of_stable:
-            self._see_stable_end()
+            self._record_stable_end()
         self.waiters.add(waiter, interests)
 
     def remove_waiter(self, waiter: Waiter) -> None:
@@ -137,12 +138,12 @@ class ServedReplica(Replica):
         """Records of `size` bytes were committed: some may be stable now, or earlier ones."""
         self.waiters.next_committed(size)
         former, was_all = self._stable_end, self._stable_is_all
-        self._see_stable_end()
+        self._record_stable_end()
         if self._stable_end > former:
             is_all = was_all and self._stable_is_all
             self.waiters.stable(size if is_all else self._size_between(former, self._stable_end))
 
-    def _see_stable_end(self) -> None:
+    def _record_stable_end(self) -> None:
         self._stable_end = self.last_stable_offset
         self._stable_is_all = self._stable_end == self.high_watermark
 
