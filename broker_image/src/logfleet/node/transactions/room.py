@@ -112,7 +112,7 @@ def _open_enlisting(
         spawn=coordinators.runtime.spawn,
         connect=world.connect,
     )
-    life.closing.callback(verifier.close)
+    life.spawn("verifier", verifier.run(metadata.subscribe()))
     return Enlisting(verifier, world.clock.monotonic_ms)
 
 

@@ -27,6 +27,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.kinds.brokers import Endpoint
 from logfleet.node.world import Connect
+from logfleet.store.loader import Subscription
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
@@ -90,6 +91,17 @@ class Verifier:
         self._spawn = spawn
         self._connect = connect
         self._links: dict[int, _Link] = {}
+
+    async def run(self, subscription: Subscription) -> None:
+        """Wait for no answer of a broker that is gone, until cancelled; then close."""
+        try:
+            while True:
+                _, changes = await subscription.next()
+                if changes.everything or changes.brokers:
+                    for link in self._links.values():
+                        link.check_address()
+        finally:
+            self.close()
 
     def close(self) -> None:
         """End all connections; what was asked gets NETWORK_EXCEPTION."""
@@ -223,6 +235,17 @@ class _Link:
         if self._connection is not None:
             self._connection.close()
 
+    def check_address(self) -> None:
+        """End the connection if the broker is not at its other end any more.
+
+        One that was cut off or has lost power does not end it itself.
+        """
+        connection, address = self._connection, self._verifier.address_of(self._broker_id)
+        if connection is not None and (
+            address is None or (address.host, address.port) != (connection.host, connection.port)
+        ):
+            connection.close()
+
     async def ask(self, addition: Addition) -> Added | ErrorCode:
         question = _Question(addition)
         self._waiting.append(question)
@@ -278,19 +301,15 @@ class _Link:
 
     async def _connected(self) -> Connection | None:
         """The connection; None if the broker is not registered. Raises ClientError."""
-        address = self._verifier.address_of(self._broker_id)
+        self.check_address()
         connection = self._connection
-        if connection is not None:
-            there = address is not None and (address.host, address.port) == (
-                connection.host,
-                connection.port,
-            )
-            if there and connection.lost is None:
-                return connection
-            connection.close()
-            self._connection = None
+        if connection is not None and connection.lost is None:
+            return connection
+        self._connection = None
+        address = self._verifier.address_of(self._broker_id)
         if address is not None:
             self._connection = await self._verifier.connect(address)
+            self.check_address()
         return self._connection
 
 

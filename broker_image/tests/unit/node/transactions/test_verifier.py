@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from logfleet.log.names import TopicPartition
+from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.kinds.configs import BROKER_CONFIG
 from logfleet.node.transactions.verifier import Client
+from logfleet.store.loader import Subscription
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
     AddPartitionsToTxnRequest,
@@ -245,6 +247,25 @@ async def test_closing_answers_what_is_asked(until: Until) -> None:
         await until(lambda: broker.of(AddPartitionsToTxnRequest))
         rig.verifier.close()
         assert list((await asked).values()) == [ErrorCode.NETWORK_EXCEPTION]
+
+
+@pytest.mark.asyncio
+async def test_an_answer_is_not_awaited_from_a_broker_that_has_moved(until: Until) -> None:
+    async with FakeBroker().running() as silent, FakeBroker().running() as broker:
+        silent.answers[AddPartitionsToTxnRequest] = lambda _: None
+        broker.answers[AddPartitionsToTxnRequest] = answers_to
+        rig, subscription = remote(silent), Subscription()
+        following = asyncio.ensure_future(rig.verifier.run(subscription))
+        asked = asyncio.ensure_future(ask(rig))
+        await until(lambda: silent.of(AddPartitionsToTxnRequest))
+        rig.know_broker(3, 9)
+        subscription.publish(rig.image, Changes(parts={"brokers"}))
+        await asyncio.sleep(0)
+        rig.know_broker(2, broker.port)
+        subscription.publish(rig.image, Changes(parts={"brokers"}))
+        assert await asked == dict.fromkeys(partitions(0), ErrorCode.NETWORK_EXCEPTION)
+        assert await ask(rig) == dict.fromkeys(partitions(0), ErrorCode.NONE)
+        following.cancel()
 
 
 @pytest.mark.asyncio
