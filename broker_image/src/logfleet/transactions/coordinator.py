@@ -125,15 +125,10 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
         assert transactional_id is not None
         stored = self.table.by_id.get(transactional_id)
         decision = initialise(stored, request, self._take_producer_id, turn.wall_ms)
+        then = partial(reply, decision)
         if decision.following is not None and decision.following.is_decided:
-            turn.log(
-                "transaction_fenced",
-                transactional_id=transactional_id,
-                producer_id=decision.following.producer_id,
-                epoch=decision.following.epoch,
-                why="another producer, or the same one again, asked for an epoch",
-            )
-        self._carry_out(turn, transactional_id, decision.following, partial(reply, decision))
+            then = partial(_log_fenced, transactional_id, decision.following, then)
+        self._carry_out(turn, transactional_id, decision.following, then)
 
     def add(self, turn: TransactionTurn, asked: Addition, waiter: Waiter) -> None:
         """Add partitions to a transaction, and begin it if none is in progress.
@@ -436,6 +431,25 @@ def _reply_described(
             for row in rows
         ]
     turn.reply(waiter, rows)
+
+
+def _log_fenced(
+    transactional_id: str,
+    aborted: Transaction,
+    then: Then,
+    turn: TransactionTurn,
+    error: ErrorCode,
+) -> None:
+    if error is ErrorCode.NONE:
+        turn.log(
+            "transaction_fenced",
+            transactional_id=transactional_id,
+            producer_id=aborted.producer_id,
+            epoch=aborted.last_epoch,
+            partitions=len(aborted.partitions),
+            why="another producer, or the same one again, asked for an epoch",
+        )
+    then(turn, error)
 
 
 def _log_timed_out(
