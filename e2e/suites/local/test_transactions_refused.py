@@ -1,4 +1,4 @@
-"""Producers with a transactional id are told at once, in words, that this version does not serve transactions; they do not wait for ever."""
+"""Below the feature level of transactions producers with a transactional id are told at once, in words; they do not wait for ever."""
 
 import time
 
@@ -13,7 +13,7 @@ SENTENCE = "This version does not serve transactions."
 
 @pytest.fixture
 def broker(rig: Rig) -> Broker:
-    return rig.broker()
+    return rig.broker({"logfleet.feature.level.max": "2"})
 
 
 def test_librdkafka_gives_up_at_once_and_says_why(broker: Broker) -> None:

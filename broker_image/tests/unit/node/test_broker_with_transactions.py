@@ -64,7 +64,7 @@ async def describe(broker: Broker) -> DescribeTransactionsResponse.TransactionSt
 
 
 async def test_below_the_level_nothing_of_transactions_is_advertised(tmp_path: Path) -> None:
-    async with Broker(config(tmp_path)) as broker:
+    async with Broker(config(tmp_path, logfleet_feature_level_max="2")) as broker:
         answer = await ask_broker(broker, ApiVersionsRequest(), 0)
         assert not KEYS & {row.api_key for row in answer.api_keys}
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from logfleet.auth.operations import Operation, Resource, ResourceType
-from logfleet.controller.brokers.feature_level import transactions_allowed
+from logfleet.controller.brokers.feature_level import TRANSACTIONS, needs, transactions_allowed
 from logfleet.coordinators.partition import partition_for
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.rooms import Rooms
@@ -86,9 +86,7 @@ def _find(rooms: Rooms, key_type: int, key: str, context: RequestContext) -> _Fo
         return _FoundCoordinator(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=message)
     if key_type == TRANSACTION:
         if not transactions_allowed(image):
-            return _FoundCoordinator(
-                error=NO_TRANSACTIONS, message="This version does not serve transactions."
-            )
+            return _FoundCoordinator(error=NO_TRANSACTIONS, message=_no_transactions(rooms))
         if not context.may(Operation.DESCRIBE, Resource(ResourceType.TRANSACTIONAL_ID, key)):
             error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return _FoundCoordinator(error=error, message="Transactional Id authorization failed.")
@@ -105,6 +103,13 @@ def _find(rooms: Rooms, key_type: int, key: str, context: RequestContext) -> _Fo
         # this broker will lead soon, but would refuse the client's next request until then
         return _not_available()
     return _FoundCoordinator(leader.broker_id, leader.host, leader.port)
+
+
+def _no_transactions(rooms: Rooms) -> str:
+    """Why there are none: the level is too low, or this broker does not support a higher one."""
+    if rooms.config.logfleet_feature_level_max < TRANSACTIONS:
+        return "This version does not serve transactions."
+    return needs(rooms.metadata.image, TRANSACTIONS, "A transactional id")
 
 
 def _not_available() -> _FoundCoordinator:

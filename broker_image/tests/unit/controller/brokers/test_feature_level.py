@@ -57,9 +57,12 @@ def test_a_store_without_the_key_is_at_level_1_and_is_raised_once_all_brokers_ca
     "update, says",
     [
         (Update("metadata.version", 20), "Local controller 1 does not support this feature."),
-        (Update(FEATURE, 0), "Local controller 1 only supports versions 1-2"),
-        (Update(FEATURE, -1), "Local controller 1 only supports versions 1-2"),
-        (Update(FEATURE, LEVEL_MAX + 1), "Local controller 1 only supports versions 1-2"),
+        (Update(FEATURE, 0), f"Local controller 1 only supports versions 1-{LEVEL_MAX}"),
+        (Update(FEATURE, -1), f"Local controller 1 only supports versions 1-{LEVEL_MAX}"),
+        (
+            Update(FEATURE, LEVEL_MAX + 1),
+            f"Local controller 1 only supports versions 1-{LEVEL_MAX}",
+        ),
         (Update(FEATURE, 2, 0), "The controller does not support the given upgrade type."),
         (Update(FEATURE, 2, 4), "The controller does not support the given upgrade type."),
         (Update(FEATURE, 2, SAFE_DOWNGRADE), "Can't downgrade to a newer version."),

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from logfleet.controller.brokers.feature_level import TRANSACTIONS
 from logfleet.io.files import Files, PosixFiles
 from logfleet.io.timers import TimerWheel
 from logfleet.log.checkpoints.checkpointer import Checkpointer
@@ -64,6 +65,7 @@ class Host:
             node_id=1,
             fetch_max_bytes=55 * 1024 * 1024,
             replica_selector_class=None,
+            logfleet_feature_level_max=TRANSACTIONS - 1,
             logfleet_replication_throttle_yields=False,
             replication_quota_window_num=11,
             alter_log_dirs_replication_quota_window_num=11,

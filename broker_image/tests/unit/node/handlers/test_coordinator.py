@@ -1,4 +1,5 @@
 import pytest
+from logfleet.controller.brokers.feature_level import TRANSACTIONS
 from logfleet.coordinators.partition import partition_for
 from logfleet.groups.records import OFFSETS_TOPIC
 from logfleet.node.handlers.coordinator import HANDLERS, find_coordinator
@@ -93,6 +94,14 @@ async def test_an_old_client_learns_too_that_transactions_are_not_served(rig):
     answer = single(rig, 1, key_type=1)
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert answer.error_message == "This version does not serve transactions."
+
+
+async def test_where_the_level_is_too_low_the_client_reads_how_it_is_raised(rig):
+    rig.host.config.logfleet_feature_level_max = TRANSACTIONS
+    (found,) = batched(rig, 6, "a", key_type=1)
+    assert found.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert "needs level 3 of logfleet.version" in found.error_message
+    assert "`logfleet features upgrade 3`" in found.error_message
 
 
 async def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(
