@@ -174,7 +174,8 @@ async def test_another_broker_may_be_the_coordinator_before_and_after_the_questi
     assert await commit(rig, 5, ("t", {0: 5})) == {("t", 0): ErrorCode.NOT_COORDINATOR}
     async with rig.coordinating() as partition:
         rig.enlisting.may_answer.clear()
-        committing = asyncio.ensure_future(commit(rig, 5, ("t", {0: 5})))
+        member = {"member_id": "m", "generation_id_or_member_epoch": 3}
+        committing = asyncio.ensure_future(commit(rig, 5, ("t", {0: 5}), **member))
         await asyncio.sleep(0)
         rig.lose(partition)
         rig.enlisting.may_answer.set()
