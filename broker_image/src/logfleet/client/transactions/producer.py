@@ -155,7 +155,8 @@ class TransactionalProducer:
         """Commit offsets of a group together with the transaction (KIP-447).
 
         member: who read what the transaction is made of; the group refuses one that it has dropped.
-        Raises AbortRequired, ProducerFailed.
+        After an abort, let that consumer `seek` to the committed offsets before it polls again: it
+        commits its positions itself before a rebalance. Raises AbortRequired, ProducerFailed.
         """
         state = self._state
         state.check_open()
