@@ -261,6 +261,8 @@ class _Link:
                 await self._exchange(self._take())
         finally:
             self._is_asking = False
+            for question in self._waiting:  # the broker stops
+                question.end(ErrorCode.NETWORK_EXCEPTION)
 
     def _take(self) -> dict[str, _Question]:
         """What goes with one request: of each transaction the first that waits.

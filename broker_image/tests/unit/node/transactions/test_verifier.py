@@ -3,6 +3,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
+from logfleet.io.tasks import cancel
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image_builder import Changes
 from logfleet.metadata.kinds.configs import BROKER_CONFIG
@@ -239,6 +240,32 @@ async def test_the_coordinator_of_then_is_asked_when_it_moves() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_broker_whose_lease_has_run_out_is_not_waited_for(until: Until) -> None:
+    async with FakeBroker().running() as silent, FakeBroker().running() as successor:
+        rig, subscription = remote(silent), Subscription()
+        following = asyncio.ensure_future(rig.verifier.run(subscription))
+        silent.answers[AddPartitionsToTxnRequest] = lambda _: None
+        successor.answers[AddPartitionsToTxnRequest] = answers_to
+        asked = asyncio.ensure_future(ask(rig))
+        await until(lambda: silent.of(AddPartitionsToTxnRequest))
+        subscription.publish(rig.image, Changes(parts={"brokers"}))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not asked.done()
+        rig.unregister(2)
+        subscription.publish(rig.image, Changes(parts={"brokers"}))
+        assert list((await asked).values()) == [ErrorCode.NETWORK_EXCEPTION]
+        rig.know_broker(3, successor.port)
+        rig.lead(3)
+        assert list((await ask(rig)).values()) == [ErrorCode.NONE]
+        asked = asyncio.ensure_future(ask(rig))
+        successor.answers[AddPartitionsToTxnRequest] = lambda _: None
+        await until(lambda: len(successor.of(AddPartitionsToTxnRequest)) == 2)
+        await cancel(following)
+        assert list((await asked).values()) == [ErrorCode.NETWORK_EXCEPTION]
+
+
+@pytest.mark.asyncio
 async def test_closing_answers_what_is_asked(until: Until) -> None:
     async with FakeBroker().running() as broker:
         rig = remote(broker)
@@ -266,6 +293,20 @@ async def test_an_answer_is_not_awaited_from_a_broker_that_has_moved(until: Unti
         assert await asked == dict.fromkeys(partitions(0), ErrorCode.NETWORK_EXCEPTION)
         assert await ask(rig) == dict.fromkeys(partitions(0), ErrorCode.NONE)
         following.cancel()
+
+
+@pytest.mark.asyncio
+async def test_what_waits_is_answered_when_the_broker_stops(until: Until) -> None:
+    async with FakeBroker().running() as broker:
+        rig = remote(broker)
+        broker.answers[AddPartitionsToTxnRequest] = lambda _: None
+        asked = [asyncio.ensure_future(ask(rig, name)) for name in ("a", "a", "b")]
+        await until(lambda: broker.of(AddPartitionsToTxnRequest))
+        (task,) = rig.tasks
+        await cancel(task)
+        for each in asked:
+            assert list((await each).values()) == [ErrorCode.NETWORK_EXCEPTION]
+        rig.verifier.close()
 
 
 @pytest.mark.asyncio

@@ -20,7 +20,7 @@ from logfleet.metadata.kinds.topics import (
     ReadyValue,
     TopicValue,
 )
-from logfleet.metadata.store import KeyValue
+from logfleet.metadata.store import Deleted, KeyValue
 from logfleet.node.transactions.verifier import STATE_TOPIC, Added, Addition, Verifier
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
@@ -104,6 +104,13 @@ class Rig:
     def know_broker(self, broker_id: int, port: int) -> None:
         listeners = (Endpoint("PLAINTEXT", "127.0.0.1", port),)
         self.put(BROKER.key(broker_id), BrokerValue("i", listeners, "zone"))
+
+    def unregister(self, broker_id: int) -> None:
+        """The broker's lease has run out."""
+        self._revision += 1
+        builder = ImageBuilder(self.image)
+        builder.add(Deleted(BROKER.key(broker_id)))
+        self.image, _ = builder.build(self._revision)
 
     def lead(self, leader: int, transactional_id: str | None = None) -> None:
         """The image says that the broker coordinates this id, or all."""
