@@ -12,6 +12,7 @@ _TOPIC = "kafka.server:type=BrokerTopicMetrics,name="
 _LOG = "kafka.log:type=Log,topic=TOPIC,partition=P,name="
 _GROUP = "kafka.coordinator.group:type=GroupMetadataManager,name="
 _NETWORK = "kafka.server:type=socket-server-metrics,listener=NAME"
+_MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
 _REPLICAS = "kafka.server:type=ReplicaManager,name="
 _SESSIONS = "kafka.server:type=FetchSessionCache,name="
 _CLEANER = "kafka.log:type=LogCleaner,name="
@@ -286,6 +287,20 @@ GROUP_LAG = gauge(
     "logfleet_group_lag",
     "Lag of the group, summed over the topic's partitions that this broker leads too",
     labels="group topic",
+)
+TRANSACTIONS_WITHOUT_MARKERS = gauge(
+    "logfleet_transactions_without_markers",
+    "Transactions whose outcome this broker has decided, and that lack their marker somewhere",
+)
+LEADERLESS_MARKERS = gauge(
+    "logfleet_transaction_markers_leaderless",
+    "Markers of transactions for partitions that have no leader",
+    f"{_MARKERS}UnknownDestinationQueueSize",
+)
+UNCOMPLETED_TRANSACTIONS = gauge(
+    "logfleet_transactions_uncompleted",
+    "Transactions that have all markers, and whose completion could not be written yet",
+    f"{_MARKERS}LogAppendRetryQueueSize",
 )
 GROUP_OFFSETS = gauge("logfleet_group_offsets", "Committed offsets", f"{_GROUP}NumOffsets")
 

@@ -187,6 +187,11 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
         """Whether no transaction lacks markers or the record that it is complete."""
         return not self._awaiting and not self._incomplete
 
+    @property
+    def uncompleted(self) -> int:
+        """Transactions with all markers, whose last record could not be written yet."""
+        return len(self._incomplete)
+
     def take_markers(self) -> list[MarkersDue]:
         """The markers that became due since the last call."""
         due, self._markers = self._markers, []

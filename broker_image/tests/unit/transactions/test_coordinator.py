@@ -199,6 +199,7 @@ def test_what_could_not_be_completed_is_completed_in_steps():
     for each in host.markers:
         host.call(host.coordinator.marked, each.key, each.partitions)
         host.call(host.coordinator.marked, each.key, each.partitions)  # it was sent twice
+    assert host.coordinator.uncompleted == ids
     host.append_error = ErrorCode.NONE
 
     host.wait(49)

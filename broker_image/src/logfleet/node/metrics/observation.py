@@ -26,6 +26,7 @@ from logfleet.node.metrics.sources import Sources
 from logfleet.node.metrics.storage import compaction
 from logfleet.node.metrics.storage import disks as disk_families
 from logfleet.node.metrics.traffic import TrafficWatch
+from logfleet.node.metrics.transactions import transactions
 from logfleet.telemetry import table
 from logfleet.telemetry.decisions import Decision, Decisions, Kind
 from logfleet.telemetry.exposition import single
@@ -165,6 +166,7 @@ class Observation:
             lambda: GroupFigures(
                 rooms.coordinators.shards(), partitions, rooms.sessions.parked, series_max
             ).families(),
+            lambda: transactions(rooms.transactions),
             lambda: cluster(rooms.metadata.image, rooms.control.controller, decisions),
             lambda: store(rooms.failsafe, leadership.suspended, refused_writes()),
             lambda: compaction(cleaner, rooms.disks.log_dirs),
