@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logfleet.controller.brokers import feature_level
+from logfleet.controller.brokers.feature_level import TRANSACTIONS
 from logfleet.node.broker import Broker
 from logfleet.records.batch import write_crc
 from logfleet.records.record import ProducerStamp, Record, build_batch
@@ -19,6 +21,7 @@ from logfleet.wire.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
     ProduceRequest,
+    UpdateFeaturesRequest,
 )
 
 from broker_image.tests.unit.node.broker_rig import (
@@ -135,3 +138,24 @@ async def test_a_producer_begins_its_transaction_with_its_first_batch(tmp_path: 
         assert {row.error_code for row in answered.partition_responses} == {
             ErrorCode.INVALID_PRODUCER_ID_MAPPING
         }
+
+
+async def test_transactions_are_served_as_soon_as_the_level_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade: the cluster was made by an earlier version; its clients are connected."""
+    monkeypatch.setattr(feature_level, "LEVEL_MAX", TRANSACTIONS)
+    async with Broker(config(tmp_path, logfleet_feature_level_max="2")) as broker:
+        assert broker.image.features.level == TRANSACTIONS - 1
+    async with Broker(with_transactions(tmp_path)) as broker:
+        request = InitProducerIdRequest(transactional_id="a", transaction_timeout_ms=60_000)
+        refused = await ask_broker(broker, request, 5)
+        assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        update = UpdateFeaturesRequest.FeatureUpdateKey(
+            feature="logfleet.version", max_version_level=TRANSACTIONS
+        )
+        raised = await ask_broker(
+            broker, UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 2
+        )
+        assert raised.error_code == ErrorCode.NONE, raised.error_message
+        assert (await init(broker)).producer_epoch == 0
