@@ -168,20 +168,73 @@ def test_an_index_entry_that_finds_no_room_is_kept_in_memory():
     assert transaction_faults(log) == []
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_an_index_is_durable_with_its_name_before_the_recovery_point_passes_a_marker(seed):
+def on_a_disk_that_loses_power(seed):
     disk = SimDisk(seed)
     rig = LogRig("/data", disk)
     disk.fsync_directory("/data")
-    log = rig.open(SMALL)
+    return disk, rig
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_index_is_durable_with_its_name_before_the_recovery_point_passes_a_marker(seed):
+    disk, rig = on_a_disk_that_loses_power(seed)
+    config = msgspec.structs.replace(SMALL, segment_bytes=100_000)
+    log = rig.open(config)
     write(log, 1, 0)
     rig.flush(log)
     end(log, 1)
+    for number in range(9):  # so that a start has no reason to read the marker again
+        write(log, 2, number, transactional=False)
     rig.flush(log)
-    write_aborted(log, 5, producer_id=2)
+    write_aborted(log, 5, producer_id=3)
     disk.lose_power()
-    log = rig.open(SMALL, clean=False, recovery_point=2)
+    log = rig.open(config, clean=False, recovery_point=11)
     assert log.aborted(0, 2) == [AbortedEntry(1, 0, 1, 2)]
+    assert producer_faults(log) == transaction_faults(log) == []
+
+
+def test_the_flush_after_the_first_aborted_transaction_makes_the_name_of_the_index_durable(rig):
+    log = rig.open()
+    write(log, 1, 0)
+    rig.flush(log)
+    for number, directories in enumerate([[rig.directory], []], 1):
+        end(log, 1)
+        job = log.begin_flush()
+        assert job.directories == directories
+        assert log.segments[0].transaction_index.path in [file.path for file in job.files]
+        job.run(rig.files)
+        log.complete_flush(job)
+        write(log, 1, number)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_rebuilt_index_is_durable_before_the_next_start_trusts_its_segment(seed):
+    disk, rig = on_a_disk_that_loses_power(seed)
+    log = rig.open(SMALL)
+    write_aborted(log, 12)
+    rig.close(log)
+    expected = log.aborted(0, 24)
+    first = log.segments[0]
+    disk.remove(first.offset_index.path)
+    disk.remove(first.transaction_index.path)
+    disk.fsync_directory(rig.directory)
+    rig.open(SMALL)
+    disk.lose_power()
+    log = rig.open(SMALL, clean=False, recovery_point=24)
+    assert log.aborted(0, 24) == expected
+
+
+def test_entries_of_a_history_that_was_cut_off_do_not_stay_in_an_index(rig):
+    """A power loss may bring them back: only what lies below the recovery point is sure."""
+    log = rig.open()
+    write_aborted(log, 2)
+    rig.flush(log)
+    write_aborted(log, 2, producer_id=2)
+    expected = log.aborted(0, 8)
+    stale = AbortedEntry(9, 4, 7, 8).pack()
+    rig.files.open(log.segments[0].transaction_index.path).pwrite(stale, 2 * len(stale))
+    log = rig.open(clean=False, recovery_point=4)
+    assert log.aborted(0, 8) == expected
     assert transaction_faults(log) == []
 
 
@@ -292,3 +345,14 @@ def test_a_log_that_is_cut_within_its_first_batch_keeps_the_open_transactions_be
     end(log, 1)
     assert log.aborted(2, 3) == [AbortedEntry(1, 0, 2, 3)]
     assert log.last_stable_offset(3) == 3
+
+
+def test_a_batch_sent_again_after_a_restart_is_found_among_markers(rig):
+    log = rig.open()
+    for number in range(5):
+        write(log, 1, number)
+        end(log, 1, commit=True)
+    rig.close(log)
+    log = rig.open()
+    again = write(log, 1, 0)
+    assert (again.base_offset, again.duplicate) == (0, True)
