@@ -24,6 +24,7 @@ from e2e.harness.wire_connection import TRY_AGAIN, WireConnection
 pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(600)]
 CONFIG = {
     "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
@@ -160,13 +161,14 @@ class Client:
         self._note(f"end {name} v{version} {self._shown(pair)} {commit}", ask)
         return found
 
-    def describe(self, *names: str) -> None:
-        """Once no transaction of them waits for markers."""
+    def describe(self, *names: str, is_timing_out: bool = False) -> None:
+        """Once no transaction of them waits for markers, or for its timeout."""
+        waits = ("Prepare", "Ongoing") if is_timing_out else ("Prepare",)
 
         def ask() -> tuple[Iterable[int], Any]:
             request = m.DescribeTransactionsRequest(transactional_ids=list(names))
             rows = self.connection.call(request, 0).transaction_states
-            is_busy = any(row.transaction_state.startswith("Prepare") for row in rows)
+            is_busy = any(row.transaction_state.startswith(waits) for row in rows)
             return TRY_AGAIN if is_busy else [row.error_code for row in rows], [
                 (
                     row.transactional_id,
@@ -399,6 +401,26 @@ def producing(client: Client) -> None:
         client.produce("unknown", Pair(UNKNOWN_ID, 0), 0, version)
 
 
+def timing_out(client: Client) -> None:
+    for version, commit in itertools.product((2, 4, 5), (True, False)):
+        name = client.new_id("timeout")
+        old = client.init(name, timeout_ms=500)
+        new = old.with_epoch(1)
+        produce_version = 12 if version == 5 else 11
+        if version < 5:
+            client.add(name, old, {"t": [0]})
+        client.produce(name, old, 0, produce_version)
+        client.describe(name, is_timing_out=True)
+        client.ends()
+        client.produce(name, old, 1, produce_version)
+        client.add(name, old, {"t": [0]})
+        client.end(name, old, version, commit=commit)
+        client.describe(name)
+        client.init(name, pair=old)
+        client.init(name, pair=new)
+        client.init(name)
+
+
 def listing(client: Client) -> None:
     for version in range(3):
         client.list(version)
@@ -414,7 +436,15 @@ def listing(client: Client) -> None:
 def outcomes(port: int) -> list[Step]:
     client = Client(port)
     with client.connection:
-        for part in (initialising, adding, asking_as_broker, ending, producing, listing):
+        for part in (
+            initialising,
+            adding,
+            asking_as_broker,
+            ending,
+            producing,
+            timing_out,
+            listing,
+        ):
             part(client)
     return client.steps
 
