@@ -4,16 +4,25 @@ from logfleet.log.batch_rules import BatchRefusal
 from logfleet.log.names import TopicPartition
 from logfleet.log.producers.states import ProducerStates
 from logfleet.log.validation import Appended
-from logfleet.records.batch import NO_TIMESTAMP, assign_offsets
+from logfleet.records.batch import (
+    NO_TIMESTAMP,
+    TimestampType,
+    assign_offsets,
+    set_log_append_time,
+)
 from logfleet.records.control import Marker, marker_batch
 from logfleet.types import LeaderEpoch
 
 
 class MarkerRun:
-    """The batches of markers that go to the log by one write, from `next_offset` on."""
+    """The batches of markers that go to the log by one write, from `next_offset` on.
 
-    def __init__(self, next_offset: int) -> None:
+    timestamp_type: the topic's; as in Kafka, markers have it, too.
+    """
+
+    def __init__(self, next_offset: int, timestamp_type: TimestampType) -> None:
         self._next_offset = next_offset
+        self._timestamp_type = timestamp_type
         self._batches = bytearray()
         self._producer_ids: set[int] = set()
 
@@ -31,6 +40,8 @@ class MarkerRun:
             coordinator_epoch=marker.coordinator_epoch,
             now_ms=now_ms,
         )
+        if self._timestamp_type is TimestampType.LOG_APPEND_TIME:
+            set_log_append_time(batch, now_ms)
         assign_offsets(batch, offset, leader_epoch)
         self._batches += batch
         self._producer_ids.add(marker.producer_id)

@@ -252,7 +252,7 @@ class PartitionLog(DurableLog):
         After DiskBusy, or an OSError, some may be appended: all may be sent again.
         """
         self.disk.require_room()
-        run = MarkerRun(self.log_end_offset)
+        run = MarkerRun(self.log_end_offset, self._config.message_timestamp_type)
         results: list[Appended | BatchRefusal] = []
         for marker, version in markers:
             if run.has(marker.producer_id):

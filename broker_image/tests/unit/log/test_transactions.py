@@ -9,7 +9,7 @@ from logfleet.log.aborted import AbortedEntry
 from logfleet.log.config import LogConfig
 from logfleet.log.names import TRANSACTION_INDEX, offset_file
 from logfleet.log.validation import Appended
-from logfleet.records.batch import parse_header
+from logfleet.records.batch import TimestampType, crc_matches, parse_header
 from logfleet.records.control import Marker, read_marker
 from logfleet.records.record import ProducerStamp, Record, build_batch
 from logfleet.types import LeaderEpoch
@@ -98,6 +98,17 @@ def test_a_second_marker_of_a_producer_is_checked_against_the_first(rig):
     assert (first.base_offset, again.base_offset) == (1, 2)
     assert older.error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert log.aborted(0, 3) == [AbortedEntry(1, 0, 1, 2)]
+
+
+@pytest.mark.parametrize("timestamp_type", TimestampType)
+def test_markers_have_the_timestamp_type_of_their_topic(rig, timestamp_type):
+    log = rig.open(LogConfig(message_timestamp_type=timestamp_type))
+    end(log, 1, commit=True)
+    content = log.read(0, 100).read()
+    header = parse_header(content)
+    assert (header.timestamp_type, header.max_timestamp) == (timestamp_type, NOW)
+    assert crc_matches(content, header)
+    assert read_marker(content) == Marker(1, 0, is_commit=True, coordinator_epoch=0)
 
 
 def test_no_markers_are_no_write(rig):
