@@ -14,9 +14,13 @@ LEVEL = "logfleet.feature.level.max"
 CONFIG = {"default.replication.factor": "3", "min.insync.replicas": "2", LEVEL: "1"}
 MAIN = "org.apache.kafka.tools.FeatureCommand"
 STOPPED_WITHIN_S = 60
+TRANSACTIONS = (
+    "Feature: transaction.version SupportedMinVersion: 0 SupportedMaxVersion: 2 "
+    "FinalizedVersionLevel: 2"
+)
 
 
-def described(fleet: Fleet) -> list[str]:
+def described(fleet: Fleet | Broker) -> list[str]:
     """Kafka's line of each feature, with single spaces, without the epoch at its end."""
     lines = run_tool(MAIN, ["--bootstrap-server", fleet.bootstrap, "describe"]).splitlines()
     words = [line.split() for line in lines if line.startswith("Feature:")]
@@ -94,8 +98,9 @@ def test_a_level_is_raised_once_all_brokers_can_do_it_and_is_no_way_back(rig: Ri
 @pytest.mark.timeout(300)
 def test_a_new_fleet_begins_at_the_highest_level_and_the_command_line_tells_so(rig: Rig) -> None:
     broker = rig.broker()
-    assert f"{FEATURE} is at 2." in said(broker, "features", "describe", "-o", "table")
-    assert said(broker, "features", "upgrade", "--yes", "2").strip() == f"{FEATURE} is at 2."
-    refused = logfleet(broker, "features", "upgrade", "--yes", "3")
+    assert described(broker) == [line(3, 3), TRANSACTIONS]
+    assert f"{FEATURE} is at 3." in said(broker, "features", "describe", "-o", "table")
+    assert said(broker, "features", "upgrade", "--yes", "3").strip() == f"{FEATURE} is at 3."
+    refused = logfleet(broker, "features", "upgrade", "--yes", "4")
     assert refused.returncode == 1
-    assert "only supports versions 1-2" in refused.stderr.decode()
+    assert "only supports versions 1-3" in refused.stderr.decode()

@@ -12,7 +12,7 @@ logfleet.etcd.ca.location STRING ro medium null | PEM file with the certificates
 logfleet.etcd.cert.location STRING ro medium null | PEM file with the client certificate that etcd is shown. | in store.opening
 logfleet.etcd.endpoints LIST ro medium "" | Addresses of etcd as host:port. | in store.opening
 logfleet.etcd.key.location STRING ro medium null | PEM file with the key of the client certificate. | in store.opening
-logfleet.feature.level.max INT ro low 2 1..2 | Highest level of the feature logfleet.version that this broker supports. Set it lower only to rehearse an upgrade or a rollback with one version: the cluster's level can then not be raised above it, as if this broker were of a former version. | in node.cluster.stored_metadata
+logfleet.feature.level.max INT ro low 3 1..3 | Highest level of the feature logfleet.version that this broker supports. Set it lower only to rehearse an upgrade or a rollback with one version: the cluster's level can then not be raised above it, as if this broker were of a former version. | in node.cluster.stored_metadata
 logfleet.metadata.store STRING ro medium sqlite {sqlite,etcd} | Where cluster metadata lives: sqlite for one broker, etcd for a fleet. | in store.opening
 logfleet.metrics.series.max INT ro medium 1000 0.. | Partitions, topics and offsets of groups, of each kind, that metrics tell one by one; of a kind of which there are more only totals. | in node.metrics.observation
 logfleet.partitions.max INT cluster medium -1 -1.. | Partitions that the cluster may have, internal topics included; -1 for no limit. | in controller.changes.topics

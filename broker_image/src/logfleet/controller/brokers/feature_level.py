@@ -43,7 +43,7 @@ TRANSACTION_VERSION: Final = 2
 
 Clients of the versions before are served too: a request's version decides.
 """
-LEVEL_MAX: Final = 2
+LEVEL_MAX: Final = 3
 """The highest level that this version supports."""
 UPGRADE: Final = 1
 UPGRADE_TYPES: Final = frozenset({UPGRADE, 2, 3})
