@@ -131,7 +131,8 @@ def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
 
 
 def _described(found: TransactionDescription, now_ms: int) -> dict[str, Any]:
-    is_open = found.started_ms >= 0
+    # A completed one keeps the time at which it began.
+    is_open = found.started_ms >= 0 and not found.state.startswith("Complete")
     return {
         "name": found.transactional_id,
         "state": found.state,

@@ -45,7 +45,7 @@ def test_what_the_command_line_cannot_mean_is_one_line(arguments: list[str], wor
     assert line.endswith(f"; see logfleet transaction {arguments[0]} --help")
 
 
-def test_a_description_tells_programs_and_people_since_when_it_is_open(
+def test_a_description_names_for_programs_and_people_since_when_it_is_open(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = TransactionDescription("a", 1, "Ongoing", 7, 3, 60_000, 1_000, (T0,))
@@ -64,7 +64,13 @@ def test_a_description_tells_programs_and_people_since_when_it_is_open(
         "TOPIC  PARTITION",
         "t      0",
     ]
-    ended = TransactionDescription("a", 1, "Empty", 7, 3, 60_000, -1, ())
+
+
+@pytest.mark.parametrize("state, started_ms", [("Empty", -1), ("CompleteCommit", 1_000)])
+def test_one_that_has_ended_is_not_open(
+    state: str, started_ms: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = TransactionDescription("a", 1, state, 7, 3, 60_000, started_ms, ())
     row = module._described(ended, now_ms=3_500)
     assert (row["started"], row["durationMs"]) == (None, None)
     module._echo_description(row)
