@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from logfleet.records.aborted import AbortedTransaction
 from logfleet.records.batch import (
     CODEC_MASK,
     HEADER,
@@ -17,8 +18,9 @@ from logfleet.records.batch import (
     write_crc,
 )
 from logfleet.records.compression import Codec, compress
+from logfleet.records.control import marker_batch
 from logfleet.records.errors import CorruptRecords, RecordsError
-from logfleet.records.record import Record, build_batch, read_records
+from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet_spark import decoding
 from logfleet_spark.decoding import HEADER_TYPE, TIMESTAMP_MS_MAX, Part, decode
 from logfleet_spark.options import COLUMNS, DEFAULT_COLUMNS
@@ -127,6 +129,22 @@ def test_groups_of_batches_are_decoded_apart_where_they_are_large(monkeypatch):
     assert [b.num_rows for b in decoded] == [3, 4, 1]
     assert [o for b in decoded for o in b.column("offset").to_pylist()] == list(range(1, 9))
     assert "headers" not in decoded[0].schema.names
+
+
+def test_batches_of_aborted_transactions_are_left_out_up_to_their_marker():
+    aborted, other = ProducerStamp(1, 0, 0, transactional=True), ProducerStamp(2, 0, 0)
+    log = bytearray()
+    for stamp, value in [(aborted, b"a"), (other, b"b"), (None, b""), (aborted, b"c")]:
+        base = len(list(iterate_headers(log)))
+        if stamp is None:
+            batch = marker_batch(1, 0, commit=False, coordinator_epoch=0, now_ms=5)
+            batch[:8] = base.to_bytes(8)
+        else:
+            batch = build_batch([Record(None, value, 5)], base_offset=base, producer=stamp)
+        log += batch
+    gone = (AbortedTransaction(1, 0),)
+    assert [row[1] for row in at_once([Part("t", 0, log, 0, END)])] == [b"a", b"b", b"c"]
+    assert [row[1] for row in at_once([Part("t", 0, log, 0, END, gone)])] == [b"b", b"c"]
 
 
 @given(

@@ -48,6 +48,37 @@ def test_markers_of_transactions_are_no_rows(spark, transactional, tmp_path, sou
     assert [offset for _, offset, _, _ in written(spark, tmp_path)] == want
 
 
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+def test_a_reader_of_committed_records_passes_over_what_was_aborted(spark, transactional, tmp_path):
+    want = [*range(5), 10]
+    assert offsets(transactional.batch(spark, **COMMITTED)) == want
+    # tasks that have nothing but a part of what was aborted, or begin or end with its marker
+    assert offsets(transactional.batch(spark, **COMMITTED, maxRecordsPerPartition="2")) == want
+    stream = transactional.stream(spark, **COMMITTED, maxOffsetsPerTrigger="7")
+    assert drained(stream, tmp_path) == [5, 1]
+    assert [offset for _, offset, _, _ in written(spark, tmp_path)] == want
+
+
+def test_a_reader_of_committed_records_waits_for_open_transactions(spark, kafka, tmp_path):
+    topic = NumberedTopic(kafka.bootstrap, partitions=1)
+    topic.produce(range(2), spread=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic.name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic.name, "v2", "k2")
+    producer.flush(30)
+    # read before with another level: the checkpoint is further than what is stable
+    assert drained(topic.stream(spark), tmp_path) == [3]
+    assert drained(topic.stream(spark, **COMMITTED), tmp_path) == []
+    assert drained(topic.stream(spark, **COMMITTED), tmp_path / "new") == [2]
+    assert offsets(topic.batch(spark, **COMMITTED)) == [0, 1]
+    producer.commit_transaction(30)
+    assert offsets(topic.batch(spark, **COMMITTED)) == [0, 1, 2]
+    assert drained(topic.stream(spark, **COMMITTED), tmp_path / "new") == [1]
+
+
 KEYS, BATCH_RECORDS = 3, 10
 
 

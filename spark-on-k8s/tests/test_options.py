@@ -1,5 +1,5 @@
 import pytest
-from logfleet.client.offsets import TopicPartition
+from logfleet.client.offsets import IsolationLevel, TopicPartition
 from logfleet.records.compression import Codec
 from logfleet_spark.client_options import OPTIONS, ClientOptions, OptionError, client_options
 from logfleet_spark.options import (
@@ -81,7 +81,7 @@ def test_client_options_become_arguments_of_our_client():
         "kafka.fetch.max.bytes": "3",
         "kafka.max.partition.fetch.bytes": "4",
         "kafka.client.rack": "a",
-        "kafka.isolation.level": "read_uncommitted",
+        "kafka.isolation.level": "read_committed",
         "kafka.security.protocol": "PLAINTEXT",
     }
     assert client_options(given | reading, "stream read") == ClientOptions(
@@ -92,6 +92,7 @@ def test_client_options_become_arguments_of_our_client():
             "max_bytes": 3,
             "partition_bytes": 4,
             "rack": "a",
+            "isolation": IsolationLevel.READ_COMMITTED,
         },
         group="g",
     )
@@ -158,7 +159,7 @@ def test_what_holds_anyway_needs_no_sentence(option, value):
 @pytest.mark.parametrize(
     "option, value",
     [
-        ("isolation.level", "read_committed"),
+        ("isolation.level", "read_some"),
         ("security.protocol", "SASL_SSL"),
         ("compression.type", "brotli"),
         ("client.id", " "),

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from logfleet.client.offsets import IsolationLevel
+
 if TYPE_CHECKING:
     from logfleet.records.compression import Codec
 
@@ -52,7 +54,7 @@ class _Option:
     part: Literal["client", "fetcher", "producer", "group", "fixed"]
     argument: str
     uses: tuple[Use, ...]
-    parse: "Callable[[str], str | int | Codec]"
+    parse: "Callable[[str], str | int | Codec | IsolationLevel]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,13 @@ def _codec(value: str) -> "Codec":
     return names[value]
 
 
+def _isolation(value: str) -> IsolationLevel:
+    names = {level.name.lower(): level for level in IsolationLevel}
+    if value not in names:
+        raise ValueError(f"write one of {', '.join(names)}")
+    return names[value]
+
+
 def _only(*values: str, because: str) -> Callable[[str], str]:
     """Make a parser for a key of which only these values are possible; it refuses all others."""
 
@@ -115,9 +124,7 @@ OPTIONS = {
     "fetch.max.bytes": _Option("fetcher", "max_bytes", READS, _number(1)),
     "max.partition.fetch.bytes": _Option("fetcher", "partition_bytes", READS, _number(1)),
     "client.rack": _Option("fetcher", "rack", READS, _text),
-    "isolation.level": _Option(
-        "fixed", "", READS, _only("read_uncommitted", because="transactions are not built yet")
-    ),
+    "isolation.level": _Option("fetcher", "isolation", READS, _isolation),
     "compression.type": _Option("producer", "codec", ("write",), _codec),
     "linger.ms": _Option("producer", "linger_ms", ("write",), _number(0)),
     "batch.size": _Option("producer", "batch_bytes", ("write",), _number(1)),

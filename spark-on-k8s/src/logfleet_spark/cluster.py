@@ -16,7 +16,12 @@ from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError, raise_for
 from logfleet.client.metadata import Topic
-from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from logfleet.client.offsets import (
+    IsolationLevel,
+    OffsetSpec,
+    TopicPartition,
+    list_offsets,
+)
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import MetadataRequest, MetadataResponse
 
@@ -89,6 +94,7 @@ class Cluster:
 
     def __init__(self, bootstrap: str, options: ClientOptions | None = None) -> None:
         self._options = options or ClientOptions()
+        self._isolation = self._options.fetcher.get("isolation", IsolationLevel.READ_UNCOMMITTED)
         self._runner = asyncio.Runner()
         self._client = Client(
             bootstrap,
@@ -142,20 +148,45 @@ class Cluster:
     ) -> Offsets:
         """Return the offset of each partition for EARLIEST or LATEST, by one request per leader.
 
-        Partitions that no longer exist are left out.
+        For a reader of committed records LATEST is the last stable offset: transactions below it
+        have ended. Partitions that no longer exist are left out.
 
         there: the topics that a caller has just looked up; None: this method looks them up.
         """
-        wanted = self._existing(at, there)
-        found = self._run(list_offsets(self._client, wanted)) if wanted else {}
+        return self._offsets(self._existing(at, there), self._isolation)
+
+    def ends(
+        self, partitions: Iterable[TopicPartition], at_least: Offsets, *, there: Iterable[Topic]
+    ) -> Offsets:
+        """Return the end of each partition, as `offsets` does for LATEST.
+
+        at_least: offsets that a query has reached. Where the last stable offset is lower, although
+        the partition holds that offset, it is the end: records from there on are not stable yet.
+        That is so if the query has read uncommitted records before.
+        """
+        found = self.offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), there=there)
+        lower = [tp for tp, end in found.items() if end < at_least.get(tp, 0)]
+        if lower and self._isolation is IsolationLevel.READ_COMMITTED:
+            held = self._offsets(dict.fromkeys(lower, OffsetSpec.LATEST))
+            found |= {tp: at_least[tp] for tp, end in held.items() if end >= at_least[tp]}
+        return found
+
+    def _offsets(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> Offsets:
+        if not wanted:
+            return {}
+        found = self._run(list_offsets(self._client, wanted, isolation=isolation))
         return {tp: answer.offset for tp, answer in found.items()}
 
     def offsets_at(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
         """Return the first offset at or after each time (ms); None where every record is older."""
-        found = self._run(list_offsets(self._client, times_ms)) if times_ms else {}
-        return {tp: None if at.offset < 0 else at.offset for tp, at in found.items()}
+        found = self._offsets(times_ms, self._isolation)
+        return {tp: None if offset < 0 else offset for tp, offset in found.items()}
 
     def read(
         self,
@@ -209,8 +240,8 @@ class Cluster:
             for each in fetched:
                 tp = each.partition
                 wanted = left.pop(tp)
-                part = Part(tp.topic, tp.partition, each.batches, wanted.start, wanted.end)
-                parts.append(part)
+                bounds = wanted.start, wanted.end
+                parts.append(Part(tp.topic, tp.partition, each.batches, *bounds, each.aborted))
                 if each.end_offset < wanted.end:
                     left[tp] = OffsetRange(tp, each.end_offset, wanted.end)
             if left.keys() != fetcher.positions().keys():
@@ -298,8 +329,10 @@ class Cluster:
         left out.
         Source: KafkaDataConsumer.getEarliestAvailableOffsetBetween of Spark's Kafka source.
         """
-        first = self.offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
-        end = self.offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
+        existing = self._existing(dict.fromkeys(wanted, OffsetSpec.LATEST))
+        first = self._offsets(dict.fromkeys(existing, OffsetSpec.EARLIEST))
+        # of all records: a leader that has just begun may report a lower last stable offset
+        end = self._offsets(existing)
         left, lost = {}, []
         for tp, r in wanted.items():
             if tp not in first or tp not in end:

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from logfleet.records.aborted import AbortedTransaction, visible_batches
 from logfleet.records.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -49,13 +50,17 @@ TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Whole batches of one partition. Records from `start` to `end` (exclusive) are wanted."""
+    """Whole batches of one partition. Records from `start` to `end` (exclusive) are wanted.
+
+    aborted: the transactions whose batches are left out.
+    """
 
     topic: str
     partition: int
     batches: Buffer
     start: int
     end: int
+    aborted: tuple[AbortedTransaction, ...] = ()
 
     def refuse(self, why: object) -> NoReturn:
         """Raise CorruptRecords with a text that names the partition."""
@@ -84,7 +89,10 @@ def decode(parts: Iterable[Part], *, columns: Sequence[str]) -> Iterator[pa.Reco
 
 def _headers(part: Part) -> Iterator[tuple[int, BatchHeader]]:
     try:
-        yield from iterate_headers(part.batches)
+        if part.aborted:
+            yield from visible_batches(part.batches, part.aborted)
+        else:
+            yield from iterate_headers(part.batches)
     except CorruptRecords as error:
         part.refuse(error)
 

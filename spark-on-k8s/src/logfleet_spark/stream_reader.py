@@ -33,7 +33,7 @@ from logfleet_spark.offsets import (
     without_latest,
     without_topics,
 )
-from logfleet_spark.options import EARLIEST, LATEST, SourceOptions
+from logfleet_spark.options import EARLIEST, SourceOptions
 from logfleet_spark.planning import (
     ids_of,
     log_locality,
@@ -144,12 +144,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, first = self._begin(start)
         if self._target is None and begin in (self._reached, self._held_back):
             time.sleep(max(0.0, self._asked + IDLE_ASK_SECONDS - time.monotonic()))
-        found, ids = self._latest() if self._target is None else self._target
+        found, ids = self._latest(begin) if self._target is None else self._target
         if first:
             begin = without_latest(self._starts(found), found)
         before = ids_from_json(start)
         if self._target is None and _lost(begin, before, found, ids):
-            found, ids = self._latest()  # the broker that answered may have lagged behind
+            found, ids = self._latest(begin)  # the broker that answered may have lagged behind
         if self._available_now:
             self._target = found, ids
         # check for losses before Spark writes this end to the checkpoint
@@ -237,15 +237,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster.close()
             self._cluster = None
 
-    def _latest(self) -> tuple[Offsets, TopicIds]:
-        """Return the current ends of the visible partitions, and the ids of their topics."""
+    def _latest(self, begin: Offsets) -> tuple[Offsets, TopicIds]:
+        """Return the current ends of the visible partitions, and the ids of their topics.
+
+        begin: what was read before; no partition that holds these records ends below it.
+        """
         self._asked = time.monotonic()
         topics = subscribed(self.cluster, self.options.topics)
         if not self._is_locality_logged:
             log_locality(self.cluster, self.options, topics)
             self._is_locality_logged = True
         partitions = matching(topics, self.options.topics)
-        self._newest = self.cluster.offsets(dict.fromkeys(partitions, LATEST), there=topics)
+        self._newest = self.cluster.ends(partitions, begin, there=topics)
         return self._newest, ids_of(topics)
 
 

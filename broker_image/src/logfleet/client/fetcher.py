@@ -12,7 +12,7 @@ import msgspec
 from logfleet.client.cluster import Client, backoff_seconds
 from logfleet.client.errors import ClientError, KafkaError, raise_for
 from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition, list_offsets
-from logfleet.client.transactions.aborted import AbortedTransaction, visible_batches
+from logfleet.records.aborted import AbortedTransaction, visible_batches
 from logfleet.records.batch import crc_matches, iterate_headers
 from logfleet.records.errors import CorruptRecords, RecordsError
 from logfleet.records.record import Record, read_records

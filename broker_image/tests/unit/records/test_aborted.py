@@ -1,7 +1,7 @@
 import struct
 
 import pytest
-from logfleet.client.transactions.aborted import AbortedTransaction, visible_batches
+from logfleet.records.aborted import AbortedTransaction, visible_batches
 from logfleet.records.batch import HEADER_SIZE, assign_offsets, replace_payload, write_crc
 from logfleet.records.compression import Codec
 from logfleet.records.control import marker_batch
