@@ -4,20 +4,17 @@ Every replica answers from its own log, so that a hanging transaction is found o
 Source: KafkaApis.handleDescribeProducersRequest, ReplicaManager.activeProducerState.
 """
 
-import asyncio
-from typing import Any, Final
+from typing import Any
 
 from logfleet.auth.operations import Operation, Resource, ResourceType
 from logfleet.controller.changes.topics import name_problem, unknown_topic
+from logfleet.io.slices import Slices
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.partitions.replica import Replica
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import DescribeProducersRequest, DescribeProducersResponse
 from logfleet.wire.refusal import Refusal
-
-PRODUCERS_AT_ONCE: Final = 1_000
-"""Producers described in one step of the loop: about 1 ms."""
 
 _Row = DescribeProducersResponse.PartitionResponse
 _Producer = DescribeProducersResponse.ProducerState
@@ -26,19 +23,26 @@ _Producer = DescribeProducersResponse.ProducerState
 async def describe_producers(
     rooms: Rooms, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """One row per partition, in the order of the request.
+    """One row per partition, in the order of the request; one that is named twice has one row.
 
     INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION; for a partition
     without a replica here the error that `PartitionTable.error_for` names.
     """
-    topics = []
+    # Each row has all producers of a partition: a name that comes often must not fill the memory.
+    named: dict[str, dict[int, None]] = {}
     for asked in request.topics:
-        refusal = _refusal(rooms, asked.name, context)
-        rows = [
-            await _row(rooms, asked.name, index) if refusal is None else _refused(index, refusal)
-            for index in asked.partition_indexes
-        ]
-        topics.append(DescribeProducersResponse.TopicResponse(name=asked.name, partitions=rows))
+        named.setdefault(asked.name, {}).update(dict.fromkeys(asked.partition_indexes))
+    topics, slices = [], Slices()
+    for name, indexes in named.items():
+        refusal = _refusal(rooms, name, context)
+        rows = []
+        for index in indexes:
+            await slices.pause_if_due()
+            if refusal is None:
+                rows.append(await _row(rooms, name, index, slices))
+            else:
+                rows.append(_refused(index, refusal))
+        topics.append(DescribeProducersResponse.TopicResponse(name=name, partitions=rows))
     return DescribeProducersResponse(topics=topics)
 
 
@@ -56,17 +60,17 @@ def _refused(index: int, refusal: Refusal) -> _Row:
     return _Row(partition_index=index, error_code=refusal.error, error_message=refusal.message)
 
 
-async def _row(rooms: Rooms, topic: str, index: int) -> _Row:
+async def _row(rooms: Rooms, topic: str, index: int, slices: Slices) -> _Row:
     hosted = rooms.partitions.by_name.get(topic)
     replica = None if hosted is None else hosted.replicas.get(index)
     if replica is None:
         return _Row(partition_index=index, error_code=rooms.partitions.error_for(topic, index))
-    return _Row(partition_index=index, active_producers=await _producers(replica))
+    return _Row(partition_index=index, active_producers=await _producers(replica, slices))
 
 
-async def _producers(replica: Replica) -> list[_Producer]:
+async def _producers(replica: Replica, slices: Slices) -> list[_Producer]:
     rows: list[_Producer] = []
-    for number, producer_id in enumerate(list(replica.log.producers.states.ids()), start=1):
+    for producer_id in list(replica.log.producers.states.ids()):
         entry = replica.log.producers.states.get(producer_id)
         if entry is not None:  # else it has expired meanwhile
             rows.append(
@@ -79,8 +83,7 @@ async def _producers(replica: Replica) -> list[_Producer]:
                     current_txn_start_offset=entry.transaction_first_offset,
                 )
             )
-        if number % PRODUCERS_AT_ONCE == 0:
-            await asyncio.sleep(0)
+        await slices.pause_if_due()
     return rows
 
 

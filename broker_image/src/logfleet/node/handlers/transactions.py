@@ -172,23 +172,25 @@ def end_txn(
     return waiter.result(context.peer, refused(ErrorCode.NOT_COORDINATOR))
 
 
-def describe_transactions(
+async def describe_transactions(
     rooms: Rooms, request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
-    """Describe each id, with those of its partitions that the client may describe (KIP-664)."""
-
-    def answer(done: Sequence[list[_Described]]) -> DescribeTransactionsResponse:
-        rows = [row for each in done for row in each]
-        for row in rows:
+) -> DescribeTransactionsResponse:
+    """Describe each id once, with the partitions that the client may describe (KIP-664)."""
+    waiters, slices = [], Slices()
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        waiters.append(_describe(rooms, transactional_id, context))
+        await slices.pause_if_due()
+    rows = []
+    for waiter in waiters:
+        for row in await waiter.wait(context.peer, []):
             row.topics = [
                 each
                 for each in row.topics
                 if context.may(Operation.DESCRIBE, Resource(ResourceType.TOPIC, each.topic))
             ]
-        return DescribeTransactionsResponse(transaction_states=rows)
-
-    described = [_describe(rooms, each, context) for each in request.transactional_ids]
-    return when_all(described, answer, context.peer, [])
+            rows.append(row)
+        await slices.pause_if_due()
+    return DescribeTransactionsResponse(transaction_states=rows)
 
 
 def _describe(

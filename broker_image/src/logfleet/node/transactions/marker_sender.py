@@ -43,6 +43,8 @@ ANSWER_MS: Final = 5_000
 """Time beyond request.timeout.ms, within which the other broker answers whatever happens."""
 STUCK_MS: Final = 10_000
 """Markers that are not written for so long are reported."""
+REPORT_PAUSE_MS: Final = 1_000
+"""Least time between two such reports: each checks all markers that wait."""
 
 
 class Owner(Protocol):
@@ -223,12 +225,15 @@ class MarkerSender:
         self._report = None
         stuck_ms = self._clock.monotonic_ms() - STUCK_MS
         stuck: dict[tuple[TopicPartition, str], list[str]] = {}
-        for each in self.book.waiting():
+        delay_ms: int | None = None
+        for each in self.book.waiting():  # those of each coordinator in order, not all of them
             if each.since_ms > stuck_ms:
-                self._report_within(each.since_ms - stuck_ms)
-                break
-            if each.since_ms > self._reported_ms:
+                left_ms = each.since_ms - stuck_ms
+                delay_ms = left_ms if delay_ms is None else min(delay_ms, left_ms)
+            elif each.since_ms > self._reported_ms:
                 stuck.setdefault((each.partition, each.why), []).append(each.key.transactional_id)
+        if delay_ms is not None:
+            self._report_within(max(delay_ms, REPORT_PAUSE_MS))
         self._reported_ms = stuck_ms
         for (partition, why), ids in stuck.items():
             facts = {"transactions": len(ids), "transactional_id": ids[0]}

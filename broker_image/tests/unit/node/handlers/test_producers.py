@@ -2,8 +2,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from logfleet.io import slices
 from logfleet.node.dispatch import RequestContext
-from logfleet.node.handlers import producers as handler
 from logfleet.node.handlers.producers import describe_producers
 from logfleet.node.partitions.replica import FollowerPartition, Replica
 from logfleet.records.record import ProducerStamp, Record, build_batch
@@ -115,7 +115,7 @@ def test_a_client_that_may_not_read_the_topic_learns_nothing_of_it(host) -> None
 def test_many_producers_are_described_in_steps_and_one_that_expires_meanwhile_is_left_out(
     host, monkeypatch
 ) -> None:
-    monkeypatch.setattr(handler, "PRODUCERS_AT_ONCE", 2)
+    monkeypatch.setattr(slices, "SLICE_S", 0)
     host.know_topic("topic", {0: 1})
     partition = host.host()
     for producer_id in (1, 2, 3, 4):
@@ -125,10 +125,41 @@ def test_many_producers_are_described_in_steps_and_one_that_expires_meanwhile_is
         topic = DescribeProducersRequest.TopicRequest(name="topic", partition_indexes=[0])
         asked = DescribeProducersRequest(topics=[topic])
         answer = asyncio.ensure_future(describe_producers(host, asked, host.context(0)))
-        await asyncio.sleep(0)
+        for _ in range(3):  # to the partition, and over two of its producers
+            await asyncio.sleep(0)
         partition.log.producers.states.expire([3], NOW + 10, 10)
         return await answer
 
     (found,) = asyncio.run(main()).topics
     (row,) = found.partitions
     assert [each.producer_id for each in row.active_producers] == [1, 2, 4]
+
+
+def test_a_partition_that_is_named_often_has_one_row(host) -> None:
+    """Else a small request could ask for an answer of any size."""
+    host.know_topic("topic", {0: 1, 1: 1})
+    append(host.host(), 7, 0, 0)
+    host.host(index=1)
+    rows = ask(host, "topic", 1, 0, 0, 1)
+    assert [row.partition_index for row in rows] == [1, 0]
+    name = DescribeProducersRequest.TopicRequest(name="topic", partition_indexes=[0])
+    asked = DescribeProducersRequest(topics=[name, name])
+    (found,) = asyncio.run(describe_producers(host, asked, host.context(0))).topics
+    assert [each.producer_id for each in found.partitions[0].active_producers] == [7]
+
+
+def test_the_loop_does_other_things_while_many_rows_are_made(host, monkeypatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0)
+
+    async def main() -> int:
+        topic = DescribeProducersRequest.TopicRequest(name="none", partition_indexes=[*range(50)])
+        asked = DescribeProducersRequest(topics=[topic])
+        answer = asyncio.ensure_future(describe_producers(host, asked, host.context(0)))
+        turns = 0
+        while not answer.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert len(answer.result().topics[0].partitions) == 50
+        return turns
+
+    assert asyncio.run(main()) >= 50

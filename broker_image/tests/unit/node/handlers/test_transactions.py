@@ -1,9 +1,11 @@
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 from logfleet.controller.brokers.feature_level import TRANSACTIONS
 from logfleet.groups.records import OFFSETS_TOPIC
+from logfleet.io import slices
 from logfleet.metadata.kinds.cluster import FEATURES, FeaturesValue
 from logfleet.node.handlers.producer_ids import init_producer_id
 from logfleet.node.handlers.transactions import (
@@ -309,6 +311,24 @@ async def test_a_transaction_is_described_with_what_still_lacks_its_marker(
         assert found[""].error_code == ErrorCode.INVALID_REQUEST
         rig.lose(partition)
         assert (await described("a"))["a"].error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_many_transactions_are_described_in_steps_each_once(
+    rig: TransactionsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one request could hold the loop for as long as it names ids."""
+    monkeypatch.setattr(slices, "SLICE_S", 0)
+    names = ["a", "b", "c"] * 10
+    async with rig.coordinating():
+        request = DescribeTransactionsRequest(transactional_ids=names)
+        asked = describe_transactions(rig.host, request, rig.host.context(0))
+        described, turns = asyncio.ensure_future(asked), 0
+        while not described.done():
+            await asyncio.sleep(0)
+            turns += 1
+        rows = described.result().transaction_states
+        assert [row.transactional_id for row in rows] == ["a", "b", "c"]
+        assert turns >= 2 * len(rows)
 
 
 async def test_transactions_are_listed_and_filtered(rig: TransactionsRig) -> None:

@@ -237,6 +237,7 @@ async def test_markers_that_wait_long_are_reported_once_for_each_partition_with_
     rig: Rig, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marker_sender, "STUCK_MS", 20)
+    monkeypatch.setattr(marker_sender, "REPORT_PAUSE_MS", 2)
     rig.host.know_topic("topic", {0: -1})
     rig.due("a", ("topic", 0))
     rig.due("b", ("topic", 0))
@@ -252,3 +253,21 @@ async def test_markers_that_wait_long_are_reported_once_for_each_partition_with_
     assert b"no leader" in first
     assert b'"transactions":1' in second
     assert b'"transactional_id":"c"' in second
+
+
+@pytest.mark.asyncio
+async def test_a_marker_is_reported_as_stuck_though_another_coordinator_has_a_new_one(
+    rig: Rig, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marker_sender, "STUCK_MS", 20)
+    monkeypatch.setattr(marker_sender, "REPORT_PAUSE_MS", 2)
+    rig.host.know_topic("topic", {0: -1})
+    rig.monotonic_now = 10
+    rig.due("new", ("topic", 0))
+    rig.monotonic_now = 0
+    rig.due("old", ("topic", 0), owner=Coordinator())
+    rig.monotonic_now = 25
+    await until(lambda: rig.sender._reported_ms > -1)
+    (first,) = rig.host.decisions.select(Query(kind=("markers_stuck",)))
+    assert b'"transactional_id":"old"' in first
+    rig.close()
