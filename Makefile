@@ -165,8 +165,9 @@ soak: $(STAMP) ## kill a broker KILLS=200 times under mixed load; no acknowledge
 	@$(PY) -m e2e.load.disk $(if $(KILLS),--kills $(KILLS))
 
 .PHONY: failover
-failover: $(STAMP) ## kill, pause and stop brokers and etcd under load: no acknowledged record may be lost, and outages are timed (ONLY=part of a fault COUNT=n; adds up in e2e/results)
+failover: $(STAMP) ## kill, pause and stop brokers and etcd under load, then under transactions: nothing acknowledged may be lost, outages are timed (ONLY=part of a fault COUNT=n; adds up in e2e/results)
 	@$(PY) -m e2e.load.fleet $(if $(ONLY),--only "$(ONLY)") $(if $(COUNT),--count $(COUNT))
+	@$(PY) -m e2e.load.transactions $(if $(ONLY),--only "$(ONLY)") $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## send EXAMPLES=100000 hostile requests and batches to a broker, in this process and over TCP (adds up in e2e/results)

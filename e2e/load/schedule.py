@@ -12,6 +12,7 @@ from typing import Any
 from e2e.harness.results import entry_of, source_key, store
 
 Entry = dict[str, Any]
+FAULTS_PER_ROUND = 12
 
 
 def run_rounds(
@@ -40,3 +41,15 @@ def run_rounds(
         entry = found
         store(kept, key, entry)
     return entry
+
+
+def due(entry: Entry, wanted: dict[str, int]) -> list[str]:
+    """The faults of the next round: of each kind its share of what is missing."""
+    done = entry.get("faults", {})
+    missing = {kind: count - done.get(kind, 0) for kind, count in wanted.items()}
+    kinds: list[str] = []
+    while len(kinds) < FAULTS_PER_ROUND and any(count > 0 for count in missing.values()):
+        kind = max(missing, key=lambda each: missing[each])
+        missing[kind] -= 1
+        kinds.append(kind)
+    return kinds

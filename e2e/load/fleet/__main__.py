@@ -13,7 +13,7 @@ from pathlib import Path
 from e2e.harness.results import RESULTS
 from e2e.load.fleet.faults import FAULTS
 from e2e.load.fleet.round import Outcome, run_round
-from e2e.load.schedule import Entry, run_rounds
+from e2e.load.schedule import Entry, due, run_rounds
 from e2e.load.verdict import percentile
 
 STORE = RESULTS / "failover.json"
@@ -36,22 +36,9 @@ WANTED = {
     "EIO": 3,
     "old volume": 3,
 }
-FAULTS_PER_ROUND = 12
 PROBE = "probe"
 """The one client that does not wait for its default timeouts."""
 DEFAULTS = "all defaults"
-
-
-def due(entry: Entry, wanted: dict[str, int]) -> list[str]:
-    """The faults of the next round: of each kind its share of what is missing."""
-    done = entry.get("faults", {})
-    missing = {kind: count - done.get(kind, 0) for kind, count in wanted.items()}
-    kinds: list[str] = []
-    while len(kinds) < FAULTS_PER_ROUND and any(count > 0 for count in missing.values()):
-        kind = max(missing, key=lambda each: missing[each])
-        missing[kind] -= 1
-        kinds.append(kind)
-    return kinds
 
 
 def added(entry: Entry, kinds: list[str], outcome: Outcome) -> Entry:

@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from e2e.load.fleet.fleet import TOPIC, FailoverFleet
+from e2e.load.verdict import Fault
 
 ETCD_AWAY_S = 6.0
 ETCD_LONG_AWAY_S = 300.0
 COPY_AGE_S = 3.0
+STEADY_S = 3.0
+"""Of load before the first fault and after each is healed."""
+SEEN_S = 5.0
+"""How long a fault is watched before it is undone."""
 
 
 class Injected(NamedTuple):
@@ -27,7 +32,7 @@ class Injected(NamedTuple):
 def kill_leader(fleet: FailoverFleet, dice: random.Random) -> Injected:
     controller = fleet.controller()
     ids = sorted({leader for leader in fleet.leaders().values() if leader != controller})
-    return _kill(fleet, dice.choice(ids))
+    return kill(fleet, dice.choice(ids))
 
 
 def kill_follower(fleet: FailoverFleet, dice: random.Random) -> Injected:
@@ -35,15 +40,15 @@ def kill_follower(fleet: FailoverFleet, dice: random.Random) -> Injected:
     leaders, controller = list(fleet.leaders().values()), fleet.controller()
     ids = [each for each in (1, 2, 3) if each != controller]
     dice.shuffle(ids)
-    return _kill(fleet, min(ids, key=leaders.count))
+    return kill(fleet, min(ids, key=leaders.count))
 
 
 def kill_controller(fleet: FailoverFleet, dice: random.Random) -> Injected:
     del dice
-    return _kill(fleet, fleet.controller())
+    return kill(fleet, fleet.controller())
 
 
-def _kill(fleet: FailoverFleet, broker_id: int) -> Injected:
+def kill(fleet: FailoverFleet, broker_id: int) -> Injected:
     led, broker = fleet.led_by(broker_id), fleet.broker(broker_id)
     at_s = time.monotonic()
     broker.kill()
@@ -171,7 +176,8 @@ def _in(log_dir: Path, partition: int) -> bool:
     return (log_dir / f"{TOPIC}-{partition}").exists()
 
 
-FAULTS: dict[str, Callable[[FailoverFleet, random.Random], Injected]] = {
+Inject = Callable[[FailoverFleet, random.Random], Injected]
+FAULTS: dict[str, Inject] = {
     "SIGKILL leader": kill_leader,
     "SIGKILL follower": kill_follower,
     "SIGKILL controller": kill_controller,
@@ -186,3 +192,16 @@ FAULTS: dict[str, Callable[[FailoverFleet, random.Random], Injected]] = {
 }
 OF_DISKS = frozenset({"disk full", "EIO"})
 """Faults that need a fleet with disks of its own."""
+
+
+def disturb(fleet: FailoverFleet, dice: random.Random, kind: str, inject: Inject) -> Fault:
+    """Inject a fault; return when the fleet is whole again and has served for a while."""
+    injected = inject(fleet, dice)
+    time.sleep(SEEN_S)
+    injected.heal()
+    fleet.until_whole()
+    time.sleep(STEADY_S)
+    to_s = time.monotonic()
+    whole_s = to_s - injected.at_s - STEADY_S
+    print(f"  {kind} of {injected.victim}: whole after {whole_s:.1f} s", flush=True)
+    return Fault(kind, injected.victim, injected.at_s, to_s, injected.led)

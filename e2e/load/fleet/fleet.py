@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from e2e.harness.processes import Broker, Fleet, Rig
-from e2e.harness.topics import are_whole
+from e2e.harness.topics import NO_CONFIG, are_whole
 from e2e.load.fleet.disks import Disk
 
 TOPIC = "kept"
@@ -29,20 +29,26 @@ class NotHealed(AssertionError):
 
 
 class FailoverFleet:
-    """With a topic of three replicas. has_disks: each broker has a small file system of its own, which takes root to mount."""
+    """With a topic of three replicas. config: of each broker, beside CONFIG. has_disks: each broker has a small file system of its own, which takes root to mount."""
 
-    def __init__(self, directory: Path, *, has_disks: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        has_disks: bool = False,
+        config: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
         self.rig = Rig(directory)
         self._disks: dict[str, Disk] = {}
         self.fleet: Fleet = self.rig.fleet(
             3,
             zones=ZONES,
-            config=CONFIG,
+            config={**CONFIG, **config},
             etcd_members=3,
             made=self._with_disk if has_disks else Broker,
         )
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 5000})
-        self._create()
+        self.create(TOPIC)
 
     @property
     def bootstrap(self) -> str:
@@ -59,8 +65,9 @@ class FailoverFleet:
         broker.environment = disk.environment
         return broker
 
-    def _create(self) -> None:
-        new = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+    def create(self, topic: str) -> None:
+        """Create a topic like TOPIC."""
+        new = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
         for future in self.admin.create_topics([new]).values():
             future.result(PATIENCE_S)
 

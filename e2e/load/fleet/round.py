@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from e2e.harness.kafka import dump_log, tool_command
 from e2e.load.clients import JAVA, Producers, Reader, producer, read_all
-from e2e.load.fleet.faults import FAULTS, OF_DISKS
+from e2e.load.fleet.faults import FAULTS, OF_DISKS, STEADY_S, disturb
 from e2e.load.fleet.fleet import PARTITIONS, TOPIC, FailoverFleet
 from e2e.load.fleet.replicas import batches_of, differences
-from e2e.load.verdict import Fault, Gap, Verdict, gaps, judge
+from e2e.load.verdict import Gap, Verdict, gaps, judge
 
 CLIENTS = {"confluent": 400, "aiokafka": 400, "probe": 120}
 """Records a second. The probe gives up on a silent broker after a second; the others have their default timeouts."""
@@ -21,10 +21,6 @@ JAVA_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 JAVA_CONFIG = "enable.idempotence=true\nretries=2147483647\nlinger.ms=5\n"
 KEYS = 60
 """Its records have keys, so that every partition gets some all the time; without, it fills one after the other."""
-STEADY_S = 3.0
-"""Of load before the first fault and after each is healed."""
-SEEN_S = 5.0
-"""How long a fault is watched before it is undone."""
 
 
 class Outcome(NamedTuple):
@@ -76,7 +72,7 @@ class _Round:
         self._reader.start()
         self._fleet.until("acknowledging", self._all_acknowledge)
         time.sleep(STEADY_S)
-        faults = [self._disturb(kind) for kind in kinds]
+        faults = [disturb(self._fleet, self._dice, kind, FAULTS[kind]) for kind in kinds]
         self._producers.stop()
         self._reader.stop()
         histories = self._producers.histories()
@@ -104,17 +100,3 @@ class _Round:
 
     def _all_acknowledge(self) -> bool:
         return all(found.acknowledged for found in self._producers.histories().values())
-
-    def _disturb(self, kind: str) -> Fault:
-        """Done when the fleet is whole again and has served for a while."""
-        injected = FAULTS[kind](self._fleet, self._dice)
-        time.sleep(SEEN_S)
-        injected.heal()
-        self._fleet.until_whole()
-        time.sleep(STEADY_S)
-        to_s = time.monotonic()
-        print(
-            f"  {kind} of {injected.victim}: whole after {to_s - injected.at_s - STEADY_S:.1f} s",
-            flush=True,
-        )
-        return Fault(kind, injected.victim, injected.at_s, to_s, injected.led)

@@ -1,7 +1,8 @@
 """The verdict of `make failover`, on histories made by hand."""
 
-from e2e.load.fleet.__main__ import due, of_defaults
+from e2e.load.fleet.__main__ import of_defaults
 from e2e.load.fleet.replicas import batches_of, differences
+from e2e.load.schedule import due
 from e2e.load.verdict import (
     Acknowledged,
     Fault,
