@@ -12,6 +12,7 @@ from logfleet.records.batch import (
 )
 from logfleet.records.control import Marker, marker_batch
 from logfleet.types import LeaderEpoch
+from logfleet.wire.errors import ErrorCode
 
 
 class MarkerRun:
@@ -58,7 +59,16 @@ class MarkerRun:
 def refuse_marker(
     states: ProducerStates, marker: Marker, version: int, partition: TopicPartition
 ) -> BatchRefusal | None:
-    """Why a leader must not append this marker, else None; see `ProducerStates.check_marker`."""
+    """Why a leader must not append this marker, else None; see `ProducerStates.check_marker`.
+
+    INVALID_REQUEST for one that names no producer: clients may send markers, too.
+    """
+    if marker.producer_id < 0 or marker.epoch < 0:
+        return BatchRefusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Marker of producer {marker.producer_id} in {partition}: epoch {marker.epoch}; "
+            "both must be at least 0.",
+        )
     error = states.check_marker(marker, version)
     if error is None:
         return None

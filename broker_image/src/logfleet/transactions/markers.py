@@ -311,14 +311,6 @@ def _wait(waiting: _Waiting, partition: TopicPartition, attempts: Iterable[_Atte
         waiting[partition] = attempts if isinstance(attempts, deque) else deque(attempts)
 
 
-def _error(code: int) -> ErrorCode:
-    """The error of a row; UNKNOWN_SERVER_ERROR for one that only a newer broker knows."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def _rows(
     response: WriteTxnMarkersResponse,
 ) -> Iterator[tuple[int, TopicPartition, ErrorCode]]:
@@ -327,7 +319,7 @@ def _rows(
         for topic in marker.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
-                yield marker.producer_id, partition, _error(row.error_code)
+                yield marker.producer_id, partition, ErrorCode(row.error_code)
 
 
 def _marker(attempt: _Attempt, partitions: Iterable[TopicPartition]) -> WritableMarker:

@@ -83,6 +83,16 @@ def test_each_refused_marker_says_why_and_the_others_are_appended(rig):
     assert log.last_stable_offset(4) == 4
 
 
+@pytest.mark.parametrize("producer_id, epoch", [(-1, 0), (7, -1)])
+def test_a_marker_that_names_no_producer_is_refused(rig, producer_id, epoch):
+    """Clients may send markers; a rebuild of the producers would not have this one."""
+    log = rig.open()
+    refused = end(log, producer_id, epoch=epoch)
+    assert refused.error is ErrorCode.INVALID_REQUEST
+    assert "at least 0" in refused.message
+    assert (log.log_end_offset, len(log.producers.states)) == (0, 0)
+
+
 def test_a_second_marker_of_a_producer_is_checked_against_the_first(rig):
     log = rig.open()
     write(log, 1, 0)

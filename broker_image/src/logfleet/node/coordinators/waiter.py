@@ -67,6 +67,23 @@ def when_all(
         return made(answers)
 
     async def later() -> R:
-        return made([await waiter.wait(peer, otherwise) for waiter in waiters])
+        return made(await all_arrived(waiters, peer, otherwise))
 
     return later()
+
+
+async def all_arrived(waiters: Sequence[Waiter[A]], peer: Peer, otherwise: A) -> list[A]:
+    """All answers, once they are there.
+
+    otherwise: what those that have none by then get if the connection is lost or the broker stops.
+    """
+
+    def leave() -> None:
+        for waiter in waiters:
+            waiter.answer(otherwise)
+
+    peer.on_leave = leave
+    try:
+        return [await waiter.arrived() for waiter in waiters]
+    finally:
+        peer.on_leave = None

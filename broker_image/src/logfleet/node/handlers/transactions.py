@@ -11,7 +11,7 @@ from typing import Any, Final
 from logfleet.auth.operations import CLUSTER, Operation, Resource, ResourceType
 from logfleet.io.slices import Slices
 from logfleet.metadata.kinds.topics import INTERNAL_TOPICS
-from logfleet.node.coordinators.waiter import Waiter, when_all
+from logfleet.node.coordinators.waiter import Waiter, all_arrived, when_all
 from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.transactions.additions import (
@@ -181,8 +181,8 @@ async def describe_transactions(
         waiters.append(_describe(rooms, transactional_id, context))
         await slices.pause_if_due()
     rows = []
-    for waiter in waiters:
-        for row in await waiter.wait(context.peer, []):
+    for described in await all_arrived(waiters, context.peer, []):
+        for row in described:
             row.topics = [
                 each
                 for each in row.topics
@@ -229,21 +229,26 @@ def list_transactions(
 async def _list(
     rooms: Rooms, shards: Sequence[TransactionShard], wanted: Wanted, context: RequestContext
 ) -> ListTransactionsResponse:
-    rows: list[_Listed] = []
+    found: list[list[_Listed]] = []
+    settled: list[Waiter[ErrorCode]] = []
     slices = Slices()
     for shard in shards:
-        found = []
+        listed = []
         for row in shard.coordinator.listed(wanted, rooms.clock.now_ms()):
             if row is not None and may(Operation.DESCRIBE, row.transactional_id, context):
-                found.append(row)
+                listed.append(row)
             await slices.pause_if_due()
+        found.append(listed)
         waiter = Waiter[ErrorCode]()
         turn = shard.turn()
         shard.coordinator.settle(turn, waiter)
         shard.execute(turn)
-        error = await waiter.wait(context.peer, ErrorCode.NOT_COORDINATOR)
+        settled.append(waiter)
+    errors = await all_arrived(settled, context.peer, ErrorCode.NOT_COORDINATOR)
+    rows: list[_Listed] = []
+    for listed, error in zip(found, errors, strict=True):
         if error is ErrorCode.NONE:
-            rows += found
+            rows += listed
         elif error is not ErrorCode.NOT_COORDINATOR:  # else another broker lists them
             return ListTransactionsResponse(error_code=error)
     return ListTransactionsResponse(

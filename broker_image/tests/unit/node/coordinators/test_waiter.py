@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from logfleet.net.peer import Peer
-from logfleet.node.coordinators.waiter import Waiter
+from logfleet.node.coordinators.waiter import Waiter, when_all
 
 pytestmark = pytest.mark.asyncio
 
@@ -22,4 +22,19 @@ async def test_who_leaves_is_not_waited_for():
     assert peer.on_leave is not None
     peer.on_leave()
     assert await waiting == "gone"
+    assert peer.on_leave is None
+
+
+async def test_who_leaves_is_not_waited_for_by_any_part_of_a_request():
+    peer = Peer("L")
+    first, second, third = Waiter[str](), Waiter[str](), Waiter[str]()
+    second.answer("here")
+    done = when_all([first, second, third], ",".join, peer, "gone")
+    assert not isinstance(done, str)
+    waiting = asyncio.ensure_future(done)
+    await asyncio.sleep(0)
+    assert peer.on_leave is not None
+    peer.on_leave()
+    async with asyncio.timeout(5):
+        assert await waiting == "gone,here,gone"
     assert peer.on_leave is None
