@@ -194,14 +194,22 @@ OF_DISKS = frozenset({"disk full", "EIO"})
 """Faults that need a fleet with disks of its own."""
 
 
-def disturb(fleet: FailoverFleet, dice: random.Random, kind: str, inject: Inject) -> Fault:
+def disturb(
+    fleet: FailoverFleet,
+    dice: random.Random,
+    kind: str,
+    inject: Inject,
+    *,
+    seen_s: float = SEEN_S,
+    steady_s: float = STEADY_S,
+) -> Fault:
     """Inject a fault; return when the fleet is whole again and has served for a while."""
     injected = inject(fleet, dice)
-    time.sleep(SEEN_S)
+    time.sleep(seen_s)
     injected.heal()
     fleet.until_whole()
-    time.sleep(STEADY_S)
+    time.sleep(steady_s)
     to_s = time.monotonic()
-    whole_s = to_s - injected.at_s - STEADY_S
+    whole_s = to_s - injected.at_s - steady_s
     print(f"  {kind} of {injected.victim}: whole after {whole_s:.1f} s", flush=True)
     return Fault(kind, injected.victim, injected.at_s, to_s, injected.led)

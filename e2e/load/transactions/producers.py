@@ -28,7 +28,7 @@ from e2e.load.transactions.confluent_calls import CALL_S, repeated, wants_abort
 from e2e.load.transactions.java_producer import JavaProducer, java_clients
 from e2e.load.transactions.our_calls import repeatedly
 
-RECORDS_MAX: Final = 6
+SIZES: Final = (1, 1, 2, 2, 3, 6)
 ABORTED_SHARE: Final = 1 / 8
 TIMEOUT_MS: Final = 30_000
 POLL_S: Final = 0.01
@@ -89,7 +89,7 @@ def plans(work: Work) -> Iterator[Plan | None]:
         if number >= (now_s - began_s) * work.rate:
             yield None
             continue
-        size = work.dice.randint(1, RECORDS_MAX)
+        size = work.dice.choice(SIZES)
         records = [
             (work.dice.randrange(work.partitions), str(Value(work.name, number, place, size)))
             for place in range(size)

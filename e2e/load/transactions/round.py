@@ -15,7 +15,7 @@ from logfleet.client.transactions.hanging import open_transactions
 
 from e2e.harness.kafka import tool_command
 from e2e.harness.program import Program
-from e2e.load.fleet.faults import STEADY_S, disturb
+from e2e.load.fleet.faults import SEEN_S, STEADY_S, disturb
 from e2e.load.fleet.fleet import PARTITIONS, TOPIC, FailoverFleet
 from e2e.load.transactions.checker import (
     Outcome,
@@ -49,11 +49,13 @@ class Kind(NamedTuple):
 
 
 KINDS: Mapping[str, Kind] = {
-    "confluent": Kind(4, 12),
-    "java": Kind(4, 12),
-    "ours-1": Kind(4, 12),
-    "ours-2": Kind(4, 12),
+    "confluent": Kind(12, 12),
+    "java": Kind(12, 12),
+    "ours-1": Kind(12, 12),
+    "ours-2": Kind(12, 12),
 }
+FEW: Mapping[str, Kind] = {name: Kind(3, 8) for name in KINDS}
+"""For a short round beside other tests."""
 
 
 class Outcomes(NamedTuple):
@@ -69,12 +71,20 @@ class Outcomes(NamedTuple):
 
 
 def run_round(
-    directory: Path, seed: int, faults: Sequence[str], kinds: Mapping[str, Kind] = KINDS
+    directory: Path,
+    seed: int,
+    faults: Sequence[str],
+    kinds: Mapping[str, Kind] = KINDS,
+    *,
+    seen_s: float = SEEN_S,
 ) -> Outcomes:
-    """faults: names of TRANSACTION_FAULTS. Raises AssertionError if the fleet does not heal."""
+    """faults: names of TRANSACTION_FAULTS. seen_s: how long each is watched before it is undone.
+
+    Raises AssertionError if the fleet does not heal.
+    """
     fleet = FailoverFleet(directory, config=CONFIG)
     try:
-        return _Round(fleet, directory, seed, kinds).run(faults)
+        return _Round(fleet, directory, seed, kinds).run(faults, seen_s)
     finally:
         fleet.close()
 
@@ -103,7 +113,7 @@ class _Round:
         java = tool_command(JAVA_MAIN, _java_arguments(fleet.bootstrap))
         self._java_copier = own(Program(JAVA_COPIER, java, directory / JAVA_COPIER))
 
-    def run(self, kinds: Sequence[str]) -> Outcomes:
+    def run(self, kinds: Sequence[str], seen_s: float) -> Outcomes:
         self._fleet.until_whole()
         reader = LiveReader(self._fleet.bootstrap, TOPIC, PARTITIONS)
         reader.start()
@@ -116,7 +126,7 @@ class _Round:
             if not self._java_copier.running:
                 self._java_copier.launch()
             inject = TRANSACTION_FAULTS[kind]
-            faults.append(disturb(self._fleet, self._dice, kind, inject))
+            faults.append(disturb(self._fleet, self._dice, kind, inject, seen_s=seen_s))
         for program in self._producers:
             program.terminate(ENDED_WITHIN_S)
         bootstrap = self._fleet.bootstrap
