@@ -6,6 +6,12 @@ batch's base timestamp, attribute bit 6). A batch keeps its base offset, last of
 producer, leader epoch and codec, whichever records are removed. Two batches stay even without
 records: the last batch of an active producer, which holds its sequence, and the last batch of the
 cleaned part, which holds the log's offset (I10, I9).
+
+The records of an aborted transaction go at once. A marker goes as a tombstone does, counted from
+the first round that finds no batch of its transaction (`transactions`): until then a reader may
+have some of its records. Only the last marker of an active producer stays, as it holds its epoch
+and that of its coordinator; Kafka keeps such a one without its record, and so forgets both if it
+has to rebuild the producer's state (I33).
 """
 
 from collections.abc import Callable, Mapping
@@ -38,13 +44,15 @@ class CleaningRules(msgspec.Struct, frozen=True):
     newest_offset: of a key among the mapped records, which lie below mapped_end; -1 for a key that
     has none. upper_bound: first offset that this round may not clean. producers: id of each active
     producer whose state the cleaned part holds -> offset of its last record there, or a smaller
-    one.
+    one. markers: id of each active producer that has ended a transaction -> its epoch, and the time
+    of its last batch or marker.
     """
 
     newest_offset: Callable[[bytes], int]
     mapped_end: int
     upper_bound: int
     producers: Mapping[int, int]
+    markers: Mapping[int, tuple[int, int]]
     now_ms: int
     delete_retention_ms: int
     decompressed_bytes_max: int
@@ -55,6 +63,11 @@ class CleaningRules(msgspec.Struct, frozen=True):
             header.next_offset == self.upper_bound
             or self.producers.get(header.producer_id, LONG_MAX) <= header.last_offset
         )
+
+    def is_last_marker(self, header: BatchHeader) -> bool:
+        """Whether this may be the last marker of an active producer, and nothing follows it."""
+        last = (header.producer_epoch, header.max_timestamp)
+        return self.markers.get(header.producer_id) == last
 
 
 class CleanedBatch(msgspec.Struct, frozen=True):
@@ -69,7 +82,7 @@ class CleanedBatch(msgspec.Struct, frozen=True):
 
 
 def clean_batch(batch: bytes, header: BatchHeader, rules: CleaningRules) -> CleanedBatch:
-    """Remove obsolete records from one whole batch, which is neither control nor transactional.
+    """Remove obsolete records from one whole batch, which holds no marker and was not aborted.
 
     Raises CorruptRecords or DecompressedTooLarge if its records cannot be read; the caller checks
     the checksum.
@@ -77,13 +90,37 @@ def clean_batch(batch: bytes, header: BatchHeader, rules: CleaningRules) -> Clea
     payload = read_payload(batch, header, rules.decompressed_bytes_max)
     kept = _select(payload, header, rules)
     if kept.records == 0:
-        empty = _empty_batch(header) if rules.keeps_empty(header) else None
-        return CleanedBatch(empty, 0, kept.keyless)
+        return CleanedBatch(_emptied(batch, header, rules), 0, kept.keyless)
     sets_horizon = kept.tombstones and not header.has_delete_horizon
     if kept.records == header.record_count and not sets_horizon:
         return CleanedBatch(batch, kept.records)
     horizon_ms = rules.now_ms + rules.delete_retention_ms if sets_horizon else None
     return CleanedBatch(_rebuilt_batch(header, kept, horizon_ms), kept.records, kept.keyless)
+
+
+def clean_aborted(batch: bytes, header: BatchHeader, rules: CleaningRules) -> CleanedBatch:
+    """Remove all records of one whole batch, as its transaction was aborted."""
+    return CleanedBatch(_emptied(batch, header, rules), 0)
+
+
+def clean_marker(batch: bytes, header: BatchHeader, rules: CleaningRules) -> CleanedBatch:
+    """Remove the marker of a transaction that has no batch left, or let it go later.
+
+    batch: a whole control batch. One that has lost its record already only stays if it is the last
+    one of its producer or of the cleaned part. Raises CorruptRecords.
+    """
+    if header.record_count and not header.has_delete_horizon:
+        payload = read_payload(batch, header, rules.decompressed_bytes_max)
+        max_delta = header.max_timestamp - header.base_timestamp
+        kept = _Selection(payload, header.record_count, 0, tombstones=False, max_delta=max_delta)
+        horizon_ms = rules.now_ms + rules.delete_retention_ms
+        return CleanedBatch(_rebuilt_batch(header, kept, horizon_ms), kept.records)
+    if rules.is_last_marker(header) or (
+        header.record_count and rules.now_ms < header.base_timestamp
+    ):
+        return CleanedBatch(batch, header.record_count)
+    is_last = header.next_offset == rules.upper_bound
+    return CleanedBatch(_emptied(batch, header, rules) if is_last else None, 0)
 
 
 def read_payload(batch: bytes, header: BatchHeader, budget_bytes: int) -> bytes:
@@ -137,8 +174,12 @@ def _select(payload: bytes, header: BatchHeader, rules: CleaningRules) -> _Selec
     return _Selection(kept, count - dropped, keyless, tombstones, max_delta)
 
 
-def _empty_batch(header: BatchHeader) -> bytearray:
-    """The batch without its records (`DefaultRecordBatch.writeEmptyHeader`)."""
+def _emptied(batch: bytes, header: BatchHeader, rules: CleaningRules) -> Buffer | None:
+    """The batch without its records (`DefaultRecordBatch.writeEmptyHeader`), if it stays."""
+    if not rules.keeps_empty(header):
+        return None
+    if not header.record_count:
+        return batch
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
     return _batch(header, attributes, b"", (NO_TIMESTAMP, header.max_timestamp, 0))
 

@@ -63,6 +63,8 @@ def cleaning_job(
         first_dirty=found.first_dirty,
         first_uncleanable=end_offset,
         producers=_producers(partition_log, end_offset),
+        markers=dict(partition_log.producers.states.last_markers()),
+        aborted=tuple(partition_log.aborted(end_offset, end_offset)),
         now_ms=now,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,

@@ -2,7 +2,8 @@
 
 Reads the old segments, writes new ones beside them. It runs in a child process (`program`); memory
 holds one batch at a time besides the map of keys. The broker puts each new segment in place
-(`swap`); files that it does not use are removed. Source: Kafka's Cleaner.
+(`swap`); files that it does not use are removed. Transactions: `transactions`. Source: Kafka's
+Cleaner.
 """
 
 import errno
@@ -13,15 +14,31 @@ from typing import Final
 import msgspec
 
 from logfleet.io.files import File, Files, remove_if_there
-from logfleet.log.compaction.batch_cleaning import CleaningRules, clean_batch, read_payload
+from logfleet.log.aborted import AbortedEntry
+from logfleet.log.compaction.batch_cleaning import (
+    CleanedBatch,
+    CleaningRules,
+    clean_aborted,
+    clean_batch,
+    clean_marker,
+    read_payload,
+)
 from logfleet.log.compaction.due import SegmentFiles, group_segments
 from logfleet.log.compaction.offset_map import OffsetMap
-from logfleet.log.names import CLEANED, INDEX, LOG, TIME_INDEX, offset_file
+from logfleet.log.compaction.source_indexes import SourceIndexes
+from logfleet.log.compaction.transactions import CleanedTransactions
+from logfleet.log.names import CLEANED, INDEX, LOG, TIME_INDEX, TRANSACTION_INDEX, offset_file
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.log.segments.segment import Segment
 from logfleet.log.segments.valid_batches import read_batches
-from logfleet.records.batch import BatchHeader, parse_header
+from logfleet.records.batch import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    parse_header,
+)
 from logfleet.records.checksum import Buffer
+from logfleet.records.control import read_marker
 from logfleet.records.errors import CorruptRecords, RecordsError
 from logfleet.records.spans import record_spans
 from logfleet.types import FILE_START
@@ -33,14 +50,17 @@ OPEN_FILES_MAX: Final = 16
 
 UNKNOWN: Final = -1
 
+_TRANSACTIONS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
+
 
 class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
     """The task of a round.
 
     segments: (base offset, size) of all below first_uncleanable, where the last of them ends.
     producers: as in CleaningRules; UNKNOWN for one whose last durable batch has to be searched
-    for. map_bytes_max and load_factor: of the map of keys. room_bytes: disk space that all new
-    segments may take, None for no limit. bytes_per_second: limit of reads and writes together,
+    for. markers: as there. aborted: transactions with records below first_uncleanable that ended
+    behind it. map_bytes_max and load_factor: of the map of keys. room_bytes: disk space that all
+    new segments may take, None for no limit. bytes_per_second: limit of reads and writes together,
     enforced by `program`. Sizes in bytes, times in ms.
     """
 
@@ -49,6 +69,8 @@ class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
     first_dirty: int
     first_uncleanable: int
     producers: dict[int, int]
+    markers: dict[int, tuple[int, int]]
+    aborted: tuple[AbortedEntry, ...]
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
@@ -64,11 +86,13 @@ class CleaningJob(msgspec.Struct, frozen=True, kw_only=True):
 class CleanedSegment(msgspec.Struct, frozen=True, tag=True):
     """The files that replace the segments with these base offsets are durable, as .cleaned.
 
-    size: of the log file.
+    size: of the log file. markers_end: markers that lie before it were removed, the last of them
+    just before it; 0 if none were.
     """
 
     base_offsets: tuple[int, ...]
     size: int
+    markers_end: int = 0
 
 
 class Cleaned(msgspec.Struct, frozen=True, tag=True):
@@ -131,8 +155,9 @@ class Cleaning:
         started = time.process_time()
         try:
             mapped_end = self._build_map()
+            rules, transactions = self._rules(mapped_end), _Transactions(self._files, self._job)
             for group in self._groups(mapped_end):
-                cleaned = self._clean_group(group, self._rules(mapped_end))
+                cleaned = self._clean_group(group, rules, transactions)
                 if cleaned is not None:
                     yield cleaned
         except RecordsError as error:
@@ -155,6 +180,7 @@ class Cleaning:
             mapped_end=mapped_end,
             upper_bound=job.first_uncleanable,
             producers=self._producers,
+            markers=job.markers,
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
             decompressed_bytes_max=job.decompressed_bytes_max,
@@ -168,20 +194,23 @@ class Cleaning:
         Returns the offset up to which the map is complete.
         """
         mapped_end = first_dirty = self._job.first_dirty
+        transactions = _Transactions(self._files, self._job, first_dirty)
         for source in self._sources:
             if source.end_offset <= first_dirty:
                 continue
+            transactions.come_to(source)
             for header, batch in self._batches(source):
+                is_kept = not header.attributes & _TRANSACTIONS or transactions.keeps(header, batch)
                 if header.last_offset < first_dirty:
                     continue
-                if not self._map_keys(header, batch):
+                if is_kept and not self._map_keys(header, batch):
                     if mapped_end == first_dirty:
                         raise Uncleanable(
                             f"the batch at {header.base_offset} has more keys than the "
                             f"{self._map.capacity} that log.cleaner.dedupe.buffer.size has room for"
                         )
                     return mapped_end
-                if self._job.producers.get(header.producer_id) == UNKNOWN:
+                if self._job.producers.get(header.producer_id) == UNKNOWN and not header.is_control:
                     self._producers[header.producer_id] = header.last_offset
                 mapped_end = header.next_offset
             mapped_end = source.end_offset
@@ -208,12 +237,6 @@ class Cleaning:
         for header, batch in read_batches(
             read, FILE_START, source.size, next_offset=source.base_offset
         ):
-            if header.is_control or header.is_transactional:
-                raise Uncleanable(
-                    f"the batch at {header.base_offset} belongs to a transaction, and this version "
-                    "does "
-                    "not know which ones were aborted"
-                )
             if header.last_offset >= source.end_offset:
                 raise CorruptRecords(f"the batch at {header.base_offset} ends in the next segment")
             yield header, batch
@@ -250,14 +273,23 @@ class Cleaning:
             return 0
 
     def _clean_group(
-        self, group: Sequence[_SourceSegment], rules: CleaningRules
+        self,
+        group: Sequence[_SourceSegment],
+        rules: CleaningRules,
+        transactions: "_Transactions",
     ) -> CleanedSegment | None:
         """Write one segment from this group; None if nothing would change."""
         target = _CleanedFiles(self._open_files, self._job, group[0].base_offset, self._take)
-        is_changed = len(group) > 1
+        is_changed, markers_end = len(group) > 1, 0
         for source in group:
+            transactions.come_to(source)
             for header, batch in self._batches(source):
-                kept = clean_batch(batch, header, rules)
+                if header.attributes & _TRANSACTIONS:
+                    kept = self._clean_transactional(batch, header, rules, transactions, target)
+                    if header.is_control and kept.records < header.record_count:
+                        markers_end = header.next_offset
+                else:
+                    kept = clean_batch(batch, header, rules)
                 self._bytes_read += len(batch)
                 self._records_read += header.record_count
                 self._records_kept += kept.records
@@ -271,7 +303,26 @@ class Cleaning:
             self._give_back(target.written)
             return None
         target.finish(self._files.status(self._path(group[-1].base_offset, LOG)).modified_ms)
-        return CleanedSegment(tuple(source.base_offset for source in group), target.size)
+        bases = tuple(source.base_offset for source in group)
+        return CleanedSegment(bases, target.size, markers_end)
+
+    @staticmethod
+    def _clean_transactional(
+        batch: bytes,
+        header: BatchHeader,
+        rules: CleaningRules,
+        transactions: "_Transactions",
+        target: "_CleanedFiles",
+    ) -> CleanedBatch:
+        if not header.is_control:
+            clean = clean_aborted if transactions.state.read(header) else clean_batch
+            return clean(batch, header, rules)
+        ended = transactions.state.end(header, read_marker(batch))
+        if ended.aborted is not None:
+            target.add_aborted(ended.aborted)
+        if ended.is_gone:
+            return clean_marker(batch, header, rules)
+        return CleanedBatch(batch, header.record_count)
 
     def _take(self, count: int) -> None:
         """Reserve room for `count` bytes that are about to be written.
@@ -289,6 +340,34 @@ class Cleaning:
     def _give_back(self, count: int) -> None:
         if self._room_bytes is not None:
             self._room_bytes += count
+
+
+class _Transactions:
+    """The transactions in the segments that one pass over them comes to, from `start` on."""
+
+    def __init__(self, files: Files, job: CleaningJob, start: int = 0) -> None:
+        ends = [*(base for base, _ in job.segments[1:]), job.first_uncleanable]
+        self.state = CleanedTransactions()
+        self._indexes = SourceIndexes(
+            files,
+            [
+                f"{job.directory}/{offset_file(base, TRANSACTION_INDEX)}"
+                for (base, _), end in zip(job.segments, ends, strict=True)
+                if end > start
+            ],
+            job.aborted,
+        )
+
+    def come_to(self, source: _SourceSegment) -> None:
+        """Find out about the aborted transactions that have records in the segment."""
+        self.state.add(self._indexes.up_to(source.end_offset))
+
+    def keeps(self, header: BatchHeader, batch: bytes) -> bool:
+        """Whether the batch has records of a committed transaction."""
+        if header.is_control:
+            self.state.end(header, read_marker(batch))
+            return False
+        return not self.state.read(header)
 
 
 class _CleanedFiles:
@@ -330,6 +409,10 @@ class _CleanedFiles:
         self._unwritten += batch
         if len(self._unwritten) >= WRITE_BYTES:
             self._write()
+
+    def add_aborted(self, entry: AbortedEntry) -> None:
+        """Add an aborted transaction that ends in this segment."""
+        self._segment.transaction_index.add_entry(entry)
 
     def _write(self) -> None:
         self._take(len(self._unwritten))

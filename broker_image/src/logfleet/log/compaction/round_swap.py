@@ -51,8 +51,9 @@ class Swaps(msgspec.Struct, frozen=True):
         self.check_wanted()
         if not log.begin_swap(cleaned.base_offsets, self.truncations):
             raise Aborted("its segments are not what they were")
+        outdated = log.producers.drop_before(cleaned.markers_end)
         try:
-            await self.flusher.run(promote, log.files, log.directory, base_offset)
+            await self.flusher.run(promote, log.files, log.directory, base_offset, outdated)
         except OSError as error:  # unknown how far it got, and what of it is durable: undo it
             with self._last_resort(error):
                 await self.flusher.run(demote, log.files, log.directory, base_offset)

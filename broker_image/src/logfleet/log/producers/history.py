@@ -265,6 +265,17 @@ class ProducerHistory:
         if offset in self._queued:
             self._queued.pop(offset).is_wanted = False
 
+    def drop_before(self, end: int) -> list[str]:
+        """Stop counting the snapshots before `end`; returns their paths, for the caller to remove.
+
+        They may hold transactions as open whose marker compaction removes: a state restored from
+        them would leave those open for ever.
+        """
+        dropped = [offset for offset in self._offsets if offset < end]
+        for offset in dropped:
+            self.drop(offset)
+        return [self.path(offset) for offset in dropped]
+
     def remove(self, offset: int) -> None:
         self.drop(offset)
         remove_if_there(self._files, self.path(offset))

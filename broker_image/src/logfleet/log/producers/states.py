@@ -133,6 +133,15 @@ class ProducerStates:
             if entry.batches:
                 yield producer_id, entry.batches[-1].last_offset
 
+    def last_markers(self) -> Iterator[tuple[int, tuple[int, int]]]:
+        """(producer id, (its epoch, time of its last batch or marker)) of those that had a marker.
+
+        Times in ms.
+        """
+        for producer_id, entry in self._entries.items():
+            if entry.coordinator_epoch != NO_COORDINATOR_EPOCH:
+                yield producer_id, (entry.epoch, entry.last_timestamp)
+
     def check(self, header: BatchHeader) -> SeenBatch | ErrorCode | None:
         """Judge a client's batch before it is appended.
 

@@ -45,11 +45,13 @@ class Swap(msgspec.Struct):
             del self.renames[0]
 
 
-def promote(files: Files, directory: str, base_offset: int) -> None:
+def promote(files: Files, directory: str, base_offset: int, outdated: Sequence[str] = ()) -> None:
     """Make the new segment count from here on, also after a power loss.
 
-    Blocks for as long as the disk takes.
+    outdated: paths to remove before. Blocks for as long as the disk takes.
     """
+    for path in outdated:
+        remove_if_there(files, path)
     _rename(files, directory, promotion(base_offset, sidecars.suffixes()))
     files.fsync_directory(directory)
 

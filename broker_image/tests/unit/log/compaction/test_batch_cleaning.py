@@ -1,9 +1,15 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logfleet.log.compaction.batch_cleaning import CleaningRules, clean_batch
+from logfleet.log.compaction.batch_cleaning import (
+    CleaningRules,
+    clean_aborted,
+    clean_batch,
+    clean_marker,
+)
 from logfleet.records.batch import crc_matches, parse_header, set_log_append_time
 from logfleet.records.compression import Codec
+from logfleet.records.control import marker_batch, read_marker
 from logfleet.records.errors import CorruptRecords, DecompressedTooLarge
 from logfleet.records.record import ProducerStamp, Record, build_batch, read_records
 from logfleet.types import LeaderEpoch
@@ -21,6 +27,7 @@ def rules(newest=None, **changed):
         "mapped_end": 1000,
         "upper_bound": 1000,
         "producers": {},
+        "markers": {},
         "now_ms": NOW,
         "delete_retention_ms": RETENTION,
         "decompressed_bytes_max": 1 << 20,
@@ -183,3 +190,84 @@ def test_the_rules_decide_record_by_record_what_stays(pairs, newest, mapped_end,
     assert (content(kept.buffer) if kept.buffer else []) == expected
     has_tombstone = any(value is None for _, _, value, _ in expected)
     assert not kept.buffer or parse_header(kept.buffer).has_delete_horizon == has_tombstone
+
+
+# Transactions
+
+MARKER = bytes(marker_batch(9, 2, commit=True, coordinator_epoch=4, now_ms=NOW - 5))
+
+
+def clean_end(batch, *args, **kwargs):
+    return clean_marker(bytes(batch), parse_header(batch), rules(*args, **kwargs)).buffer
+
+
+def test_a_marker_gets_a_delete_horizon_and_keeps_its_record():
+    marked = clean_end(MARKER)
+    header = parse_header(marked)
+    assert header.has_delete_horizon
+    assert header.base_timestamp == NOW + RETENTION
+    assert header.max_timestamp == NOW - 5
+    assert crc_matches(marked, header)
+    assert read_marker(marked) == read_marker(MARKER)
+    (record,) = read_records(marked)
+    assert record.timestamp == NOW - 5
+
+
+def test_a_marker_stays_until_its_horizon_has_passed():
+    marked = bytes(clean_end(MARKER))
+    assert clean_end(marked, now_ms=NOW + RETENTION - 1) is marked
+    assert clean_end(marked, now_ms=NOW + RETENTION) is None
+
+
+@pytest.mark.parametrize(
+    "last, stays",
+    [
+        ((2, NOW - 5), True),
+        ((2, NOW), False),  # something followed
+        ((3, NOW - 5), False),  # with another epoch
+    ],
+)
+def test_the_last_marker_of_an_active_producer_stays_whole(last, stays):
+    marked = bytes(clean_end(MARKER))
+    assert clean_end(MARKER, markers={9: last}) == marked
+    found = clean_end(marked, markers={9: last}, now_ms=NOW + RETENTION)
+    assert found is (marked if stays else None)
+
+
+def test_the_last_data_of_a_producer_does_not_keep_its_marker():
+    marked = bytes(clean_end(MARKER))
+    assert clean_end(marked, producers={9: -1}, now_ms=NOW + RETENTION) is None
+
+
+def test_the_last_batch_of_the_cleaned_part_stays_as_an_empty_control_batch():
+    marked = bytes(clean_end(MARKER))
+    empty = clean_end(marked, upper_bound=1, now_ms=NOW + RETENTION)
+    header = parse_header(empty)
+    assert (header.record_count, header.is_control, header.is_transactional) == (0, True, True)
+    assert not header.has_delete_horizon
+    assert read_marker(empty) is None
+    again = bytes(empty)
+    assert clean_end(again, upper_bound=1) is again
+    assert clean_end(again, markers={9: (2, NOW - 5)}) is again
+    assert clean_end(again) is None
+
+
+@pytest.mark.parametrize("producers, stays", [({}, False), ({9: 101}, True), ({9: 103}, False)])
+def test_the_records_of_an_aborted_transaction_go_whatever_their_keys(producers, stays):
+    stamp = ProducerStamp(9, 2, 40, transactional=True)
+    batch = batch_of((b"a", b"1"), (b"b", None), stamp=stamp)
+    found = clean_aborted(batch, parse_header(batch), rules(producers=producers))
+    assert found.records == 0
+    if not stays:
+        assert found.buffer is None
+        return
+    again = bytes(found.buffer or b"")
+    header = parse_header(again)
+    assert (header.record_count, header.is_transactional, header.is_control) == (0, True, False)
+    assert (header.last_offset, header.last_sequence) == (101, 41)
+    assert clean_aborted(again, header, rules(producers=producers)).buffer is again
+
+
+def test_an_empty_batch_that_stays_is_not_written_again():
+    empty = bytes(clean(batch_of((b"a", b"1")), {b"a": 500}, producers={9: 0}).buffer)
+    assert clean(empty, producers={9: 0}).buffer is empty

@@ -20,8 +20,7 @@ from logfleet.log.names import TopicPartition
 from logfleet.log.segments.open_files import OpenFiles
 from logfleet.node.metrics.storage import compaction
 from logfleet.node.partitions.leader_partition import LeaderPartition
-from logfleet.records.control import Marker
-from logfleet.records.record import ProducerStamp, Record, build_batch
+from logfleet.records.record import Record, build_batch
 from logfleet.types import LeaderEpoch
 
 from broker_image.tests.unit.log.compaction.compaction_rig import SETTINGS, latest
@@ -274,11 +273,11 @@ async def test_a_log_that_is_deleted_meanwhile_is_left_alone(rig, monkeypatch):
 
 
 async def test_a_log_that_cannot_be_compacted_is_named_and_not_tried_again(rig):
-    bad = rig.add(0, stamp=ProducerStamp(1, 0, 0, transactional=True))
-    bad.append_markers([(Marker(1, 0, is_commit=True, coordinator_epoch=0), 1)], NOW)
+    bad = rig.add(0)
+    bad.log.segments[0].file.pwrite(b"\xff", bad.log.segments[0].size - 1)
     rig.add(1)
     await rig.clean_until(lambda: rig.cleaner.stats.cleanings and rig.cleaner.uncleanable)
-    assert "belongs to a transaction" in rig.cleaner.uncleanable[bad.log]
+    assert "no whole valid batch" in rig.cleaner.uncleanable[bad.log]
     assert rig.cleaner.stats.failures == 1
     said = metric_values(compaction(rig.cleaner, LogDirs(OpenFiles(PosixFiles()), [rig.log_dir])))
     where = {"directory": rig.log_dir.path}

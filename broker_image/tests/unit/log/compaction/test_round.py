@@ -236,18 +236,6 @@ def test_truncation_makes_dirty_what_is_behind_it(rig, log):
     assert log.first_dirty_offset == log.log_end_offset <= 30
 
 
-@pytest.mark.parametrize(
-    "how", [{"producer": ProducerStamp(1, 0, 0, transactional=True)}], ids=["transactional"]
-)
-def test_a_log_with_transactions_is_left_whole(rig, log, how):
-    write(log, (b"a", b"1"), **how)
-    fill(log, 60, keys=1)
-    before = records(log)
-    with pytest.raises(Uncleanable, match="belongs to a transaction"):
-        compact(flushed(log, rig.files), rig.files, NOW)
-    assert records(log) == before
-
-
 def test_a_damaged_batch_is_not_given_a_new_checksum(rig, log):
     fill(log, 60, keys=1)
     log = flushed(log, rig.files)
