@@ -21,6 +21,8 @@ from e2e.compare.corpora import (
     topic_ids,
     versions,
 )
+from e2e.compare.corpora.transactions import coordinators, records
+from e2e.compare.corpora.transactions import offsets as transactions_offsets
 from e2e.compare.corpus import Playable
 
 
@@ -38,6 +40,9 @@ def all_corpora(pair: Pair, examples: int) -> list[Playable]:
         reading.CORPUS,
         groups.CORPUS,
         offsets.CORPUS,
+        coordinators.CORPUS,
+        records.CORPUS,
+        transactions_offsets.CORPUS,
         admin.corpus(pair.ours),
         refusals.CORPUS,
         config_edges.CORPUS,

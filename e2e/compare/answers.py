@@ -5,6 +5,7 @@ number of its first appearance within the case. So it still shows whether two fi
 broker's own, too; whether there is one is compared, and where a case wants it every word (`error_message_words`). All else stays as it is.
 """
 
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,15 +26,27 @@ UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME: Final = re.compile(r"-?\b\d{13,19}\b")
 _OBJECT: Final = re.compile(r"@[0-9a-f]+")
 TEXTS: Final = {"error_message", "batch_index_error_message", "documentation"}
-TIMES: Final = {"timestamp", "log_append_time_ms", "max_timestamp", "base_timestamp"}
+TIMES: Final = {
+    "timestamp",
+    "log_append_time_ms",
+    "max_timestamp",
+    "base_timestamp",
+    "last_timestamp",
+    "transaction_start_time_ms",
+}
+ORDERS: Final = {"transaction_states": "transactional_id", "active_producers": "producer_id"}
+"""Rows with producers that may be new: those are numbered in this order, not in that of Kafka's hash tables."""
+ABORTED: Final = "aborted_transactions"
 DISKS: Final = {"total_bytes", "usable_bytes"}
 SETS: Final = {
     "isr_nodes",
     "eligible_leader_replicas",
     "last_known_elr",
     "offline_replicas",
+    "partitions",
 }
-"""Brokers in an order that says nothing. Of replicas the first is preferred."""
+"""Numbers in an order that says nothing. Of replicas the first is preferred."""
+OF_CASES: Final = ("name", "topic", "topic_name", "group_id", "resource_name", "transactional_id")
 OTHER_CASES: Final = "oracle-"
 """What the names of everything that a case makes begin with; what other cases have made is left out of its answers."""
 
@@ -72,7 +85,7 @@ class Names:
             return isinstance(row, str) and self._foreign(row)
         return any(
             isinstance(value := getattr(row, each, None), str) and self._foreign(value)
-            for each in ("name", "topic", "topic_name", "group_id", "resource_name")
+            for each in OF_CASES
         )
 
     def _foreign(self, value: str) -> bool:
@@ -90,6 +103,8 @@ def plain(answer: msgspec.Struct, version: int, names: Names) -> dict[str, Any]:
             for each in fields
             if each.exists(version)
         }
+        if found.get(ABORTED):
+            found[ABORTED] = _overlapping(found)
         if names.exact_texts:
             texts = {name: getattr(value, name) for name in TEXTS & found.keys()}
             found |= {f"{name}_words": _words(text, names) for name, text in texts.items() if text}
@@ -100,8 +115,10 @@ def plain(answer: msgspec.Struct, version: int, names: Names) -> dict[str, Any]:
             return None
         if each.is_array:
             rows = [row for row in value if not names.is_of_another_case(row)]
-            if each.python_name in SETS:
+            if each.python_name in SETS and each.struct_name is None:
                 rows.sort()
+            if each.python_name in ORDERS:
+                rows.sort(key=operator.attrgetter(ORDERS[each.python_name]))
             return [element(each, row) for row in rows]
         return element(each, value)
 
@@ -122,6 +139,16 @@ def _learn(value: msgspec.Struct, names: Names) -> None:
     if topic_id != ZERO_UUID and name and topic_id not in names.fixed:
         names.known[topic_id] = f"<id of {name}>"
         names.known[to_text(topic_id)] = f"<id of {name}>"
+
+
+def _overlapping(partition: dict[str, Any]) -> list[dict[str, Any]]:
+    """The aborted transactions that begin before the end of the records beside them.
+
+    Kafka's list reaches to the next entry of its offset index.
+    """
+    batches = partition["records"] or []
+    end = max((each["base_offset"] + each["last_offset_delta"] + 1 for each in batches), default=0)
+    return [each for each in partition[ABORTED] if each["first_offset"] < end]
 
 
 def _words(text: str, names: Names) -> str:

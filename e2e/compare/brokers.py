@@ -12,6 +12,8 @@ from e2e.harness.processes import Broker
 CONFIG: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "log.retention.check.interval.ms": "3600000",
 }
 """What would only make the run longer, or answers depend on the time."""

@@ -100,7 +100,7 @@ class FleetSide(Side):
 
     def await_state(self, topic: MadeTopic, leaders: Sequence[int]) -> None:
         """Return when every broker names these leaders of its partitions (-1: none), all replicas that are there are in sync, and the leaders serve."""
-        for _ in self._patiently(f"{topic.name} to be led by {leaders}"):
+        for _ in self.patiently(f"{topic.name} to be led by {leaders}"):
             if all(self._is_led(node, topic, leaders) for node in self.alive):
                 break
         for index, leader in enumerate(leaders):
@@ -109,7 +109,7 @@ class FleetSide(Side):
 
     def await_moved(self, topic: MadeTopic, ids: Sequence[int]) -> None:
         """Return when every broker says that its partition 0 has these replicas, all in sync."""
-        for _ in self._patiently(f"{topic.name} to be on {ids}"):
+        for _ in self.patiently(f"{topic.name} to be on {ids}"):
             rows = [self._partition(node, topic) for node in self.alive]
             if all(
                 each.replica_nodes == list(ids) and set(each.isr_nodes) == set(ids) for each in rows
@@ -119,7 +119,7 @@ class FleetSide(Side):
     def await_replicas(self, topic: MadeTopic, node: int) -> None:
         """Return when that broker tells of the same replicas of partition 0 as the first one that is there."""
         wanted = self._partition(min(self.alive), topic)
-        for _ in self._patiently(f"{node} to know the replicas of {topic.name}"):
+        for _ in self.patiently(f"{node} to know the replicas of {topic.name}"):
             if self._partition(node, topic) == wanted:
                 return
 
@@ -144,7 +144,7 @@ class FleetSide(Side):
         kind = m.ListOffsetsRequest
         row = kind.ListOffsetsPartition(partition_index=index, timestamp=-1)
         asked = kind(topics=[kind.ListOffsetsTopic(name=topic.name, partitions=[row])])
-        for _ in self._patiently(f"{leader} to lead {topic.name}-{index}"):
+        for _ in self.patiently(f"{leader} to lead {topic.name}-{index}"):
             (answer,) = self.get_of(leader, asked).topics
             if answer.partitions[0].error_code == ErrorCode.NONE:
                 return
@@ -157,14 +157,14 @@ class FleetSide(Side):
         row = kind.FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1)
         asked = kind(topics=[kind.FetchTopic(topic=topic.name, partitions=[row])], max_bytes=1)
         for node in nodes:
-            for _ in self._patiently(f"{node} to know of {high_watermark} in {topic.name}-{index}"):
+            for _ in self.patiently(f"{node} to know of {high_watermark} in {topic.name}-{index}"):
                 (answer,) = self.get_of(node, asked, FOLLOWERS_READ_SINCE).responses
                 if answer.partitions[0].high_watermark == high_watermark:
                     break
 
     def await_brokers(self) -> None:
         """Return when all that are alive say that these, and no others, are."""
-        for _ in self._patiently(f"the brokers {self.alive}"):
+        for _ in self.patiently(f"the brokers {self.alive}"):
             if all(self._brokers(node) == self.alive for node in self.alive):
                 return
 

@@ -20,6 +20,8 @@ from e2e.compare.answers import CLOSED, NO_ANSWER, OTHER_CASES, Names, plain
 from e2e.harness.wire_connection import TRY_AGAIN, Disconnected, WireConnection, error_codes, fit
 
 CONFIG_TOPIC, SET = 2, 0
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators."""
 OWN_KEYS: Final = "logfleet."
 ANSWER_WITHIN_S: Final = 20.0
 """Longer than every timer that a case sets."""
@@ -163,6 +165,20 @@ class Side:
         self._record(request, version, plain(answer, version, self._names))
         return answer
 
+    def settle(
+        self, request: msgspec.Struct, version: int | None = None, *, on: str = "main"
+    ) -> Any:
+        """As `ask`, again while an error says that it passes: only the last answer is compared.
+
+        How long a transaction takes to end is each broker's own.
+        """
+        for _ in self.patiently(f"an answer that lasts to {request!r:.200}"):
+            answer = self.ask(request, version, on=on)
+            if answer is None or TRY_AGAIN.isdisjoint(error_codes(answer)):
+                return answer
+            self.seen.pop()
+        raise AssertionError
+
     def ask_in_time(
         self, request: msgspec.Struct, version: int | None = None, *, within_s: float
     ) -> Any:
@@ -230,7 +246,7 @@ class Side:
 
     def call(self, request: msgspec.Struct, version: int) -> Any:
         """As `get`, of a request that has the fields of that version alone."""
-        for _ in self._patiently(f"an answer to {request!r:.200}"):
+        for _ in self.patiently(f"an answer to {request!r:.200}"):
             answer = self.connection.call(request, version)
             if TRY_AGAIN.isdisjoint(error_codes(answer)):
                 return answer
@@ -290,7 +306,7 @@ class Side:
                 resource_type=CONFIG_TOPIC, resource_name=BARRIER, configs=[config]
             )
             self.get(kind(resources=[resource]))
-            for _ in self._patiently("a changed configuration to show"):
+            for _ in self.patiently("a changed configuration to show"):
                 if self._shows_barrier(value):
                     break
 
@@ -302,7 +318,7 @@ class Side:
             for number in range(partitions)
         ]
         asked = kind.ListOffsetsTopic(name=name, partitions=rows)
-        for _ in self._patiently(f"leaders of {name}"):
+        for _ in self.patiently(f"leaders of {name}"):
             if set(error_codes(self.get(kind(topics=[asked])))) == {ErrorCode.NONE}:
                 return
 
@@ -330,12 +346,14 @@ class Side:
         self._names.known[topic_id] = self._names.known[to_text(topic_id)] = f"<id of {name}>"
 
     def _warm_up(self) -> None:
-        """Group coordinators are loaded and producer ids at hand when this returns."""
-        self.get(m.FindCoordinatorRequest(coordinator_keys=["g"]))
+        """Coordinators are loaded and producer ids at hand when this returns."""
+        for kind in (GROUP, TRANSACTION):
+            self.get(m.FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"]))
         self.get(m.DescribeGroupsRequest(groups=["g"]))
-        self.get(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+        for name in (None, f"{OTHER_CASES}warm-up"):
+            self.get(m.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000))
 
-    def _patiently(self, what: str) -> Iterator[None]:
+    def patiently(self, what: str) -> Iterator[None]:
         end = time.monotonic() + SHOWN_WITHIN_S
         while True:
             yield

@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 from logfleet.wire import messages as m
 
-from e2e.compare.corpora.bases import Stage
 from e2e.compare.side import MadeTopic, Side
+from e2e.compare.stage import Stage
 
 Talk = Generator[msgspec.Struct | tuple[msgspec.Struct, int], Any, None]
 TOPIC: Final = "wire"

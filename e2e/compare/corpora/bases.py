@@ -1,47 +1,14 @@
 """A valid request of each API, which the corpus of boundary values changes field by field."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 from logfleet.wire import messages as m
 
 from e2e.compare import requests as r
-from e2e.compare.side import MadeTopic, Side
+from e2e.compare.corpora.transactions.bases import TRANSACTION_BASES
+from e2e.compare.stage import PATIENCE, Base, Stage
 from e2e.harness.wire_connection import error_codes
-
-PATIENCE: Final[dict[str, Any]] = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 1_000}
-"""How long a group waits for a member that does not come back, as it is to happen when others join."""
-
-
-class Stage:
-    """What requests are about: a topic with records, and groups of a member each, made when asked for.
-
-    topic: a new one of the case's own if None.
-    """
-
-    def __init__(self, side: Side, topic: MadeTopic | None = None) -> None:
-        self.side = side
-        self.topic: MadeTopic = topic or side.topic()
-        r.fill(side, self.topic, r.batch(3), r.batch(2, first=3))
-        self._made = 0
-
-    def fresh(self, kind: str) -> str:
-        """A name that nothing has yet."""
-        self._made += 1
-        return f"{self.side.prefix}{kind}-{self._made}"
-
-    def fresh_topic(self) -> MadeTopic:
-        self._made += 1
-        return self.side.topic(f"t-{self._made}")
-
-    def member(self) -> tuple[str, str, int]:
-        """A stable group, its member and generation."""
-        group = self.fresh("group")
-        return group, *r.joined(self.side, group, **PATIENCE)
-
-
-Base = Callable[[Stage], msgspec.Struct]
 
 
 def _offset_for_leader_epoch(stage: Stage) -> msgspec.Struct:
@@ -239,9 +206,6 @@ BASES: Final[dict[str, Base]] = {
     "ApiVersions": lambda _: m.ApiVersionsRequest(
         client_software_name="a", client_software_version="1"
     ),
-    "InitProducerId": lambda _: m.InitProducerIdRequest(
-        transactional_id=None, transaction_timeout_ms=r.SESSION_MS
-    ),
     "FindCoordinator": _find_coordinator,
     "JoinGroup": _join_group,
     "SyncGroup": _sync_group,
@@ -281,4 +245,5 @@ BASES: Final[dict[str, Base]] = {
     "UnregisterBroker": lambda _: m.UnregisterBrokerRequest(broker_id=4711),
     "UpdateFeatures": _update_features,
     "DescribeUserScramCredentials": _describe_scram_credentials,
+    **TRANSACTION_BASES,
 }

@@ -13,10 +13,11 @@ from logfleet.wire.schema import Field, load_table
 
 from e2e.compare import requests as r
 from e2e.compare.case import Case, Script
-from e2e.compare.corpora.bases import BASES, Stage
+from e2e.compare.corpora.bases import BASES
 from e2e.compare.corpora.versions import advertised
 from e2e.compare.corpus import Corpus
 from e2e.compare.side import Side
+from e2e.compare.stage import Stage
 
 BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 LONG: Final = "x" * 250

@@ -13,7 +13,7 @@ from e2e.compare.case import Case, Script
 from e2e.compare.corpus import Corpus
 from e2e.compare.side import Side
 from e2e.compare.talks import TALKS, play
-from e2e.compare.world import GROUP, World
+from e2e.compare.world import World
 
 
 def advertised(side: Side) -> dict[int, tuple[int, int]]:
@@ -44,7 +44,7 @@ def _beginning(worlds: dict[str, World]) -> Script:
     """What the talks need on each side."""
 
     def run(side: Side) -> None:
-        worlds[side.product] = World(side, coordinators=(GROUP,))
+        worlds[side.product] = World(side)
 
     return run
 
@@ -52,7 +52,7 @@ def _beginning(worlds: dict[str, World]) -> Script:
 def _talk(api: Api, version: int, worlds: dict[str, World]) -> Script:
     def run(side: Side) -> None:
         def ask(request: msgspec.Struct, own: int) -> Any:
-            answer = side.ask(request, own)
+            answer = side.settle(request, own)
             side.await_changes_after(type(request))
             return answer
 

@@ -92,10 +92,12 @@ class MarkerAppends:
 
     def _append(self, partition: LeaderPartition, due: Sequence[_Due]) -> list[ErrorCode]:
         try:
-            errors = partition.append_markers(due, self._clock.now_ms())
+            valid = [each for each in due if _is_valid(*each)]
+            appended = iter(partition.append_markers(valid, self._clock.now_ms()))
         except OSError as error:
             self._storage_failed(partition, error)
             return [ErrorCode.KAFKA_STORAGE_ERROR] * len(due)
+        errors = [next(appended) if _is_valid(*each) else ErrorCode.INVALID_REQUEST for each in due]
         if partition.topic == OFFSETS_TOPIC:
             ended = [
                 marker
@@ -154,6 +156,11 @@ class MarkerCall:
                 for producer_id, topics in results.items()
             ]
         )
+
+
+def _is_valid(marker: Marker, version: int) -> bool:
+    """Whether it names a producer, an epoch and a version: coordinators send no others."""
+    return marker.producer_id >= 0 and marker.epoch >= 0 and version >= 0
 
 
 def _by_partition(markers: Iterable[WritableMarker]) -> dict[_Partition, list[_Due]]:

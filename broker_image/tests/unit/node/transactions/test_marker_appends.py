@@ -131,6 +131,21 @@ def test_a_marker_is_in_the_log_as_kafka_writes_it_and_ends_the_transaction(rig:
     assert open_producers(partition) == set()
 
 
+def test_a_marker_of_no_producer_epoch_or_version_is_invalid_and_the_others_are_appended(
+    rig: Rig,
+) -> None:
+    partition = rig.host.host()
+    answer = rig.write(
+        marker(T0, producer=-1),
+        marker(T0, producer=5, epoch=-1),
+        marker(T0),
+        marker(T0, producer=6, version=-1),
+    )
+    invalid = dict.fromkeys([(-1, "topic-0"), (5, "topic-0"), (6, "topic-0")], 42)
+    assert answer == {**invalid, (7, "topic-0"): OK}
+    assert partition.log_end_offset == 1
+
+
 def test_all_markers_of_a_request_for_a_partition_are_one_write_and_wake_readers_once(
     rig: Rig,
 ) -> None:
