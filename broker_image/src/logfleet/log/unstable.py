@@ -38,13 +38,14 @@ class Unstable:
     that it is an attribute.
     """
 
-    __slots__ = ("_all_max", "_open", "_open_max", "_waiting", "queue")
+    __slots__ = ("_all_max", "_by_first", "_open", "_open_max", "queue")
 
     def __init__(self, opened: Iterable[tuple[int, int]] = ()) -> None:
         """opened: (first offset, producer id) of the open transactions, in any order."""
-        self._waiting: dict[int, _Transaction] = {}  # the open ones by first offset
+        self._by_first: dict[int, _Transaction] = {}  # the open ones by first offset
         self._open: deque[_Transaction] = deque()  # begins with an open one
         self.queue: deque[_Transaction] = deque()
+        # above these lengths of `_open` and `queue`, those that have ended are removed
         self._open_max = self._all_max = _KEPT
         for first, producer_id in sorted(opened):
             self.begun(first, producer_id)
@@ -59,7 +60,7 @@ class Unstable:
 
     def begun(self, first_offset: int, producer_id: int) -> None:
         """Add a transaction whose first record was appended, behind those of all others."""
-        added = self._waiting[first_offset] = _Transaction(first_offset, producer_id)
+        added = self._by_first[first_offset] = _Transaction(first_offset, producer_id)
         self._open.append(added)
         self.queue.append(added)
 
@@ -69,7 +70,7 @@ class Unstable:
         Returns the LSO that follows if all of the log is replicated: the first offset of the next
         open transaction, else the one behind the marker.
         """
-        self._waiting.pop(first_offset).marker = marker_offset
+        self._by_first.pop(first_offset).marker = marker_offset
         opened = self._open
         while opened and opened[0].marker != OPEN:
             opened.popleft()

@@ -14,12 +14,10 @@ Source: KIP-890; Kafka's VerificationStateEntry, ProducerAppendInfo.checkSequenc
 KAFKA-19446.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
+from logfleet.log.producers.states import EPOCH_EACH_SINCE
 from logfleet.wire.errors import ErrorCode
-
-BUMPS_EPOCH_SINCE: Final = 2
-"""Since this transaction version a marker has a higher epoch than the transaction that it ends."""
 
 
 class FirstBatch(Protocol):
@@ -34,11 +32,12 @@ class FirstBatch(Protocol):
 
 
 class Guard:
-    """Stands for questions about the transaction of one producer id and epoch.
+    """Made before the coordinator is asked; a batch is appended only while it is still there.
 
-    adds: the coordinator adds the partition to the transaction (TV2), instead of verifying that it
-    is there. lowest_sequence: of the batches that asked. asking: how many have no answer yet.
-    asked_ms: when the last of them asked.
+    One guard serves all questions about the transaction of one producer id and epoch. adds: the
+    coordinator adds the partition to the transaction (TV2), instead of verifying that it is there.
+    lowest_sequence: of the batches that asked. asking: how many have no answer yet. asked_ms: when
+    the last of them asked.
     """
 
     __slots__ = ("adds", "asked_ms", "asking", "epoch", "lowest_sequence", "producer_id")
@@ -119,7 +118,7 @@ class Guards:
         """
         guards = self._of_producer.get(producer_id)
         if guards is not None:
-            lowest = epoch if version >= BUMPS_EPOCH_SINCE else epoch + 1
+            lowest = epoch if version >= EPOCH_EACH_SINCE else epoch + 1
             self._keep(producer_id, [guard for guard in guards if guard.epoch >= lowest])
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:

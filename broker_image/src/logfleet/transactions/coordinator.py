@@ -13,9 +13,10 @@ from typing import Final
 
 from logfleet.coordinators.coordinator import Coordinator
 from logfleet.coordinators.timers import Deadline, Timers
-from logfleet.coordinators.turn import Waiter, answer_to_append_error
-from logfleet.transactions import ending, initialising
+from logfleet.coordinators.turn import Waiter
+from logfleet.transactions import answers, initialising
 from logfleet.transactions.adding import Addition, add, verify
+from logfleet.transactions.answers import Then
 from logfleet.transactions.config import TransactionConfig
 from logfleet.transactions.decision import Decision, TakeProducerId
 from logfleet.transactions.ending import end, fence
@@ -24,16 +25,13 @@ from logfleet.transactions.initialising import initialise
 from logfleet.transactions.listing import Wanted, described, listed_as
 from logfleet.transactions.markers import MarkerKey, MarkersDue
 from logfleet.transactions.records import TransactionRecord
-from logfleet.transactions.state import NO_PRODUCER_EPOCH, TopicPartition, Transaction
+from logfleet.transactions.state import TopicPartition, Transaction
 from logfleet.transactions.table import TransactionTable
 from logfleet.transactions.turn import TransactionTurn
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
-    DescribeTransactionsResponse,
     EndTxnRequest,
-    EndTxnResponse,
     InitProducerIdRequest,
-    InitProducerIdResponse,
     ListTransactionsResponse,
 )
 
@@ -46,8 +44,6 @@ TAKEN_UP_PER_TURN: Final = 20
 """Transactions completed, or taken up, in one turn: each may write a record."""
 COMPLETE_AGAIN_MS: Final = 50
 """Pause until a transaction is completed again whose record could not be written."""
-
-Then = Callable[[TransactionTurn, ErrorCode], None]
 
 
 class TransactionCoordinator(Coordinator[TransactionRecord]):
@@ -116,7 +112,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
         self, turn: TransactionTurn, request: InitProducerIdRequest, version: int, waiter: Waiter
     ) -> None:
         """Handle an InitProducerId with a transactional id. Replies an InitProducerIdResponse."""
-        reply = partial(_reply_init, version, waiter)
+        reply = partial(answers.reply_init, version, waiter)
         error = initialising.refusal(request, self._config)
         if error is not ErrorCode.NONE:
             reply(Decision(error), turn, ErrorCode.NONE)
@@ -127,7 +123,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
         decision = initialise(stored, request, self._take_producer_id, turn.wall_ms)
         then = partial(reply, decision)
         if decision.following is not None and decision.following.is_decided:
-            then = partial(_log_fenced, transactional_id, decision.following, then)
+            then = partial(answers.log_fenced, transactional_id, decision.following, then)
         self._carry_out(turn, transactional_id, decision.following, then)
 
     def add(self, turn: TransactionTurn, asked: Addition, waiter: Waiter) -> None:
@@ -145,7 +141,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
             turn,
             asked.transactional_id,
             decision.following,
-            partial(_reply_code, waiter, decision.error),
+            partial(answers.reply_code, waiter, decision.error),
         )
         if decision.following is not None and self._check_deadline.at_ms is None:
             self._schedule_check(turn)
@@ -160,7 +156,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
             turn.reply(waiter, rows)
             return
         rows = verify(self.table.by_id.get(asked.transactional_id), asked)
-        turn.write([], partial(_reply_rows, waiter, rows))
+        turn.write([], partial(answers.reply_rows, waiter, rows))
 
     def end(
         self, turn: TransactionTurn, request: EndTxnRequest, version: int, waiter: Waiter
@@ -170,7 +166,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
         The markers follow; until all are written, the id's other requests get
         CONCURRENT_TRANSACTIONS.
         """
-        reply = partial(_reply_end, version, waiter)
+        reply = partial(answers.reply_end, version, waiter)
         if not request.transactional_id:
             reply(Decision(ErrorCode.INVALID_REQUEST), turn, ErrorCode.NONE)
             return
@@ -245,7 +241,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
             described(each, self.table.by_id.get(each), self._awaiting.get(each))
             for each in transactional_ids
         ]
-        turn.write([], partial(_reply_described, waiter, rows))
+        turn.write([], partial(answers.reply_described, waiter, rows))
 
     def listed(
         self, wanted: Wanted, wall_ms: int
@@ -261,7 +257,7 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
 
     def settle(self, turn: TransactionTurn, waiter: Waiter) -> None:
         """Replies an ErrorCode: NONE once all that was appended before is committed."""
-        turn.write([], partial(_reply_code, waiter, ErrorCode.NONE))
+        turn.write([], partial(answers.reply_code, waiter, ErrorCode.NONE))
 
     # -- inside
 
@@ -367,105 +363,5 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
     ) -> None:
         following = fence(stored, self._take_producer_id, turn.wall_ms)
         if following is not None:  # else in the next round
-            then = partial(_log_timed_out, transactional_id, stored)
+            then = partial(answers.log_timed_out, transactional_id, stored)
             self._carry_out(turn, transactional_id, following, then)
-
-
-def before_fenced(error: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
-    """PRODUCER_FENCED as clients know it: before that version INVALID_PRODUCER_EPOCH."""
-    if error is ErrorCode.PRODUCER_FENCED and version < fenced_since:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return error
-
-
-def _reply_init(
-    version: int, waiter: Waiter, decision: Decision, turn: TransactionTurn, error: ErrorCode
-) -> None:
-    response = InitProducerIdResponse(producer_epoch=NO_PRODUCER_EPOCH)
-    if error is not ErrorCode.NONE:
-        response.error_code = answer_to_append_error(error)
-    elif decision.error is not ErrorCode.NONE:
-        response.error_code = before_fenced(decision.error, version, initialising.FENCED_SINCE)
-    else:
-        response.producer_id, response.producer_epoch = decision.producer_id, decision.epoch
-    turn.reply(waiter, response)
-
-
-def _reply_end(
-    version: int, waiter: Waiter, decision: Decision, turn: TransactionTurn, error: ErrorCode
-) -> None:
-    response = EndTxnResponse()
-    if error is not ErrorCode.NONE:
-        response.error_code = answer_to_append_error(error)
-    elif decision.error is not ErrorCode.NONE:
-        response.error_code = before_fenced(decision.error, version, ending.FENCED_SINCE)
-    else:
-        response.producer_id, response.producer_epoch = decision.producer_id, decision.epoch
-    turn.reply(waiter, response)
-
-
-def _reply_code(
-    waiter: Waiter, decided: ErrorCode, turn: TransactionTurn, error: ErrorCode
-) -> None:
-    turn.reply(waiter, decided if error is ErrorCode.NONE else answer_to_append_error(error))
-
-
-def _reply_rows(
-    waiter: Waiter,
-    rows: dict[TopicPartition, ErrorCode],
-    turn: TransactionTurn,
-    error: ErrorCode,
-) -> None:
-    if error is not ErrorCode.NONE:
-        rows = dict.fromkeys(rows, answer_to_append_error(error))
-    turn.reply(waiter, rows)
-
-
-def _reply_described(
-    waiter: Waiter,
-    rows: list[DescribeTransactionsResponse.TransactionState],
-    turn: TransactionTurn,
-    error: ErrorCode,
-) -> None:
-    if error is not ErrorCode.NONE:
-        code = answer_to_append_error(error)
-        rows = [
-            DescribeTransactionsResponse.TransactionState(
-                transactional_id=row.transactional_id, error_code=code
-            )
-            for row in rows
-        ]
-    turn.reply(waiter, rows)
-
-
-def _log_fenced(
-    transactional_id: str,
-    aborted: Transaction,
-    then: Then,
-    turn: TransactionTurn,
-    error: ErrorCode,
-) -> None:
-    if error is ErrorCode.NONE:
-        turn.log(
-            "transaction_fenced",
-            transactional_id=transactional_id,
-            producer_id=aborted.producer_id,
-            epoch=aborted.last_epoch,
-            partitions=len(aborted.partitions),
-            why="another producer, or the same one again, asked for an epoch",
-        )
-    then(turn, error)
-
-
-def _log_timed_out(
-    transactional_id: str, stored: Transaction, turn: TransactionTurn, error: ErrorCode
-) -> None:
-    if error is ErrorCode.NONE:
-        turn.log(
-            "transaction_timed_out",
-            transactional_id=transactional_id,
-            producer_id=stored.producer_id,
-            epoch=stored.epoch,
-            partitions=len(stored.partitions),
-            why=f"in progress for longer than its timeout of {stored.timeout_ms} ms",
-        )

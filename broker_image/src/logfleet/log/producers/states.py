@@ -30,8 +30,10 @@ BATCHES_REMEMBERED = 5
 
 NO_OFFSET = -1
 EPOCH_MAX = 2**15 - 1
-STRICT_SINCE = 2
-"""Version of transactions since which each one has an epoch of its own (KIP-890)."""
+EPOCH_EACH_SINCE = 2
+"""Version of the protocol since which each transaction has an epoch of its own (KIP-890): markers
+have a higher one than the records.
+"""
 NO_COORDINATOR_EPOCH = -1
 
 _SNAPSHOT_VERSION = 1
@@ -207,7 +209,10 @@ class ProducerStates:
     # Transactions
 
     def update_transactional(self, header: BatchHeader, base_offset: int) -> None:
-        """Record a transactional batch of records, as `update`: the first one begins one."""
+        """Record a transactional batch as `update` does.
+
+        If its producer has no open transaction in this partition, one begins with it.
+        """
         self.update(header, base_offset)
         entry = self._entries[header.producer_id]
         if entry.transaction_first_offset == NO_OFFSET:
@@ -251,7 +256,7 @@ class ProducerStates:
         if entry is None:
             return None
         is_late = marker.epoch < entry.epoch or (
-            version >= STRICT_SINCE
+            version >= EPOCH_EACH_SINCE
             and marker.epoch == entry.epoch != EPOCH_MAX
             and entry.transaction_first_offset != NO_OFFSET
         )

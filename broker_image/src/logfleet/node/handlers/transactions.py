@@ -16,14 +16,14 @@ from logfleet.node.dispatch import Handler, RequestContext
 from logfleet.node.handlers.rooms import Rooms
 from logfleet.node.transactions.additions import (
     Asked,
-    Outcome,
+    PartitionErrors,
     addition_of,
     missing,
     topic_results,
 )
 from logfleet.node.transactions.transaction_shard import TransactionShard
 from logfleet.transactions.adding import Addition, refused_rows
-from logfleet.transactions.coordinator import before_fenced
+from logfleet.transactions.answers import known_to_version
 from logfleet.transactions.ending import FENCED_SINCE
 from logfleet.transactions.listing import Wanted, wanted_by
 from logfleet.transactions.state import TopicPartition
@@ -76,7 +76,7 @@ def add_partitions_to_txn(
 
 
 def _added(
-    transactions: Sequence[Asked], outcomes: Sequence[Outcome]
+    transactions: Sequence[Asked], outcomes: Sequence[PartitionErrors]
 ) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
@@ -99,9 +99,9 @@ def _add_for_client(
         topics=request.v3_and_below_topics,
     )
 
-    def answer(outcome: Outcome) -> AddPartitionsToTxnResponse:
+    def answer(outcome: PartitionErrors) -> AddPartitionsToTxnResponse:
         if isinstance(outcome, ErrorCode):
-            outcome = before_fenced(outcome, context.api_version, FENCED_SINCE)
+            outcome = known_to_version(outcome, context.api_version, FENCED_SINCE)
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=topic_results(asked, outcome)
         )
@@ -132,9 +132,9 @@ def add_offsets_to_txn(
     Source: KafkaApis.handleAddOffsetsToTxnRequest.
     """
 
-    def answer(error: Outcome) -> AddOffsetsToTxnResponse:
+    def answer(error: PartitionErrors) -> AddOffsetsToTxnResponse:
         assert isinstance(error, ErrorCode), "it is for all that is added"
-        error = before_fenced(error, context.api_version, FENCED_SINCE)
+        error = known_to_version(error, context.api_version, FENCED_SINCE)
         return AddOffsetsToTxnResponse(error_code=error)
 
     if not may(Operation.WRITE, request.transactional_id, context):

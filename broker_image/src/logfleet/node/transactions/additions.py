@@ -1,4 +1,4 @@
-"""One transaction of AddPartitionsToTxn: what it asks, and its rows of the answer."""
+"""One transaction of an AddPartitionsToTxn: its part of the request, and of the answer."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -12,7 +12,8 @@ from logfleet.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxn
 
 Asked: TypeAlias = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 TopicResult: TypeAlias = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-Outcome: TypeAlias = ErrorCode | Mapping[TopicPartition, ErrorCode]
+Added: TypeAlias = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+PartitionErrors: TypeAlias = ErrorCode | Mapping[TopicPartition, ErrorCode]
 """One error for all partitions of a transaction, or one for each."""
 
 
@@ -38,7 +39,7 @@ def missing(image: ClusterImage, partition: TopicPartition) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def topic_results(asked: Asked, outcome: Outcome) -> list[TopicResult]:
+def topic_results(asked: Asked, errors: PartitionErrors) -> list[TopicResult]:
     """The rows of the answer, in the order of the request."""
     return [
         TopicResult(
@@ -46,9 +47,9 @@ def topic_results(asked: Asked, outcome: Outcome) -> list[TopicResult]:
             results_by_partition=[
                 AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
                     partition_index=index,
-                    partition_error_code=outcome
-                    if isinstance(outcome, ErrorCode)
-                    else outcome[TopicPartition(topic.name, index)],
+                    partition_error_code=errors
+                    if isinstance(errors, ErrorCode)
+                    else errors[TopicPartition(topic.name, index)],
                 )
                 for index in topic.partitions
             ],

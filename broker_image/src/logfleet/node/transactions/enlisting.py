@@ -30,6 +30,7 @@ _SENT_AGAIN: Final = NOT_NOW | {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
+"""After these the client sends the same batch again: later ones must not overtake it."""
 
 
 class ProducerBatch(NamedTuple):
@@ -48,7 +49,7 @@ class _Offsets(NamedTuple):
 
 
 class Enlisting:
-    """One broker's. now_ms: the monotonic clock."""
+    """Enlists partitions that this broker leads. now_ms: the monotonic clock."""
 
     def __init__(self, verifier: Verifier, now_ms: Callable[[], int]) -> None:
         self._verifier = verifier

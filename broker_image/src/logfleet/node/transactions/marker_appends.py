@@ -41,7 +41,9 @@ class OffsetTransactions(Protocol):
 
 
 class MarkerAppends:
-    """One broker's. timeout_s: how long markers wait for followers.
+    """Appends markers to the partitions that this broker leads.
+
+    timeout_s: how long markers wait for followers. offsets: those that apply markers of offsets.
 
     storage_failed: takes a partition whose log cannot be written out of service.
     """

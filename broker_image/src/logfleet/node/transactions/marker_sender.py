@@ -55,9 +55,11 @@ class Owner(Protocol):
 
 
 class MarkerSender:
-    """One broker's. image: the newest. lease: by which it leads; None while it leads nothing.
+    """Gets the markers written that are due at this broker's coordinators.
 
-    spawn: starts a task that ends with the broker. connect: opens a connection.
+    appends: writes those for partitions that are led here. image: the newest. lease: by which this
+    broker leads; None while it leads nothing. decisions: get what is stuck. spawn: starts a task
+    that ends with the broker. connect: opens a connection.
     """
 
     def __init__(

@@ -19,8 +19,9 @@ from logfleet.node.coordinators.runtime import CoordinatorRuntime
 from logfleet.node.coordinators.waiter import Waiter
 from logfleet.node.partitions.leader_partition import LeaderPartition
 from logfleet.node.transactions.additions import (
+    Added,
     Asked,
-    Outcome,
+    PartitionErrors,
     addition_of,
     missing,
     topic_results,
@@ -38,13 +39,11 @@ from logfleet.transactions.records import TRANSACTION_STATE_TOPIC, TransactionRe
 from logfleet.transactions.state import TV2
 from logfleet.transactions.turn import TransactionTurn
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import AddPartitionsToTxnResponse
 
 R = TypeVar("R")
 
 Question: TypeAlias = Callable[[TransactionCoordinator, TransactionTurn, Waiter[R]], None]
 """Asks a coordinator in a turn, on behalf of a waiter."""
-Added: TypeAlias = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _Runtime: TypeAlias = CoordinatorRuntime[
     TransactionRecord, TransactionCoordinator, TransactionShard
 ]
@@ -132,23 +131,25 @@ class TransactionCoordinators:
             shard.execute(turn)
         return waiter
 
-    def add(self, addition: Addition, *, verify_only: bool = False) -> Waiter[Outcome]:
+    def add(self, addition: Addition, *, verify_only: bool = False) -> Waiter[PartitionErrors]:
         """Add partitions to a transaction, or verify that they are in it."""
 
         def question(
-            coordinator: TransactionCoordinator, turn: TransactionTurn, waiter: Waiter[Outcome]
+            coordinator: TransactionCoordinator,
+            turn: TransactionTurn,
+            waiter: Waiter[PartitionErrors],
         ) -> None:
             (coordinator.verify if verify_only else coordinator.add)(turn, addition, waiter)
 
-        return self.ask(addition.transactional_id, question, _as_outcome)
+        return self.ask(addition.transactional_id, question, _for_all)
 
-    def add_for_broker(self, asked: Asked) -> Waiter[Outcome]:
+    def add_for_broker(self, asked: Asked) -> Waiter[PartitionErrors]:
         """One transaction of a broker's AddPartitionsToTxn."""
         addition, image = addition_of(asked, TV2), self._image()
         refused = refused_rows(addition.partitions, lambda partition: missing(image, partition))
         if not refused:
             return self.add(addition, verify_only=asked.verify_only)
-        waiter = Waiter[Outcome]()
+        waiter = Waiter[PartitionErrors]()
         waiter.answer(refused)
         return waiter
 
@@ -174,5 +175,5 @@ class TransactionCoordinators:
                     await asyncio.sleep(0)
 
 
-def _as_outcome(error: ErrorCode) -> Outcome:
+def _for_all(error: ErrorCode) -> PartitionErrors:
     return error

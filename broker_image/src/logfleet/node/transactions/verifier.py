@@ -26,6 +26,7 @@ from logfleet.coordinators.partition import partition_for
 from logfleet.log.names import TopicPartition
 from logfleet.metadata.image import ClusterImage
 from logfleet.metadata.kinds.brokers import Endpoint
+from logfleet.node.transactions.additions import Added, Asked
 from logfleet.node.world import Connect
 from logfleet.store.loader import Subscription
 from logfleet.wire.errors import ErrorCode
@@ -37,16 +38,14 @@ STATE_TOPIC: Final = "__transaction_state"
 FIRST_PAUSES: Final = 16
 """The first pause before a producer's partitions are added again is this part of the longest."""
 VERIFICATION: Final = "transaction.partition.verification.enable"
-Addition = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
-Added = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class Client(NamedTuple):
-    """What a client understands. adds: it leaves adding partitions to the broker (TV2).
+    """What the version of a client's request says of the client.
 
-    aborts: it takes TRANSACTION_ABORTABLE.
+    adds: it leaves adding partitions to the broker (TV2). aborts: it knows TRANSACTION_ABORTABLE.
     """
 
     adds: bool
@@ -66,7 +65,7 @@ class Client(NamedTuple):
 class LocalCoordinators(Protocol):
     """The transaction coordinators of this broker."""
 
-    async def add_partitions(self, asked: Addition, /) -> Added:
+    async def add_partitions(self, asked: Asked, /) -> Added:
         """The answer to one transaction of AddPartitionsToTxn version 5.
 
         NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS for each partition if that is so.
@@ -74,7 +73,10 @@ class LocalCoordinators(Protocol):
 
 
 class Verifier:
-    """One broker's. image: the newest. spawn: starts a task that ends with the broker."""
+    """Asks the coordinators of transactions, on this broker and on others.
+
+    image: the newest. spawn: starts a task that ends with the broker. connect: opens a connection.
+    """
 
     def __init__(
         self,
@@ -158,7 +160,7 @@ class Verifier:
         producer: its id and epoch. What a client does not expect is replaced: PRODUCER_FENCED by
         INVALID_PRODUCER_EPOCH, and TRANSACTION_ABORTABLE by INVALID_TXN_STATE for older ones.
         """
-        added = await self._answer(_addition(transactional_id, producer, partitions, client))
+        added = await self._answer(_asked(transactional_id, producer, partitions, client))
         if isinstance(added, ErrorCode):
             return dict.fromkeys(partitions, _known_to(client, added))
         errors = {
@@ -169,16 +171,16 @@ class Verifier:
         missing = ErrorCode.NETWORK_EXCEPTION
         return {each: _known_to(client, errors.get(each, missing)) for each in partitions}
 
-    async def _answer(self, addition: Addition) -> "Added | ErrorCode":
-        broker_id = self._coordinator_of(addition.transactional_id)
+    async def _answer(self, asked: Asked) -> "Added | ErrorCode":
+        broker_id = self._coordinator_of(asked.transactional_id)
         if broker_id is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if broker_id == self._config.node_id:
-            return await self._coordinators.add_partitions(addition)
+            return await self._coordinators.add_partitions(asked)
         link = self._links.get(broker_id)
         if link is None:
             link = self._links[broker_id] = _Link(self, broker_id)
-        return await link.ask(addition)
+        return await link.ask(asked)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
         """The broker that coordinates the transactions of this id, None while there is none."""
@@ -210,10 +212,10 @@ class Verifier:
 
 
 class _Question:
-    """What one request of a producer asks. answer: ErrorCode if there is none."""
+    """A question that waits for its answer. answer: an ErrorCode if the coordinator gave none."""
 
-    def __init__(self, addition: Addition) -> None:
-        self.addition = addition
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
         self.answer: asyncio.Future[Added | ErrorCode] = asyncio.get_running_loop().create_future()
 
     def end(self, answer: Added | ErrorCode) -> None:
@@ -246,8 +248,8 @@ class _Link:
         ):
             connection.close()
 
-    async def ask(self, addition: Addition) -> Added | ErrorCode:
-        question = _Question(addition)
+    async def ask(self, asked: Asked) -> Added | ErrorCode:
+        question = _Question(asked)
         self._waiting.append(question)
         if not self._is_asking:
             self._is_asking = True
@@ -272,14 +274,14 @@ class _Link:
         taken: dict[str, _Question] = {}
         left: list[_Question] = []
         for question in self._waiting:
-            transactional_id = question.addition.transactional_id
+            transactional_id = question.asked.transactional_id
             if taken.setdefault(transactional_id, question) is not question:
                 left.append(question)
         self._waiting = left
         return taken
 
     async def _exchange(self, asked: Mapping[str, _Question]) -> None:
-        additions = [question.addition for question in asked.values()]
+        additions = [question.asked for question in asked.values()]
         otherwise = ErrorCode.NETWORK_EXCEPTION
         try:
             connection = await self._connected()
@@ -315,16 +317,16 @@ class _Link:
         return self._connection
 
 
-def _addition(
+def _asked(
     transactional_id: str,
     producer: tuple[int, int],
     partitions: Iterable[TopicPartition],
     client: Client,
-) -> Addition:
+) -> Asked:
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
-    return Addition(
+    return Asked(
         transactional_id=transactional_id,
         producer_id=producer[0],
         producer_epoch=producer[1],
@@ -334,6 +336,7 @@ def _addition(
 
 
 def _known_to(client: Client, error: ErrorCode) -> ErrorCode:
+    """The error by which this client does what is right; see `Verifier.ask`."""
     match error:
         case ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH

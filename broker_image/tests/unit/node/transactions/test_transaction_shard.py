@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 from logfleet.node.coordinators.waiter import Waiter
-from logfleet.node.transactions.additions import Outcome
+from logfleet.node.transactions.additions import PartitionErrors
 from logfleet.node.transactions.transaction_shard import TransactionShard
 from logfleet.transactions.adding import Addition
 from logfleet.transactions.markers import MarkerAnswer, MarkersDue
@@ -25,7 +25,7 @@ T0 = TopicPartition("t", 0)
 DAY_MS = 24 * 3_600_000
 
 
-async def begin(rig: TransactionsRig, epoch: int = 0) -> Outcome:
+async def begin(rig: TransactionsRig, epoch: int = 0) -> PartitionErrors:
     """Add t-0 to the transaction of "a"; its producer has this epoch."""
     addition = Addition("a", FIRST_PRODUCER_ID, ProducerEpoch(epoch), frozenset({T0}))
     return await rig.coordinators.add(addition).arrived()

@@ -21,7 +21,8 @@ from logfleet.metadata.kinds.topics import (
     TopicValue,
 )
 from logfleet.metadata.store import Deleted, KeyValue
-from logfleet.node.transactions.verifier import STATE_TOPIC, Added, Addition, Verifier
+from logfleet.node.transactions.additions import Added, Asked
+from logfleet.node.transactions.verifier import STATE_TOPIC, Verifier
 from logfleet.types import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from logfleet.wire import uuids
 from logfleet.wire.errors import ErrorCode
@@ -33,7 +34,7 @@ _Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 _Row = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 
-def answer_to(addition: Addition, error: int = 0) -> Added:
+def answer_to(addition: Asked, error: int = 0) -> Added:
     """What a coordinator answers that says the same of all partitions."""
     return Added(
         transactional_id=addition.transactional_id,
@@ -59,12 +60,12 @@ class Coordinators:
     """Those of this broker. asked: what came. errors: of the next answers, then `error`."""
 
     def __init__(self) -> None:
-        self.asked: list[Addition] = []
+        self.asked: list[Asked] = []
         self.errors: list[ErrorCode] = []
         self.error = ErrorCode.NONE
         self.before_answer: Callable[[], object] = lambda: None
 
-    async def add_partitions(self, asked: Addition, /) -> Added:
+    async def add_partitions(self, asked: Asked, /) -> Added:
         self.asked.append(asked)
         await asyncio.sleep(0)
         self.before_answer()

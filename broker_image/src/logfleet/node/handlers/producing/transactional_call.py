@@ -132,7 +132,7 @@ class TransactionalCall(ProduceCall):
             return super()._try_append(topic, data, partition, prepared)
         answer = self._enlisted.get(id(data))
         if isinstance(answer, ErrorCode):
-            return self._refused_row(partition, self._unlisted(answer))
+            return self._refused_row(partition, self._not_enlisted(answer))
         batch = ProducerBatch(partition, header)
         error = self._rooms.transactions.enlisting.refusal(batch, answer, self._client)
         if error is not None:
@@ -143,7 +143,7 @@ class TransactionalCall(ProduceCall):
             partition.guards.appended(header)
         return row
 
-    def _unlisted(self, error: ErrorCode) -> BatchRefusal:
+    def _not_enlisted(self, error: ErrorCode) -> BatchRefusal:
         """The refusal of a batch whose partition the coordinator did not find or add."""
         is_old = error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._client.adds
         message = None
