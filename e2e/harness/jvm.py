@@ -58,6 +58,11 @@ class Jvm:
         self._gateway.shutdown()
         self._process.communicate(timeout=END_S)
 
+    def kill(self) -> None:
+        """SIGKILL; returns once it has ended. Nothing can be called after that."""
+        self._process.kill()
+        self._process.wait()
+
     def properties(self, values: Mapping[str, str]) -> Any:
         """Return a java.util.Properties with these values."""
         made = self.classes.java.util.Properties()

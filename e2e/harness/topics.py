@@ -102,9 +102,13 @@ def read(
         consumer.close()
 
 
-def ends(bootstrap: str, topic: str) -> list[tuple[int, int]]:
-    """Return the log start offset and the high watermark of each partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+def ends(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> list[tuple[int, int]]:
+    """Return the log start offset and the high watermark of each partition.
+
+    isolation: read_committed gives the last stable offset for the high watermark.
+    """
+    config = {"bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": isolation}
+    consumer = Consumer(config)
     try:
         return _ends(consumer, topic)
     finally:
