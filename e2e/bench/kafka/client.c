@@ -6,6 +6,10 @@
  *   client pace  ... rate=PER_S seconds=S connections=N batch_records=N linger_ms=MS
  *       at fixed times one record, which goes alone unless batch_records says otherwise; a record's latency counts from when it should have been sent, so that a
  *       broker that stalls is charged for all that waited ("coordinated omission")
+ *   client transact  ... transaction_records=N
+ *       as `write`, in transactions of so many records (the last may be smaller); a latency is that of the call that commits
+ *   client flush  ... transaction_records=N
+ *       the same without transactions: after so many records it waits until all are acknowledged
  *   client first bootstrap=H:P topic=T     tries until one record is acknowledged
  *
  * All writes have acks=all and, but for `first`, are idempotent. Prints one line of JSON. What is acknowledged is compared with what the
@@ -39,8 +43,8 @@
 
 static struct {
         const char *mode, *bootstrap, *topic, *codec, *pids, *beside, *batch_records, *linger_ms;
-        long partitions, records, record_bytes, rate, seconds, connections, give_up_s;
-} o = {.codec = "none", .pids = "", .beside = "", .batch_records = "1", .linger_ms = "0", .partitions = 1, .records = 1, .record_bytes = 100, .rate = 1000, .seconds = 1, .connections = 1, .give_up_s = 120};
+        long partitions, records, record_bytes, rate, seconds, connections, transaction_records, give_up_s;
+} o = {.codec = "none", .pids = "", .beside = "", .batch_records = "1", .linger_ms = "0", .partitions = 1, .records = 1, .record_bytes = 100, .rate = 1000, .seconds = 1, .connections = 1, .transaction_records = 1, .give_up_s = 120};
 
 static char *pool;
 static atomic_long requests[2]; /* Produce and Fetch requests that were sent */
@@ -293,6 +297,12 @@ static double percentile_us(long count, double share) {
         return (double)latencies_ns[rank > count ? count - 1 : rank > 0 ? rank - 1 : 0] / 1e3;
 }
 
+static void print_latencies(long count) {
+        qsort(latencies_ns, (size_t)count, sizeof *latencies_ns, by_size);
+        printf(", \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f}\n", percentile_us(count, 0.5), percentile_us(count, 0.99),
+               percentile_us(count, 0.999), percentile_us(count, 1));
+}
+
 static void sleep_until(uint64_t when_ns) {
         struct timespec t = {.tv_sec = (time_t)(when_ns / NS_PER_S), .tv_nsec = (long)(when_ns % NS_PER_S)};
         while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL)) continue;
@@ -330,10 +340,47 @@ static void pace(void) {
         check_stored(rk[0], latencies_max + o.connections);
         long count = atomic_load(&deliveries);
         if (count != latencies_max) die("%ld of %ld records were acknowledged", count, latencies_max);
-        qsort(latencies_ns, (size_t)count, sizeof *latencies_ns, by_size);
         print_spent(&before, &after, count, PRODUCE);
-        printf(", \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f}\n", percentile_us(count, 0.5), percentile_us(count, 0.99),
-               percentile_us(count, 0.999), percentile_us(count, 1));
+        print_latencies(count);
+}
+
+static void must(rd_kafka_error_t *error) {
+        if (error) die("%s", rd_kafka_error_string(error));
+}
+
+static long committed; /* transactions, or flushes */
+
+/* So many records, and their commit, whose time is noted; a flush in its place where there are no transactions. */
+static void transact_once(rd_kafka_t *rk, rd_kafka_topic_t *topic, int is_plain, long from, long to) {
+        if (!is_plain) must(rd_kafka_begin_transaction(rk));
+        for (long number = from; number < to; number++) send_one(topic, (int32_t)(number % o.partitions), number, 0);
+        uint64_t start_ns = now_ns();
+        if (is_plain) flush(rk);
+        else must(rd_kafka_commit_transaction(rk, PATIENCE_MS));
+        if (latencies_ns) latencies_ns[committed++] = now_ns() - start_ns;
+}
+
+static void transact(int is_plain) {
+        char id[64];
+        snprintf(id, sizeof id, "bench-%ld", (long)getpid());
+        const char *const settings[] = {"enable.idempotence", "true", "batch.size", "65536", "batch.num.messages", "100000", "linger.ms", "50",
+                                        "queue.buffering.max.messages", "200000", "delivery.report.only.error", "true",
+                                        is_plain ? NULL : "transactional.id", id, NULL};
+        rd_kafka_t *rk = connect_as(RD_KAFKA_PRODUCER, settings);
+        rd_kafka_topic_t *topic = open_topic(rk);
+        await_leaders(rk, topic);
+        if (!is_plain) must(rd_kafka_init_transactions(rk, PATIENCE_MS));
+        transact_once(rk, topic, is_plain, 0, o.partitions); /* so that nothing of a client's beginning is measured */
+        latencies_ns = calloc((size_t)(o.records / o.transaction_records + 1), sizeof *latencies_ns);
+        if (!latencies_ns) die("no memory");
+        struct spent before = spent_so_far();
+        for (long number = 0; number < o.records; number += o.transaction_records)
+                transact_once(rk, topic, is_plain, number, number + o.transaction_records < o.records ? number + o.transaction_records : o.records);
+        struct spent after = spent_so_far();
+        if (atomic_load(&failures)) die("%ld records were not delivered", atomic_load(&failures));
+        if (is_plain) check_stored(rk, o.records + o.partitions); /* else there are markers, too */
+        print_spent(&before, &after, o.records, PRODUCE);
+        print_latencies(committed);
 }
 
 /* Returns when the broker's port is open. librdkafka, left to itself, comes back to a broker that was away once a second only. */
@@ -371,7 +418,7 @@ static void parse(int count, char **arguments) {
         struct { const char *name; const char **text; long *number; } known[] = {
             {"bootstrap", &o.bootstrap, NULL}, {"topic", &o.topic, NULL}, {"codec", &o.codec, NULL}, {"pids", &o.pids, NULL},
             {"beside", &o.beside, NULL}, {"batch_records", &o.batch_records, NULL}, {"linger_ms", &o.linger_ms, NULL}, {"partitions", NULL, &o.partitions}, {"records", NULL, &o.records}, {"record_bytes", NULL, &o.record_bytes}, {"rate", NULL, &o.rate},
-            {"seconds", NULL, &o.seconds}, {"connections", NULL, &o.connections}, {"give_up_s", NULL, &o.give_up_s}};
+            {"seconds", NULL, &o.seconds}, {"transaction_records", NULL, &o.transaction_records}, {"connections", NULL, &o.connections}, {"give_up_s", NULL, &o.give_up_s}};
         o.mode = count > 1 ? arguments[1] : "";
         for (int n = 2; n < count; n++) {
                 char *equals = strchr(arguments[n], '=');
@@ -402,8 +449,10 @@ int main(int count, char **arguments) {
         if (!strcmp(o.mode, "write")) write_records();
         else if (!strcmp(o.mode, "read")) read_records();
         else if (!strcmp(o.mode, "pace")) pace();
+        else if (!strcmp(o.mode, "transact")) transact(0);
+        else if (!strcmp(o.mode, "flush")) transact(1);
         else if (!strcmp(o.mode, "first")) first();
-        else die("%s: write, read, pace or first", o.mode);
+        else die("%s: write, read, pace, transact, flush or first", o.mode);
         fflush(stdout);
         _exit(0); /* the broker's side of a hundred goodbyes is not waited for */
 }

@@ -19,12 +19,15 @@ class Kind(StrEnum):
     WRITE = "write"
     READ = "read"
     PACE = "pace"
+    TRANSACT = "transact"
+    FLUSH = "flush"
 
 
 @dataclass(frozen=True)
 class Load:
     """A row of load. records, seconds: per round and side. rate: records per second, of all connections together. batch_records,
-    linger_ms: of the producers that have a rate. replicas, config: the topic's.
+    linger_ms: of the producers that have a rate. transaction_records: after so many of them the producer
+    commits, or waits for their acknowledgements. replicas, config: the topic's.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Load:
     connections: int = 1
     batch_records: int = 1
     linger_ms: int = 0
+    transaction_records: int = 0
     replicas: int = 1
     config: Mapping[str, str] = field(default_factory=dict)
 
@@ -49,6 +53,11 @@ class Load:
             clients = "" if self.connections == 1 else f", {self.connections} connections"
             how = "one {} record per request" if self.batch_records == 1 else "{} records"
             return f"{how.format(size)}, {self.rate:,}/s{clients}"
+        if self.transaction_records:
+            how = "a transaction" if self.kind is Kind.TRANSACT else "a flush, no transactions"
+            partitions = "" if self.partitions == 1 else f", {self.partitions} partitions"
+            records = "record" if self.transaction_records == 1 else "records"
+            return f"{self.transaction_records:,} {records} of {size} {how}{partitions}"
         return f"{self.kind} {size}, {self.codec}, {self.partitions:,} partitions"
 
     @property
@@ -76,6 +85,8 @@ class Load:
                 "batch_records": self.batch_records,
                 "linger_ms": self.linger_ms,
             }
+        if self.transaction_records:
+            given["transaction_records"] = self.transaction_records
         return given | {"records": self.records}
 
 
@@ -92,6 +103,14 @@ PACED = (
     Metric("p99_us", "p99, us", Goal(Bound.RATIO_MAX, 1.0)),
     Metric("p999_us", "p99.9, us"),
 )
+COMMITTED = (
+    replace(PER_RECORD, goal=Goal(Bound.RATIO_MAX, 0.8)),
+    THROUGHPUT,
+    Metric("p50_us", "commit p50, us"),
+    Metric("p99_us", "commit p99, us", Goal(Bound.RATIO_MAX, 1.0)),
+)
+FLUSHED = (PER_RECORD, THROUGHPUT)
+"""Of the rows to compare with: the same records in the same batches, and nothing is committed."""
 
 SMALL_RECORDS, BIG_RECORDS = 4_000_000, 600_000
 PARTITIONS = 1000
@@ -118,6 +137,30 @@ LOADS = (
         partitions=PARTITIONS,
         records=4_000_000,
         config=SMALL_INDEXES,
+    ),
+    *(
+        Load(
+            f"transactions-{size}",
+            Kind.TRANSACT,
+            100,
+            COMMITTED,
+            partitions=1,
+            records=records,
+            transaction_records=size,
+        )
+        for size, records in ((1, 3_000), (100, 150_000), (1_000, 600_000), (10_000, 2_000_000))
+    ),
+    *(
+        Load(
+            f"transactions-{size}-flushed",
+            Kind.FLUSH,
+            100,
+            FLUSHED,
+            partitions=1,
+            records=records,
+            transaction_records=size,
+        )
+        for size, records in ((1, 3_000), (1_000, 600_000))
     ),
     Load("connections", Kind.PACE, 1024, PACED, rate=1000, seconds=20, connections=500),
 )

@@ -45,7 +45,10 @@ def test_rows_of_full_batches_and_of_single_records_have_the_goals_of_the_issue(
         if load.kind is Kind.PACE:
             assert goals["cpu_us_per_request"] == Goal(Bound.RATIO_MAX, 0.7)
             assert goals["p99_us"] == Goal(Bound.RATIO_MAX, 1.0)
-        else:
+        elif load.kind is Kind.TRANSACT:
+            assert goals["cpu_us_per_record"] == Goal(Bound.RATIO_MAX, 0.8)
+            assert goals["p99_us"] == Goal(Bound.RATIO_MAX, 1.0)
+        elif load.kind is not Kind.FLUSH:
             assert goals["records_per_s"] == Goal(Bound.RATIO_MIN, 1.0)
             assert ("cpu_us_per_record" in goals) == (load.partitions == 12)
 
@@ -60,6 +63,14 @@ def test_the_client_is_told_how_much_or_how_fast():
     }
     assert "records" not in pace.arguments()
     assert pace.arguments()["rate"] == pace.rate
+
+
+def test_the_client_is_told_how_many_records_a_transaction_has():
+    (row,) = (row for row in LOADS if row.name == "transactions-1000")
+    assert row.arguments()["transaction_records"] == 1000
+    assert row.title == "1,000 records of 100 B a transaction"
+    plain = replace(row, kind=Kind.FLUSH, transaction_records=1)
+    assert plain.title == "1 record of 100 B a flush, no transactions"
 
 
 def test_a_trial_is_smaller_in_all_that_takes_time():
