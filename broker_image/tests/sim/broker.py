@@ -36,6 +36,7 @@ from broker_image.tests.sim.net import Reply
 from broker_image.tests.sim.node import Disk, Node
 from broker_image.tests.sim.registering import Registering
 from broker_image.tests.sim.replica_log import ReplicaLog
+from broker_image.tests.sim.transactions.room import Transactions
 
 FLUSH_MS = 1_000
 LEAVING_MS_MAX = 10_000
@@ -69,6 +70,9 @@ class SimBroker(Node):
         disk.marker = None
         self.registering = Registering(self, self, self._value())
         self.leading = Leading(self)
+        has_transactions = self.fleet.settings.coordinator >= 0
+        self.transactions = Transactions(self, self.leading) if has_transactions else None
+        self.coordinating = self.transactions
         self.fetching = Fetching(self)
         self.controlling = Controlling(self)
         self.failsafe = Failsafe(self, self.leading)
@@ -172,6 +176,8 @@ class SimBroker(Node):
         self.leading.isr.step()
         self.apply()
         self.controlling.on_image()
+        if self.transactions is not None:
+            self.transactions.on_image()
 
     def _note_life(self, epoch: int) -> None:
         if not self.has_disk_failed:
@@ -239,7 +245,7 @@ class SimBroker(Node):
         match request:
             case Fetch():
                 self.leading.fetch(request, reply)
-            case Produce():
+            case Produce(part=None):
                 self.leading.produce(request, reply)
             case Read():
                 self.leading.read(request, reply)
@@ -256,7 +262,8 @@ class SimBroker(Node):
                 known = dict(naming.numbered(self.image)).get(partition)
                 reply(Led(known.leader, known.leader_epoch, partition) if known else Led(NO_LEADER))
             case _:
-                raise AssertionError(f"{sender} asks for {request}")
+                assert self.transactions is not None, f"{sender} asks for {request}"
+                self.transactions.serve(request, reply)
 
     def _while_it_may(self, reply: Reply) -> Reply:
         """What is ready too late is not sent (`node.dispatch.answered_at`)."""

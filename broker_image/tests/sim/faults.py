@@ -175,7 +175,8 @@ class Faults:
         """A client has the leader delete records, or retention deletes some of a follower's."""
         index = naming.named(target.image, ms % self._fleet.settings.partitions)
         replica = target.leading.replicas.get(index)
-        if replica is None or not target.host.is_up or not target.is_registered:
+        is_state = index == self._fleet.settings.coordinator
+        if replica is None or is_state or not target.host.is_up or not target.is_registered:
             return
         start = replica.log.start_offset
         offset = start + (replica.high_watermark - start) * (1 + ms % 4) // 4

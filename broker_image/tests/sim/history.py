@@ -74,7 +74,11 @@ class PartitionHistory:
         for batch in self.committed[kept:]:
             self.values.discard(batch.value)
         del self.committed[kept:]
-        self.last = {each.producer: each for each in self.committed if each.producer != NO_PRODUCER}
+        self.last = {
+            each.producer: each
+            for each in self.committed
+            if each.producer != NO_PRODUCER and each.part is None
+        }
 
     def deleted_before(self, offset: int) -> None:
         """A replica's log starts there: nobody looks for what is below."""
@@ -83,7 +87,7 @@ class PartitionHistory:
         self.deleted = max(self.deleted, offset)
 
     def commit(self, batch: Batch) -> None:
-        if batch.producer != NO_PRODUCER:
+        if batch.producer != NO_PRODUCER and batch.part is None:
             self.values.add(batch.value)
             self.last[batch.producer] = batch
         self.committed.append(batch)
@@ -98,6 +102,11 @@ class PartitionHistory:
         """
         later = [each.kept for each in self._unclean if each.leader_epoch > leader_epoch]
         return min(later, default=math.inf)
+
+    @property
+    def has_elected_uncleanly(self) -> bool:
+        """Whether records that were committed may be gone."""
+        return bool(self._unclean)
 
     @property
     def least_kept(self) -> float:

@@ -38,13 +38,13 @@ class Checker:
         self.renumbered: set[str] = set()
         self._kernel = kernel
         self._is_unclean_enabled = is_unclean_enabled
-        self._histories: dict[int, PartitionHistory] = {}
+        self.histories: dict[int, PartitionHistory] = {}
         self._permissions = Permissions(kernel)
 
     def history(self, index: int) -> PartitionHistory:
-        found = self._histories.get(index)
+        found = self.histories.get(index)
         if found is None:
-            found = self._histories[index] = PartitionHistory()
+            found = self.histories[index] = PartitionHistory()
         return found
 
     def _demand(self, holds: object, text: str, *arguments: object) -> None:
@@ -180,7 +180,7 @@ class Checker:
             known = history.committed[batch.offset]
             self._demand(known == batch, "I1: partition %s: broker %s shows %s as committed, it was %s", index, broker.id, batch, known)  # fmt: skip
             return
-        if batch.producer != NO_PRODUCER:
+        if batch.producer != NO_PRODUCER and batch.part is None:
             self._demand(
                 batch.value not in history.values or batch.value in self.renumbered,
                 "I10: partition %s: %s is committed twice", index, batch.value,
@@ -244,7 +244,7 @@ class Checker:
         if history.state is not None and leader_epoch < history.state.leader_epoch:
             self._kernel.sometimes("a replaced leader took a record for out of order")
             return
-        if request.value in history.values or request.value in self.renumbered:
+        if request.part or request.value in history.values or request.value in self.renumbered:
             # it was on its way for long; the client has its answer, or sends it by another number
             self._kernel.sometimes("what came again after more than five others was refused")
             return
@@ -298,7 +298,7 @@ class Checker:
         if not any(event.key.startswith(PARTITION.prefix) for event in batch.events):
             return
         partitions = dict(naming.numbered(image))
-        for index, history in self._histories.items():
+        for index, history in self.histories.items():
             if index not in partitions:
                 history.state, history.is_deleted = None, True
         for index, after in partitions.items():
@@ -320,7 +320,7 @@ class Checker:
         if broker is not None and broker.is_new:
             is_older = broker.last_epoch not in {None, broker.value.previous_epoch}
             if broker.value.unclean or is_older:
-                for history in self._histories.values():
+                for history in self.histories.values():
                     history.doubtful.add(broker.id)
 
     def _hold_known(self, broker_id: int, image: ClusterImage) -> None:

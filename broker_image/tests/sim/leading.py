@@ -53,8 +53,13 @@ class Leading:
 
     # clients
 
+    def led(self, index: int) -> Replica | None:
+        """The topic's partition of that index, if it is led here."""
+        replica = self.replicas.get(naming.named(self._node.image, index))
+        return None if replica is None or replica.leading is None else replica
+
     def produce(self, request: Produce, reply: Reply) -> None:
-        replica = self.replicas.get(naming.named(self._node.image, request.index))
+        replica = self.led(request.index)
         if replica is None or replica.leading is None:
             reply(Produced(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
@@ -63,7 +68,7 @@ class Leading:
             kernel.sometimes("a produce was refused below min ISR")
             reply(Produced(ErrorCode.NOT_ENOUGH_REPLICAS))
             return
-        judged = log.judge(request.value, request.producer, request.sequence)
+        judged = log.judge(request.batch)
         if isinstance(judged, ErrorCode):
             self._node.fleet.checker.out_of_order(replica.index, replica.leader_epoch, log, request)
             reply(Produced(judged))
@@ -75,9 +80,16 @@ class Leading:
         else:
             offset = log.end_offset
             batch = Batch(
-                offset, replica.leader_epoch, request.value, request.producer, request.sequence
+                offset,
+                replica.leader_epoch,
+                request.value,
+                request.producer,
+                request.sequence,
+                request.part,
             )
             replica.append(batch)
+            if batch.part is not None:
+                self._node.fleet.transactions.written(replica.index, log, batch)
             is_new = True
         if request.is_acks_all:
             replica.waiting.append((offset, request.value, reply))

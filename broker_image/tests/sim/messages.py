@@ -9,7 +9,7 @@ from logfleet.replication.fetch_check import EpochEnd
 from logfleet.replication.follower import NextFetch
 from logfleet.wire.errors import ErrorCode
 
-from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch
+from broker_image.tests.sim.replica_log import NO_PRODUCER, Batch, Part
 
 
 class Fetch(msgspec.Struct, frozen=True):
@@ -59,11 +59,20 @@ class IsStoreSilent(msgspec.Struct, frozen=True):
 
 
 class Produce(msgspec.Struct, frozen=True):
+    """part: in a transaction. adds: the leader has to add the partition to it (TV2)."""
+
     index: int
     value: str
     is_acks_all: bool
     producer: int = NO_PRODUCER
     sequence: int = -1
+    part: Part | None = None
+    adds: bool = False
+
+    @property
+    def batch(self) -> Batch:
+        """As it is judged: nowhere yet."""
+        return Batch(0, 0, self.value, self.producer, self.sequence, self.part)
 
 
 class Produced(msgspec.Struct, frozen=True):

@@ -16,12 +16,18 @@ from broker_image.tests.sim.kernel import Host, Kernel
 from broker_image.tests.sim.net import SimNet
 from broker_image.tests.sim.replica_log import ReplicaLog
 from broker_image.tests.sim.store import SimStore
+from broker_image.tests.sim.transactions.checking import TransactionChecker
+from broker_image.tests.sim.transactions.load import Style
 
 LEASE_TTL_S = 3
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a seed draws of a fleet. racks: of the brokers, by id - 1. lag_max_ms: replica.lag.time.max.ms."""
+    """What a seed draws of a fleet. racks: of the brokers, by id - 1. lag_max_ms: replica.lag.time.max.ms.
+
+    coordinator: the partition that is the log of transactions (`__transaction_state`), the last
+    one; -1 if there are none. style: of transactions.
+    """
 
     racks: tuple[str, ...] = ("a", "b", "c")
     partitions: int = 1
@@ -37,6 +43,13 @@ class Settings(msgspec.Struct, frozen=True):
     refused: int = 0
     dropped: int = 0
     tenant: int = 0
+    coordinator: int = -1
+    style: Style | None = None
+
+    @property
+    def data_partitions(self) -> int:
+        """Those that clients write to."""
+        return self.partitions - (self.coordinator >= 0)
 
 
 class Fleet:
@@ -49,6 +62,7 @@ class Fleet:
         self.generations = 1  # how often the topic was made
         self.controllers: dict[int, int] = {}  # who believes that it controls -> controller epoch
         self.checker = Checker(kernel, is_unclean_enabled=settings.is_unclean_enabled)
+        self.transactions = TransactionChecker(kernel, self.checker, settings.coordinator)
         self.store.on_commit = self.checker.committed_metadata
         self.net.delay_ms, self.net.spikes = settings.delay_ms, settings.spikes
         faults = self.store.faults
@@ -126,6 +140,16 @@ class Follows(Protocol):
     def unfollow(self, index: int) -> None: ...
 
 
+class Coordinates(Protocol):
+    """The part of a broker that has to do with transactions (`transactions.room`)."""
+
+    def led(self, replica: Any) -> None:
+        """It begins to lead a partition, or goes on to."""
+
+    def lost(self, replica: Any) -> None:
+        """It leads a partition no more."""
+
+
 class Node:
     """epoch: its broker epoch while it is registered, else None. deadline_ms: until then nobody can have seen its lease end.
 
@@ -144,6 +168,7 @@ class Node:
         self.epoch: int | None = None
         self.deadline_ms = self.extended_ms = -1
         self.fetching: Follows
+        self.coordinating: Coordinates | None = None
 
     @property
     def is_registered(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from logfleet.log.verification import Guards
 from logfleet.metadata.image import Partition
 from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader import LeaderReplicas
@@ -31,6 +32,9 @@ class Replica:
         self.suspended: LeaderReplicas | None = None
         self.waiting: list[tuple[int, str, Reply]] = []
         self._judged = 0
+        self.guards = Guards()
+        coordinator = node.fleet.settings.coordinator
+        self._has_transactions = coordinator not in {-1, index}
         self.on_news: Callable[[int], None] = lambda _index: None
         log.open()
         self.ends.hosted(high_watermark)
@@ -79,6 +83,7 @@ class Replica:
         )
         self.ends.lead(replicas, self)
         self.judge()
+        self._begin_to_lead()
 
     def follow(self, leader: int, leader_epoch: int) -> None:
         if (leader, leader_epoch) != (self.leader, self.leader_epoch) or self.leading is not None:
@@ -103,6 +108,12 @@ class Replica:
             self.node.note("leads partition %s again, epoch %s", self.index, self.led_epoch)
             self.ends.lead(kept, self)
             self.judge()
+            self._begin_to_lead()
+
+    def _begin_to_lead(self) -> None:
+        self.guards = Guards()
+        if self.node.coordinating is not None:
+            self.node.coordinating.led(self)
 
     def stop(self) -> None:
         """Neither lead nor follow. What waits to be acknowledged never is by this broker."""
@@ -113,6 +124,8 @@ class Replica:
         self.ends.stop(self)
         if is_over:
             self.node.note("leads partition %s no more", self.index)
+            if self.node.coordinating is not None:
+                self.node.coordinating.lost(self)
         waiting, self.waiting = self.waiting, []
         for _, _, reply in waiting:
             reply(Produced(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -120,6 +133,7 @@ class Replica:
     def leader_committed(self, high_watermark: int) -> None:
         """As a follower: this high watermark, as of now."""
         self.ends.leader_committed(high_watermark)
+        self._check()
 
     def delete_before(self, offset: int) -> None:
         """As a leader that is asked to, or by retention."""
@@ -127,22 +141,32 @@ class Replica:
             self.log.delete_before(offset)
             self.node.fleet.checker.started(self.index, self.node, self.log)
             self.node.note("partition %s starts at %s", self.index, offset)
+            self._check()
 
     def reset(self, offset: int) -> None:
         """As a follower of whose log nothing may stay: its leader's starts there."""
         self.node.fleet.checker.reset(self.index, self.node, self.log, offset)
         self.log.reset_to(offset)
         self.node.note("starts partition %s again at %s", self.index, offset)
+        self._check()
 
     def append(self, batch: Batch) -> None:
         self.log.append(batch)
         self.node.fleet.checker.appended(self.index, self.node, self.log)
+        self._check()
 
     def truncate(self, offset: int) -> None:
         high_watermark = self.high_watermark
         cut = self.log.truncate_to(offset)
         self.node.note("truncates partition %s to %s", self.index, offset)
         self.node.fleet.checker.truncated(self.index, self.node, cut, high_watermark)
+        self._check()
+
+    def _check(self) -> None:
+        """What holds of transactions in any log (I31)."""
+        if self._has_transactions:
+            checker = self.node.fleet.transactions
+            checker.holds(self.index, self.node.id, self.log, self.high_watermark)
 
     # effects
 
@@ -163,6 +187,12 @@ class Replica:
     def log_start_moved(self) -> None:
         """`delete_before` reports it."""
 
+    def wait(self, offset: int, value: str, reply: Reply) -> None:
+        """Have it answered once this record of its own log is committed."""
+        self.waiting.append((offset, value, reply))
+        self.waiting.sort(key=lambda waiting: waiting[0])
+        self.judge()
+
     def judge(self) -> None:
         """Have a leader's high watermark judged, and answer who waits for it."""
         high_watermark = self.high_watermark
@@ -172,6 +202,9 @@ class Replica:
             span = range(max(self._judged, self.log.start_offset), high_watermark)
             self._judged = high_watermark
             checker.advanced(self.index, self.node, self.log, self.leader_epoch, span)
+            if self.node.coordinating is not None:
+                self.node.fleet.transactions.advanced(self.index)
+                self._check()
             self.node.note("partition %s: high watermark %s", self.index, high_watermark)
         while self.waiting and self.waiting[0][0] < high_watermark:
             offset, value, reply = self.waiting.pop(0)

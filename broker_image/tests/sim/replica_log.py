@@ -7,38 +7,60 @@ from copy import deepcopy
 
 import msgspec
 from logfleet.log.producers.states import ProducerStates, SeenBatch
-from logfleet.records.batch import BatchHeader
+from logfleet.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from logfleet.records.control import Marker
 from logfleet.replication.ends import ReplicaEnds
 from logfleet.replication.leader_epochs import LeaderEpochs
+from logfleet.transactions.records import TransactionRecord
 from logfleet.types import LeaderEpoch, ProducerEpoch
 from logfleet.wire.errors import ErrorCode
+
+from broker_image.tests.sim.transactions.abort_index import AbortIndex
 
 NO_PRODUCER = -1
 
 
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """What a batch is of a transaction. epoch: of its producer. marker: what ends it, if it is that."""
+
+    transactional_id: str
+    epoch: int
+    marker: Marker | None = None
+
+
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """A record where a leader put it. value: what its producer calls it."""
+    """A record where a leader put it. value: what its producer calls it.
+
+    part: of a transaction, if it is one. records: of the log of transactions.
+    """
 
     offset: int
     epoch: int
     value: str
     producer: int = NO_PRODUCER
     sequence: int = -1
+    part: Part | None = None
+    records: tuple[TransactionRecord, ...] = ()
 
     @property
     def header(self) -> BatchHeader:
+        part, attributes = self.part, 0
+        if part is not None:
+            attributes = (
+                TRANSACTIONAL_BIT if part.marker is None else TRANSACTIONAL_BIT | CONTROL_BIT
+            )
         return BatchHeader(
             self.offset,
             49,
             LeaderEpoch(self.epoch),
             2,
             0,
-            0,
+            attributes,
             0,
             0,
             0,
             self.producer,
-            ProducerEpoch(0),
+            ProducerEpoch(0 if part is None else part.epoch),
             self.sequence,
             1,
         )
@@ -57,6 +79,8 @@ class ReplicaLog:
         self.lost_from: int | None = None
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
+        self.aborted = AbortIndex()
+        self.has_transactions = False
         self._batches: list[Batch] = []
 
     @property
@@ -74,6 +98,8 @@ class ReplicaLog:
             log_end_offset=self.end_offset,
             recovery_point=self.ends.recovery_point,
         )
+        if self.has_transactions:
+            self._count_again()
 
     def __deepcopy__(self, memo: dict[int, object]) -> "ReplicaLog":
         """On another disk, where nobody has it open."""
@@ -101,11 +127,16 @@ class ReplicaLog:
         """Last leader epoch and end offset, as a controller compares logs."""
         return self.epochs.last_end(self.epochs.latest, self.end_offset)
 
-    def judge(self, value: str, producer: int, sequence: int) -> SeenBatch | ErrorCode | None:
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed transactions have to stop (`PartitionLog.last_stable_offset`)."""
+        first = self.producers.unstable.first(high_watermark)
+        if first is None:
+            return high_watermark
+        return min(high_watermark, max(first, self.start_offset))
+
+    def judge(self, batch: Batch) -> SeenBatch | ErrorCode | None:
         """What `ProducerStates.check` says of a record that a client brings."""
-        if producer == NO_PRODUCER:
-            return None
-        return self.producers.check(Batch(0, 0, value, producer, sequence).header)
+        return None if batch.producer == NO_PRODUCER else self.producers.check(batch.header)
 
     def append(self, batch: Batch) -> None:
         assert batch.offset == self.end_offset, "no gap, no overlap"
@@ -114,7 +145,27 @@ class ReplicaLog:
         self.ends.written(batch.offset + 1, self.ends.truncations)
         self.epochs.observe(LeaderEpoch(batch.epoch), batch.offset)
         if batch.producer != NO_PRODUCER:
+            self._count(batch)
+
+    def _count(self, batch: Batch) -> None:
+        """What it changes of its producer, and of the transactions that are open or aborted."""
+        if batch.part is None:
             self.producers.update(batch.header, batch.offset)
+            return
+        self.has_transactions = True
+        if batch.part.marker is None:
+            self.producers.update_transactional(batch.header, batch.offset)
+        else:
+            entry = self.producers.end(batch.part.marker, batch.header, batch.offset)
+            if entry is not None:
+                self.aborted.add(entry)
+
+    def _count_again(self) -> None:
+        self.producers = ProducerStates()
+        self.aborted.clear()
+        for batch in self._batches:
+            if batch.producer != NO_PRODUCER:
+                self._count(batch)
 
     def delete_before(self, offset: int) -> None:
         """Let the log start there (DeleteRecords, retention)."""
@@ -131,10 +182,7 @@ class ReplicaLog:
         self.ends.truncated(min(self.end_offset, offset))
         self.durable_start = min(self.durable_start, offset)
         self.epochs.truncate_end(offset)
-        self.producers = ProducerStates()
-        for batch in self._batches:
-            if batch.producer != NO_PRODUCER:
-                self.producers.update(batch.header, batch.offset)
+        self._count_again()
         return cut
 
     def reset_to(self, offset: int) -> None:
@@ -145,6 +193,7 @@ class ReplicaLog:
         self.ends.truncated(offset, is_emptied=True)
         self.ends.flushed(offset)
         self.epochs, self.producers = LeaderEpochs(), ProducerStates()
+        self.aborted.clear()
 
     def flush(self) -> None:
         self.ends.flushed(self.end_offset)

@@ -24,6 +24,13 @@ from broker_image.tests.sim.node import Fleet, Settings
 from broker_image.tests.sim.operating import Operating
 from broker_image.tests.sim.producing import IN_FLIGHT_MAX, IdempotentProducer, Producer
 from broker_image.tests.sim.tape import Draws, Tape
+from broker_image.tests.sim.transactions.load import (
+    TransactionLoad,
+    drawn_load,
+    drawn_style,
+    is_drawn,
+)
+from broker_image.tests.sim.transactions.running import RunningTransactions
 
 SAFETY_MS = 15_000
 CONVERGENCE_MS = 120_000
@@ -46,6 +53,7 @@ class Case(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...]
     load: tuple[Load, ...]
     draws: dict[str, list[int]] | None = None
+    transactions: tuple[TransactionLoad, ...] = ()
 
 
 class Outcome(msgspec.Struct):
@@ -97,7 +105,23 @@ def drawn_case(seed: int) -> Case:
         for number in range(longer_ms // 4_000)
     ]
     load.sort(key=lambda each: each.at_ms)
-    return Case(seed, settings, faults, tuple(load))
+    case = Case(seed, settings, faults, tuple(load))
+    return _with_transactions(case, tape) if is_drawn(tape) else case
+
+
+def _with_transactions(case: Case, tape: Tape) -> Case:
+    """One partition more is their log. It is lost to no unclean election, and its topic is not made again."""
+    style, data = drawn_style(tape), case.settings.partitions + tape.draw("txn.partitions", 2)
+    settings = msgspec.structs.replace(
+        case.settings, partitions=data + 1, coordinator=data, style=style, is_unclean_enabled=False
+    )
+    return msgspec.structs.replace(
+        case,
+        settings=settings,
+        faults=tuple(each for each in case.faults if each.kind != "create_again"),
+        load=case.load[::3],
+        transactions=drawn_load(tape, style, data, SAFETY_MS),
+    )
 
 
 class Simulation:
@@ -119,10 +143,11 @@ class Simulation:
         self.client = Host("client")
         self.producers = {
             (index, kind.is_acks_all): kind(self.fleet, self.client, index)
-            for index in range(settings.partitions)
+            for index in range(settings.data_partitions)
             for kind in (IdempotentProducer, Producer)
         }
-        self.consumers = [Consumer(self.fleet, index) for index in range(settings.partitions)]
+        self.consumers = [Consumer(self.fleet, index) for index in range(settings.data_partitions)]
+        self.transactions = RunningTransactions(self.fleet, self.client, self.brokers)
 
     def begin(self) -> None:
         """All brokers are active, and the topic is there."""
@@ -150,6 +175,8 @@ class Simulation:
         store.faults = faults
         for consumer in self.consumers:
             self.kernel.spawn(self.client, "consume", consumer.consuming(self.client))
+        if settings.coordinator >= 0:
+            self.expect(20_000, self.transactions.begin, "a coordinator is loaded")
 
     def expect(self, within_ms: int, holds: Callable[[], bool], what: str) -> None:
         """Go on until it holds, and fail if it does not within that time."""
@@ -183,6 +210,7 @@ class Simulation:
             and not image.deleted
             and not self.faults.is_making
             and all(self._is_well(index, partitions[index]) for index in partitions)
+            and (self.transactions.is_at_rest() or not all(map(_has_leader, partitions.values())))
         )
 
     def _is_well(self, index: int, partition: Partition) -> bool:
@@ -192,7 +220,9 @@ class Simulation:
         if len(partition.isr) < len(replicas) or is_reassigning(partition):
             return False
         at = naming.index_of(index)
-        if not all(self.producers[at, acks].is_idle for acks in (True, False)):
+        if at != self.case.settings.coordinator and not all(
+            self.producers[at, acks].is_idle for acks in (True, False)
+        ):
             return False
         led = self.brokers[partition.leader].disk.logs.get(index)
         logs = [each.disk.logs.get(index) for each in replicas]
@@ -212,6 +242,10 @@ class Simulation:
         )
 
 
+def _has_leader(partition: Partition) -> bool:
+    return partition.leader != NO_LEADER
+
+
 def run(case: Case, *, is_told: bool = False) -> Outcome:
     """Carry a case out from its begin to its rest."""
     simulation = Simulation(case, is_told=is_told)
@@ -225,10 +259,12 @@ def run(case: Case, *, is_told: bool = False) -> Outcome:
         for load in case.load:
             producer = simulation.producers[load.partition, load.is_acks_all]
             kernel.at(load.at_ms, simulation.client, "load", producer.produce)
+        simulation.transactions.run(case.transactions)
         kernel.run(began_ms + end_ms(case.faults, SAFETY_MS))
         kernel.note("world", "*** all is healed")
         simulation.faults.heal()
         simulation.expect(CONVERGENCE_MS, simulation.is_at_rest, "the fleet comes to rest")
+        simulation.transactions.rests()
     except AssertionError as error:
         failure = f"{type(error).__name__}: {error}"
     return Outcome(
