@@ -24,11 +24,11 @@ from logfleet.config.broker import BrokerConfig
 from logfleet.config.dynamic import layers_of
 from logfleet.coordinators.partition import partition_for
 from logfleet.log.names import TopicPartition
-from logfleet.metadata.image import ClusterImage
-from logfleet.metadata.kinds.brokers import Endpoint
+from logfleet.metadata.image import Broker, ClusterImage
 from logfleet.node.transactions.additions import Added, Asked
 from logfleet.node.world import Connect
 from logfleet.store.loader import Subscription
+from logfleet.types import NO_BROKER_EPOCH
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
@@ -199,14 +199,15 @@ class Verifier:
     def request_timeout_ms(self) -> int:
         return self._config.request_timeout_ms
 
-    def address_of(self, broker_id: int) -> Endpoint | None:
-        """Where the broker listens for others; None if it is not registered."""
-        broker = self._image().brokers.get(broker_id)
-        name = self._config.inter_broker_listener_name
-        return None if broker is None else broker.listener(name)
+    def broker(self, broker_id: int) -> Broker | None:
+        """The broker as it is registered in the newest image."""
+        return self._image().brokers.get(broker_id)
 
-    async def connect(self, address: Endpoint) -> Connection:
-        """A connection. Raises ClientError."""
+    async def connect(self, broker: Broker) -> Connection | None:
+        """A connection; None if the broker has no listener for others. Raises ClientError."""
+        address = broker.listener(self._config.inter_broker_listener_name)
+        if address is None:
+            return None
         name = f"broker-{self._config.node_id}-transactions"
         return await self._connect(address.host, address.port, name)
 
@@ -231,6 +232,7 @@ class _Link:
         self._broker_id = broker_id
         self._waiting: list[_Question] = []
         self._connection: Connection | None = None
+        self._epoch = NO_BROKER_EPOCH
         self._is_asking = False
 
     def close(self) -> None:
@@ -238,15 +240,14 @@ class _Link:
             self._connection.close()
 
     def check_address(self) -> None:
-        """End the connection if the broker is not at its other end any more.
+        """End the connection if the broker has registered again since, or is gone.
 
-        One that was cut off or has lost power does not end it itself.
+        One that was cut off or has lost power does not end it itself, and its successor may have
+        the same name.
         """
-        connection, address = self._connection, self._verifier.address_of(self._broker_id)
-        if connection is not None and (
-            address is None or (address.host, address.port) != (connection.host, connection.port)
-        ):
-            connection.close()
+        broker = self._verifier.broker(self._broker_id)
+        if broker is None or broker.epoch != self._epoch:
+            self.close()
 
     async def ask(self, asked: Asked) -> Added | ErrorCode:
         question = _Question(asked)
@@ -310,9 +311,10 @@ class _Link:
         if connection is not None and connection.lost is None:
             return connection
         self._connection = None
-        address = self._verifier.address_of(self._broker_id)
-        if address is not None:
-            self._connection = await self._verifier.connect(address)
+        broker = self._verifier.broker(self._broker_id)
+        if broker is not None:
+            self._epoch = broker.epoch
+            self._connection = await self._verifier.connect(broker)
             self.check_address()
         return self._connection
 

@@ -296,6 +296,23 @@ async def test_an_answer_is_not_awaited_from_a_broker_that_has_moved(until: Unti
 
 
 @pytest.mark.asyncio
+async def test_an_answer_is_not_awaited_from_a_broker_that_was_replaced_under_its_name(
+    until: Until,
+) -> None:
+    async with FakeBroker().running() as silent:
+        silent.answers[AddPartitionsToTxnRequest] = lambda _: None
+        rig, subscription = remote(silent), Subscription()
+        following = asyncio.ensure_future(rig.verifier.run(subscription))
+        asked = asyncio.ensure_future(ask(rig))
+        await until(lambda: silent.of(AddPartitionsToTxnRequest))
+        rig.know_broker(2, silent.port)
+        subscription.publish(rig.image, Changes(parts={"brokers"}))
+        async with asyncio.timeout(3):
+            assert await asked == dict.fromkeys(partitions(0), ErrorCode.NETWORK_EXCEPTION)
+        following.cancel()
+
+
+@pytest.mark.asyncio
 async def test_what_waits_is_answered_when_the_broker_stops(until: Until) -> None:
     async with FakeBroker().running() as broker:
         rig = remote(broker)
