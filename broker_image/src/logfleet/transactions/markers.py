@@ -145,6 +145,16 @@ class MarkerBook:
         """Whether some markers wait for `release`."""
         return bool(self._held)
 
+    @property
+    def leaderless(self) -> int:
+        """How many markers wait for partitions that have no leader."""
+        return sum(
+            not attempt.is_over
+            for partition, attempts in self._held.items()
+            if self._leader_of(partition) == NO_LEADER
+            for attempt in attempts
+        )
+
     def brokers(self) -> list[int]:
         """The brokers that `take` has markers for now."""
         return [broker for broker in self._queued if broker not in self._in_flight]

@@ -299,3 +299,15 @@ def test_every_marker_is_written_whatever_happens(data):
         for each in book.waiting():
             waiting.setdefault(each.key, set()).add(each.partition)
         assert waiting == {each: partitions for each, partitions in left.items() if partitions}
+
+
+def test_markers_without_a_leader_are_counted_until_they_have_one_or_their_coordinator_is_lost():
+    leaders = Leaders(t0=NO_LEADER, t1=NO_LEADER, t2=2)
+    book = MarkerBook(leaders)
+    book.due(OWNER, EPOCH, due(A, B, C), 0)
+    book.due("another", EPOCH, due(A, number=1), 0)
+    assert book.leaderless == 3
+    leaders.brokers["t1"] = 2
+    assert book.leaderless == 2
+    book.forget("another")
+    assert book.leaderless == 1

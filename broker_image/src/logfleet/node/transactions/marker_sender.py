@@ -94,8 +94,7 @@ class MarkerSender:
     @property
     def unknown_destinations(self) -> int:
         """Markers for partitions that have no leader (UnknownDestinationQueueSize)."""
-        leaderless = (self._leader_of(each.partition) == NO_LEADER for each in self.book.waiting())
-        return sum(leaderless)
+        return self.book.leaderless
 
     def due(self, owner: Owner, epoch: LeaderEpoch, markers: Iterable[MarkersDue]) -> None:
         """Send them in the next step of the loop, with all that come due in this one.
