@@ -184,6 +184,14 @@ class TransactionCoordinator(Coordinator[TransactionRecord]):
         return not self._awaiting and not self._incomplete
 
     @property
+    def unmarked(self) -> int:
+        """Transactions with a committed outcome that lack a marker, whether or not it still comes.
+
+        None comes to a partition that has refused it (`given_up`).
+        """
+        return sum(transactional_id not in self._incomplete for transactional_id in self._awaiting)
+
+    @property
     def uncompleted(self) -> int:
         """Transactions with all markers, whose last record could not be written yet."""
         return len(self._incomplete)

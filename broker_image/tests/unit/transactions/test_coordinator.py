@@ -284,3 +284,19 @@ def test_states_have_the_names_of_kafka():
 
 def test_filters_that_are_empty_let_everything_pass():
     assert wanted_by(ListTransactionsRequest(duration_filter=-1)) == Wanted()
+
+
+def test_a_transaction_whose_marker_is_refused_counts_as_one_without_markers():
+    """Nothing is sent any more, but readers of its partition still wait."""
+    host = TransactionHost()
+    begun(host, 1)
+    request = EndTxnRequest(transactional_id="tx-0", producer_id=0, committed=True)
+    host.call(host.coordinator.end, request, 5, "end")
+    key = MarkerKey("tx-0", 0, ProducerEpoch(1))
+
+    assert host.coordinator.unmarked == 1
+    host.call(host.coordinator.given_up, key, PARTITION, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+    assert host.coordinator.unmarked == 1
+    host.call(host.coordinator.marked, key, [PARTITION])
+    assert state_of(host, "tx-0") is State.COMPLETE_COMMIT
+    assert host.coordinator.unmarked == 0

@@ -9,8 +9,9 @@ from logfleet.telemetry.exposition import Family, single
 
 def transactions(room: Transactions) -> Iterator[Family]:
     """What transactions wait for. Usually there is nothing."""
-    markers, shards = room.markers, room.coordinators.shards()
-    yield single(table.TRANSACTIONS_WITHOUT_MARKERS, len(markers.book))
-    yield single(table.LEADERLESS_MARKERS, markers.unknown_destinations)
-    uncompleted = sum(shard.coordinator.uncompleted for shard in shards)
+    coordinators = [shard.coordinator for shard in room.coordinators.shards()]
+    unmarked = sum(each.unmarked for each in coordinators)
+    yield single(table.TRANSACTIONS_WITHOUT_MARKERS, unmarked)
+    yield single(table.LEADERLESS_MARKERS, room.markers.unknown_destinations)
+    uncompleted = sum(each.uncompleted for each in coordinators)
     yield single(table.UNCOMPLETED_TRANSACTIONS, uncompleted)

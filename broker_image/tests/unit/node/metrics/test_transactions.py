@@ -13,10 +13,11 @@ from broker_image.tests.unit.node.metrics.metric_values import metric_values
 from broker_image.tests.unit.node.transactions.marker_rig import Rig
 
 
-def shown(rig: Rig, *uncompleted: int) -> dict[str, float]:
-    """What is shown. uncompleted: of each coordinator."""
+def shown(rig: Rig, *coordinators: tuple[int, int]) -> dict[str, float]:
+    """What is shown. coordinators: their transactions without markers, and the uncompleted."""
     shards = [
-        SimpleNamespace(coordinator=SimpleNamespace(uncompleted=each)) for each in uncompleted
+        SimpleNamespace(coordinator=SimpleNamespace(unmarked=unmarked, uncompleted=uncompleted))
+        for unmarked, uncompleted in coordinators
     ]
     room: Any = SimpleNamespace(
         markers=rig.sender, coordinators=SimpleNamespace(shards=lambda: iter(shards))
@@ -33,8 +34,8 @@ async def test_what_transactions_wait_for_is_shown(tmp_path: Path) -> None:
     rig.due("a", ("topic", 0), ("topic", 1))
     rig.due("b", ("topic", 0))
     await asyncio.sleep(0)
-    assert shown(rig, 4, 0, 1) == {
-        "logfleet_transactions_without_markers": 2,
+    assert shown(rig, (2, 4), (0, 0), (1, 1)) == {
+        "logfleet_transactions_without_markers": 3,
         "logfleet_transaction_markers_leaderless": 3,
         "logfleet_transactions_uncompleted": 5,
     }
