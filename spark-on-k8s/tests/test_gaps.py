@@ -1,4 +1,4 @@
-"""Offsets without a record, as Apache Kafka itself leaves them: both sources pass over them, also at the end of a range."""
+"""Offsets without a record, as Apache Kafka itself and a broker of ours leave them: both sources pass over them, also at the end of a range."""
 
 import time
 
@@ -23,11 +23,17 @@ def offsets(frame):
     return [offset for _, offset, _, _ in rows(frame)]
 
 
+@pytest.fixture(scope="module", params=["kafka", "broker"])
+def either(request):
+    """Apache Kafka, and a broker of ours."""
+    return request.getfixturevalue(request.param)
+
+
 @pytest.fixture(scope="module")
-def transactional(kafka):
-    """Records 0 to 4, a commit marker, 6 to 8, an abort marker, 10, a commit marker."""
-    topic = NumberedTopic(kafka.bootstrap, partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic.name})
+def transactional(either):
+    """Records 0 to 4, a commit marker, 6 to 8, an abort marker, 10, a commit marker, 12, which stays open."""
+    topic = NumberedTopic(either.bootstrap, partitions=1)
+    producer = Producer({"bootstrap.servers": either.bootstrap, "transactional.id": topic.name})
     producer.init_transactions(30)
     for count, end in ((5, "commit"), (3, "abort"), (1, "commit")):
         producer.begin_transaction()
@@ -35,28 +41,40 @@ def transactional(kafka):
             producer.produce(topic.name, f"v{n}", f"k{n}")
         producer.flush(30)
         getattr(producer, f"{end}_transaction")(30)
-    assert topic.bounds(0) == (0, 12)
-    return topic
+    to_stay_open = {"transactional.id": f"{topic.name}-open", "transaction.timeout.ms": 900_000}
+    another = Producer({"bootstrap.servers": either.bootstrap, **to_stay_open})
+    another.init_transactions(30)
+    another.begin_transaction()
+    another.produce(topic.name, "v", "k")
+    another.flush(30)
+    assert topic.bounds(0) == (0, 13)
+    yield topic
+    another.abort_transaction(30)
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_markers_of_transactions_are_no_rows(spark, transactional, tmp_path, source):
-    want = [*range(5), *range(6, 9), 10]
+    want = [*range(5), *range(6, 9), 10, 12]
     assert offsets(transactional.batch(spark, source)) == want
     stream = transactional.stream(spark, source, maxOffsetsPerTrigger="6")
-    assert drained(stream, tmp_path) == [5, 4]
+    assert drained(stream, tmp_path) == [5, 4, 1]
     assert [offset for _, offset, _, _ in written(spark, tmp_path)] == want
 
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
-def test_a_reader_of_committed_records_passes_over_what_was_aborted(spark, transactional, tmp_path):
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_reader_of_committed_records_passes_over_what_was_aborted(
+    spark, transactional, tmp_path, source
+):
     want = [*range(5), 10]
-    assert offsets(transactional.batch(spark, **COMMITTED)) == want
+    assert offsets(transactional.batch(spark, source, **COMMITTED)) == want
     # tasks that have nothing but a part of what was aborted, or begin or end with its marker
-    assert offsets(transactional.batch(spark, **COMMITTED, maxRecordsPerPartition="2")) == want
-    stream = transactional.stream(spark, **COMMITTED, maxOffsetsPerTrigger="7")
+    assert (
+        offsets(transactional.batch(spark, source, **COMMITTED, maxRecordsPerPartition="2")) == want
+    )
+    stream = transactional.stream(spark, source, **COMMITTED, maxOffsetsPerTrigger="7")
     assert drained(stream, tmp_path) == [5, 1]
     assert [offset for _, offset, _, _ in written(spark, tmp_path)] == want
 
