@@ -134,7 +134,35 @@ OWN: Final = (
         ("batch",),
         "false: filters cut what is read; with `spark.sql.python.filterPushdown.enabled=true`, see below",
     ),
+    (
+        "exactlyOnce",
+        "true",
+        ("write",),
+        "false: each batch is one transaction, and is written once; see [exactly_once.md](exactly_once.md)",
+    ),
+    (
+        "logfleet.txn.app.id",
+        "counts",
+        ("write",),
+        "the id of the stream's query: whose batches are written once",
+    ),
+    (
+        "logfleet.txn.version",
+        "7",
+        ("write",),
+        "none: the number of the batch, for `foreachBatch`; a stream has its own",
+    ),
+    (
+        "kafka.transaction.timeout.ms",
+        "60000",
+        ("write",),
+        "300000: after that the brokers abort a transaction",
+    ),
 )
+ONCE: Final = frozenset(
+    {"logfleet.txn.app.id", "logfleet.txn.version", "kafka.transaction.timeout.ms"}
+)
+"""Options that are taken beside exactlyOnce=true only."""
 """Options that Spark's connector does not have: name, sample, uses, default and meaning."""
 PUSHDOWN: Final = """\
 ## Filters that cut what is read
@@ -163,6 +191,8 @@ frame.where("partition = 3 AND offset >= 1000").explain("formatted")
 def taken(option: Option, use: Use) -> str:
     """What our parser does with an option: `yes`, its warning, or `no: ` and its error."""
     given = {"kafka.bootstrap.servers": "h:9092", option.name: option.sample}
+    if option.name in ONCE:
+        given["exactlyOnce"] = "true"
     if use != "write" and option.name not in TOPICS:
         given["subscribe"] = "t"
     try:

@@ -102,6 +102,7 @@ def test_client_options_become_arguments_of_our_client():
         "kafka.batch.size": "1",
         "kafka.buffer.memory": "2",
         "kafka.delivery.timeout.ms": "3",
+        "kafka.transaction.timeout.ms": "4",
     }
     assert client_options(given | writing, "write") == ClientOptions(
         client=common,
@@ -112,6 +113,7 @@ def test_client_options_become_arguments_of_our_client():
             "buffer_bytes": 2,
             "delivery_timeout_ms": 3,
         },
+        transaction={"timeout_ms": 4},
     )
     tried = {key.removeprefix("kafka.") for key in given | reading | writing}
     assert tried == set(OPTIONS)

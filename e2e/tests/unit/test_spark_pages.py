@@ -67,6 +67,10 @@ def test_pages_name_options_and_files_that_there_are(page: str) -> None:
         "--packages",
         "--help",
         "--conf",
+        # of `logfleet consume`
+        "--isolation",
+        "--offset",
+        "--exit-at-end",
     }
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGES[page]))
     assert named <= known, named - known

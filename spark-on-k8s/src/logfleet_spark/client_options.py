@@ -30,7 +30,8 @@ class OptionError(ValueError):
 class ClientOptions:
     """Parsed `kafka.` options; an option that is not given keeps our client's default.
 
-    client, fetcher, producer: keyword arguments of the classes in logfleet.client. group: the
+    client, fetcher, producer: keyword arguments of the classes in logfleet.client. transaction: of
+    TransactionalProducer, beside those of the producer. group: the
     consumer group to which a stream commits its offsets. unused: one sentence for each option that
     is harmless and has no effect.
     """
@@ -38,6 +39,7 @@ class ClientOptions:
     client: Mapping[str, Any] = field(default_factory=dict)
     fetcher: Mapping[str, Any] = field(default_factory=dict)
     producer: Mapping[str, Any] = field(default_factory=dict)
+    transaction: Mapping[str, Any] = field(default_factory=dict)
     group: str | None = None
     unused: tuple[str, ...] = ()
 
@@ -51,7 +53,7 @@ class _Option:
     text says what to write instead.
     """
 
-    part: Literal["client", "fetcher", "producer", "group", "fixed"]
+    part: Literal["client", "fetcher", "producer", "transaction", "group", "fixed"]
     argument: str
     uses: tuple[Use, ...]
     parse: "Callable[[str], str | int | Codec | IsolationLevel]"
@@ -130,6 +132,7 @@ OPTIONS = {
     "batch.size": _Option("producer", "batch_bytes", ("write",), _number(1)),
     "buffer.memory": _Option("producer", "buffer_bytes", ("write",), _number(1)),
     "delivery.timeout.ms": _Option("producer", "delivery_timeout_ms", ("write",), _number(1)),
+    "transaction.timeout.ms": _Option("transaction", "timeout_ms", ("write",), _number(1)),
 }
 
 _NO_GROUP = "reads join no group"
@@ -219,7 +222,12 @@ def unused_sentence(name: str, why: str) -> str:
 
 def client_options(options: Mapping[str, str], use: Use) -> ClientOptions:
     """The `kafka.` options among `options` (keys in lower case); raises OptionError."""
-    parts: dict[str, dict[str, Any]] = {"client": {}, "fetcher": {}, "producer": {}}
+    parts: dict[str, dict[str, Any]] = {
+        "client": {},
+        "fetcher": {},
+        "producer": {},
+        "transaction": {},
+    }
     group: str | None = None
     unused: list[str] = []
     for key in sorted(options):

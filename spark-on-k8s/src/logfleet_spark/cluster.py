@@ -40,6 +40,8 @@ from logfleet_spark.options import DEFAULT_COLUMNS
 if TYPE_CHECKING:
     from logfleet.client.fetcher import Fetched, Fetcher
 
+    from logfleet_spark.exactly_once import VersionedBatch
+
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,8 @@ It is half of the size that a topic accepts by default (max.message.bytes).
 
 CALL_TIMEOUT_MS = 300_000
 """Time for which brokers may be unreachable before a call, a read or a write fails, unless
-`kafka.default.api.timeout.ms` or `kafka.delivery.timeout.ms` is set.
+`kafka.default.api.timeout.ms` or `kafka.delivery.timeout.ms` is set. It is also the timeout of a
+transaction, unless `kafka.transaction.timeout.ms` is set.
 
 Spark's source tries four times for a minute each (`fetchOffset.numRetries` calls of
 `default.api.timeout.ms`).
@@ -256,18 +259,31 @@ class Cluster:
         """
         return self._run(self._write(batches, topic))
 
+    def write_once(
+        self, batches: Iterable[pa.RecordBatch], topic: str | None, batch: "VersionedBatch"
+    ) -> bool:
+        """Write all rows in one transaction, as `exactly_once.write_once`."""
+        from logfleet_spark.exactly_once import write_once
+
+        options = {**self._producer_options, "timeout_ms": CALL_TIMEOUT_MS}
+        options |= self._options.transaction
+        return self._run(write_once(self._client, batches, topic, batch, **options))
+
     async def _write(self, batches: Iterable[pa.RecordBatch], topic: str | None) -> int:
         from logfleet.client.producer import Producer
 
         from logfleet_spark.writing import write
 
-        options = {
+        async with Producer(self._client, **self._producer_options) as producer:
+            return await write(producer, batches, topic)
+
+    @property
+    def _producer_options(self) -> dict[str, Any]:
+        return {
             "batch_bytes": BATCH_BYTES,
             "delivery_timeout_ms": CALL_TIMEOUT_MS,
             **self._options.producer,
         }
-        async with Producer(self._client, **options) as producer:
-            return await write(producer, batches, topic)
 
     def commit(self, group: str, offsets: Offsets, missing: set[TopicPartition]) -> None:
         """Commit the offsets to a group, so that monitoring can show the group's lag.

@@ -102,11 +102,15 @@ class SourceOptions:
 class SinkOptions:
     """Parsed options of a write. topic: None means that each row names its topic.
 
+    exactly_once: each batch is one transaction of `app_id`, unless its `version` is written.
     unused: one sentence for each option that has no effect.
     """
 
     bootstrap: str
     topic: str | None
+    exactly_once: bool = False
+    app_id: str | None = None
+    version: int | None = None
     client: ClientOptions = field(default_factory=ClientOptions)
     unused: tuple[str, ...] = ()
 
@@ -161,8 +165,13 @@ UNITS_MS = {
     "d": 86_400_000,
 }
 # Spark hands a stream's sink its own options too
-WRITE = {"topic": "topic", "includeheaders": "includeHeaders"}
-SPARKS_OWN = {"checkpointlocation", "queryname"}
+EXACTLY_ONCE = "exactlyOnce"
+APP_ID = "logfleet.txn.app.id"
+VERSION = "logfleet.txn.version"
+TRANSACTION_TIMEOUT = "kafka.transaction.timeout.ms"
+WRITE = {name.lower(): name for name in ("topic", "includeHeaders", EXACTLY_ONCE, APP_ID, VERSION)}
+CHECKPOINT = "checkpointLocation"
+SPARKS_OWN = {CHECKPOINT.lower(), "queryname"}
 # Options that people try, with a hint beyond "not supported"
 INSTEAD = {
     "kafka.auto.offset.reset": "use startingOffsets instead",
@@ -171,7 +180,7 @@ INSTEAD = {
     "kafka.value.deserializer": "values are always binary",
     "kafka.key.serializer": "keys are always binary or text",
     "kafka.value.serializer": "values are always binary or text",
-    "kafka.transactional.id": "transactions are not built yet",
+    "kafka.transactional.id": "set exactlyOnce=true, and logfleet.txn.app.id to the id",
 }
 
 
@@ -240,12 +249,43 @@ def sink_options(raw: Mapping[str, str]) -> SinkOptions:
             "topic: empty; write a topic's name, or leave it out and add a column topic"
         )
     client = client_options(options, "write")
+    exactly_once = _boolean(options, EXACTLY_ONCE, default=False)
+    for name in (APP_ID, VERSION, TRANSACTION_TIMEOUT):
+        if name in options and not exactly_once:
+            raise OptionError(f"{name}: only with {EXACTLY_ONCE}=true; add that or leave it out")
     return SinkOptions(
         bootstrap=_bootstrap(options),
         topic=topic.strip() if topic else None,
+        exactly_once=exactly_once,
+        app_id=options.get(APP_ID, "").strip() or None,
+        version=_version(options.get(VERSION)),
         client=client,
         unused=client.unused,
     )
+
+
+def app_id_of_query(query_id: str) -> str:
+    """Return the id under which a query writes, unless its options have another."""
+    return f"logfleet-spark-{query_id}"
+
+
+def stream_sink_options(raw: Mapping[str, str]) -> SinkOptions:
+    """Parse the options of a stream's sink; raises OptionError."""
+    options = sink_options(raw)
+    if options.version is not None:
+        raise OptionError(f"{VERSION}: a stream has its batches' numbers; leave it out")
+    return options
+
+
+def batch_sink_options(raw: Mapping[str, str]) -> SinkOptions:
+    """Parse the options of the write of a batch; raises OptionError."""
+    options = sink_options(raw)
+    if options.exactly_once and (options.app_id is None or options.version is None):
+        raise OptionError(
+            f"{EXACTLY_ONCE}: a batch needs {APP_ID}, a name of its own for what writes, and "
+            f"{VERSION}, the batch_id of foreachBatch"
+        )
+    return options
 
 
 def read_columns(raw: Mapping[str, str]) -> tuple[str, ...]:
@@ -396,6 +436,14 @@ def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
             return False
         case other:
             raise OptionError(f"{name}: {other!r} is neither true nor false")
+
+
+def _version(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) >= 2**63 - 1:
+        raise OptionError(f"{VERSION}: {text!r} is not a batch's number; write 0 or more")
+    return int(text)
 
 
 def _positive(options: Mapping[str, str], name: str) -> int | None:

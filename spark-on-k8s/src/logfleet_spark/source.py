@@ -20,12 +20,14 @@ from pyspark.sql.types import StructType
 from logfleet_spark.batch_reader import BatchReader, FilteringReader
 from logfleet_spark.client_options import OptionError
 from logfleet_spark.options import (
+    CHECKPOINT,
     COLUMNS,
     SinkOptions,
+    batch_sink_options,
     check_read,
     read_columns,
-    sink_options,
     source_options,
+    stream_sink_options,
 )
 from logfleet_spark.stream_reader import RefusedStream, StreamReader
 
@@ -65,19 +67,15 @@ class LogfleetSource(DataSource):
             raise OptionError("mode overwrite: a topic can only be appended to; use mode append")
         from logfleet_spark.sink import BatchWriter
 
-        return BatchWriter(self._sink(), _types(schema))
+        return BatchWriter(_logged(batch_sink_options(self._given)), _types(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001
         if overwrite:
             raise OptionError("output mode complete: a topic can only be appended to")
         from logfleet_spark.sink import StreamWriter
 
-        return StreamWriter(self._sink(), _types(schema))
-
-    def _sink(self) -> SinkOptions:
-        options = sink_options(self._given)
-        _log_unused(options.unused)
-        return options
+        options = _logged(stream_sink_options(self._given))
+        return StreamWriter(options, _types(schema), self._given.get(CHECKPOINT))
 
     @property
     def _given(self) -> MutableMapping[str, str]:
@@ -103,6 +101,11 @@ def _check_schema(schema: StructType, given: Mapping[str, str]) -> None:
         raise OptionError(
             f"schema: a topic's columns are {wanted}; leave .schema(...) out and select from these"
         )
+
+
+def _logged(options: SinkOptions) -> SinkOptions:
+    _log_unused(options.unused)
+    return options
 
 
 def _log_unused(unused: Iterable[str]) -> None:

@@ -65,7 +65,7 @@ class ColumnBatch(Batch):
         super().release()
         self.columns, self.payload = self.columns.slice(0, 0), memoryview(b"")
 
-    def cut(self) -> tuple[Batch, Batch]:
+    def split(self) -> tuple[Batch, Batch]:
         middle = self.rows // 2
         first, second = (
             batches(self.topic, self.partition, part, [0], self.now_ms)[0]

@@ -86,6 +86,17 @@ def test_each_record_goes_where_it_belongs_as_it_came(spark, job, topics, run, s
     assert job.metrics.value("dead_letters") == before + 3
 
 
+def test_a_batch_that_is_done_again_is_written_once_if_asked(spark, topics, run, repeat_last_batch):
+    _, good, dead = topics
+    found = []
+    for _ in range(2):
+        run("--exactly-once")
+        found.append((held(spark, good), held(spark, dead)))
+        repeat_last_batch("route")
+    assert [len(each) for each in found[0]] == [4, 2]
+    assert found[0] == found[1]
+
+
 def test_mended_letters_come_back_and_the_others_stay_dead_with_their_origin(
     spark, job, topics, run
 ):

@@ -77,6 +77,11 @@ def test_a_file_that_is_not_there_is_named(capsys):
             "--sink parquet is append-only: write --sink delta, or --output-mode append",
         ),
         (["--sink", "topic"], "--sink topic needs --output"),
+        (["--exactly-once"], "--exactly-once is for --sink topic"),
+        (
+            ["--sink", "topic", "--output", "o", "--exactly-once", "--source", "kafka"],
+            "--exactly-once: Spark's connector cannot",
+        ),
         (["--sink", "database", "--output", "t"], "needs --database-url postgresql://USER@HOST/"),
         (
             ["--sink", "database", "--output", "t", "--database-url", "jdbc:postgresql://h/d"],

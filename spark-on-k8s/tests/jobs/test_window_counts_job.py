@@ -260,6 +260,18 @@ def test_counts_by_the_records_key_and_time_reach_a_topic(spark, events, run, so
     assert {(r["window_start"][11:16], r["key"]): r["count"] for r in rows} == want
 
 
+def test_counts_of_a_batch_that_is_done_again_reach_a_topic_once_if_asked(
+    spark, events, run, repeat_last_batch
+):
+    out = NumberedTopic(events.bootstrap)
+    for _ in range(2):
+        by_record = ["--event-time", "timestamp", "--where", "event_time IS NOT NULL"]
+        run(*by_record, "--exactly-once", "--sink", "topic", "--output", out.name)
+        repeat_last_batch("checkpoint")
+    rows = [json.loads(bytes(r["value"])) for r in out.batch(spark).collect()]
+    assert sorted(r["count"] for r in rows) == [1, 1, 3]
+
+
 def test_counts_are_shown_on_the_console(run, capsys):
     run("--event-time", "event_time", "--where", "delay < 25", "--window", "1 day")
     shown = capsys.readouterr().out

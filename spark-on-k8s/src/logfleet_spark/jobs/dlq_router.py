@@ -5,7 +5,8 @@ With --replay it sends mended dead letters back.
 A dead letter is the original record (key, value, headers) with additional headers for its origin
 and the error. They have the names of Kafka's own dead-letter queues (KIP-1191), except the last two
 (time and attempts), which are ours. Records are written at least once: a batch that was interrupted
-is written again, so two dead letters with the same headers are of one record.
+is written again, so two dead letters with the same headers are of one record. With --exactly-once
+all records of a batch are one transaction, which is committed once.
 """
 
 import argparse
@@ -23,8 +24,10 @@ from logfleet_spark.jobs.running import Job, program
 from logfleet_spark.jobs.settings import (
     Parser,
     add_cluster,
+    add_exactly_once,
     add_sink,
     add_stream,
+    check_exactly_once,
     names,
     positive,
     refuse_same,
@@ -145,6 +148,7 @@ def make_parser() -> Parser:
         help="with --replay: dead letters with this many attempts are not replayed",
     )
     add_sink(parser)
+    add_exactly_once(parser)
     add_stream(parser)
     return parser
 
@@ -152,6 +156,7 @@ def make_parser() -> Parser:
 def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = make_parser()
     settings = parser.settings(argv)
+    check_exactly_once(parser, settings)
     if settings.replay and (settings.topic or settings.output_topic):
         parser.error("--replay reads --dlq-topic: leave out --topic and --output-topic")
     if not settings.replay and not settings.topic:
@@ -193,34 +198,38 @@ def target(settings: argparse.Namespace) -> Column:
     return F.coalesce(F.lit(settings.replay_topic), header(F.col(f"{RECORD}.headers"), TOPIC))
 
 
-def route(job: Job, settings: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
+def route(job: Job, settings: argparse.Namespace, records: DataFrame, batch_id: int) -> None:
     """Write one micro-batch: good records to the output topic, others to the dead-letter topic."""
     events = routed(records, settings).persist()
     try:
-        dead = dead_letters(events, F.current_timestamp())
-        send(dead, settings, settings.dlq_topic)
+        both = _for_topic(dead_letters(events, F.current_timestamp()), settings.dlq_topic)
         if settings.output_topic:
-            send(good_records(events), settings, settings.output_topic)
+            both = both.unionByName(_for_topic(good_records(events), settings.output_topic))
+        send(both, settings, None, batch_id)
         job.metrics.count("dead_letters", events.where(F.col(ERROR).isNotNull()).count())
     finally:
         events.unpersist()
 
 
-def replay(job: Job, settings: argparse.Namespace, records: DataFrame, _batch_id: int) -> None:
+def _for_topic(records: DataFrame, topic: str) -> DataFrame:
+    return records.withColumn("topic", F.lit(topic))
+
+
+def replay(job: Job, settings: argparse.Namespace, records: DataFrame, batch_id: int) -> None:
     """Send records that can be read now back, and the others to the end of the dead-letter topic.
 
     Records that reached the limit of attempts stay where they are.
     """
     events = replayed(records, settings).persist()
     try:
-        send(dead_letters(events, F.current_timestamp()), settings, settings.dlq_topic)
+        dead = _for_topic(dead_letters(events, F.current_timestamp()), settings.dlq_topic)
         back = events.where(F.col(ERROR).isNull()).select(
             target(settings).alias("topic"),
             f"{RECORD}.key",
             f"{RECORD}.value",
             _without_own_headers(F.col(f"{RECORD}.headers")).alias("headers"),
         )
-        send(back, settings, None)
+        send(dead.unionByName(back), settings, None, batch_id)
         job.metrics.count("replayed", back.count())
         job.metrics.count("dead_letters", events.where(F.col(ERROR).isNotNull()).count())
     finally:

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 )
 
 from logfleet_spark.jobs.expressions import SettingError, condition, reason
+from logfleet_spark.options import APP_ID, EXACTLY_ONCE, VERSION, app_id_of_query
 
 RECORD_COLUMNS = ("key", "topic", "partition", "offset", "timestamp")
 ERROR = "_error"
@@ -57,15 +58,23 @@ def options_of(settings: argparse.Namespace) -> dict[str, str]:
 def sink_options_of(settings: argparse.Namespace) -> dict[str, str]:
     """Return the options of the sink that every write of a job to a topic needs."""
     servers = settings.sink_bootstrap_servers or settings.bootstrap_servers
-    return {"kafka.bootstrap.servers": servers, **dict(settings.sink_option)}
+    once = {EXACTLY_ONCE: "true"} if getattr(settings, "exactly_once", False) else {}
+    return {"kafka.bootstrap.servers": servers, **once, **dict(settings.sink_option)}
 
 
-def send(records: DataFrame, settings: argparse.Namespace, topic: str | None) -> None:
+def send(
+    records: DataFrame, settings: argparse.Namespace, topic: str | None, batch_id: int | None = None
+) -> None:
     """Write records (key, value, perhaps headers) to `topic`, or to the one in the column `topic`.
 
-    Records are written at least once.
+    Records are written at least once; with the setting `exactly_once` those of a micro-batch once.
+    batch_id: of the micro-batch, which makes one such call, in the thread of its query.
     """
     options = sink_options_of(settings) | ({"topic": topic} if topic else {})
+    if getattr(settings, "exactly_once", False):
+        query = records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        assert query, "a micro-batch is written in the thread of its query"
+        options = {APP_ID: app_id_of_query(query), VERSION: str(batch_id)} | options
     records.write.format(settings.source).options(**options).mode("append").save()
 
 

@@ -245,6 +245,23 @@ def add_sink(parser: Parser) -> None:
     )
 
 
+def add_exactly_once(parser: Parser) -> None:
+    """Add the option of a job that can write each micro-batch to topics once."""
+    parser.add_argument(
+        "--exactly-once",
+        action="store_true",
+        help="write each micro-batch in one transaction, once: readers of committed records see no record twice",
+    )
+
+
+def check_exactly_once(parser: Parser, settings: argparse.Namespace) -> None:
+    """End the process with a sentence if the setting is there and cannot be met."""
+    if settings.exactly_once and settings.source != "logfleet":
+        parser.error("--exactly-once: Spark's connector cannot; leave out --source kafka")
+    if settings.exactly_once and getattr(settings, "sink", "topic") != "topic":
+        parser.error("--exactly-once is for --sink topic: leave it out")
+
+
 def add_spark(parser: Parser) -> None:
     add = parser.add_argument
     add(

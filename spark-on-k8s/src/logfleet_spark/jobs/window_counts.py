@@ -52,8 +52,10 @@ from logfleet_spark.jobs.settings import (
     AVAILABLE_NOW,
     Parser,
     add_cluster,
+    add_exactly_once,
     add_sink,
     add_stream,
+    check_exactly_once,
     delay,
     interval,
     interval_ms,
@@ -192,13 +194,13 @@ def as_records(counts: DataFrame, groups: Sequence[str], windows: Windows) -> Da
 
 
 def write_records(
-    settings: argparse.Namespace, made: Counts, windows: Windows, counts: DataFrame, _batch_id: int
+    settings: argparse.Namespace, made: Counts, windows: Windows, counts: DataFrame, batch_id: int
 ) -> None:
-    """Write one micro-batch to a topic; a batch that Spark repeats is written again.
+    """Write one micro-batch to a topic, again if Spark repeats it, or once with `exactly_once`.
 
     It is used with foreachBatch, as Spark gives update mode to no streaming sink in Python.
     """
-    send(as_records(counts, made.groups, windows), settings, settings.output)
+    send(as_records(counts, made.groups, windows), settings, settings.output, batch_id)
 
 
 def write_table(
@@ -280,6 +282,7 @@ def make_parser() -> Parser:
         "delta and parquet OUTPUT-rejected, else none. They are counted either way",
     )
     add_sink(parser)
+    add_exactly_once(parser)
     add_stream(parser)
     add_database(parser)
     return parser
@@ -297,9 +300,7 @@ def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if settings.session and not settings.group_by:
         parser.error("--session needs --group-by: Spark has no sessions of all events at once")
     if settings.session and settings.output_mode == "update":
-        parser.error(
-            "--session: Spark writes sessions once they are closed: leave out --output-mode update"
-        )
+        parser.error("--session: Spark writes sessions once they are closed: --output-mode append")
     if not settings.aggregate.strip():
         parser.error(f'--aggregate names nothing; write "{COUNT}" or leave it out')
     settings.window = settings.window or "1 hour"
@@ -313,6 +314,7 @@ def parse_settings(argv: Sequence[str] | None = None) -> argparse.Namespace:
             "--sink parquet is append-only: write --sink delta, or --output-mode append for closed "
             "windows"
         )
+    check_exactly_once(parser, settings)
     check_database(parser, settings)
     if settings.rejected is None and settings.sink in tables.FORMATS:
         settings.rejected = sibling_folder(settings.output, "rejected")

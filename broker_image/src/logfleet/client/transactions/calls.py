@@ -122,11 +122,12 @@ class TransactionCalls:
         offsets: Mapping[TopicPartition, int],
         member: Member,
         *,
+        metadata: str,
         v2: bool,
     ) -> None:
         """Let the group's coordinator commit the offsets when the transaction is committed.
 
-        v2: this makes them part of the transaction, too.
+        metadata: kept with each offset. v2: this makes them part of the transaction, too.
         """
         topics: dict[str, TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = {}
         for key, offset in offsets.items():
@@ -134,7 +135,9 @@ class TransactionCalls:
                 key.topic, TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=key.topic)
             )
             row = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-                partition_index=key.partition, committed_offset=offset
+                partition_index=key.partition,
+                committed_offset=offset,
+                committed_metadata=metadata,
             )
             topic.partitions.append(row)
         request = TxnOffsetCommitRequest(

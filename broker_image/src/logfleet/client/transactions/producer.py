@@ -103,6 +103,14 @@ class TransactionalProducer:
         """
         await self._init(NO_IDENTITY)
 
+    @property
+    def records(self) -> Producer:
+        """The producer of the records: its `put` adds a batch to the open transaction.
+
+        If a batch fails, the transaction can only be aborted.
+        """
+        return self._producer
+
     async def partition_count(self, topic: str) -> int:
         """The cached number of partitions. Raises KafkaError if there is no such topic."""
         return await self._producer.partition_count(topic)
@@ -150,13 +158,19 @@ class TransactionalProducer:
             raise
 
     async def add_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, int], member: Member = NO_MEMBER
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        member: Member = NO_MEMBER,
+        *,
+        metadata: str = "",
     ) -> None:
         """Commit offsets of a group together with the transaction (KIP-447).
 
         member: who read what the transaction is made of; the group refuses one that it has dropped.
         After an abort, let that consumer `seek` to the committed offsets before it polls again: it
-        commits its positions itself before a rebalance. Raises AbortRequired, ProducerFailed.
+        commits its positions itself before a rebalance. metadata: kept with each offset. Raises
+        AbortRequired, ProducerFailed.
         """
         state = self._state
         state.check_open()
@@ -165,7 +179,9 @@ class TransactionalProducer:
             await self._calls.add_group(state.identity, group)
 
         async def stage() -> None:
-            await self._calls.stage_offsets(state.identity, group, offsets, member, v2=state.v2)
+            await self._calls.stage_offsets(
+                state.identity, group, offsets, member, metadata=metadata, v2=state.v2
+            )
 
         if not state.v2:
             await self._identities.add(add)
