@@ -148,7 +148,7 @@ LOADS = (
             records=records,
             transaction_records=size,
         )
-        for size, records in ((1, 3_000), (100, 150_000), (1_000, 600_000), (10_000, 2_000_000))
+        for size, records in ((1, 600), (100, 30_000), (1_000, 200_000), (10_000, 500_000))
     ),
     *(
         Load(
@@ -160,7 +160,7 @@ LOADS = (
             records=records,
             transaction_records=size,
         )
-        for size, records in ((1, 3_000), (1_000, 600_000))
+        for size, records in ((1, 600), (1_000, 200_000))
     ),
     Load("connections", Kind.PACE, 1024, PACED, rate=1000, seconds=20, connections=500),
 )
