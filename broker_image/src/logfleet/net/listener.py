@@ -32,6 +32,8 @@ BACKLOG = 1024
 # Pause after a failure to accept, such as a lack of file descriptors: a retry at once would only
 # burn CPU.
 ACCEPT_AGAIN_S = 1.0
+# Connections accepted in one step of the loop: about a millisecond.
+ACCEPTED_PER_STEP_MAX = 16
 # The sweep for idle connections checks this many per step of the loop (well below a millisecond).
 SWEEP_STEP = 1000
 TICK_S = 1.0
@@ -162,27 +164,37 @@ class Listener:
         while True:
             try:
                 accepted, address = await loop.sock_accept(listening)
-            except ConnectionAbortedError:  # closed before it was accepted
-                continue
+                await self._admit(accepted, address)
+                # All that wait, in this step: a busy loop takes few steps a second, and its peers
+                # give up and connect again sooner than one connection a step can be accepted.
+                for _ in range(ACCEPTED_PER_STEP_MAX - 1):
+                    accepted, address = listening.accept()
+                    await self._admit(accepted, address)
+            except (BlockingIOError, ConnectionAbortedError):
+                continue  # none waits, or it was closed before it was accepted
             except OSError as error:
                 log.warning("accept_failed", listener=self.name, error=str(error))
                 await asyncio.sleep(ACCEPT_AGAIN_S)
-                continue
-            began = time.monotonic()
-            try:
-                await self.quotas.until_admitted(self.name)
-            except BaseException:
-                accepted.close()
-                raise
-            self.waited_s += time.monotonic() - began
-            # Shielded from `stop`: otherwise nothing would close a half-made transport.
-            admission = loop.create_task(self._admit(accepted, address[0], address[1]))
+
+    async def _admit(self, accepted: socket.socket, address: tuple[str, int]) -> None:
+        """Count the connection once the quotas admit it, and begin to make its transport."""
+        began = time.monotonic()
+        try:
+            await self.quotas.until_admitted(self.name)
+        except BaseException:
+            accepted.close()
+            raise
+        self.waited_s += time.monotonic() - began
+        host, port = address[:2]
+        if self._has_entered(accepted, _address(host)):
+            # a task of its own, or `stop` would leave a half-made transport that nothing closes
+            work = self._open(Connection(self, host, port), accepted, _address(host))
+            admission = asyncio.get_running_loop().create_task(work)
             self._admissions.add(admission)
             admission.add_done_callback(self._admissions.discard)
-            await asyncio.shield(admission)
 
-    async def _admit(self, accepted: socket.socket, host: str, port: int) -> None:
-        address = _address(host)
+    def _has_entered(self, accepted: socket.socket, address: str) -> bool:
+        """Count the connection; False if it is refused, and closed."""
         if not self.quotas.is_possible(self.name):
             self.refused += 1
             if count := self._impossible.count_event():
@@ -195,7 +207,7 @@ class Listener:
                     "(LimitNOFILE, ulimit -Hn)",
                 )
             accepted.close()
-            return
+            return False
         limit = self.quotas.enter(self.name, address)
         if limit is not None:
             self.refused += 1
@@ -203,8 +215,11 @@ class Listener:
                 "connection_refused", peer=address, reason=f"{limit} connections are its limit"
             )
             accepted.close()
-            return
-        connection = Connection(self, host, port)
+            return False
+        return True
+
+    async def _open(self, connection: Connection, accepted: socket.socket, address: str) -> None:
+        """Make the transport of a connection that was counted."""
         self._entering.add(connection)
         try:
             prepare_accepted(accepted, self._send_buffer_bytes)
