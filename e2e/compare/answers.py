@@ -103,6 +103,8 @@ def plain(answer: msgspec.Struct, version: int, names: Names) -> dict[str, Any]:
             for each in fields
             if each.exists(version)
         }
+        if found.get("error_code") and getattr(value, "producer_id", None) == 0:
+            found["producer_id"] = 0  # of nobody
         if found.get(ABORTED):
             found[ABORTED] = _overlapping(found)
         if names.exact_texts:

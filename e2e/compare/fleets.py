@@ -15,6 +15,7 @@ CONFIG: Final = {
     **OF_ALL,
     "auto.leader.rebalance.enable": "false",
     "broker.session.timeout.ms": "6000",
+    "transaction.state.log.num.partitions": "3",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 """Leaders move only when a case says so. A silent broker of Kafka is soon fenced; ours holds a lease of 3 s."""

@@ -221,6 +221,10 @@ class Side:
         """Something that a client made of the answers; plain data, in which this case's and the broker's names are replaced."""
         self.seen.append(Seen(what, 0, what, self._own_texts(found)))
 
+    def count_as_now(self, from_ms: int) -> None:
+        """Times from then on are "now" for the rest of the case."""
+        self._names.now_from_ms = from_ms
+
     def own_text(self, text: str) -> str:
         """The text with what is this broker's own replaced."""
         return self._names.text(text.replace(str(self.port), "<port>"))

@@ -23,6 +23,8 @@ BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 LONG: Final = "x" * 250
 """One more than a topic's name may have."""
 UNKNOWN_ID: Final = b"unknown-unknown-"
+NEVER_ANSWERED: Final = {"AddPartitionsToTxn", "WriteTxnMarkers"}
+"""What brokers ask: Kafka's never answer a request without rows, or one that names a partition twice."""
 
 
 class Change(NamedTuple):
@@ -62,6 +64,8 @@ def _case(api: Api, version: int, field: str) -> Script:
         schema = load_table()[f"{api.name}Request"]
         (top,) = [each for each in schema.fields if each.python_name == field]
         for change in changes(make(stage), top, schema.structs, version):
+            if api.name in NEVER_ANSWERED and isinstance(change.value, list):
+                continue
             request = make(stage)
             side.ask(changed(request, change), version)
             side.await_changes_after(type(request))
@@ -93,6 +97,8 @@ def changes(
     for value in values(field, now, version):
         if name == "timeout_ms" and 0 < value < r.TIMEOUT_MS:
             continue  # whether it is enough is a matter of speed
+        if name == "duration_filter" and 0 <= value < r.TIMEOUT_MS:
+            continue  # so is this
         if name == "broker_id" and value == r.NODE_ID:
             continue  # UnregisterBroker: Kafka forgets itself, and answers nobody any more
         if value != now or type(value) is not type(now):

@@ -71,12 +71,12 @@ def ask_alive(side: FleetSide, request: object, version: int | None = None) -> N
 
 
 def tell_all(side: FleetSide, version: int) -> None:
-    names = [topic.name for topic in side.lasting.values()]
+    names = list(KEPT)
     ask_alive(side, r.metadata(*names, allow_auto_topic_creation=version < 4), version)
 
 
 def describe_all(side: FleetSide) -> None:
-    ask_alive(side, described(*side.lasting.values()))
+    ask_alive(side, described(*(kept(side, name) for name in KEPT)))
     for version in (0, 2):
         for fenced in (False, True):
             ask_alive(side, m.DescribeClusterRequest(include_fenced_brokers=fenced), version)
@@ -87,8 +87,9 @@ def read_all(side: FleetSide) -> None:
 
     Of others' racks a new leader knows only when their followers have fetched.
     """
-    for topic in side.lasting.values():
-        for index in range(len(KEPT[topic.name][0])):
+    for name, (layout, _) in KEPT.items():
+        topic = kept(side, name)
+        for index in range(len(layout)):
             for version in (1, 11):
                 ask_alive(side, r.list_offsets(topic, -1, index=index), version)
             for version in (4, 12, 18):

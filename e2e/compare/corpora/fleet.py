@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from e2e.compare.corpora import degraded, moves, replicated
 from e2e.compare.corpora.fleet_corpus import FleetCorpus
+from e2e.compare.corpora.transactions import fleet as transactions
 from e2e.compare.fleets import FleetPair
 from e2e.compare.runs import Oracle, Tally
 
@@ -20,15 +21,19 @@ class Stage(NamedTuple):
     cases: FleetCorpus
 
 
-def _make_kept(pair: FleetPair) -> None:
+def _make_states(pair: FleetPair) -> None:
     for side in pair.sides:
-        degraded.make_kept(side)
+        transactions.make_states(side)
 
 
 def _stop_one(pair: FleetPair) -> None:
-    _make_kept(pair)
+    for side in pair.sides:
+        degraded.make_kept(side)
+        transactions.begin_kept(side)
     pair.stop(3)
     _await(pair, "one away")
+    for side in pair.sides:
+        transactions.await_kept(side)
 
 
 def _kill_another(pair: FleetPair) -> None:
@@ -49,9 +54,11 @@ def _await(pair: FleetPair, stage: str) -> None:
 
 
 STAGES: Final = (
+    Stage(_make_states, transactions.ALL_THERE),
     Stage(lambda _: None, replicated.CORPUS),
     Stage(lambda _: None, moves.DONE),
     Stage(_stop_one, degraded.ONE_AWAY),
+    Stage(lambda _: None, transactions.ONE_AWAY),
     Stage(lambda _: None, moves.HELD),
     Stage(_kill_another, degraded.TWO_AWAY),
     Stage(_start_both, degraded.BACK),

@@ -43,7 +43,6 @@ def _list(stage: Stage) -> msgspec.Struct:
     return m.ListTransactionsRequest(
         state_filters=["Ongoing"],
         producer_id_filters=[who.producer_id],
-        duration_filter=0,
         transactional_id_pattern=f"{stage.side.prefix}.*",
     )
 

@@ -87,6 +87,18 @@ def initialising_during_a_transaction(side: Side, version: int) -> None:
         side.settle(p.init(first), version)
 
 
+@CORPUS.versions("InitProducerId", only=range(CONTINUES_SINCE, 6))
+def zombies_that_continue(side: Side, version: int) -> None:
+    """With epochs of long ago, while their successor has a transaction."""
+    topic = side.topic()
+    zombie = p.initialised(side, "id", version)
+    for _ in range(3):
+        successor = p.again(side, zombie)
+    side.settle(p.add(successor, {topic.name: [0]}), 3)
+    side.settle(p.init(zombie), version)
+    side.ask(p.describe(zombie.id))
+
+
 # --- AddPartitionsToTxn, AddOffsetsToTxn
 
 

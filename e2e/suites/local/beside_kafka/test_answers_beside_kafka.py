@@ -1,4 +1,4 @@
-"""The share of `make oracle` that takes seconds: every version that is advertised, all that is read of topics, and what clients seldom send.
+"""The share of `make oracle` that takes seconds: every version that is advertised, all that is read of topics, transactions, and what clients seldom send.
 
 In the order of files it comes before the other user of these two brokers, whose topics are not as large on both.
 """
@@ -23,6 +23,9 @@ CASES_LEAST = {
     "topic-ids": 10,
     "refusals": 11,
     "edges": 5,
+    "transactions": 60,
+    "transactions-records": 63,
+    "transactions-offsets": 27,
 }
 pytestmark = [pytest.mark.xdist_group("beside-kafka"), pytest.mark.timeout(900)]
 
