@@ -4,6 +4,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         said(kafka, "topic", "create", THEIRS, "-p", "1", *theirs)
         for seed in range(2):
             asyncio.run(write(found, seed))
-            before = cleaned_end(found) if seed else 0
-            until(lambda before=before: cleaned_end(found) > before)
+            until(partial(is_cleaned_beyond, found, cleaned_end(found) if seed else 0))
         kafka.stop()
         yield found
 
@@ -105,6 +105,10 @@ def cleaned_end(written: Written) -> int:
     path = written.directory / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines() if path.exists() else []
     return next((int(line.split()[2]) for line in lines if line.startswith(THEIRS)), 0)
+
+
+def is_cleaned_beyond(written: Written, offset: int) -> bool:
+    return cleaned_end(written) > offset
 
 
 def opened(directory: Path, *, clean: bool = True) -> PartitionLog:

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 import msgspec
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -316,7 +316,13 @@ def test_a_compacted_log_with_transactions_behaves_as_a_list(rig, tmp_path):
         lambda: type(rig)(str(tmp_path / str(next(numbers))))
     )
     run_state_machine_as_test(
-        make, settings=settings(max_examples=40, stateful_step_count=12, deadline=None)
+        make,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=12,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
     )
     assert TransactionsMachine.rounds > 40
     assert TransactionsMachine.gone > 40
