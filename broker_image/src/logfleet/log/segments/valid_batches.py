@@ -87,19 +87,12 @@ def read_batches(
     Memory holds a chunk and a batch at most. Raises CorruptRecords where `scan_batches` would end
     early.
     """
-    chunk, chunk_start = b"", start
-
-    def read_and_keep(length: int, position: Position) -> bytes:
-        nonlocal chunk, chunk_start
-        chunk, chunk_start = read(length, position), position
-        return chunk
-
+    chunks = _Chunks(read)
     expected = start
     for position, header in scan_batches(
-        read_and_keep, start, end, next_offset=next_offset, verify=True
+        chunks.read, start, end, next_offset=next_offset, verify=True
     ):
-        at = position - chunk_start
-        yield header, chunk[at : at + header.size]
+        yield header, chunks.batch(position, header)
         expected = position + header.size
     if expected != end:
         raise CorruptRecords(f"no whole valid batch at position {expected} of {end}")
@@ -112,25 +105,31 @@ def scan_markers(
 
     A marker is read with the headers around it.
     """
-    chunk, chunk_start = b"", start
-
-    def read_and_keep(length: int, position: Position) -> bytes:
-        nonlocal chunk, chunk_start
-        chunk, chunk_start = read(length, position), position
-        return chunk
-
+    chunks = _Chunks(read)
     for position, header in scan_batches(
-        read_and_keep, start, end, next_offset=next_offset, verify=False
+        chunks.read, start, end, next_offset=next_offset, verify=False
     ):
-        if not header.attributes & CONTROL_BIT:
-            yield header, None
-            continue
-        at = position - chunk_start
-        batch = chunk[at : at + header.size]
-        yield (
-            header,
-            read_marker(batch if len(batch) == header.size else read(header.size, position)),
-        )
+        is_control = header.attributes & CONTROL_BIT
+        yield header, read_marker(chunks.batch(position, header)) if is_control else None
+
+
+class _Chunks:
+    """Reads a file by chunks and keeps the last one, which has the batch of the last header."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._chunk = b""
+        self._start = Position(0)
+
+    def read(self, length: int, position: Position) -> bytes:
+        self._chunk, self._start = self._read(length, position), position
+        return self._chunk
+
+    def batch(self, position: Position, header: BatchHeader) -> bytes:
+        """The whole batch; read by itself if the chunk ends within it."""
+        at = position - self._start
+        batch = self._chunk[at : at + header.size]
+        return batch if len(batch) == header.size else self._read(header.size, position)
 
 
 def holds_old_messages(read: Read, end: int) -> bool:

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logfleet.log.segments.valid_batches import (
@@ -5,10 +6,15 @@ from logfleet.log.segments.valid_batches import (
     VERIFY_CHUNK_BYTES,
     holds_old_messages,
     is_plausible,
+    read_batches,
     scan_batches,
+    scan_markers,
 )
-from logfleet.records.batch import parse_header
+from logfleet.records.batch import assign_offsets, parse_header
+from logfleet.records.control import Marker, marker_batch
+from logfleet.records.errors import CorruptRecords
 from logfleet.records.record import Record, build_batch
+from logfleet.types import LeaderEpoch, Position
 
 from broker_image.tests.unit.log.old_messages import old_message
 
@@ -110,3 +116,38 @@ def test_what_a_crash_leaves_is_no_message_of_an_old_format(sizes, length):
     log = batches(*sizes)
     assert not holds_old(log + bytes(length)), "room that was allocated and not written"
     assert not holds_old(log + batches(5)[:length][:-1])
+
+
+def marker(log, base_offset):
+    batch = marker_batch(7, 1, commit=False, coordinator_epoch=3, now_ms=5)
+    assign_offsets(batch, base_offset, LeaderEpoch(0))
+    return log + batch
+
+
+@pytest.mark.parametrize("size", [0, HEADERS_CHUNK_BYTES - 250, HEADERS_CHUNK_BYTES - 170])
+def test_markers_are_read_with_the_headers_also_where_a_chunk_ends_within_one(size):
+    log = marker(marker(batches(size), 2), 3)
+    found = scan_markers(
+        lambda length, position: bytes(log[position : position + length]),
+        Position(0),
+        len(log),
+        next_offset=0,
+    )
+    aborted = Marker(7, 1, is_commit=False, coordinator_epoch=3)
+    assert [(header.base_offset, each) for header, each in found] == [
+        (0, None),
+        (2, aborted),
+        (3, aborted),
+    ]
+
+
+def test_batches_are_read_whole_and_a_torn_one_is_an_error():
+    log = batches(0, VERIFY_CHUNK_BYTES, 9)
+
+    def read(length, position):
+        return bytes(log[position : position + length])
+
+    found = [batch for _, batch in read_batches(read, Position(0), len(log), next_offset=0)]
+    assert b"".join(found) == bytes(log)
+    with pytest.raises(CorruptRecords, match="no whole valid batch"):
+        list(read_batches(read, Position(0), len(log) - 1, next_offset=0))
