@@ -29,11 +29,11 @@ class OffsetMap:
     ) -> None:
         """bytes_max: limit of the table, which starts small.
 
-        load_factor: share of it that is used, between 0 and 1.
+        load_factor: share of it that is used; from 1 on, all but one slot.
         """
         self._slots_max = max(bytes_max // ENTRY_BYTES, 2)
-        self.capacity = max(int(self._slots_max * load_factor), 1)
         self._load_factor = load_factor
+        self.capacity = self._usable(self._slots_max)
         self._salt = salt
         self._count = 0
         self._begin(first_slots)
@@ -41,7 +41,11 @@ class OffsetMap:
     def _begin(self, slots: int) -> None:
         self._slots = min(slots, self._slots_max)
         self._table = bytearray(self._slots * ENTRY_BYTES)
-        self._limit = max(int(self._slots * self._load_factor), 1)
+        self._limit = self._usable(self._slots)
+
+    def _usable(self, slots: int) -> int:
+        """How many of the slots may be used. One stays free: a search ends there."""
+        return max(min(int(slots * self._load_factor), slots - 1), 1)
 
     def __len__(self) -> int:
         return self._count

@@ -1,5 +1,6 @@
 import random
 
+import pytest
 from logfleet.log.compaction.offset_map import ENTRY_BYTES, OffsetMap
 
 SALT = bytes(range(16))
@@ -41,3 +42,10 @@ def test_keys_that_meet_go_around_the_end_of_the_table():
     for n in range(3):
         assert offsets.put(b"%d" % n, n)
     assert [offsets.get(b"%d" % n) for n in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("load_factor", [1.0, 2.0])
+def test_a_search_ends_in_a_full_map_whatever_the_load_factor(load_factor):
+    offsets = a_map(4, load_factor=load_factor)
+    assert [offsets.put(b"%d" % n, n) for n in range(4)] == [True, True, True, False]
+    assert offsets.get(b"absent") == -1
