@@ -30,9 +30,10 @@ class Injected(NamedTuple):
 
 
 def kill_leader(fleet: FailoverFleet, dice: random.Random) -> Injected:
+    """Not the controller, unless it leads all."""
     controller = fleet.controller()
     ids = sorted({leader for leader in fleet.leaders().values() if leader != controller})
-    return kill(fleet, dice.choice(ids))
+    return kill(fleet, dice.choice(ids or [controller]))
 
 
 def kill_follower(fleet: FailoverFleet, dice: random.Random) -> Injected:
