@@ -12,7 +12,8 @@ from collections import Counter
 import msgspec
 
 from broker_image.tests.sim.labels import LABELS
-from broker_image.tests.sim.mutants import BY_SEED, SEEDS_MAX, found
+from broker_image.tests.sim.mutant import SEEDS_MAX, found
+from broker_image.tests.sim.mutants import BY_SEED
 from broker_image.tests.sim.report import report_of
 from broker_image.tests.sim.simulation import drawn_case, run
 from e2e.harness.results import RESULTS, entry_of, source_key, store

@@ -2,12 +2,9 @@
 
 A mutant replaces a function of the product, or a step of the shell that the simulation has in its place.
 
-seed: one that finds it, tried first; None if only a scenario of test_scenarios.py does.
-also: modules that call the same function by a name of their own. beside: broken with it, where one rule alone covers for the other.
+Those of transactions are in `transactions.mutants`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
@@ -50,53 +47,9 @@ from broker_image.tests.sim import (
     node,
     replica,
 )
+from broker_image.tests.sim.mutant import Mutant
 from broker_image.tests.sim.replica_log import Batch
-from broker_image.tests.sim.simulation import drawn_case, run
-
-SEEDS_MAX = 2_000
-
-
-class Mutant(msgspec.Struct, frozen=True):
-    name: str
-    where: Any
-    attribute: str
-    made: Callable[[Any], Any]
-    seed: int | None = 0
-    also: tuple[Any, ...] = ()
-    beside: tuple["Mutant", ...] = ()
-
-
-@contextmanager
-def broken(mutant: Mutant) -> Iterator[None]:
-    """While this lasts the rule is not kept."""
-    with ExitStack() as others:
-        for each in mutant.beside:
-            others.enter_context(broken(each))
-        with _replaced(mutant):
-            yield
-
-
-@contextmanager
-def _replaced(mutant: Mutant) -> Iterator[None]:
-    places = (mutant.where, *mutant.also)
-    rules = [place.__dict__[mutant.attribute] for place in places]
-    for place, rule in zip(places, rules, strict=True):
-        setattr(place, mutant.attribute, mutant.made(rule))
-    try:
-        yield
-    finally:
-        for place, rule in zip(places, rules, strict=True):
-            setattr(place, mutant.attribute, rule)
-
-
-def found(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, str] | None:
-    """The first of the seeds that fails with it, and how."""
-    with broken(mutant):
-        for seed in seeds:
-            failure = run(drawn_case(seed)).failure
-            if failure is not None:
-                return seed, failure
-    return None
+from broker_image.tests.sim.transactions.mutants import OF_TRANSACTIONS
 
 
 def _not_pending(rule: Any) -> Any:
@@ -422,7 +375,7 @@ def _as_of_a_consumer(original):
 
 
 MUTANTS = (
-    Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=5),
+    Mutant("an ISR change in flight does not count", LeaderReplicas, "_count", _not_pending, seed=23),
     Mutant("the high watermark moves below min ISR", LeaderReplicas, "committed_end", _below_min_isr, seed=11),
     Mutant("any broker epoch's fetch counts", LeaderReplicas, "fetched", _any_broker_epoch, seed=1),
     Mutant("the ISR grows at the high watermark only", LeaderReplicas, "_is_in_sync", _at_high_watermark, seed=80),
@@ -449,7 +402,7 @@ MUTANTS = (
     Mutant("a controller's own write is recognised by content", Receipt, "on", _by_content, beside=(_UNCONFIRMED,), seed=None),
     Mutant("an election compares no registration", store_writes, "still_active", lambda _: lambda *_: (), seed=50),
     Mutant("an ISR change compares no registration", isr_write, "still_active", lambda _: lambda *_: (), seed=3),
-    Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=5),
+    Mutant("an ISR change compares no version", isr_write, "modified_at", _without_version, seed=11),
     Mutant("a read settles an unknown transaction", isr_writing.IsrWriting, "_attempt", _settled_by_a_read, seed=None),
     Mutant("an ISR change without an answer counts as lost", IsrProposals, "replied", _unanswered_is_lost, seed=None),
     Mutant("any disk will do for the last leader", longest_log, "has_disk", lambda _: lambda *_: True, seed=8, also=(election,)),
@@ -461,9 +414,9 @@ MUTANTS = (
     Mutant("an unclean broker stays eligible", election, "with_isr", lambda _: lambda state, isr, **_: with_isr(state, isr), seed=3),
     Mutant("the ISR grows by who is behind", LeaderReplicas, "_is_in_sync", lambda _: lambda _self, follower: follower.log_end_offset > 0, seed=2),
     Mutant("eligible leaders stay so beside a full ISR", leader, "with_isr", _eligible_for_ever, seed=29, also=(election,)),
-    Mutant("may-i counts who is not in sync", stop_check, "_in_sync_without", _all_replicas, seed=5),
-    Mutant("may-i counts who drains or is gone", stop_check, "_in_sync_without", _whole_isr, seed=19),
-    Mutant("may-i looks for a leader only", stop_check, "effective_min_isr", lambda _: lambda _state: 1, seed=5),
+    Mutant("may-i counts who is not in sync", stop_check, "_in_sync_without", _all_replicas, seed=18),
+    Mutant("may-i counts who drains or is gone", stop_check, "_in_sync_without", _whole_isr, seed=48),
+    Mutant("may-i looks for a leader only", stop_check, "effective_min_isr", lambda _: lambda _state: 1, seed=7),
     Mutant("old replicas go before the new ones are in sync", election, "completed", _at_once, seed=5),
     Mutant("another target begins where the last one had come to", reassignment_steps, "origin", lambda _: lambda state: state.replicas, seed=5),
     Mutant("a cancellation may leave too few in sync", reassignment_requests, "effective_min_isr", lambda _: lambda _state: 0, seed=262),
@@ -479,10 +432,11 @@ MUTANTS = (
     Mutant("a record may overtake another", producers.ProducerStates, "check", _in_any_order, seed=0),
     Mutant("a follower that was away begins at the end", follower, "out_of_range", _at_the_end, seed=49),
     Mutant("the low watermark is the leader's", LeaderReplicas, "low_watermark", lambda _: lambda _self, start, _is_alive: start, seed=7),
-    Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=5),
+    Mutant("a broker leaves unasked", leaving, "objections", lambda _: lambda *_: iter(()), seed=21),
     Mutant("a leader goes on though nobody vouches for it", failsafe_rules, "is_followed", lambda _: lambda *_: True, seed=None),
     Mutant("a leader stops at its lease's deadline", failsafe_rules, "CONFIRMED_MS", lambda _: -1, seed=None),
     Mutant("any silence of the peers counts", failsafe.Failsafe, "confirms", lambda _: lambda self, _asked: self.is_silent, seed=None),
     Mutant("a suspended partition forgets a change of the ISR in flight", replica.Replica, "suspend", _forgets_change, seed=None),
+    *OF_TRANSACTIONS,
 )  # fmt: skip
 BY_SEED = tuple(each for each in MUTANTS if each.seed is not None)

@@ -32,6 +32,7 @@ class Replica:
         self.suspended: LeaderReplicas | None = None
         self.waiting: list[tuple[int, str, Reply]] = []
         self._judged = 0
+        self._stable = 0
         self.guards = Guards()
         coordinator = node.fleet.settings.coordinator
         self._has_transactions = coordinator not in {-1, index}
@@ -72,7 +73,7 @@ class Replica:
         node.note("leads partition %s, epoch %s, from %s on", self.index, self.leader_epoch, log.end_offset)  # fmt: skip
         node.fleet.checker.leads(self.index, node, self.leader_epoch)
         log.epochs.assign(self.leader_epoch, log.end_offset)
-        self._judged = 0
+        self._judged = self._stable = 0
         replicas = LeaderReplicas(
             node.id,
             partition,
@@ -165,8 +166,11 @@ class Replica:
     def _check(self) -> None:
         """What holds of transactions in any log (I31)."""
         if self._has_transactions:
-            checker = self.node.fleet.transactions
-            checker.holds(self.index, self.node.id, self.log, self.high_watermark)
+            checker, before = self.node.fleet.transactions, self._stable
+            stable = checker.holds(self.index, self.node.id, self.log, self.high_watermark)
+            if self.leading is not None:
+                checker.goes_on(self.index, self.node.id, before, stable)
+                self._stable = stable
 
     # effects
 

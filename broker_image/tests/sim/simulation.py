@@ -191,7 +191,7 @@ class Simulation:
 
     def state(self) -> str:
         partitions = self.fleet.partitions_in(self.fleet.store.image)
-        return f"{self.operating.state()}; " + "; ".join(
+        return f"{self.operating.state()}; {self.transactions.state()}" + "; ".join(
             f"{index}: leader {each.leader}/{each.leader_epoch} isr {each.isr} elr {each.elr}"
             for index, each in enumerate(partitions)
         )

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from broker_image.tests.sim.mutants import MUTANTS, broken
+from broker_image.tests.sim.mutant import broken
+from broker_image.tests.sim.mutants import MUTANTS
 from broker_image.tests.sim.report import report
 from broker_image.tests.sim.shrinking import Shrinker, kind_of
 from broker_image.tests.sim.simulation import drawn_case, run

@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker_image.tests.sim.mutants import BY_SEED, MUTANTS, SEEDS_MAX, broken, found
+from broker_image.tests.sim.mutant import SEEDS_MAX, broken, found
+from broker_image.tests.sim.mutants import BY_SEED, MUTANTS
 from broker_image.tests.sim.simulation import drawn_case, run
 from broker_image.tests.sim.test_scenarios import RULES
 

@@ -9,7 +9,8 @@ import pytest
 from logfleet.metadata.kinds.topics import NO_LEADER
 
 from broker_image.tests.sim.kernel import SimulationError
-from broker_image.tests.sim.mutants import MUTANTS, broken
+from broker_image.tests.sim.mutant import broken
+from broker_image.tests.sim.mutants import MUTANTS
 from broker_image.tests.sim.scenario import Scenario
 from broker_image.tests.sim.scenarios_of_records import (
     a_follower_keeps_what_is_above_its_high_watermark,

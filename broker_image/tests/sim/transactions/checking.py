@@ -248,13 +248,19 @@ class TransactionChecker:
 
     # what replicas hold
 
-    def holds(self, index: int, broker_id: int, log: ReplicaLog, high_watermark: int) -> None:
-        """A replica has changed (I31)."""
+    def holds(self, index: int, broker_id: int, log: ReplicaLog, high_watermark: int) -> int:
+        """The last stable offset of a replica that has changed (I31)."""
         found, needed = log.last_stable_offset(high_watermark), stable_end(log, high_watermark)
         if found != needed:
             raise SimulationError(f"I31: partition {index}: broker {broker_id} has its last stable offset at {found}, and not at {needed}")  # fmt: skip
         if found < high_watermark:
             self._kernel.sometimes("a transaction held readers back")
+        return found
+
+    def goes_on(self, index: int, broker_id: int, before: int, stable: int) -> None:
+        """A leader has this last stable offset after another one (I31)."""
+        if stable < before:
+            raise SimulationError(f"I31: partition {index}: the last stable offset of its leader {broker_id} goes back from {before} to {stable}")  # fmt: skip
 
     def equals_replay(self, index: int, broker_id: int, log: ReplicaLog) -> None:
         difference = differs_from_replay(log)

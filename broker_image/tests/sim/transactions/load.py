@@ -36,7 +36,7 @@ class Style(msgspec.Struct, frozen=True):
 
 
 def is_drawn(tape: Tape) -> bool:
-    return tape.draw("coordinator.is_there", TRANSACTIONAL) == 1
+    return tape.draw("topics.coordinator", TRANSACTIONAL) == 1
 
 
 def drawn_style(tape: Tape) -> Style:

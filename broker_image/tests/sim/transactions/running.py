@@ -65,6 +65,14 @@ class RunningTransactions:
             and all(_is_stable(replica) for _, replica in self._replicas())
         )
 
+    def state(self) -> str:
+        """What is not at rest of transactions (L4)."""
+        if self.is_at_rest():
+            return ""
+        shards = [each.coordinator.table.by_id for each in self._shards()]
+        busy = [each.id for each in self._producers if not each.is_idle]
+        return f"L4: ids {shards}, producers {busy}, markers {[len(each.sender.book) for each in self._rooms()]}; "
+
     def rests(self) -> None:
         """Judge all that is left."""
         for broker, replica in self._replicas():
