@@ -6,8 +6,9 @@ later, and 1 takes over what it coordinates, also what only loading shows: epoch
 
 import itertools
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from logfleet.coordinators.partition import partition_for
 from logfleet.records.record import Record, build_batch
 from logfleet.transactions.records import TransactionRecord, encode
@@ -21,7 +22,7 @@ from e2e.compare.corpora.fleet_corpus import FleetCorpus
 from e2e.compare.fleet_side import NODES, FleetSide, at
 from e2e.compare.producers import Who
 from e2e.compare.side import CaseBroken, MadeTopic
-from e2e.harness.wire_connection import WireConnection
+from e2e.harness.wire_connection import TRY_AGAIN, WireConnection, error_codes
 
 ALL_THERE: Final = FleetCorpus("fleet")
 ONE_AWAY: Final = FleetCorpus("fleet")
@@ -176,19 +177,15 @@ def begin_kept(side: FleetSide) -> None:
     spread = side.lasting["spread"]
     held = side.keep("held", ((SUCCESSOR, AWAY),), {"min.insync.replicas": "2"})
     for name in (*KEPT, "held"):
-        given = side.get_of(AWAY, p.init(Who(kept_id(name))))
+        given = _lasting(side, AWAY, p.init(Who(kept_id(name))), 5)
         who = Who(kept_id(name), given.producer_id, given.producer_epoch)
         if given.error_code:
             raise CaseBroken(f"{side.product}: {who} was not initialised: {given}")
         wanted = {held.name: [0]} if name == "held" else {spread.name: [0, 1, 2]}
-        for _ in side.patiently(f"{who} to begin"):
-            answer = side.get_of(AWAY, p.add(who, wanted), 3)
-            rows = answer.results_by_topic_v3_and_below[0].results_by_partition
-            if not any(row.partition_error_code for row in rows):
-                break
+        _lasting(side, AWAY, p.add(who, wanted), 3)
         if name != "held":
             for index in range(len(NODES)):
-                side.get_of(index + 1, p.produce(who, spread, index=index), 12)
+                _lasting(side, index + 1, p.produce(who, spread, index=index), 12)
     for number, (name, epoch) in enumerate(WRITTEN):
         written = Transaction(
             producer_id=FIRST_WRITTEN + number,
@@ -198,6 +195,15 @@ def begin_kept(side: FleetSide) -> None:
             last_update_ms=r.T0,
         )
         _write_state(side, kept_id(name), written)
+
+
+def _lasting(side: FleetSide, node: int, request: msgspec.Struct, version: int) -> Any:
+    """The first answer without an error that passes, such as that of a coordinator which is loading."""
+    for _ in side.patiently(f"an answer that lasts to {request!r:.200}"):
+        answer = side.get_of(node, request, version)
+        if TRY_AGAIN.isdisjoint(error_codes(answer)):
+            return answer
+    raise AssertionError
 
 
 def _write_state(side: FleetSide, transactional_id: str, written: Transaction) -> None:
