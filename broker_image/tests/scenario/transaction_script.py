@@ -2,7 +2,7 @@
 
     config max-timeout=1000 expiration=5000 two-phase=1       before anything else
     init a [continue] [pid=7 epoch=1] [timeout=1000] [version=4] [two-phase=1] [keep=1]
-    add a t-0 t-1 [tv=0]      adds partitions to a's transaction; TV2 unless said otherwise
+    add a t-0 t-1 [tv=0]      adds partitions to a's transaction; TV2 by default
     verify a t-0              are they in it?
     commit a | abort a        EndTxn version 5, that is TV2; [version=4] is TV1
     mark t-0 [ERROR]          the partition got the markers that are due, or refuses them

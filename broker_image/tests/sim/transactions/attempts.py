@@ -8,7 +8,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     is_commit: what its producer asks for in the end, None while it has not asked.
     written: its records by partition, in their order. late: records that come after its end.
-    is_refused: its producer was told for good that it is not committed.
+    is_refused: its producer got a final error: it is not committed.
     """
 
     transactional_id: str

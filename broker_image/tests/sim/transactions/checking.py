@@ -75,7 +75,7 @@ class TransactionChecker:
         self._demand(0 <= pair[1] < 32_767, "I35: %s gets %s", transactional_id, pair)
 
     def refused(self, attempt: Attempt, error: ErrorCode) -> None:
-        """Its producer was told for good that EndTxn had no effect."""
+        """Its producer got a final error: EndTxn had no effect."""
         attempt.is_refused = True
         self._never(attempt, f"EndTxn was refused: {error.name}")
 
