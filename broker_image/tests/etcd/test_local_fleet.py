@@ -162,6 +162,8 @@ async def test_a_fleet_starts_tells_where_it_is_and_stops_in_order(spec: FleetSp
         "broker.rack": "b",
         "default.replication.factor": "2",
         "offsets.topic.replication.factor": "2",
+        "transaction.state.log.replication.factor": "2",
+        "transaction.state.log.min.isr": "1",
         "min.insync.replicas": "1",
         "num.partitions": "5",
     }
