@@ -280,7 +280,7 @@ MAIN = """
 import asyncio, sys
 from pathlib import Path
 import msgspec
-from logfleet.cli import local as command
+from logfleet.cli.machine import local as command
 from logfleet.node.tools.local_fleet import FleetSpec
 asyncio.run(command._run(msgspec.json.decode(sys.argv[1], type=FleetSpec, dec_hook=lambda t, v: t(v))))
 """

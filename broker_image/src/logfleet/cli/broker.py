@@ -115,7 +115,7 @@ def read_config(
             raise ConfigError(key, f"--override {override}: KEY=VALUE is expected")
         keys[key.strip()] = value.strip()
     if any(key.startswith("config.providers") for key in keys):
-        from logfleet.cli.config_providers import resolved  # few starts need it
+        from logfleet.cli.machine.config_providers import resolved  # few starts need it
 
         keys = resolved(keys)
     return broker_config(keys)

@@ -21,9 +21,15 @@ WITH_COMMANDS = "logfleet[broker]"
 # module is imported when its command is called: listing topics needs none of a broker's libraries.
 COMMANDS = {
     "broker": ("logfleet.cli.broker", "Run one broker in the foreground."),
-    "local": ("logfleet.cli.local", "Run a whole fleet on this machine."),
-    "adopt": ("logfleet.cli.adopt", "Take over the partitions that an Apache Kafka left behind."),
-    "doctor": ("logfleet.cli.doctor", "Check what a broker lacks on this machine, and what to do."),
+    "local": ("logfleet.cli.machine.local", "Run a whole fleet on this machine."),
+    "adopt": (
+        "logfleet.cli.machine.adopt",
+        "Take over the partitions that an Apache Kafka left behind.",
+    ),
+    "doctor": (
+        "logfleet.cli.machine.doctor",
+        "Check what a broker lacks on this machine, and what to do.",
+    ),
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "consume": ("logfleet.cli.consume", "Print the records of topics."),
@@ -38,7 +44,7 @@ COMMANDS = {
     ),
     "records": ("logfleet.cli.records", "Delete records before an offset or a time."),
     "log-dirs": ("logfleet.cli.log_dirs", "Show what lies on the brokers' disks."),
-    "dump": ("logfleet.cli.dump", "Print what segments and indexes on this disk hold."),
+    "dump": ("logfleet.cli.machine.dump", "Print what segments and indexes on this disk hold."),
     "quota": ("logfleet.cli.quota", "Describe, set and delete limits of clients."),
     "cluster": ("logfleet.cli.fleet.cluster", "Show brokers, and partitions that lack replicas."),
     "events": ("logfleet.cli.fleet.events", "Show what brokers decided, and why."),

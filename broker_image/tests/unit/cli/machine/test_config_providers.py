@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from logfleet.cli.broker import read_config
-from logfleet.cli.config_providers import resolved
+from logfleet.cli.machine.config_providers import resolved
 from logfleet.config.keys import ConfigError
 
 PACKAGE = "org.apache.kafka.common.config.provider."

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from logfleet.cli.dump_files import (
+from logfleet.cli.machine.dump_files import (
     TEXTS,
     is_known,
     mapped,

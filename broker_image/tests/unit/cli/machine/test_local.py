@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from logfleet.cli import local as module
-from logfleet.cli.local import local
+from logfleet.cli.machine import local as module
+from logfleet.cli.machine.local import local
 from logfleet.node.tools.etcd_binary import EtcdBinary
 from logfleet.node.tools.local_fleet import FleetError, FleetSpec, LocalFleet
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from logfleet.cli.dump import dump
+from logfleet.cli.machine.dump import dump
 from logfleet.log.aborted import AbortedEntry
 from logfleet.log.producers.states import ProducerStates
 from logfleet.log.segments.index_entries import OFFSET_ENTRY, TIME_ENTRY

@@ -1,0 +1,1 @@
+"""Commands for the machine that they run on: its disks, its configuration, its processes."""
