@@ -13,9 +13,10 @@ from logfleet.client.cluster import Client, backoff_seconds
 from logfleet.client.errors import ClientError, KafkaError, raise_for
 from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition, list_offsets
 from logfleet.records.aborted import AbortedTransaction, visible_batches
-from logfleet.records.batch import crc_matches, iterate_headers
+from logfleet.records.batch import BatchHeader, crc_matches, iterate_headers
 from logfleet.records.errors import CorruptRecords, RecordsError
 from logfleet.records.record import Record, read_records
+from logfleet.records.search import Search
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import FetchRequest, FetchResponse
 from logfleet.wire.schema import ZERO_UUID
@@ -41,18 +42,31 @@ class Fetched(msgspec.Struct, frozen=True):
     last_stable_offset: int = -1
     aborted: tuple[AbortedTransaction, ...] = ()
 
-    def records(self) -> Iterator[Record]:
+    def records(self, search: Search | None = None) -> Iterator[Record]:
         """Records from `offset`, without control batches, and without aborted transactions.
 
-        There may be none, although `end_offset` is further on. Raises CorruptRecords if a checksum
-        or a count is wrong, DecompressedTooLarge.
+        search: only those that it wants. There may be none, although `end_offset` is further on.
+        Raises CorruptRecords if a checksum or a count is wrong, DecompressedTooLarge.
+        """
+        for position, _ in self.checked_batches():
+            found = (
+                read_records(self.batches, position)
+                if search is None
+                else search.matches(self.batches, position, partition=self.partition.partition)
+            )
+            for record in found:
+                if record.offset >= self.offset:
+                    yield record
+
+    def checked_batches(self) -> Iterator[tuple[int, BatchHeader]]:
+        """(position in `batches`, header) of each batch that `records` reads.
+
+        The first may begin before `offset`. Raises CorruptRecords.
         """
         for position, header in visible_batches(self.batches, self.aborted):
             if not crc_matches(self.batches, header, position):
                 raise CorruptRecords(f"{self.partition}: checksum at offset {header.base_offset}")
-            for record in read_records(self.batches, position):
-                if record.offset >= self.offset:
-                    yield record
+            yield position, header
 
 
 class _Position:

@@ -25,7 +25,7 @@ from logfleet.records.batch import (
     write_crc,
 )
 from logfleet.records.checksum import Buffer
-from logfleet.records.compression import Codec, compress, decompressed_pieces
+from logfleet.records.compression import Codec, compress, decompress, decompressed_pieces
 from logfleet.records.errors import CorruptRecords
 from logfleet.records.varint import append_varint, read_varint
 from logfleet.types import NO_LEADER_EPOCH, LeaderEpoch
@@ -195,9 +195,7 @@ def read_records(
     pieces = decompressed_pieces(read_codec(header), body, budget_bytes)
     # bytes, not a memoryview: indexing is faster, and slices can serve as keys and values
     payload = bytes(next(pieces, b""))
-    append_time = (
-        header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    )
+    append_time = _append_time(header)
     count = cursor = 0
     try:
         while True:
@@ -222,6 +220,40 @@ def read_records(
         raise CorruptRecords("a record ends early") from None
     if count != header.record_count:
         raise CorruptRecords(f"{count} records, but the header counts {header.record_count}")
+
+
+def read_payload(
+    batch: Buffer, position: int = 0, *, budget_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> tuple[BatchHeader, bytes]:
+    """The header of the batch at `position`, and its decompressed records, not yet decoded.
+
+    Raises CorruptRecords, DecompressedTooLarge beyond the budget.
+    """
+    header = parse_header(batch, position)
+    if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(batch) - position:
+        raise CorruptRecords(f"no whole batch of magic 2 at {position}")
+    body = memoryview(batch)[position + HEADER_SIZE : position + header.size]
+    return header, bytes(decompress(read_codec(header), body, budget_bytes))
+
+
+def read_record_at(payload: bytes, start: int, header: BatchHeader) -> Record:
+    """The record of the batch with this header whose length is at `start` of its payload.
+
+    Raises CorruptRecords.
+    """
+    try:
+        size, cursor = read_varint(payload, start)
+        if size < 0 or cursor + size > len(payload):
+            raise CorruptRecords(f"a record of {size} bytes, only {len(payload) - cursor} left")
+        return _read_record(payload[cursor : cursor + size], header, _append_time(header))
+    except IndexError:
+        raise CorruptRecords("a record ends early") from None
+
+
+def _append_time(header: BatchHeader) -> int | None:
+    """The time of all records of the batch; None if they have their own."""
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return header.max_timestamp if is_append_time else None
 
 
 def _with_more(payload: bytes, pieces: Iterator[Buffer], wanted: int) -> bytes:
