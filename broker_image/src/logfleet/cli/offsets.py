@@ -1,11 +1,11 @@
 """Positions in partitions: the values of `consume --offset` and `group reset-offsets --to`."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 import click
 
+from logfleet.cli.times import INT64_MAX, here_and_now, parse_time
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
@@ -13,8 +13,6 @@ from logfleet.client.metadata import NO_LEADER
 from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition, list_offsets
 from logfleet.wire.errors import ErrorCode
 
-INT64_MAX: Final = 2**63 - 1
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 WORDS: Final = {
     "beginning": OffsetSpec.EARLIEST,
     "earliest": OffsetSpec.EARLIEST,
@@ -23,8 +21,8 @@ WORDS: Final = {
 }
 
 PLACES: Final = (
-    "beginning, end, an offset, -N for the last N of each partition, @TIME (milliseconds since "
-    "1970 or 2013-01-01T00:00:00Z)"
+    "beginning, end, an offset, -N for the last N of each partition, @TIME (@10m for ten minutes "
+    "ago, @14:00, @2013-01-01T00:00:00Z, or milliseconds since 1970)"
 )
 partition_option = click.option(
     "-p",
@@ -63,38 +61,14 @@ def parse_place(text: str) -> Place:
     if text in WORDS:
         return Place(spec=WORDS[text])
     if text.startswith("@"):
-        return Place(time_ms=_milliseconds(text[1:]))
+        return Place(time_ms=parse_time(text[1:], here_and_now()))
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()):
         raise ValueError(f"{text!r}: write beginning, end, a number, -N for the last N, or @TIME")
-    number = _bounded(text, int(digits))
-    return Place(last=number) if text.startswith("-") else Place(offset=number)
-
-
-def _bounded(text: str, number: int) -> int:
+    number = int(digits)
     if number > INT64_MAX:
         raise ValueError(f"{text!r}: there are none so large")
-    return number
-
-
-def _milliseconds(text: str) -> int:
-    if text.isascii() and text.isdecimal():
-        return _bounded(text, int(text))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ValueError(
-            f"{text!r}: write milliseconds since 1970 or a time with its zone, as "
-            f"2013-01-01T00:00:00Z"
-        )
-    milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
-    if milliseconds < 0:
-        # ListOffsets gives negative times other meanings: -1 is the end (Kafka:
-        # ListOffsetsRequest.LATEST_TIMESTAMP)
-        raise ValueError(f"{text!r}: is before 1970, and no record is so old")
-    return milliseconds
+    return Place(last=number) if text.startswith("-") else Place(offset=number)
 
 
 def place_of(ctx: click.Context, option: click.Parameter, value: str | None) -> Place | None:

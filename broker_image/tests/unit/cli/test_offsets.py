@@ -31,12 +31,8 @@ def test_the_words_for_a_place(text: str, place: Place) -> None:
         ("²", "write beginning, end"),
         ("9" * 20, "there are none so large"),
         ("@" + "9" * 20, "there are none so large"),
-        ("@", "or a time with its zone"),
-        ("@2013-01-01T00:00:00", "or a time with its zone"),
-        ("@soon", "or a time with its zone"),
-        # -1 and -2 ms would be ListOffsets' words for the latest and the earliest offset
-        ("@1969-12-31T23:59:59.999Z", "'1969-12-31T23:59:59.999Z': is before 1970"),
-        ("@1969-12-31T23:59:59.9999Z", "is before 1970"),
+        ("@", "write so long ago as 10m"),
+        ("@soon", "write so long ago as 10m"),
         ("@1970-01-01T00:00:00+01:00", "is before 1970"),
     ],
 )

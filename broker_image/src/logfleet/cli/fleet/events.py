@@ -1,47 +1,16 @@
 """`logfleet events`: what brokers decided, and why."""
 
 import json
-import re
-from datetime import datetime, time, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import click
 
 from logfleet.cli.fleet.admin_port import Answers, ask_all
 from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run
+from logfleet.cli.times import TIMES, time_of
 
 PATH: Final = "/events"
-UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-def parse_since(text: str, now: datetime) -> int:
-    """A time in milliseconds since 1970. now: with its time zone. Raises ValueError.
-
-    text: a time of day (the last one), a duration before now, or an ISO time.
-    """
-    if match := re.fullmatch(r"([0-9]{1,5})([smhd])", text):
-        return _milliseconds(now - timedelta(**{UNITS[match[2]]: int(match[1])}))
-    if re.fullmatch(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?", text):
-        at = datetime.combine(now, time.fromisoformat(text), now.tzinfo)
-        return _milliseconds(at if at <= now else at - timedelta(days=1))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r}: write 14:00, 10m (s, m, h or d ago) or 2013-01-01T14:00:00Z"
-        ) from None
-    return _milliseconds(moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo))
-
-
-def _milliseconds(moment: datetime) -> int:
-    return max(0, int(moment.timestamp() * 1000))
-
-
-def _since(ctx: click.Context, option: click.Parameter, value: str | None) -> int:
-    try:
-        return 0 if value is None else parse_since(value, datetime.now().astimezone())
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx=ctx, param=option) from error
 
 
 @click.command()
@@ -57,8 +26,8 @@ def _since(ctx: click.Context, option: click.Parameter, value: str | None) -> in
 @click.option(
     "--since",
     metavar="TIME",
-    callback=_since,
-    help="A time of day, so long ago as 10m, or 2013-01-01T14:00:00Z.",
+    callback=time_of,
+    help=f"Only what is younger: {TIMES}.",
 )
 @listing_options
 def events(
@@ -67,7 +36,7 @@ def events(
     partition: int | None,
     broker: int | None,
     kinds: tuple[str, ...],
-    since: int,
+    since: int | None,
     as_json: bool,
     server: Server,
 ) -> None:
