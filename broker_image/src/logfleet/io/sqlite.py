@@ -16,6 +16,7 @@ import math
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,8 +82,10 @@ class SqliteStore:
         self._closed = ""
 
     @classmethod
-    async def open(cls, path: Path) -> "SqliteStore":
+    async def open(cls, path: Path, *, is_synced: bool = True) -> "SqliteStore":
         """Open or create the store at `path`, and its directory.
+
+        is_synced: whether a revision is durable after a power loss; after the process's end it is.
 
         Raises StoreLocked if another process has it open, StoreRefused if the file is not a store
         of this version or cannot be opened or created.
@@ -90,7 +93,9 @@ class SqliteStore:
         pool = ThreadPoolExecutor(1, thread_name_prefix="metadata-sqlite")
         try:
             loop = asyncio.get_running_loop()
-            disk, keyspace = await loop.run_in_executor(pool, _open, path)
+            disk, keyspace = await loop.run_in_executor(
+                pool, partial(_open, path, is_synced=is_synced)
+            )
         except BaseException:
             pool.shutdown(wait=False)
             raise
@@ -269,14 +274,14 @@ class _Database:
         self._connection.close()
 
 
-def _open(path: Path) -> tuple[_Database, Keyspace]:
+def _open(path: Path, *, is_synced: bool) -> tuple[_Database, Keyspace]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, isolation_level=None, timeout=0)
     except (OSError, sqlite3.Error) as error:
         raise StoreRefused(f"{path} cannot be opened or created: {error}") from error
     try:
-        keyspace = _load(connection)
+        keyspace = _load(connection, is_synced=is_synced)
         disk = _Database(path, connection)
         if (batch := keyspace.without_leases()) is not None:
             disk.write(batch)
@@ -292,13 +297,13 @@ def _open(path: Path) -> tuple[_Database, Keyspace]:
     return disk, keyspace
 
 
-def _load(connection: sqlite3.Connection) -> Keyspace:
+def _load(connection: sqlite3.Connection, *, is_synced: bool) -> Keyspace:
     execute = connection.execute
     # Exclusive before the first access: then the lock is never released, and WAL needs no shared
     # memory file.
     execute("PRAGMA locking_mode = EXCLUSIVE")
     execute("PRAGMA journal_mode = WAL")
-    execute("PRAGMA synchronous = FULL")
+    execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'OFF'}")
     execute("BEGIN IMMEDIATE")
     (version,) = execute("PRAGMA user_version").fetchone()
     if version not in (0, SCHEMA_VERSION):

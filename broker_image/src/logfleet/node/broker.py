@@ -71,6 +71,7 @@ from logfleet.quotas.replication_throttle import ReplicationThrottle
 from logfleet.sessions.cache import SessionCache
 from logfleet.sessions.followers import FollowerFetches
 from logfleet.store.loader import MetadataLoader
+from logfleet.store.opening import OpenStore, open_store
 from logfleet.telemetry.decisions import Decisions
 
 log = structlog.get_logger(__name__)
@@ -100,17 +101,24 @@ class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
     config: with the actual admin port. timer: kills the process, if only this broker runs in it.
-    decisions: what it decided, and why. cluster_id: empty until the broker has joined it.
+    open_store: opens the metadata store that the configuration names. decisions: what it decided,
+    and why. cluster_id: empty until the broker has joined it.
     """
 
     def __init__(
-        self, config: BrokerConfig, files: Files | None = None, timer: DeadMansTimer = NO_TIMER
+        self,
+        config: BrokerConfig,
+        files: Files | None = None,
+        timer: DeadMansTimer = NO_TIMER,
+        *,
+        open_store: OpenStore = open_store,
     ) -> None:
         self.config = config
         self.cluster_id = ""
         self.decisions = Decisions(config.node_id, SYSTEM_CLOCK.now_ms)
         self.life = Lifetime(config.node_id)
         self._timer = timer
+        self._open_store = open_store
         self._files = files or PosixFiles()
         self._incarnation = str(uuid.uuid4())
         self._state = "starting"
@@ -187,7 +195,7 @@ class Broker:
         config = self.config = await observation.start(life)
         ports = await open_ports(config, life)
         on_disk = inspect_directories(self._files, config.log_dirs, config.node_id)
-        stored = await open_metadata(config, life, on_disk, self._timer)
+        stored = await open_metadata(config, life, on_disk, self._timer, self._open_store)
         self.cluster_id = stored.cluster_id
         configs = await self._load(stored, disks, journal)
         rooms = self._open_rooms(stored, configs, workers, disks)

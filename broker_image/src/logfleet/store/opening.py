@@ -1,5 +1,6 @@
 """Opens the metadata store that a broker's configuration names."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,9 @@ from logfleet.metadata.store import MetadataStore, StoreRefused
 EMBEDDED_FILE: Final = "logfleet-metadata.db"
 """File name of the embedded store, in the first log directory: data and its metadata move together.
 """
+
+OpenStore = Callable[[BrokerConfig, DeadMansTimer], Awaitable[MetadataStore]]
+"""Opens a metadata store, as `open_store`."""
 
 
 def embedded_file(config: BrokerConfig) -> Path | None:

@@ -13,7 +13,7 @@ from logfleet.node.cluster.own_data import refuse_data_without_identity, refuse_
 from logfleet.node.lifetime import Lifetime
 from logfleet.node.world import World
 from logfleet.store.loader import MetadataLoader
-from logfleet.store.opening import open_store
+from logfleet.store.opening import OpenStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,11 @@ class StoredMetadata:
 
 
 async def open_metadata(
-    config: BrokerConfig, life: Lifetime, on_disk: OnDisk, timer: DeadMansTimer
+    config: BrokerConfig,
+    life: Lifetime,
+    on_disk: OnDisk,
+    timer: DeadMansTimer,
+    open_store: OpenStore,
 ) -> StoredMetadata:
     """Open the store, and join its cluster.
 

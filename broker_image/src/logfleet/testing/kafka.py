@@ -1,0 +1,117 @@
+"""What a test can do with any Kafka: create topics, read records, ask for ends and leaders."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from logfleet.testing.prepared import Prepared, shared
+
+TIMEOUT_S: Final = 10.0
+GRACE_S: Final = 5.0
+"""How much longer the test waits for the client's sentence about its time that is up."""
+OF_THE_BROKER: Final = -1
+"""As many partitions or replicas as the brokers' configuration says."""
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One record that was read. timestamp_ms: milliseconds since 1970."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Kafka:
+    """A cluster that serves at `bootstrap` ("host:port,..."). Methods raise OrderFailed.
+
+    timeout_s: of each method, the time after which it fails.
+    """
+
+    def __init__(self, bootstrap: str, prepared: Prepared | None = None) -> None:
+        self._bootstrap = bootstrap
+        self._prepared = prepared or shared()
+
+    @property
+    def bootstrap(self) -> str:
+        """Its brokers as clients want them: bootstrap.servers."""
+        return self._bootstrap
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        *,
+        replicas: int = OF_THE_BROKER,
+        config: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Create a topic; then every broker knows the leader of each partition."""
+        self._ask(
+            "create_topic",
+            timeout_s,
+            topic=topic,
+            partitions=partitions,
+            replicas=replicas,
+            config=dict(config or {}),
+        )
+
+    def delete_topic(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Delete a topic with its records."""
+        self._ask("delete_topic", timeout_s, topic=topic)
+
+    def records(
+        self,
+        topic: str,
+        *,
+        count: int | None = None,
+        partition: int | None = None,
+        isolation: Isolation = "read_committed",
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[Record]:
+        """All records of a topic, or of one partition, by partition and offset.
+
+        count: wait until there are at least so many. More are returned as well, so that one that
+        was written twice is seen. isolation: as a consumer's isolation.level.
+        """
+        rows = self._ask(
+            "records",
+            timeout_s,
+            topic=topic,
+            count=count,
+            partition=partition,
+            isolation=isolation,
+        )
+        return [msgspec.convert(row, Record) for row in rows]
+
+    def end(self, topic: str, partition: int = 0, *, timeout_s: float = TIMEOUT_S) -> int:
+        """The offset behind the partition's last record that consumers may see."""
+        found: int = self._ask("end", timeout_s, topic=topic, partition=partition)
+        return found
+
+    def leader_id(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        but: Sequence[int] = (),
+        timeout_s: float = TIMEOUT_S,
+    ) -> int:
+        """The id of the broker that leads the partition, once one does that is none of `but`."""
+        found: int = self._ask("leader", timeout_s, topic=topic, partition=partition, but=list(but))
+        return found
+
+    def _ask(self, do: str, timeout_s: float, **arguments: Any) -> Any:
+        client = self._prepared.client()
+        return client.channel.ask(
+            do,
+            timeout_s=timeout_s + GRACE_S,
+            bootstrap=self.bootstrap,
+            limit_s=timeout_s,
+            **arguments,
+        )

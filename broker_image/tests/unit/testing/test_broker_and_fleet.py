@@ -1,0 +1,55 @@
+"""Brokers and fleets of `logfleet.testing`, without pytest's fixtures."""
+
+import pytest
+from logfleet.testing import Broker, Fleet, OrderFailed
+
+
+def test_a_broker_keeps_its_records_when_it_is_killed_and_started_again() -> None:
+    with Broker(topics={"orders": 2}) as broker:
+        assert broker.records("orders") == []
+        assert (broker.end("orders", 1), broker.leader("orders", 1).id) == (0, 1)
+        first = broker.pid
+        broker.kill()
+        assert not broker.running
+        broker.restart()
+        assert broker.pid != first
+        assert broker.end("orders", 1) == 0
+        assert "registered" in {each["kind"] for each in broker.events()}
+        assert "broker_started" in broker.log_tail()
+    assert not broker.directory.exists()
+
+
+def test_a_broker_that_is_paused_answers_when_it_is_resumed() -> None:
+    with Broker(topics={"orders": 1}) as broker:
+        broker.pause()
+        with pytest.raises(OrderFailed):
+            broker.end("orders", timeout_s=0.3)
+        broker.resume()
+        assert broker.end("orders") == 0
+
+
+def test_a_broker_that_cannot_start_says_why() -> None:
+    with (
+        pytest.raises(OrderFailed, match=r"log\.retention\.ms"),
+        Broker({"log.retention.ms": "one day"}),
+    ):
+        pass
+
+
+def test_an_unknown_topic_and_an_unknown_order_are_named() -> None:
+    with Broker() as broker:
+        with pytest.raises(OrderFailed, match="payments"):
+            broker.end("payments", timeout_s=0.5)
+        with pytest.raises(OrderFailed, match="there is no order 'dance'"):
+            broker.order("dance")
+
+
+def test_another_broker_leads_when_the_leader_is_killed() -> None:
+    with Fleet(3, zones=["a", "b", "c"], topics={"orders": 3}) as fleet:
+        assert [each.config["broker.rack"] for each in fleet] == ["a", "b", "c"]
+        leader = fleet.leader("orders", 0)
+        leader.kill()
+        assert fleet.leader("orders", 0).id != leader.id
+        leader.restart()
+        assert {each["by"] for each in fleet.events(kind=["registered"])} == {1, 2, 3}
+    assert not fleet.directory.exists()
