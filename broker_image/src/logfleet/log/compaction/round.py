@@ -191,7 +191,8 @@ class Cleaning:
     def _build_map(self) -> int:
         """Map each key to its newest offset, from the first dirty offset on.
 
-        Returns the offset up to which the map is complete.
+        Returns the offset up to which the map is complete. It may hold the first keys of the batch
+        there, if it is full: what replaces older records lies above the end and stays.
         """
         mapped_end = first_dirty = self._job.first_dirty
         transactions = _Transactions(self._files, self._job, first_dirty)
