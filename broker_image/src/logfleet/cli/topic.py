@@ -23,7 +23,13 @@ from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from logfleet.client.reconcile import config_as_shown, own_config, perform_all
-from logfleet.resources.plan import AlterTopicConfig, GrowTopic, TopicAction, config_difference
+from logfleet.resources.plan import (
+    AlterTopicConfig,
+    GrowTopic,
+    ReplicateTopic,
+    TopicAction,
+    config_difference,
+)
 from logfleet.resources.topic import PARTITIONS_MAX, REPLICAS_MAX
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.uuids import to_text
@@ -235,6 +241,12 @@ def _echo_description(description: dict[str, Any]) -> None:
     type=click.IntRange(1, PARTITIONS_MAX),
     help="Their number afterwards; there are never fewer than before.",
 )
+@click.option(
+    "-r",
+    "--replicas",
+    type=click.IntRange(1, REPLICAS_MAX),
+    help="Brokers that each partition has afterwards; new ones copy it in the background.",
+)
 @config_option
 @click.option(
     "-d",
@@ -248,22 +260,26 @@ def alter(
     name: str,
     *,
     partitions: int | None,
+    replicas: int | None,
     config: Mapping[str, str],
     delete_config: tuple[str, ...],
     as_json: bool,
     server: Server,
 ) -> None:
-    """Give a topic more partitions or another configuration.
+    """Give a topic more partitions, other replicas or another configuration.
 
     What is not named stays. Either all changes are made or none. With more partitions, later
     records of a key may go to another partition than earlier ones.
 
     \b
     logfleet topic alter orders --partitions 12
+    logfleet topic alter orders --replicas 3
     logfleet topic alter orders -c retention.ms=3600000 -d segment.ms
     """
-    if partitions is None and not config and not delete_config:
-        raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
+    if partitions is None and replicas is None and not config and not delete_config:
+        raise click.UsageError(
+            "nothing to change: give --partitions, --replicas, --config or --delete-config"
+        )
     if both := sorted(set(config) & set(delete_config)):
         raise click.UsageError(f"{both[0]} stands in --config and in --delete-config")
 
@@ -273,6 +289,10 @@ def alter(
         actions: list[TopicAction] = []
         if partitions is not None and partitions != len(found.partitions):
             actions.append(GrowTopic(name, partitions))
+        if replicas is not None and any(
+            len(each.replicas) != replicas for each in found.partitions
+        ):
+            actions.append(ReplicateTopic(name, replicas))
         entries = await admin.topic_config(name)
         for key in delete_config:
             if key not in entries:

@@ -1,7 +1,9 @@
 """Requests to brokers over HTTP, at the port for metrics and health (`logfleet.admin.listener`)."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple
 
 import click
@@ -26,11 +28,22 @@ class NoAnswer(Exception):
     """A broker's admin port is unknown or does not answer; the message says why."""
 
 
+class Answer(NamedTuple):
+    """A response. clock_ahead_s: of the broker's clock, give or take a second; None: no date."""
+
+    text: str
+    clock_ahead_s: float | None
+
+
 class Answers(NamedTuple):
-    """The responses by broker id, and for other brokers the reason why there is none."""
+    """The responses by broker id, and for other brokers the reason why there is none.
+
+    clocks_ahead_s: by how much each broker's clock is ahead of the one here.
+    """
 
     texts: dict[int, str]
     failures: dict[int, str]
+    clocks_ahead_s: dict[int, float]
 
     def report_failures(self) -> None:
         """Print each failure on stderr. Raises ClickException if nobody answered."""
@@ -44,15 +57,26 @@ async def ask_all(client: Client, path: str, parameters: Parameters) -> Answers:
     """Ask every registered broker, including fenced ones, all at the same time."""
     admin = Admin(client)
     cluster = await admin.describe_cluster(include_fenced=True)
+    answers = await ask_registered(cluster, path, parameters)
+    gone = unregistered(cluster, await admin.list_topics())
+    answers.failures.update(dict.fromkeys(gone, "it does not run"))
+    return answers
+
+
+async def ask_registered(
+    cluster: ClusterDescription, path: str, parameters: Parameters | None = None
+) -> Answers:
+    """Ask these brokers, all at the same time."""
     found = await asyncio.gather(
-        *(_ask(cluster, node, path, parameters) for node in cluster.brokers),
+        *(_ask(cluster, node, path, parameters or {}) for node in cluster.brokers),
         return_exceptions=True,
     )
-    gone = unregistered(cluster, await admin.list_topics())
-    answers = Answers({}, dict.fromkeys(gone, "it does not run"))
+    answers = Answers({}, {}, {})
     for node, answer in zip(cluster.brokers, found, strict=True):
-        if isinstance(answer, str):
-            answers.texts[node.id] = answer
+        if isinstance(answer, Answer):
+            answers.texts[node.id] = answer.text
+            if answer.clock_ahead_s is not None:
+                answers.clocks_ahead_s[node.id] = answer.clock_ahead_s
         elif isinstance(answer, NoAnswer):
             answers.failures[node.id] = str(answer)
         else:
@@ -62,18 +86,20 @@ async def ask_all(client: Client, path: str, parameters: Parameters) -> Answers:
 
 async def ask_any(client: Client, path: str, parameters: Parameters) -> Answers:
     """Ask one broker after the other until one answers."""
-    answers = Answers({}, {})
+    answers = Answers({}, {}, {})
     cluster = await Admin(client).describe_cluster()
     for node in cluster.brokers:
         try:
-            answers.texts[node.id] = await _ask(cluster, node, path, parameters)
+            answers.texts[node.id] = (await _ask(cluster, node, path, parameters)).text
             break
         except NoAnswer as error:
             answers.failures[node.id] = str(error)
     return answers
 
 
-async def _ask(cluster: ClusterDescription, node: Node, path: str, parameters: Parameters) -> str:
+async def _ask(
+    cluster: ClusterDescription, node: Node, path: str, parameters: Parameters
+) -> Answer:
     """Ask one broker. Raises NoAnswer; ClickException if the broker finds the request malformed."""
     import aiohttp  # takes 10 MiB
 
@@ -81,6 +107,7 @@ async def _ask(cluster: ClusterDescription, node: Node, path: str, parameters: P
     url = f"http://{address}{path}"
     given = [(name, value) for name, values in parameters.items() for value in values]
     timeout = aiohttp.ClientTimeout(ANSWER_S_MAX)
+    before_s = time.time()
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
@@ -90,16 +117,25 @@ async def _ask(cluster: ClusterDescription, node: Node, path: str, parameters: P
             # a version that does not send its identity is trusted
             if answer.headers.get(IDENTITY_HEADER, wanted) != wanted:
                 raise NoAnswer(f"at {url} another broker answers{_on_loopback(address)}")
+            now_s = (before_s + time.time()) / 2
             text = await answer.text()
             if answer.status == BAD_REQUEST:  # every broker would refuse the request
                 raise click.ClickException(text)
             if answer.status != 200:
                 raise NoAnswer(f"{url} answers {answer.status}: {text.strip()}")
-            return text
+            return Answer(text, _ahead_s(answer.headers.get("Date", ""), now_s))
     except TimeoutError:
         raise NoAnswer(f"{url} does not answer within {ANSWER_S_MAX:.0f} s") from None
     except aiohttp.ClientError as error:
         raise NoAnswer(f"{url} cannot be asked: {error}{_on_loopback(address)}") from error
+
+
+def _ahead_s(date: str, now_s: float) -> float | None:
+    """By how much a Date header, which has no fractions, is ahead of now."""
+    try:
+        return parsedate_to_datetime(date).timestamp() + 0.5 - now_s
+    except ValueError:
+        return None
 
 
 def _on_loopback(address: str) -> str:

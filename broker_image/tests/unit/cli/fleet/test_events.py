@@ -27,6 +27,7 @@ def test_what_several_brokers_tell_is_put_in_order() -> None:
             3: "",
         },
         {},
+        {},
     )
     order = [(each["time_ms"], each["by"], each["number"]) for each in merged(answers)]
     assert order == [(5, 1, 8), (5, 1, 9), (5, 2, 1), (6, 1, 10), (7, 2, 2)]
