@@ -29,12 +29,12 @@ BANNED_NAMES = {
     "manager.py",
 }
 
-# docs/words.md: told, say, anew and their kin are not used in names; report, message, again are.
+# docs/internals/words.md: told, say, anew and their kin are not used in names; report, message, again are.
 UNUSED_WORDS = {"told", "tell", "tells", "said", "say", "says", "anew", "whoever", "heard"}
 
 # A longer file or function needs a reason here: path or "path::function" -> why it is better whole.
 EXCEPTIONS: dict[str, str] = {
-    "broker_image/src/logfleet/telemetry/table.py": "one table, a row per metric, in the order of docs/metrics.md",
+    "broker_image/src/logfleet/telemetry/table.py": "one table, a row per metric, in the order of docs/reference/metrics.md",
 }
 
 
@@ -153,13 +153,15 @@ GENERATED = {"checks.md", "configs.md", "metrics.md"}
 UNPLAIN = re.compile(
     r"\b(?:told|tells?|said|anew|whoever|heard|looks?|noted?|notes)\b", re.IGNORECASE
 )
-ARCHITECTURE = ROOT / "broker_image" / "ARCHITECTURE.md"
-DOCS = ROOT / "broker_image" / "docs"
+DOCS = ROOT / "docs"
+INTERNALS = DOCS / "internals"
+ARCHITECTURE = INTERNALS / "architecture.md"
 ROOM_PAGES = [
     ARCHITECTURE,
-    DOCS / "invariants.md",
-    DOCS / "words.md",
-    *tracked("broker_image/docs/rooms/*.md", "broker_image/docs/adr/*.md", "operator/docs/*.md"),
+    INTERNALS / "invariants.md",
+    INTERNALS / "reconcile.md",
+    INTERNALS / "words.md",
+    *tracked("docs/internals/rooms/*.md", "docs/internals/adr/*.md"),
 ]
 NOT_MODULES = {"metadata.version"}
 """A feature of Kafka's."""
@@ -222,26 +224,26 @@ def test_modules_that_call_themselves_pure_are_those_that_import_linter_checks()
 
 
 STATED = {
-    ("broker_image/ARCHITECTURE.md", "responses of up to {} KiB"): ("INLINE_BYTES_MAX", 1024),
-    ("broker_image/ARCHITECTURE.md", "learn of it within {} ms"): ("HIGH_WATERMARK_S", 0.001),
-    ("broker_image/ARCHITECTURE.md", "flushes every {} s"): ("FLUSH_PERIOD_S", 1),
-    ("broker_image/ARCHITECTURE.md", "loses its lease within {} s"): ("LEASE_TTL_S", 1),
-    ("broker_image/docs/adr/0001-one-process-per-broker.md", "more than {} ms"): ("SLOW_S", 0.001),
-    ("broker_image/docs/adr/0001-one-process-per-broker.md", "At most {} MiB"): (
+    ("docs/internals/architecture.md", "responses of up to {} KiB"): ("INLINE_BYTES_MAX", 1024),
+    ("docs/internals/architecture.md", "learn of it within {} ms"): ("HIGH_WATERMARK_S", 0.001),
+    ("docs/internals/architecture.md", "flushes every {} s"): ("FLUSH_PERIOD_S", 1),
+    ("docs/internals/architecture.md", "loses its lease within {} s"): ("LEASE_TTL_S", 1),
+    ("docs/internals/adr/0001-one-process-per-broker.md", "more than {} ms"): ("SLOW_S", 0.001),
+    ("docs/internals/adr/0001-one-process-per-broker.md", "At most {} MiB"): (
         "WAITING_BYTES_MAX",
         1 << 20,
     ),
-    ("broker_image/docs/adr/0002-metadata-in-etcd-or-sqlite.md", "{} operations"): (
+    ("docs/internals/adr/0002-metadata-in-etcd-or-sqlite.md", "{} operations"): (
         "TXN_OPERATIONS_MAX",
         1,
     ),
-    ("broker_image/docs/rooms/requests.md", "pause every {} ms"): ("SLICE_S", 0.001),
-    ("broker_image/docs/rooms/requests.md", "waits for {} s at most"): ("SEEN_S_MAX", 1),
-    ("broker_image/docs/rooms/cluster.md", "wait up to {} s"): ("HELD_MS_MAX", 1000),
-    ("broker_image/docs/why-and-may-i.md", "Beyond {} of a kind"): ("PER_SECOND_MAX", 1),
-    ("broker_image/docs/why-and-may-i.md", "last {:,} records"): ("COUNT_MAX", 1),
-    ("docs/operating.md", "not renewed for {} minutes"): ("HANDOVER_S", 60),
-    ("docs/operating.md", "is gone for {} s"): ("LEASE_S", 1),
+    ("docs/internals/rooms/requests.md", "pause every {} ms"): ("SLICE_S", 0.001),
+    ("docs/internals/rooms/requests.md", "waits for {} s at most"): ("SEEN_S_MAX", 1),
+    ("docs/internals/rooms/cluster.md", "wait up to {} s"): ("HELD_MS_MAX", 1000),
+    ("docs/concepts/why-and-may-i.md", "Beyond {} of a kind"): ("PER_SECOND_MAX", 1),
+    ("docs/concepts/why-and-may-i.md", "last {:,} records"): ("COUNT_MAX", 1),
+    ("docs/how-to/operating.md", "not renewed for {} minutes"): ("HANDOVER_S", 60),
+    ("docs/how-to/operating.md", "is gone for {} s"): ("LEASE_S", 1),
 }
 """Numbers of pages: the sentence, and the constant of the code with the size of the sentence's unit."""
 
@@ -272,7 +274,9 @@ def test_every_invariant_that_the_code_names_is_on_the_page() -> None:
         if name_of(path).startswith((*SOURCE_TREES, "broker_image/tests/sim/"))
         for number in re.findall(r"\b[IL]\d{1,2}\b", path.read_text())
     }
-    listed = re.findall(r"^\| ([IL]\d+) \|", (DOCS / "invariants.md").read_text(), re.MULTILINE)
+    listed = re.findall(
+        r"^\| ([IL]\d+) \|", (INTERNALS / "invariants.md").read_text(), re.MULTILINE
+    )
     assert len(listed) == len(set(listed))
     assert named
     assert named - set(listed) == set()
@@ -308,7 +312,7 @@ def test_pages_are_in_the_words_of_words_md(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page, words", [("README.md", 900), ("broker_image/ARCHITECTURE.md", 2_100)]
+    "page, words", [("README.md", 900), ("docs/internals/architecture.md", 2_100)]
 )
 def test_the_pages_that_are_read_first_stay_short(page: str, words: int) -> None:
     assert len((ROOT / page).read_text().split()) <= words
@@ -320,7 +324,7 @@ def linked_from(page: Path) -> set[Path]:
 
 
 def test_the_readme_leads_to_every_page() -> None:
-    decisions = DOCS / "adr" / "README.md"
+    decisions = INTERNALS / "adr" / "index.md"
     linked = linked_from(ROOT / "README.md") | linked_from(decisions)
     assert decisions in linked_from(ROOT / "README.md")
     assert {name_of(page) for page in set(PAGES) - linked} == set()

@@ -7,7 +7,7 @@ import pytest
 
 from e2e.harness.spark_topics import SOURCES, T0, NumberedTopic, drained, rows, written
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "options.py"
+PAGE = Path(__file__).resolve().parents[1] / "option_page.py"
 spec = importlib.util.spec_from_file_location("options_page", PAGE)
 assert spec
 assert spec.loader

@@ -1,6 +1,6 @@
 """What must hold after each event: the checker sees all logs and the store, and knows what was committed.
 
-Its numbers are those of docs/invariants.md. Only an unclean election may lose records: any of them if the topic allows
+Its numbers are those of docs/internals/invariants.md. Only an unclean election may lose records: any of them if the topic allows
 that, else those that the elected broker's disk lost in a power loss. Below what the election kept, it judges earlier leaders.
 """
 

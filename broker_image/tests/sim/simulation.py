@@ -1,7 +1,7 @@
 """Deterministic simulation of replicated partitions: a fleet's pure rules under an event queue, while hosts, disks, links and the store fail.
 
 `Case` is all that a run depends on; `run` carries it out: a fleet comes up and makes its topic, then things break while clients write and
-read, then all is healed and the fleet has to come to rest. See docs/simulation.md.
+read, then all is healed and the fleet has to come to rest. See docs/internals/simulation.md.
 """
 
 from collections import Counter

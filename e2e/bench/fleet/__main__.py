@@ -2,7 +2,7 @@
 
 In the rows of load all brokers share one processor and the client has another; both fleets run all the time. Whole rounds come first that
 are not counted. Prints medians with their ranges, the ratio and the goal; a complete run is kept as JSON, and the table of
-broker_image/docs/performance.md is made from it. All data lies in a temporary directory (TMPDIR) and goes with the run.
+docs/internals/performance.md is made from it. All data lies in a temporary directory (TMPDIR) and goes with the run.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The table of broker_image/docs/performance.md, made from the newest run that is kept."""
+"""The table of docs/internals/performance.md, made from the newest run that is kept."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from e2e.bench.fleet.rows import ROWS
 from e2e.harness.results import RESULTS, ROOT
 
 STORE = RESULTS / "bench-fleet.json"
-PAGE = ROOT / "broker_image" / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "internals" / "performance.md"
 BEGIN = "<!-- made by make bench-fleet from e2e/results/bench-fleet.json -->"
 END = "<!-- end of what make bench-fleet makes -->"
 

@@ -1,4 +1,4 @@
-"""The table of docs/performance.md, from the figures that `make bench-spark` keeps.
+"""The table of docs/internals/performance.md, from the figures that `make bench-spark` keeps.
 
 `python -m e2e.bench.spark.page` writes the last ones into the page.
 """
@@ -9,7 +9,7 @@ from typing import Any
 from e2e.bench.figures import between
 from e2e.harness.results import RESULTS, ROOT
 
-PAGE = ROOT / "spark-on-k8s" / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "spark" / "performance.md"
 STORE = RESULTS / "bench-spark.json"
 BEGIN, END = "<!-- figures of make bench-spark -->", "<!-- end of figures -->"
 HEAD = "| work | `logfleet` | Spark's own | ratio | processor time of Spark, ratio | of which own | of the broker, ratio |"

@@ -1,4 +1,4 @@
-"""All volumes of etcd are lost, and the metadata comes back from a snapshot that its CronJob took: the steps of docs/restoring-metadata.md.
+"""All volumes of etcd are lost, and the metadata comes back from a snapshot that its CronJob took: the steps of docs/how-to/restoring-metadata.md.
 
 Part of `make e2e-full`.
 """

@@ -3,7 +3,6 @@
 import importlib.util
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 from logfleet_spark.jobs import dlq_router, table_to_topic, topic_to_table, window_counts
@@ -12,7 +11,8 @@ from logfleet_spark.jobs.metrics import COUNTERS, GAUGES
 from e2e.harness.images import ROOT
 
 SPARK = ROOT / "spark-on-k8s"
-PAGES = {path.name: path.read_text() for path in [SPARK / "README.md", *SPARK.glob("docs/*.md")]}
+DOCS = ROOT / "docs" / "spark"
+PAGES = {path.name: path.read_text() for path in DOCS.glob("*.md")}
 JOBS = {
     "window_counts": window_counts,
     "dlq_router": dlq_router,
@@ -22,7 +22,7 @@ JOBS = {
 
 
 def options():
-    spec = importlib.util.spec_from_file_location("options_page", SPARK / "docs" / "options.py")
+    spec = importlib.util.spec_from_file_location("options_page", SPARK / "option_page.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -43,7 +43,7 @@ def commands(page: str):
 
 def test_the_options_page_is_what_the_source_says() -> None:
     module = options()
-    assert PAGES["options.md"] == module.text(), "run: python spark-on-k8s/docs/options.py"
+    assert PAGES["options.md"] == module.text(), "run: python spark-on-k8s/option_page.py"
     assert module.taken(module.OPTIONS[1], "batch") == "yes"
     wrong = module.Option("subscribed", "t", ("batch",), "")
     assert module.taken(wrong, "batch").startswith("no: subscribed: no such option")
@@ -74,9 +74,8 @@ def test_pages_name_options_and_files_that_there_are(page: str) -> None:
     }
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGES[page]))
     assert named <= known, named - known
-    folder = SPARK if page == "README.md" else SPARK / "docs"
     for target in re.findall(r"\]\((?!https:)([^)#]+)\)", PAGES[page]):
-        assert (folder / target).exists(), target
+        assert (DOCS / target).exists(), target
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -88,10 +87,9 @@ def test_pages_are_in_plain_words(page: str) -> None:
 
 def test_the_page_names_every_metric_of_the_jobs() -> None:
     for name in (*COUNTERS, *GAUGES):
-        assert f"`{name}`" in PAGES["README.md"], name
+        assert f"`{name}`" in PAGES["index.md"], name
 
 
 def test_every_job_has_its_page_and_its_file() -> None:
     assert {path.stem for path in (SPARK / "jobs").glob("*.py")} == set(JOBS)
-    assert all(f"docs/{job}.md" in PAGES["README.md"] for job in JOBS)
-    assert Path(SPARK / "docs").is_dir()
+    assert all(f"({job}.md)" in PAGES["index.md"] for job in JOBS)

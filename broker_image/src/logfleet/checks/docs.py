@@ -1,4 +1,4 @@
-"""docs/checks.md, made from the table of checks. PURE."""
+"""docs/reference/checks.md, made from the table of checks. PURE."""
 
 from typing import Final
 

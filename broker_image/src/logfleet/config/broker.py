@@ -217,7 +217,7 @@ def _without_effect(properties: Mapping[str, str]) -> Iterator[str]:
 _SYSTEM_DEFAULTED: Final = {
     "socket.receive.buffer.bytes": True,
     # large responses cost less with Kafka's 100 KiB than with a buffer that the system grows
-    # (docs/performance.md)
+    # (docs/internals/performance.md)
     "socket.send.buffer.bytes": False,
     "socket.listen.backlog.size": True,
 }

@@ -1,4 +1,4 @@
-"""Makes docs/configs.md from the table of configuration keys: their meanings and their effect."""
+"""Makes docs/reference/configs.md from the table of configuration keys: their meanings and their effect."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final

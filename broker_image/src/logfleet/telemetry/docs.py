@@ -1,4 +1,4 @@
-"""docs/metrics.md, made from the table of metrics."""
+"""docs/reference/metrics.md, made from the table of metrics."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The metrics of a broker, in the order of docs/metrics.md.
+"""The metrics of a broker, in the order of docs/reference/metrics.md.
 
 Where an MBean is named, the metric has its meaning.
 """

@@ -1,4 +1,4 @@
-"""What must hold of transactions after each event: I29 to I40 and L4 of docs/invariants.md.
+"""What must hold of transactions after each event: I29 to I40 and L4 of docs/internals/invariants.md.
 
 An unclean election may cost decisions and markers. After one, only that is judged which a log shows by itself.
 """

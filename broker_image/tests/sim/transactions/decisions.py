@@ -1,4 +1,4 @@
-"""What the committed log of transactions says, as the checker follows it: I35, I38 and I40 of docs/invariants.md."""
+"""What the committed log of transactions says, as the checker follows it: I35, I38 and I40 of docs/internals/invariants.md."""
 
 from collections.abc import Callable
 

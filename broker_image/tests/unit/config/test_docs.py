@@ -3,7 +3,7 @@ from pathlib import Path
 from logfleet.config.docs import config_docs
 from logfleet.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 
-PAGE = Path(__file__).parents[3] / "docs" / "configs.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "configs.md"
 
 
 def test_the_committed_page_is_current():

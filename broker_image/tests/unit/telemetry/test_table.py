@@ -8,7 +8,7 @@ from logfleet.telemetry.docs import metric_docs
 from logfleet.telemetry.metric import MetricType, counter, gauge
 from logfleet.telemetry.table import METRICS, sections
 
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
 
 
 def test_the_committed_page_is_current():

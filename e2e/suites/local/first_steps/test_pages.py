@@ -58,7 +58,7 @@ def test_the_readme_is_a_session_that_works(rig: Rig, clone: Path) -> None:
 
 @pytest.mark.full
 def test_a_first_count_by_hand_is_a_session_that_works(rig: Rig, clone: Path) -> None:
-    page = "spark-on-k8s/README.md"
+    page = "docs/spark/index.md"
     seen = read(rig, clone, page)
     done = [each for each in blocks((ROOT / page).read_text()) if each.is_for_here]
     assert seen.count("--- block ") == len(done) == 4

@@ -15,7 +15,7 @@ from e2e.harness.processes import Broker, Fleet, Rig
 pytestmark = pytest.mark.timeout(300)
 AWAY_S = 15.0
 GAP_S_MAX = 3.0
-"""Generous, as other tests run beside this one; docs/failover.md has what is felt on a calm machine."""
+"""Generous, as other tests run beside this one; docs/internals/failover.md has what is felt on a calm machine."""
 CONFIG = {"min.insync.replicas": "2", "offsets.topic.replication.factor": "3"}
 
 

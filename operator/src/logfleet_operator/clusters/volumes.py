@@ -118,7 +118,7 @@ def deletion_warnings(observed: ObservedCluster) -> Iterator[str]:
             yield (
                 f"{sentence}; while a majority of the other members is ready, `kubectl delete pod "
                 f"{name}`: the member is added again; a member that is alone has to be saved first "
-                "(docs/operating.md, row 15)"
+                "(docs/how-to/operating.md, row 15)"
             )
 
 

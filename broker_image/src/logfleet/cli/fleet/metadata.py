@@ -96,7 +96,7 @@ def restore_(
 
     Leader epochs and producer ids are raised above all that logs can know. What happened after the
     snapshot is lost: brokers set topics created since aside, and deleted ones exist again;
-    docs/restoring-metadata.md has all of it.
+    docs/how-to/restoring-metadata.md has all of it.
     """
     config = _config(properties, overrides, env_prefix)
     try:

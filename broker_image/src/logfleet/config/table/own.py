@@ -1,7 +1,7 @@
 """Keys of topics and brokers that are Logfleet's own."""
 
 OWN_OF_TOPICS = """
-logfleet.record.validation STRING medium header {header,full} | How deep a batch is looked into before it is acknowledged: header believes header and checksum about the records, full reads every record, as Kafka does, at 6 to 20 times the processor time (docs/performance.md); past a batch that no reader understands get `logfleet records delete TOPIC -p N --before OFFSET --execute` and `logfleet group reset-offsets`. | in node.partitions.log_configs | from logfleet.record.validation
+logfleet.record.validation STRING medium header {header,full} | How deep a batch is looked into before it is acknowledged: header believes header and checksum about the records, full reads every record, as Kafka does, at 6 to 20 times the processor time (docs/internals/performance.md); past a batch that no reader understands get `logfleet records delete TOPIC -p N --before OFFSET --execute` and `logfleet group reset-offsets`. | in node.partitions.log_configs | from logfleet.record.validation
 """
 
 OWN = """

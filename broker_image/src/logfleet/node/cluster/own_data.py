@@ -1,8 +1,8 @@
 """Checks that the data in a broker's log directories is its own, before anything is written.
 
 Each of identity (meta.properties), logs and metadata store may be there, missing, or another's;
-docs/log-directories.md lists what follows. Data without an identity never gets a new one: the store
-has the ids of this broker's directories on record, and would miss its logs for ever.
+docs/how-to/log-directories.md lists what follows. Data without an identity never gets a new one:
+the store has the ids of this broker's directories on record, and would miss its logs for ever.
 """
 
 import shlex

@@ -159,7 +159,8 @@ class ReplicaWriter:
             leader_epoch=partition.leader_epoch,
             log_epoch=log_epoch,
             note="the metadata store was restored and its leader epochs were not raised; this "
-            "partition is not copied until they are: see step 4 of docs/restoring-metadata.md",
+            "partition is not copied until they are: see step 4 of "
+            "docs/how-to/restoring-metadata.md",
         )
 
     # --- truncating

@@ -103,8 +103,8 @@ def judge_keys(config: BrokerConfig) -> Iterator[Finding]:
         yield Finding(
             "configuration",
             Level.WARNING,
-            f"{names}: known and kept, without effect in this version; see docs/configs.md, or "
-            "take it out",
+            f"{names}: known and kept, without effect in this version; see "
+            "docs/reference/configs.md, or take it out",
         )
     if not config.unknown and not config.without_effect:
         yield Finding(

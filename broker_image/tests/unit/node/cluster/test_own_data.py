@@ -1,4 +1,4 @@
-"""The table of docs/log-directories.md, with the outcome of each case.
+"""The table of docs/how-to/log-directories.md, with the outcome of each case.
 
 (identity, logs, metadata store) x (one directory, two, a fleet's).
 """

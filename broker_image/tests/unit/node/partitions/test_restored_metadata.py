@@ -1,6 +1,6 @@
 """A metadata store restored from a backup that is older than the logs.
 
-It behaves as docs/restoring-metadata.md describes.
+It behaves as docs/how-to/restoring-metadata.md describes.
 """
 
 import shutil

@@ -69,7 +69,7 @@ async def test_records_above_the_leaders_epoch_are_asked_for_in_growing_pauses(m
     (report,) = [line for line in lines if line["event"] == REPORT]
     assert (report["topic"], report["partition"], report["leader"]) == ("topic", 0, 1)
     assert (report["leader_epoch"], report["log_epoch"]) == (5, 9)
-    assert "docs/restoring-metadata.md" in report["note"]
+    assert "docs/how-to/restoring-metadata.md" in report["note"]
 
 
 async def test_a_log_that_ends_in_an_epoch_unknown_to_its_leader_is_reported_once(
@@ -96,7 +96,7 @@ async def test_a_log_that_ends_in_an_epoch_unknown_to_its_leader_is_reported_onc
 
 
 async def test_raised_leader_epochs_end_the_pause_at_once(me, leader, monkeypatch):  # noqa: F811
-    """Step 4 of docs/restoring-metadata.md."""
+    """Step 4 of docs/how-to/restoring-metadata.md."""
     monkeypatch.setattr(partition_fetch, "PAUSE_S_MIN", 3600.0)
     monkeypatch.setattr(fetcher_module, "AHEAD_S_MAX", 3600.0)
     followed = me.follow()

@@ -1,4 +1,4 @@
-"""The table of docs/performance.md is that of the figures."""
+"""The table of docs/internals/performance.md is that of the figures."""
 
 import pytest
 

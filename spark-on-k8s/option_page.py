@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes options.md: each option of Spark's Kafka connector, and what our source does with it.
+"""Writes docs/spark/options.md: each option of Spark's Kafka connector, and what our source does with it.
 
-usage: python spark-on-k8s/docs/options.py. The last column is the result of our parser for a sample
+usage: python spark-on-k8s/option_page.py. The last column is the result of our parser for a sample
 value, so the page cannot be wrong about it. A test fails if the committed page is out of date. The
 column on Spark follows its Structured Streaming + Kafka Integration Guide (4.2).
 """
@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 from logfleet_spark.client_options import OptionError
 from logfleet_spark.options import sink_options, source_options
 
-PAGE: Final = Path(__file__).with_name("options.md")
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "spark" / "options.md"
 Use = Literal["batch", "stream", "write"]
 READ: Final[tuple[Use, ...]] = ("batch", "stream")
 TOPICS: Final = frozenset({"subscribe", "subscribePattern", "assign"})
@@ -224,7 +224,7 @@ def text() -> str:
     lines = [
         "# Options of the data source, beside Spark's connector",
         "",
-        "Made by `python spark-on-k8s/docs/options.py` from the code: the last column is the reply of the source. With",
+        "Made by `python spark-on-k8s/option_page.py` from the code: the last column is the reply of the source. With",
         "`--source kafka` Spark's own connector has them all.",
         "",
         "| option | for | in Spark: default, meaning | in `logfleet` |",
