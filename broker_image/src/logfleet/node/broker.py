@@ -48,7 +48,7 @@ from logfleet.node.cluster.stored_metadata import StoredMetadata, open_metadata
 from logfleet.node.control import Control, open_control
 from logfleet.node.decisions.journal import Journal
 from logfleet.node.disks import Disks
-from logfleet.node.dispatch import Dispatcher, Requests
+from logfleet.node.dispatch import Dispatcher, Handlers, Requests
 from logfleet.node.dynamic_config import DynamicConfig
 from logfleet.node.groups.group_coordinators import GroupCoordinators
 from logfleet.node.groups.room import open_coordinators
@@ -101,8 +101,9 @@ class Broker:
     """A broker in this process; an asynchronous context manager that is serving inside.
 
     config: with the actual admin port. timer: kills the process, if only this broker runs in it.
-    open_store: opens the metadata store that the configuration names. decisions: what it decided,
-    and why. cluster_id: empty until the broker has joined it.
+    open_store: opens the metadata store that the configuration names. handlers: of all APIs; None
+    for those of this version. decisions: what it decided, and why. cluster_id: empty until the
+    broker has joined it.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Broker:
         timer: DeadMansTimer = NO_TIMER,
         *,
         open_store: OpenStore = open_store,
+        handlers: Handlers[Rooms] | None = None,
     ) -> None:
         self.config = config
         self.cluster_id = ""
@@ -120,6 +122,7 @@ class Broker:
         self._timer = timer
         self._open_store = open_store
         self._files = files or PosixFiles()
+        self._handlers = all_handlers() if handlers is None else handlers
         self._incarnation = str(uuid.uuid4())
         self._state = "starting"
         self._opened: Opened | None = None
@@ -199,7 +202,7 @@ class Broker:
         self.cluster_id = stored.cluster_id
         configs = await self._load(stored, disks, journal)
         rooms = self._open_rooms(stored, configs, workers, disks)
-        dispatcher = Dispatcher(rooms, all_handlers(), UNFENCED, rooms.requests)
+        dispatcher = Dispatcher(rooms, self._handlers, UNFENCED, rooms.requests)
         quotas = rooms.quotas
         life.spawn("quotas", quotas.follow(stored.loader.subscribe(), dispatcher.measure))
         life.spawn("partitions", rooms.hosting.local.run())
@@ -311,7 +314,7 @@ class Broker:
             transactions=transactions,
             failsafe=failsafe,
             sessions=sessions,
-            requests=Requests(all_handlers()),
+            requests=Requests(self._handlers),
         )
 
     def _open_failsafe(
