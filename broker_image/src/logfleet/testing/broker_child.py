@@ -1,6 +1,7 @@
 """A broker as a child of the prepared process, and the orders that it takes."""
 
 import asyncio
+import encodings.idna  # noqa: F401  a broker imports it when it resolves a name
 import gc
 import json
 import socket

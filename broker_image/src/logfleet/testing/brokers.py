@@ -23,8 +23,8 @@ class Broker(Kafka):
     """A broker on a free port, with a directory of its own; a context manager that serves inside.
 
     config: Kafka's keys, over those of `testing.settings`. topics: name -> partitions, created at
-    the start. directory: a new one if None, which is removed at the end unless `keep` is set. Times
-    are seconds. Port and data stay over `kill` and `restart`.
+    the start. directory: None for a new one, which is removed at the end unless `keep` is set. Port
+    and data stay over `kill` and `restart`. Times are seconds.
     """
 
     def __init__(
@@ -41,7 +41,8 @@ class Broker(Kafka):
         super().__init__(f"{LOOPBACK}:{self.port}", prepared)
         self.id = broker_id
         self.directory = directory or Path(tempfile.mkdtemp(prefix="logfleet-"))
-        self.keep = False
+        self.keep = directory is not None
+        self.paused = False
         self.admin = ""
         self.config: dict[str, str] = {
             **broker_settings(broker_id, self.port, str(self.directory / f"data-{broker_id}")),
@@ -72,8 +73,13 @@ class Broker(Kafka):
 
     @property
     def running(self) -> bool:
-        """Whether it was started and not ended by a method of this object."""
+        """Whether it was started and not ended by a method of this object; it may be paused."""
         return self._child is not None and self._child.exit_code is None
+
+    @property
+    def answers(self) -> bool:
+        """Whether it runs and is not paused."""
+        return self.running and not self.paused
 
     def start(self) -> None:
         """Start it, and wait until it serves. Raises OrderFailed with its reason."""
@@ -83,8 +89,14 @@ class Broker(Kafka):
     def launch(self) -> None:
         """Start it without waiting."""
         assert not self.running, f"broker {self.id} runs already"
-        settings = {"config": self.config, "synced": is_synced()}
-        self._child = self._prepared.fork("broker", f"broker {self.id}", self.log_path, settings)
+        self.paused = False
+        self._child = self._prepared.fork(
+            "broker",
+            f"broker {self.id}",
+            self.log_path,
+            settings={"config": self.config, "synced": is_synced()},
+            directory=None if self.keep else str(self.directory),
+        )
 
     def wait_started(self) -> None:
         """Wait until it serves. Raises OrderFailed with its reason, then it has ended."""
@@ -101,13 +113,17 @@ class Broker(Kafka):
     def pause(self) -> None:
         """SIGSTOP: its connections stay open, and nothing is answered until `resume`."""
         self._process().send(Signals.SIGSTOP)
+        self.paused = True
 
     def resume(self) -> None:
         """SIGCONT."""
         self._process().send(Signals.SIGCONT)
+        self.paused = False
 
     def stop(self) -> None:
         """Stop it in order, as a roll of a fleet does."""
+        if self.paused:
+            self.resume()
         code = self._process().stop(STOP_S_MAX)
         if code:
             raise OrderFailed(f"broker {self.id} ended with {code}:\n{self.log_tail()}")
@@ -125,6 +141,8 @@ class Broker(Kafka):
         self._ports.release()
         if not self.keep:
             shutil.rmtree(self.directory, ignore_errors=True)
+        elif self._child is not None:
+            self._prepared.order("keep", directory=str(self.directory))
 
     # --- what it shows
 
@@ -145,7 +163,7 @@ class Broker(Kafka):
         """What it decided and why, oldest first, as `logfleet events` shows.
 
         query: since (ms), topic, partition, broker, kind (a list) select. Raises OrderFailed if it
-        does not run.
+        does not run, or is paused.
         """
         found: list[dict[str, Any]] = self.order("events", query=query)
         return found
@@ -157,8 +175,8 @@ class Broker(Kafka):
 
     def order(self, do: str, *, timeout_s: float = TIMEOUT_S, **arguments: Any) -> Any:
         """The result of an order of `testing.broker_child.ORDERS`. Raises OrderFailed."""
-        if not self.running:
-            raise OrderFailed(f"broker {self.id} does not run")
+        if not self.answers:
+            raise OrderFailed(f"broker {self.id} {'is paused' if self.paused else 'does not run'}")
         return self._process().ask(do, timeout_s=timeout_s, **arguments)
 
     def _process(self) -> Child:

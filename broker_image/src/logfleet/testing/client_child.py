@@ -60,6 +60,7 @@ def asked(work: Callable[[Client, Mapping[str, Any]], Awaitable[object]]) -> Ord
                 Client(
                     given["bootstrap"],
                     client_id="logfleet-testing",
+                    request_timeout_ms=int(min(limit_s, BROKER_S_MAX) * 1_000),
                     timeout_ms=int(limit_s * 1_000),
                 ) as client,
             ):
@@ -114,7 +115,10 @@ async def brokers(_: Client, order: Mapping[str, Any]) -> None:
 
 
 async def delete_topic(client: Client, order: Mapping[str, Any]) -> None:
-    await Admin(client).delete_topic(order["topic"])
+    """Delete a topic; the broker that was asked lists it no more."""
+    admin = Admin(client)
+    await admin.delete_topic(order["topic"])
+    await until(lambda: admin.find_topic(order["topic"]), lambda found: found is None)
 
 
 async def leader(client: Client, order: Mapping[str, Any]) -> int:

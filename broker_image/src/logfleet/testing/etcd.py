@@ -1,7 +1,6 @@
 """The etcd of all fleets of one test process."""
 
 import json
-import shutil
 import tempfile
 import time
 import urllib.request
@@ -49,8 +48,10 @@ class Etcd:
             "--log-level=warn",
             *SPEED,
         ]
-        self.pid = prepared.run(command, self.directory / "etcd.log")
-        prepared.on_closed.append(self._close)
+        self.log = self.directory / "etcd.log"
+        directory = str(self.directory)
+        prepared.order("run", command=command, log=str(self.log), directory=directory)
+        prepared.on_closed.append(self._ports.release)
 
     def wait_ready(self) -> None:
         """Wait until it serves."""
@@ -63,12 +64,7 @@ class Etcd:
                         return
             except OSError:
                 time.sleep(POLL_S)
-        log = (self.directory / "etcd.log").read_text(errors="replace")[-2_000:]
-        raise OrderFailed(f"etcd is not ready:\n{log}")
-
-    def _close(self) -> None:
-        self._ports.release()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        raise OrderFailed(f"etcd is not ready:\n{self.log.read_text(errors='replace')[-2_000:]}")
 
 
 _shared: Etcd | None = None

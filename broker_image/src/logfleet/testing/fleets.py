@@ -34,7 +34,7 @@ class Fleet(Kafka):
         super().__init__("", prepared or shared())
         self.directory = directory or Path(tempfile.mkdtemp(prefix="logfleet-"))
         self._topics = dict(topics or {})
-        self._keep = False
+        self.keep = directory is not None
         self._config = dict(config or {})
         self.brokers = [
             self._broker(index + 1, size, rack) for index, rack in enumerate(racks(zones, size))
@@ -74,31 +74,23 @@ class Fleet(Kafka):
         return ",".join(broker.bootstrap for broker in self.brokers)
 
     @property
+    def _answering(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers if broker.answers)
+
+    @property
     def config(self) -> dict[str, str]:
         """The configuration of broker 1; the others differ in what is a broker's own."""
         return self.brokers[0].config
 
-    @property
-    def keep(self) -> bool:
-        """Whether its directory stays."""
-        return self._keep
-
-    @keep.setter
-    def keep(self, value: bool) -> None:
-        self._keep = value
-        for broker in self.brokers:
-            broker.keep = value
-
     def leader(self, topic: str, partition: int = 0, *, timeout_s: float = TIMEOUT_S) -> Broker:
-        """The broker that leads the partition, once one does that was not killed or stopped."""
-        ended = [broker.id for broker in self.brokers if not broker.running]
-        return self[self.leader_id(topic, partition, but=ended, timeout_s=timeout_s)]
+        """The broker that leads the partition, once one does that runs and is not paused."""
+        others = [broker.id for broker in self.brokers if not broker.answers]
+        return self[self.leader_id(topic, partition, but=others, timeout_s=timeout_s)]
 
     def events(self, **query: Any) -> list[dict[str, Any]]:
-        """What the brokers that run decided, by time (see `Broker.events`)."""
-        found = [
-            each for broker in self.brokers if broker.running for each in broker.events(**query)
-        ]
+        """What the brokers that answer decided, by time (see `Broker.events`)."""
+        answering = [broker for broker in self.brokers if broker.answers]
+        found = [each for broker in answering for each in broker.events(**query)]
         return sorted(found, key=lambda each: (each["time_ms"], each["by"], each["number"]))
 
     def log_tail(self) -> str:
@@ -108,8 +100,9 @@ class Fleet(Kafka):
     def close(self) -> None:
         """End all brokers, and remove the directory unless `keep` is set."""
         for broker in self.brokers:
+            broker.keep = self.keep
             broker.close()
-        if not self._keep:
+        if not self.keep:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def _start(self) -> None:
@@ -122,6 +115,7 @@ class Fleet(Kafka):
         for broker in self.brokers:
             broker.directory.mkdir(parents=True, exist_ok=True)
             broker.config |= own
+            broker.keep = self.keep
             broker.launch()
         for broker in self.brokers:
             broker.wait_started()

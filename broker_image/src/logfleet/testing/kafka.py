@@ -42,6 +42,11 @@ class Kafka:
         """Its brokers as clients want them: bootstrap.servers."""
         return self._bootstrap
 
+    @property
+    def _answering(self) -> str:
+        """The addresses of brokers that can answer."""
+        return self._bootstrap
+
     def create_topic(
         self,
         topic: str,
@@ -111,7 +116,7 @@ class Kafka:
         return client.channel.ask(
             do,
             timeout_s=timeout_s + GRACE_S,
-            bootstrap=self.bootstrap,
+            bootstrap=self._answering,
             limit_s=timeout_s,
             **arguments,
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Scope = Literal["session", "package", "module", "class", "function"]
 
 OPTION: Final = "--kafka-bootstrap"
-PREPARED: Final = "logfleet_prepared"
+PREPARED: Final = "_logfleet_prepared"
 """The fixture on which all others stand: its name shows which tests need a broker."""
 OPEN: Final = pytest.StashKey["list[tuple[str, Broker | Fleet]]"]()
 """The brokers of fixtures that are open, with the fixtures' names."""
@@ -50,7 +50,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def logfleet_prepared(request: pytest.FixtureRequest) -> "Iterator[Prepared]":
+def _logfleet_prepared(request: pytest.FixtureRequest) -> "Iterator[Prepared]":
     """The process from which brokers are forked."""
     from logfleet.testing.prepared import close_shared, shared
 
@@ -90,7 +90,9 @@ def _opened(
     factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
     directory = factory.mktemp(name)
     still_open = request.config.stash[OPEN]
-    with made(directory) as cluster:
+    cluster = made(directory)
+    cluster.keep = False
+    with cluster:
         still_open.append((name, cluster))
         try:
             yield cluster
@@ -127,7 +129,7 @@ def broker(
 
     @pytest.fixture(scope=scope)
     def kafka(
-        request: pytest.FixtureRequest, logfleet_prepared: "Prepared"
+        request: pytest.FixtureRequest, _logfleet_prepared: "Prepared"
     ) -> "Iterator[Broker | Fleet | GivenKafka]":
         from logfleet.testing.brokers import Broker
 
@@ -138,7 +140,7 @@ def broker(
             return
 
         def made(directory: Path) -> Broker:
-            return Broker(config, topics=topics, directory=directory, prepared=logfleet_prepared)
+            return Broker(config, topics=topics, directory=directory, prepared=_logfleet_prepared)
 
         with _opened(request, made) as cluster:
             yield cluster
@@ -158,7 +160,7 @@ def fleet(
 
     @pytest.fixture(scope=scope)
     def kafka(
-        request: pytest.FixtureRequest, logfleet_prepared: "Prepared"
+        request: pytest.FixtureRequest, _logfleet_prepared: "Prepared"
     ) -> "Iterator[Broker | Fleet | GivenKafka]":
         from logfleet.testing.fleets import Fleet
 
@@ -175,7 +177,7 @@ def fleet(
                 config=config,
                 topics=topics,
                 directory=directory,
-                prepared=logfleet_prepared,
+                prepared=_logfleet_prepared,
             )
 
         with _opened(request, made) as cluster:

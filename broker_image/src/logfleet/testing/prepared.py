@@ -1,12 +1,13 @@
 """The test process's side of the prepared process, and of each of its children."""
 
+import atexit
 import contextlib
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from signal import Signals
 from typing import Any, Final
@@ -57,17 +58,19 @@ class Prepared:
         """Have it carry out an order. Raises OrderFailed."""
         return self._channel.ask(do, timeout_s=START_S_MAX, **arguments)
 
-    def fork(self, role: str, name: str, log: Path, settings: Mapping[str, Any]) -> "Child":
-        """Fork a child, which starts; see Child.started. name: for messages."""
+    def fork(self, role: str, name: str, log: Path, **order: Any) -> "Child":
+        """Fork a child, which starts; see Child.started. name: for messages.
+
+        order: settings of the child, and the directory that is removed at the latest when all ends.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
-            pid = self.order("fork", fd=theirs.fileno(), role=role, log=str(log), settings=settings)
+            try:
+                pid = self.order("fork", fd=theirs.fileno(), role=role, log=str(log), **order)
+            except BaseException:
+                ours.close()
+                raise
         return Child(self, pid, Channel(name, ours))
-
-    def run(self, command: Sequence[str], log: Path) -> int:
-        """Start a program that ends with the prepared process; its pid, see `end`."""
-        pid: int = self.order("run", command=list(command), log=str(log))
-        return pid
 
     def end(self, pid: int) -> int:
         """Kill a child and wait until it has ended; its exit code, negative for a signal."""
@@ -79,7 +82,9 @@ class Prepared:
         """The child that asks brokers for the tests; there is one."""
         with self._lock:
             if self._client is None:
-                client = self.fork("client", "the client of logfleet.testing", Path(os.devnull), {})
+                client = self.fork(
+                    "client", "the client of logfleet.testing", Path(os.devnull), settings={}
+                )
                 client.started(START_S_MAX)
                 self._client = client
             return self._client
@@ -153,6 +158,7 @@ def shared() -> Prepared:
     with _shared_lock:
         if _shared is None or _shared.owner != os.getpid() or not _shared.running:
             _shared = Prepared()
+            atexit.register(close_shared)
         return _shared
 
 

@@ -7,18 +7,20 @@ the first fork is frozen, so that no collection of theirs copies it.
 
 Nothing outlives the test process. This process ends when its channel is closed, as a killed
 process's are, or when it has another parent (a fork of the test process may keep the channel open).
-The kernel kills its children, stopped ones too, when it ends (PR_SET_PDEATHSIG); elsewhere than on
-Linux they end when their own channel is closed. It leads a session of its own, so that Ctrl-C at a
-terminal reaches only the test process, which then ends its brokers in order.
+It then ends its children and removes their directories; should it be killed itself, the kernel
+kills them, stopped ones too (PR_SET_PDEATHSIG). It leads a session of its own, so that Ctrl-C at a
+terminal reaches only the test process, which ends its brokers by itself.
 
-Orders: `fork` (role, log, settings; the child's channel goes along), `run` (a program, as etcd),
-`prepare` (import what a fleet needs), `signal` (and wait until it has its effect), `reap`. Their
-children's pids are free for others only once they are reaped, here.
+Orders: `fork` (role, log, settings; the child's channel goes along) and `run` (a program, as etcd)
+return a pid, which is no other process's until `reap`. With a `directory` they have it removed at
+the end, until `keep`. `signal` waits until a stopped or killed child is so. `prepare` imports what
+a fleet needs.
 """
 
 import ctypes
 import gc
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -37,6 +39,7 @@ ROLES: Final = {
 """The module of each kind of child; its `run(channel, settings)` returns the exit code."""
 FOR_FLEETS: Final = "logfleet.io.etcd.store"
 PARENT_CHECK_S: Final = 1.0
+LIBC: Final = ctypes.CDLL(None)
 
 
 class ParentEnded(Exception):
@@ -49,9 +52,12 @@ class Server:
     def __init__(self, control: socket.socket, parent: int) -> None:
         self._control = control
         self._parent = parent
+        self._children: set[int] = set()
+        self._directories: set[str] = set()
         self._orders: dict[str, Callable[[Mapping[str, Any], int | None], object]] = {
             "fork": self._fork,
             "run": self._run,
+            "keep": self._keep,
             "prepare": self._prepare,
             "signal": self._signal,
             "reap": self._reap,
@@ -99,7 +105,7 @@ class Server:
         own = os.getpid()
         pid = os.fork()
         if pid:
-            return pid
+            return self._own(pid, order)
         code = 1
         try:
             _end_with(own)
@@ -121,7 +127,19 @@ class Server:
             (os.POSIX_SPAWN_OPEN, 1, order["log"], flags, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
-        return os.posix_spawn(command[0], command, os.environ, file_actions=streams)
+        pid = os.posix_spawn(command[0], command, os.environ, file_actions=streams)
+        return self._own(pid, order)
+
+    def _own(self, pid: int, order: Mapping[str, Any]) -> int:
+        self._children.add(pid)
+        if order.get("directory"):
+            self._directories.add(order["directory"])
+        return pid
+
+    def _keep(self, order: Mapping[str, Any], fd: int | None) -> None:
+        """Leave a directory where it is."""
+        del fd
+        self._directories.discard(order["directory"])
 
     def _prepare(self, order: Mapping[str, Any], fd: int | None) -> None:
         """Import what a broker of a fleet needs besides."""
@@ -142,15 +160,23 @@ class Server:
     def _reap(self, order: Mapping[str, Any], fd: int | None) -> int:
         """Wait until a child has ended; its exit code, negative for a signal."""
         del fd
+        self._children.discard(order["pid"])
         return os.waitstatus_to_exitcode(os.waitpid(order["pid"], 0)[1])
+
+    def close(self) -> None:
+        """End all children, and remove their directories."""
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        for directory in self._directories:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before the call
-            os._exit(1)
+    """Have the kernel kill this process when its parent ends."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(1)
 
 
 def _write_to(log: str) -> None:
@@ -170,10 +196,11 @@ def main(parent: int) -> None:
         import_module(module)
     gc.collect()
     gc.freeze()
+    server = Server(control, parent)
     try:
-        Server(control, parent).serve()
+        server.serve()
     except (ParentEnded, ConnectionError):
-        os._exit(0)
+        server.close()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Brokers and fleets of `logfleet.testing`, without pytest's fixtures."""
 
+from pathlib import Path
+
 import pytest
 from logfleet.testing import Broker, Fleet, OrderFailed
 
@@ -53,3 +55,28 @@ def test_another_broker_leads_when_the_leader_is_killed() -> None:
         leader.restart()
         assert {each["by"] for each in fleet.events(kind=["registered"])} == {1, 2, 3}
     assert not fleet.directory.exists()
+
+
+def test_a_fleet_serves_while_two_of_three_are_paused_and_takes_them_back() -> None:
+    """It cannot take records of acks=all then; a paused broker is no longer leader."""
+    with Fleet(3, topics={"orders": 1}) as fleet:
+        leader = fleet.leader("orders")
+        leader.pause()
+        other = fleet.leader("orders", timeout_s=30)
+        assert other is not leader
+        with pytest.raises(OrderFailed, match="is paused"):
+            leader.events()
+        leader.resume()
+        assert fleet.end("orders") == 0
+        assert leader.end("orders") == 0
+        leader.stop()
+        assert fleet.leader("orders").id != leader.id
+
+
+def test_a_directory_of_the_test_stays(tmp_path: Path) -> None:
+    with Broker(directory=tmp_path, topics={"orders": 1}):
+        pass
+    with Broker(directory=tmp_path) as broker:
+        assert broker.end("orders") == 0
+        assert broker.log.count("broker_started") == 2
+    assert (tmp_path / "data-1").is_dir()
