@@ -98,6 +98,11 @@ release: $(STAMP) ## before a release, many hours: all tests and everything that
 		local-suites spark quickstarts apiserver e2e-full oracle failover soak fuzz \
 		bench bench-kafka bench-fleet bench-spark bench-groups bench-moves bench-topics bench-lag
 
+.PHONY: pages
+pages: $(STAMP) ## write the pages that are made from the code, then build the site into build/site and fail on links that lead nowhere
+	@$(PY) -m e2e.pages.generated
+	@.venv/bin/zensical build --strict
+
 .PHONY: tools
 tools: $(STAMP) ## Kubernetes' programs and helm, built once per version in minutes, and the Python of the operator's image (first part of test and test-local)
 	@$(PY) -m e2e.lab tools

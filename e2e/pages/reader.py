@@ -1,6 +1,6 @@
 """The command blocks of a page, run in order as a reader types them: each in a bare shell of its own.
 
-A block is left out where the paragraph before it names Kubernetes. One whose last line says `until
+A block is left out where the line before it names Kubernetes, or is a comment `run: never: REASON`. One whose last line says `until
 Ctrl-C` runs on beside the next ones, as in a terminal of its own; it gets Ctrl-C before the next
 such block, and at the end. Run it where a fresh clone is, and ports 9092 and 9644 are free:
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 BLOCK: Final = re.compile(r"([^\n]+)\n+```sh\n(.*?)```", re.DOTALL)
-ELSEWHERE: Final = "Kubernetes"
+ELSEWHERE: Final = ("Kubernetes", "<!-- run: never: ")
 RUNS_ON: Final = "until Ctrl-C"
 READY: Final = (".venv/bin/logfleet", "cluster", "--timeout", "1")
 READY_S_MAX: Final = 120.0
@@ -37,7 +37,7 @@ class Block(NamedTuple):
 
     @property
     def is_for_here(self) -> bool:
-        return ELSEWHERE not in self.lead
+        return not any(each in self.lead for each in ELSEWHERE)
 
     @property
     def runs_on(self) -> bool:

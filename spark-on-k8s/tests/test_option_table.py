@@ -1,18 +1,9 @@
 """Every row of the page of options: both sources read and write the same with it, or ours refuses it by name as the page says."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from e2e.harness.spark_topics import SOURCES, T0, NumberedTopic, drained, rows, written
-
-PAGE = Path(__file__).resolve().parents[1] / "option_page.py"
-spec = importlib.util.spec_from_file_location("options_page", PAGE)
-assert spec
-assert spec.loader
-page = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(page)
+from e2e.pages import spark_options as page
 
 ALL_OFFSETS = '{"TOPIC": {"0": 5, "1": 6, "2": 7}}'
 ALL_TIMES = f'{{"TOPIC": {{"0": {T0 + 30}, "1": {T0 + 31}, "2": {T0 + 32}}}}}'

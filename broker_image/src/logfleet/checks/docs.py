@@ -8,7 +8,7 @@ from logfleet.checks.table import CHECKS
 _HEAD: Final = """\
 # Checks
 
-Made by `python broker_image/tools/check_docs.py` from `logfleet.checks`; do not edit.
+Made by `make pages` from `logfleet.checks`; do not edit.
 
 `logfleet check` asks a fleet, or an Apache Kafka, and lists what is wrong with it or will be. Each
 finding has a code of this page, and a command that mends it.

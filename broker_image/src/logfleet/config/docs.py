@@ -14,7 +14,7 @@ from logfleet.config.keys import (
 _HEAD: Final = """\
 # Configuration keys
 
-Made by `python broker_image/tools/config_docs.py` from `logfleet.config.table`; do not edit. All keys of Apache Kafka
+Made by `make pages` from `logfleet.config.table`; do not edit. All keys of Apache Kafka
 4.4.0 for topics, brokers and groups are accepted, with Kafka's names, types and rules. A key that has an effect is listed with
 the module that acts on it. Other keys are stored and described, without effect: they are listed at the end of their section, and
 DescribeConfigs marks them too.

@@ -8,7 +8,7 @@ from logfleet.telemetry.table import sections
 _HEAD: Final = """\
 # Metrics
 
-Made by `python broker_image/tools/metric_docs.py` from `logfleet.telemetry.table`; do not edit. A broker serves them in
+Made by `make pages` from `logfleet.telemetry.table`; do not edit. A broker serves them in
 Prometheus' text format at `/metrics` of its admin port (`logfleet.admin.listener`; on Kubernetes port 9644), beside `/healthz` and
 `/readyz`. The last column names the MBeans of an Apache Kafka broker that mean the same. Times are in seconds, sizes in bytes;
 what Kafka exports as a rate is a total here: `rate(NAME[5m])`. A histogram has `NAME_bucket`, `NAME_sum` and `NAME_count`:

@@ -1,19 +1,15 @@
-#!/usr/bin/env python3
-"""Writes docs/spark/options.md: each option of Spark's Kafka connector, and what our source does with it.
+"""The page docs/spark/options.md: each option of Spark's Kafka connector, and what our source does with it.
 
-usage: python spark-on-k8s/option_page.py. The last column is the result of our parser for a sample
-value, so the page cannot be wrong about it. A test fails if the committed page is out of date. The
-column on Spark follows its Structured Streaming + Kafka Integration Guide (4.2).
+The last column is the result of our parser for a sample value, so the page cannot be wrong about it.
+The column on Spark follows its Structured Streaming + Kafka Integration Guide (4.2).
 """
 
 import re
-from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from logfleet_spark.client_options import OptionError
 from logfleet_spark.options import sink_options, source_options
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "spark" / "options.md"
 Use = Literal["batch", "stream", "write"]
 READ: Final[tuple[Use, ...]] = ("batch", "stream")
 TOPICS: Final = frozenset({"subscribe", "subscribePattern", "assign"})
@@ -219,12 +215,12 @@ def row(option: Option) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def text() -> str:
+def option_docs() -> str:
     """The page."""
     lines = [
         "# Options of the data source, beside Spark's connector",
         "",
-        "Made by `python spark-on-k8s/option_page.py` from the code: the last column is the reply of the source. With",
+        "Made by `make pages` from the code: the last column is the reply of the source. With",
         "`--source kafka` Spark's own connector has them all.",
         "",
         "| option | for | in Spark: default, meaning | in `logfleet` |",
@@ -240,7 +236,3 @@ def text() -> str:
         "",
     ]
     return "\n".join(lines) + "\n" + PUSHDOWN.rstrip() + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(text(), encoding="utf-8")

@@ -1,0 +1,46 @@
+"""Pages that are made from the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from e2e.pages.fields import rows, table
+from e2e.pages.generated import DOCS, GENERATED, resource_docs
+
+
+@pytest.mark.parametrize("page", GENERATED, ids=lambda page: page.name)
+def test_the_committed_page_is_current(page: Path) -> None:
+    assert page.read_text(encoding="utf-8") == GENERATED[page](), "run: make pages"
+
+
+def test_every_page_of_the_reference_is_made_from_the_code() -> None:
+    assert set(DOCS.glob("reference/*.md")) <= set(GENERATED)
+
+
+def test_fields_below_lists_and_without_description_are_in_the_table() -> None:
+    schema = {
+        "properties": {
+            "pools": {
+                "description": "Groups | of brokers.",
+                "items": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string"}, "size": {"default": 3}},
+                },
+            },
+            "mode": {"enum": ["a", "b"], "default": "a"},
+        }
+    }
+    assert list(rows(schema)) == [
+        ("pools[]", "list of object", "", "Groups | of brokers."),
+        ("pools[].name", "string", "", ""),
+        ("pools[].size", "any", "`3`", ""),
+        ("mode", "`a`, `b`", "`a`", ""),
+    ]
+    assert "| `pools[]` | list of object |  | Groups \\| of brokers. |" in table(schema)
+
+
+def test_all_kinds_have_their_fields() -> None:
+    page = resource_docs()
+    for field in ("spec.pools[].replicas", "spec.topicName", "status.listeners[].bootstrap"):
+        assert re.search(rf"^\| `{re.escape(field)}` \|", page, re.MULTILINE), field
