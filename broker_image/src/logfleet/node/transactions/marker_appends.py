@@ -147,15 +147,30 @@ class MarkerCall:
 
     def response(self) -> WriteTxnMarkersResponse:
         """A result for each producer. Of its markers for one partition the last one counts."""
-        results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
-        for (topic, index), due in self.markers.items():
-            for (marker, _), error in zip(due, self.errors[topic, index], strict=True):
-                topics = results.setdefault(marker.producer_id, {})
+        answer = MarkerResults()
+        answer.add(self)
+        return answer.response()
+
+
+class MarkerResults:
+    """The results of calls, which become one answer."""
+
+    def __init__(self) -> None:
+        self._results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
+
+    def add(self, call: MarkerCall) -> None:
+        """Add the errors of a call in which no partition waits any more."""
+        for (topic, index), due in call.markers.items():
+            for (marker, _), error in zip(due, call.errors[topic, index], strict=True):
+                topics = self._results.setdefault(marker.producer_id, {})
                 topics.setdefault(topic, {})[index] = error
+
+    def response(self) -> WriteTxnMarkersResponse:
+        """A result for each producer. Of its markers for one partition the last one counts."""
         return WriteTxnMarkersResponse(
             markers=[
                 _Result(producer_id=producer_id, topics=_topics(topics))
-                for producer_id, topics in results.items()
+                for producer_id, topics in self._results.items()
             ]
         )
 

@@ -17,6 +17,7 @@ from logfleet.wire.messages import WriteTxnMarkersRequest
 from broker_image.tests.unit.node.handlers.conftest import Host
 from broker_image.tests.unit.node.partitions.replicas_rig import B, C, fetch, replicated
 from broker_image.tests.unit.node.peer_rig import FakeLink
+from broker_image.tests.unit.waiting import Until
 
 API = API_BY_NAME["WriteTxnMarkers"]
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -125,3 +126,40 @@ async def test_a_client_that_may_neither_alter_the_cluster_nor_act_as_a_broker_i
     rows = await client.rows(client.send(2, marker(0, 1)), 2)
     assert set(rows.values()) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
     assert (len(rows), partition.log_end_offset) == (2, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_long_request_is_appended_in_pieces_between_which_others_are_served(
+    host: Host,
+) -> None:
+    client = Client(host)
+    partition = host.host()
+    long = [marker(*range(300), producer=1), *(marker(0, producer=n) for n in range(2, 4000))]
+    waiting = asyncio.ensure_future(client.rows(client.send(2, *long), 2))
+    ends = [0]
+    while not waiting.done():
+        await asyncio.sleep(0)
+        if partition.log_end_offset != ends[-1]:
+            ends.append(partition.log_end_offset)
+    assert len(ends) > 3, "it was appended in one step"
+    assert ends[-1] == 3999
+    rows = await waiting
+    assert [key for key, error in rows.items() if error] == [(1, "topic", n) for n in range(1, 300)]
+    assert len(rows) == 300 + 3998
+
+
+@pytest.mark.asyncio
+async def test_a_long_request_is_answered_once_followers_have_all_its_markers(
+    host: Host, until: Until
+) -> None:
+    client = Client(host)
+    partition = host.host(replicas_state=replicated())
+    long = [marker(0, producer=n) for n in range(250)]
+    waiting = asyncio.ensure_future(client.rows(client.send(2, *long), 2))
+    await until(lambda: partition.log_end_offset == 250)
+    for end in (100, 249, 250):
+        assert not waiting.done()
+        fetch(partition, B, end)
+        fetch(partition, C, end)
+        await asyncio.sleep(0)
+    assert set((await waiting).values()) == {ErrorCode.NONE}
