@@ -8,6 +8,9 @@ The group decides who may commit (`Group.check_commit`). Source: Kafka's OffsetM
 
 from collections.abc import Iterator
 from functools import partial
+from typing import TypeAlias
+
+import msgspec
 
 from logfleet.coordinators.turn import Waiter, answer_to_append_error
 from logfleet.groups.group import Group
@@ -24,6 +27,7 @@ from logfleet.wire.messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    TxnOffsetCommitRequest,
 )
 
 GROUP_NOT_FOUND_VERSION = 9
@@ -38,6 +42,47 @@ ZERO_UUID = bytes(16)
 
 PartitionAnswer = OffsetFetchResponse.OffsetFetchResponsePartitions
 TopicAnswer = OffsetFetchResponse.OffsetFetchResponseTopics
+
+_Topic: TypeAlias = (
+    OffsetCommitRequest.OffsetCommitRequestTopic
+    | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+)
+_Partition: TypeAlias = (
+    OffsetCommitRequest.OffsetCommitRequestPartition
+    | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+)
+
+
+class OffsetRecords(msgspec.Struct):
+    """The records of one commit of offsets.
+
+    metadata_length_max: in UTF-16 units. commit_ms: when it is made. expires_ms: when the offsets
+    expire, -1 by the broker's retention.
+    """
+
+    group_id: str
+    metadata_length_max: int
+    commit_ms: int
+    expires_ms: int = -1
+    records: list[GroupRecord] = []
+
+    def add(self, topic: _Topic, partition: _Partition) -> ErrorCode:
+        """Add the record of one partition, unless its metadata is too long."""
+        metadata = partition.committed_metadata or ""
+        if utf16_length(metadata) > self.metadata_length_max:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        value = OffsetCommitValue(
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=metadata,
+            commit_timestamp=self.commit_ms,
+            expire_timestamp=self.expires_ms,
+            topic_id=topic.topic_id,
+        )
+        index = partition.partition_index
+        key = OffsetCommitKey(group=self.group_id, topic=topic.name, partition=index)
+        self.records.append(OffsetRecord(key, value))
+        return ErrorCode.NONE
 
 
 class OffsetCommits:
@@ -60,52 +105,21 @@ class OffsetCommits:
             return
         if group is not None:
             group.record_commit(request.member_id, turn, self._table.timers)
-        records: list[GroupRecord] = []
-        response = OffsetCommitResponse(
-            topics=[self._commit_topic(turn, request, topic, records) for topic in request.topics]
+        offsets = OffsetRecords(
+            request.group_id,
+            self._table.config.offset_metadata_max_bytes,
+            turn.wall_ms,
+            _expire_timestamp(turn.wall_ms, request.retention_time_ms),
         )
-        if not records:
+        response = OffsetCommitResponse(
+            topics=[_commit_topic(topic, offsets) for topic in request.topics]
+        )
+        if not offsets.records:
             turn.reply(waiter, response)
             return
         if group is None:
             turn.log("simple_group_created", group=request.group_id, why="offsets committed")
-        turn.write(records, partial(_answer_commit, request, response, waiter))
-
-    def _commit_topic(
-        self,
-        turn: GroupTurn,
-        request: OffsetCommitRequest,
-        topic: OffsetCommitRequest.OffsetCommitRequestTopic,
-        records: list[GroupRecord],
-    ) -> OffsetCommitResponse.OffsetCommitResponseTopic:
-        answer = OffsetCommitResponse.OffsetCommitResponseTopic(
-            name=topic.name, topic_id=topic.topic_id
-        )
-        expires_ms = _expire_timestamp(turn.wall_ms, request.retention_time_ms)
-        for partition in topic.partitions:
-            metadata = partition.committed_metadata or ""
-            too_large = utf16_length(metadata) > self._table.config.offset_metadata_max_bytes
-            answer.partitions.append(
-                OffsetCommitResponse.OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index,
-                    error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE,
-                )
-            )
-            if too_large:
-                continue
-            value = OffsetCommitValue(
-                offset=partition.committed_offset,
-                leader_epoch=partition.committed_leader_epoch,
-                metadata=metadata,
-                commit_timestamp=turn.wall_ms,
-                expire_timestamp=expires_ms,
-                topic_id=topic.topic_id,
-            )
-            key = OffsetCommitKey(
-                group=request.group_id, topic=topic.name, partition=partition.partition_index
-            )
-            records.append(OffsetRecord(key, value))
-        return answer
+        turn.write(offsets.records, partial(_answer_commit, request, response, waiter))
 
     def fetch(
         self,
@@ -215,6 +229,21 @@ class OffsetCommits:
             for topic, partitions in list(self._table.offsets.get(group_id, {}).items()):
                 for number, value in list(partitions.items()):
                     yield group_id, topic, number, value
+
+
+def _commit_topic(
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic, offsets: OffsetRecords
+) -> OffsetCommitResponse.OffsetCommitResponseTopic:
+    return OffsetCommitResponse.OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponse.OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=offsets.add(topic, partition)
+            )
+            for partition in topic.partitions
+        ],
+    )
 
 
 def _check_commit(group: Group | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:

@@ -8,18 +8,12 @@ from functools import partial
 from typing import Final
 
 from logfleet.coordinators.turn import Waiter, answer_to_append_error
-from logfleet.groups.offsets import utf16_length
-from logfleet.groups.records import GroupRecord, OffsetRecord
+from logfleet.groups.offsets import OffsetRecords
 from logfleet.groups.table import GroupTable
 from logfleet.groups.turn import GroupTurn
 from logfleet.records.record import ProducerStamp
 from logfleet.wire.errors import ErrorCode
-from logfleet.wire.messages import (
-    OffsetCommitKey,
-    OffsetCommitValue,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
+from logfleet.wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 MEMBERSHIP_ERRORS_SINCE: Final = 6
 """Before this version a missing group and a stale epoch are both ILLEGAL_GENERATION (KIP-1319)."""
@@ -46,18 +40,20 @@ class TransactionalCommits:
         if error is not ErrorCode.NONE:
             turn.reply(waiter, commit_failed(request, error))
             return
-        records: list[GroupRecord] = []
-        response = TxnOffsetCommitResponse(
-            topics=[self._commit_topic(turn, request, topic, records) for topic in request.topics]
+        offsets = OffsetRecords(
+            request.group_id, self._table.config.offset_metadata_max_bytes, turn.wall_ms
         )
-        if not records:
+        response = TxnOffsetCommitResponse(
+            topics=[_commit_topic(topic, offsets) for topic in request.topics]
+        )
+        if not offsets.records:
             turn.reply(waiter, response)
             return
         if request.group_id not in self._table.groups:
             why = "offsets committed in a transaction"
             turn.log("simple_group_created", group=request.group_id, why=why)
         producer = ProducerStamp(request.producer_id, request.producer_epoch, transactional=True)
-        turn.write(records, partial(_answer, request, response, waiter), producer)
+        turn.write(offsets.records, partial(_answer, request, response, waiter), producer)
 
     def _check(self, request: TxnOffsetCommitRequest, api_version: int) -> ErrorCode:
         group = self._table.groups.get(request.group_id)
@@ -72,31 +68,20 @@ class TransactionalCommits:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def _commit_topic(
-        self,
-        turn: GroupTurn,
-        request: TxnOffsetCommitRequest,
-        topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic,
-        records: list[GroupRecord],
-    ) -> TopicAnswer:
-        answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id)
-        for partition in topic.partitions:
-            index, metadata = partition.partition_index, partition.committed_metadata or ""
-            row = PartitionAnswer(partition_index=index, error_code=ErrorCode.NONE)
-            answer.partitions.append(row)
-            if utf16_length(metadata) > self._table.config.offset_metadata_max_bytes:
-                row.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            value = OffsetCommitValue(
-                offset=partition.committed_offset,
-                leader_epoch=partition.committed_leader_epoch,
-                metadata=metadata,
-                commit_timestamp=turn.wall_ms,
-                topic_id=topic.topic_id,
+
+def _commit_topic(
+    topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic, offsets: OffsetRecords
+) -> TopicAnswer:
+    return TopicAnswer(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            PartitionAnswer(
+                partition_index=partition.partition_index, error_code=offsets.add(topic, partition)
             )
-            key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=index)
-            records.append(OffsetRecord(key, value))
-        return answer
+            for partition in topic.partitions
+        ],
+    )
 
 
 def commit_failed(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:

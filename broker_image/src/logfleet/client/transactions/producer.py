@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Final, NoReturn, Self
+from typing import Final, NoReturn, Self, TypedDict, Unpack
 
 from logfleet.client.batches import Delivery
 from logfleet.client.cluster import Client
@@ -35,6 +35,18 @@ NO_MEMBER: Final = Member()
 EXIT_SECONDS: Final = 5.0
 
 
+class RecordOptions(TypedDict, total=False):
+    """The parameters of `Producer` that a transactional one may have, too."""
+
+    codec: Codec
+    level: int | None
+    linger_ms: float
+    batch_bytes: int
+    buffer_bytes: int
+    delivery_timeout_ms: int
+    auto_create: bool
+
+
 class TransactionalProducer:
     """Use as `async with`; leaving it aborts a transaction that is open.
 
@@ -43,7 +55,7 @@ class TransactionalProducer:
     helps, after ProducerFailed only another producer.
 
     timeout_ms: the coordinator aborts a transaction that takes longer (Kafka:
-    transaction.timeout.ms). The other parameters are those of `Producer`.
+    transaction.timeout.ms). options: as for `Producer`, and by default as there.
     """
 
     def __init__(
@@ -52,30 +64,14 @@ class TransactionalProducer:
         transactional_id: str,
         *,
         timeout_ms: int = 60_000,
-        codec: Codec = Codec.NONE,
-        level: int | None = None,
-        linger_ms: float = 5,
-        batch_bytes: int = 64 * 1024,
-        buffer_bytes: int = 32 * 1024 * 1024,
-        delivery_timeout_ms: int = 120_000,
-        auto_create: bool = False,
+        **options: Unpack[RecordOptions],
     ) -> None:
         self.client = client
         self.transactional_id = transactional_id
         self._state = TransactionState()
         self._calls = TransactionCalls(client, transactional_id, timeout_ms)
         self._identities = _Identities(client, transactional_id, self._calls, self._state)
-        self._producer = Producer(
-            client,
-            codec=codec,
-            level=level,
-            linger_ms=linger_ms,
-            batch_bytes=batch_bytes,
-            buffer_bytes=buffer_bytes,
-            delivery_timeout_ms=delivery_timeout_ms,
-            auto_create=auto_create,
-            identities=self._identities,
-        )
+        self._producer = Producer(client, identities=self._identities, **options)
 
     async def __aenter__(self) -> Self:
         await self._producer.__aenter__()
