@@ -14,14 +14,30 @@ from logfleet.replication.leader import Follower
 from broker_image.tests.sim.broker import SimBroker
 from broker_image.tests.sim.node import Settings
 from broker_image.tests.sim.simulation import Case, Simulation
+from broker_image.tests.sim.transactions.load import Style
 
 
 class Scenario(Simulation):
-    """A fleet of three brokers that has come up. leader, follower: of a partition that the controller has no replica of."""
+    """A fleet of three brokers that has come up.
 
-    def __init__(self, *, factor: int = 2, min_isr: int = 1, lag_max_ms: int = 2_000) -> None:
+    leader, follower: of a partition that the controller has no replica of. style: of transactions, None for none.
+    """
+
+    def __init__(
+        self,
+        *,
+        factor: int = 2,
+        min_isr: int = 1,
+        lag_max_ms: int = 2_000,
+        style: Style | None = None,
+    ) -> None:
         settings = Settings(
-            partitions=3, replication_factor=factor, min_isr=min_isr, lag_max_ms=lag_max_ms
+            partitions=3,
+            replication_factor=factor,
+            min_isr=min_isr,
+            lag_max_ms=lag_max_ms,
+            coordinator=-1 if style is None else 2,
+            style=style,
         )
         super().__init__(Case(0, settings, (), (), {}), is_told=True)
         self.begin()

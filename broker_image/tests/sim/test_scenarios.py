@@ -38,6 +38,13 @@ from broker_image.tests.sim.scenarios_without_store import (
     leases_outlive_the_store,
 )
 from broker_image.tests.sim.store import NEVER
+from broker_image.tests.sim.transactions.scenarios import (
+    a_late_record_finds_its_transaction_over,
+    a_marker_drops_the_guards_of_its_transaction,
+    a_marker_that_comes_late_ends_no_later_transaction,
+    a_new_coordinator_acts_on_nothing_that_may_be_lost,
+    a_record_of_an_old_epoch_is_refused_by_the_log_alone,
+)
 
 
 def an_election_compares_the_registration() -> None:
@@ -411,6 +418,11 @@ RULES: dict[Callable[[], None], str | None] = {
     leases_outlive_the_store: None,
     a_broker_leaves_after_it_has_handed_over: None,
     an_election_that_its_winner_did_not_hear_of_is_used: None,
+    a_late_record_finds_its_transaction_over: "a record is appended whatever its guard",
+    a_marker_drops_the_guards_of_its_transaction: "a guard outlives its transaction",
+    a_marker_that_comes_late_ends_no_later_transaction: "any marker is appended",
+    a_record_of_an_old_epoch_is_refused_by_the_log_alone: "a marker leaves its producer the old epoch",
+    a_new_coordinator_acts_on_nothing_that_may_be_lost: "a coordinator acts on what it has read, committed or not",
 }
 """Scenario -> the mutant with which it goes wrong."""
 

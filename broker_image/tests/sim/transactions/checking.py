@@ -6,7 +6,7 @@ An unclean election may cost decisions and markers. After one, only that is judg
 import itertools
 from collections import Counter
 
-from logfleet.transactions.state import TopicPartition, Transaction
+from logfleet.transactions.state import TV2, TopicPartition, Transaction
 from logfleet.wire.errors import ErrorCode
 
 from broker_image.tests.sim import naming
@@ -100,8 +100,8 @@ class TransactionChecker:
 
     # what leaders append
 
-    def marked(self, index: int, log: ReplicaLog, batch: Batch) -> None:
-        """A leader is about to append a marker."""
+    def marked(self, index: int, log: ReplicaLog, batch: Batch, version: int) -> None:
+        """A leader is about to append a marker. version: of its transaction."""
         part = batch.part
         assert part is not None
         assert part.marker is not None
@@ -122,7 +122,7 @@ class TransactionChecker:
             and (current.producer_id, current.epoch) == (batch.producer, part.epoch)
             and current.is_commit == part.marker.is_commit
         )
-        if not is_due and entry.epoch == part.epoch:
+        if not is_due and entry.epoch == part.epoch and version < TV2:
             self._kernel.sometimes("a late marker of an old client ended its next transaction")
             self.disturbed.add(part.transactional_id)
             return

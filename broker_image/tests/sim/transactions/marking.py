@@ -183,7 +183,7 @@ class MarkerAppends:
             marker.producer_id,
             part=Part(transactional_id, marker.epoch, marker),
         )
-        checker.marked(replica.index, log, batch)
+        checker.marked(replica.index, log, batch, version)
         replica.append(batch)
         replica.guards.marked(marker.producer_id, marker.epoch, version)
         replica.ends.appended(1)

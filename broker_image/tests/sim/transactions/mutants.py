@@ -4,6 +4,7 @@ from typing import Any
 
 from logfleet.log.producers.states import ProducerStates
 from logfleet.log.unstable import OPEN, Unstable
+from logfleet.log.verification import Guards
 from logfleet.node.transactions.enlisting import Enlisting
 from logfleet.transactions import coordinator as coordinating
 from logfleet.transactions import ending
@@ -140,6 +141,27 @@ def _to_the_high_watermark(_rule: Any) -> Any:
     return load
 
 
+def _at_once(_rule: Any) -> Any:
+    def load(self: Shard) -> None:
+        if not self.is_closed:
+            log = self.replica.log
+            for batch in log.read(log.start_offset, log.end_offset):
+                for record in batch.records:
+                    self.coordinator.replay(record, batch.offset, None)
+            self._start()
+
+    return load
+
+
+def _keeps_the_epoch(rule: Any) -> Any:
+    def end(self: ProducerStates, marker: Any, header: Any, offset: int) -> Any:
+        entry = self.get(marker.producer_id)
+        epoch = marker.epoch if entry is None else entry.epoch
+        return rule(self, replace(marker, epoch=epoch), header, offset)
+
+    return end
+
+
 def _no_markers_on_followers(rule: Any) -> Any:
     def append(self: Replica, batch: Batch) -> None:
         producers: Any = ProducerStates
@@ -212,5 +234,10 @@ OF_TRANSACTIONS = (
     Mutant("aborted transactions count that begin in the answer", abort_index, "overlapping", _starts_later, seed=13),
     Mutant("a truncation leaves the index of aborted transactions", AbortIndex, "clear", _nothing, seed=13),
     Mutant("a truncation leaves the transactions that are open", ReplicaLog, "_count_again", _nothing, seed=23),
+    Mutant("a record is appended whatever its guard", Guards, "refusal", _nothing, seed=None),
+    Mutant("a guard outlives its transaction", Guards, "marked", _nothing, seed=None),
+    Mutant("any marker is appended", ProducerStates, "check_marker", _nothing, seed=None),
+    Mutant("a marker leaves its producer the old epoch", ProducerStates, "end", _keeps_the_epoch, seed=None),
+    Mutant("a coordinator acts on what it has read, committed or not", Shard, "_load", _at_once, seed=None),
     Mutant("a follower takes no markers", Replica, "append", _no_markers_on_followers, seed=5),
 )  # fmt: skip
