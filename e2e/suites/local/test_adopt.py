@@ -120,7 +120,7 @@ def served(bootstrap: str) -> dict[str, Any]:
         "configs": {name: configs(admin, name) for name in names},
         "records": {key: records(bootstrap, *key) for key in keys},
         "committed": committed(bootstrap, keys),
-        "quotas": json.loads(cli("quota", "describe", "-b", bootstrap).stdout),
+        "quotas": json.loads(cli("quota", "describe", "-b", bootstrap, "-o", "json").stdout),
     }
 
 
@@ -185,7 +185,7 @@ def test_what_kafka_left_is_served_by_our_broker(kafka: KafkaBroker, tmp_path: P
     before = files(data)
     snapshots = (Path(data) / "__cluster_metadata-0").glob("*.checkpoint")
     assert any(not each.name.startswith("0" * 20) for each in snapshots)
-    planned = json.loads(cli("adopt", data).stdout)
+    planned = json.loads(cli("adopt", data, "-o", "json").stdout)
     assert (planned["result"], planned["problems"]) == ("planned", [])
     assert {each["name"]: each["partitions"] for each in planned["topics"]} == {
         **{name: count for name, (count, _) in TOPICS.items()},
@@ -194,7 +194,7 @@ def test_what_kafka_left_is_served_by_our_broker(kafka: KafkaBroker, tmp_path: P
     }
     assert files(data) == before, "a dry run changes nothing"
     for result in ("adopted", "unchanged"):
-        done = cli("adopt", data, "--execute")
+        done = cli("adopt", data, "--execute", "-o", "json")
         assert json.loads(done.stdout)["result"] == result
 
     ours = Broker(tmp_path / "ours", {"log.dirs": data})

@@ -13,7 +13,9 @@ import click
 import msgspec
 
 from logfleet.cli.documents import Document, DocumentError, read_documents
-from logfleet.cli.session import Report, Server, output_option, run, server_options
+from logfleet.cli.output.formats import Output
+from logfleet.cli.output.report import Report
+from logfleet.cli.session import Server, changing_options, run
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError, KafkaError
@@ -51,14 +53,8 @@ PARSERS: Final[dict[str, Callable[[object], Resource]]] = {
     help="A YAML or JSON file, a folder of them, or - for standard input; may be given again and "
     "again.",
 )
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Have the brokers check everything and show what would happen; change nothing.",
-)
-@server_options
-@output_option
-def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server) -> None:
+@changing_options
+def apply(paths: tuple[Path, ...], dry_run: bool, output: Output, server: Server) -> None:
     """Make topics and settings match resource documents.
 
     The documents are those that `kubectl apply` takes. A Topic is created, grown and configured
@@ -91,7 +87,7 @@ def apply(paths: tuple[Path, ...], dry_run: bool, as_json: bool, server: Server)
         for line in invalid.lines:
             click.echo(f"Error: {line}", err=True)
         sys.exit(1)
-    report = Report(as_json=as_json, dry_run=dry_run)
+    report = Report(output, dry_run=dry_run)
     run(server, functools.partial(apply_all, resources, report, dry_run=dry_run))
     report.end()
 

@@ -6,15 +6,9 @@ from typing import Any, Final
 import click
 
 from logfleet.cli.fleet.cluster import check_brokers
-from logfleet.cli.session import (
-    Server,
-    change_each,
-    changing_options,
-    echo_json,
-    echo_table,
-    listing_options,
-    run,
-)
+from logfleet.cli.output.formats import Column, Output
+from logfleet.cli.output.report import change_each
+from logfleet.cli.session import Server, changing_options, reading_options, run
 from logfleet.cli.topic import config_pairs
 from logfleet.client.admin import Admin, ConfigEntry, ConfigSource, ResourceType
 from logfleet.client.cluster import Client
@@ -37,6 +31,13 @@ OWN_SOURCE: Final = {
 """The source of a value that was set for the resource itself."""
 WHOLE_CLUSTER: Final = ""
 HIDDEN: Final = "(hidden)"
+
+COLUMNS: Final = (
+    Column("KEY", "key"),
+    Column("VALUE", lambda row: HIDDEN if row["sensitive"] else row["value"]),
+    Column("SOURCE", "source"),
+    Column("READ-ONLY", "readOnly", is_wide=True),
+)
 
 kind_argument = click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
 
@@ -81,9 +82,9 @@ async def _check(client: Client, kind: str, name: str) -> None:
 @kind_argument
 @click.argument("arguments", nargs=-1, metavar="[NAME]")
 @click.option("--all", "everything", is_flag=True, help="Keys at their defaults, too.")
-@listing_options
+@reading_options
 def describe(
-    kind: str, arguments: tuple[str, ...], *, everything: bool, as_json: bool, server: Server
+    kind: str, arguments: tuple[str, ...], *, everything: bool, output: Output, server: Server
 ) -> None:
     """Show what is set for a topic, a broker, the cluster or a group.
 
@@ -106,18 +107,16 @@ def describe(
 
     entries = run(server, work)
     rows = [
-        _as_json(entry)
+        _row(entry)
         for _, entry in sorted(entries.items())
         if everything or entry.source is OWN_SOURCE[kind]
     ]
-    if as_json:
-        echo_json(rows)
-    else:
-        cells = [(row["key"], _text(row), row["source"]) for row in rows]
-        echo_table(("KEY", "VALUE", "SOURCE"), cells)
+    output.rows(rows, COLUMNS, name="key")
+    if not rows:
+        output.note("Nothing is set; --all shows defaults.")
 
 
-def _as_json(entry: ConfigEntry) -> dict[str, Any]:
+def _row(entry: ConfigEntry) -> dict[str, Any]:
     return {
         "key": entry.name,
         "value": entry.value,
@@ -127,16 +126,9 @@ def _as_json(entry: ConfigEntry) -> dict[str, Any]:
     }
 
 
-def _text(row: dict[str, Any]) -> str:
-    if row["sensitive"]:
-        return HIDDEN
-    return "-" if row["value"] is None else str(row["value"])
-
-
 @config.command(name="set")
 @kind_argument
 @click.argument("arguments", nargs=-1, metavar="[NAME] KEY=VALUE...")
-@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @changing_options
 @click.pass_context
 def set_(
@@ -145,7 +137,7 @@ def set_(
     arguments: tuple[str, ...],
     *,
     dry_run: bool,
-    as_json: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Set keys; all others stay as they are.
@@ -161,16 +153,15 @@ def set_(
     values = config_pairs(ctx, ctx.command.params[1], pairs)
     if not values:
         raise click.UsageError("nothing to set: give KEY=VALUE")
-    _change(server, kind, name, values, (), dry_run=dry_run, as_json=as_json)
+    _change(server, kind, name, values, (), dry_run=dry_run, output=output)
 
 
 @config.command()
 @kind_argument
 @click.argument("arguments", nargs=-1, metavar="[NAME] KEY...")
-@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @changing_options
 def delete(
-    kind: str, arguments: tuple[str, ...], *, dry_run: bool, as_json: bool, server: Server
+    kind: str, arguments: tuple[str, ...], *, dry_run: bool, output: Output, server: Server
 ) -> None:
     """Reset keys to the value that holds without them.
 
@@ -181,7 +172,7 @@ def delete(
     name, keys = _named(kind, arguments)
     if not keys:
         raise click.UsageError("nothing to delete: give KEY")
-    _change(server, kind, name, {}, keys, dry_run=dry_run, as_json=as_json)
+    _change(server, kind, name, {}, keys, dry_run=dry_run, output=output)
 
 
 def _change(
@@ -192,7 +183,7 @@ def _change(
     gone: tuple[str, ...],
     *,
     dry_run: bool,
-    as_json: bool,
+    output: Output,
 ) -> None:
     async def one(client: Client, _label: str) -> str:
         await _check(client, kind, name)
@@ -214,4 +205,4 @@ def _change(
         )
         return "configured"
 
-    change_each(server, kind, [name or "default"], one, as_json=as_json, dry_run=dry_run)
+    change_each(server, kind, [name or "default"], one, output=output, dry_run=dry_run)

@@ -1,8 +1,9 @@
-"""Protects people: one rule for commands that remove what cannot be restored.
+"""Protects people: one rule for commands that change things, most for what cannot be restored.
 
-Such a command asks on a terminal, and needs --yes where nobody can answer. If the effect should be
-inspected first, the command instead only shows it until --execute is given, and marks it as a dry
-run, in text and in JSON.
+Every command that changes something takes --dry-run, and marks what it then shows as a dry run, in
+text and in JSON. A command that removes what cannot be restored asks on a terminal, and needs --yes
+where nobody can answer. If the effect should be inspected first, the command is a dry run until
+--execute is given.
 """
 
 import functools
@@ -22,13 +23,14 @@ def yes_option(command: Command) -> Command:
     """Add --yes; the command gets `confirm`, to be called with a question before any change.
 
     `confirm` raises ClickException if the answer is no, UsageError if nobody can answer and --yes
-    is missing.
+    is missing. A dry run asks nothing.
     """
 
     @click.option("--yes", is_flag=True, help="Do not ask; a script needs it.")
     @functools.wraps(command)
     def with_confirm(*args: Any, yes: bool, **options: Any) -> Any:
-        return command(*args, confirm=functools.partial(_confirm, yes=yes), **options)
+        is_answered = yes or options.get("dry_run", False)
+        return command(*args, confirm=functools.partial(_confirm, yes=is_answered), **options)
 
     return with_confirm  # type: ignore[return-value]
 
@@ -47,12 +49,31 @@ def _can_answer() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
-def execute_option(command: Command) -> Command:
-    """Add --execute; the command gets `execute`, and without it only shows what it would do."""
+def dry_run_option(command: Command) -> Command:
+    """Add --dry-run; the command gets `dry_run`, and then asks nobody and changes nothing."""
     option = click.option(
-        "--execute", is_flag=True, help="Do it; without this only show what would be done."
+        "--dry-run", is_flag=True, help="Only check, and show what would happen; change nothing."
     )
     return option(command)
+
+
+def execute_option(command: Command) -> Command:
+    """Add --execute; the command gets `execute`, and without it only shows what it would do.
+
+    --dry-run, which other commands have, is the same as to leave it out.
+    """
+
+    @click.option(
+        "--execute", is_flag=True, help="Do it; without this only show what would be done."
+    )
+    @click.option("--dry-run", is_flag=True, help="Only show what would be done, as by default.")
+    @functools.wraps(command)
+    def with_execute(*args: Any, execute: bool, dry_run: bool, **options: Any) -> Any:
+        if execute and dry_run:
+            raise click.UsageError("--execute and --dry-run contradict each other, give one")
+        return command(*args, execute=execute, **options)
+
+    return with_execute  # type: ignore[return-value]
 
 
 def report_dry_run(*, execute: bool) -> None:

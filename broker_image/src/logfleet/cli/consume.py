@@ -18,12 +18,13 @@ from logfleet.cli.offsets import (
     partitions_of,
     place_of,
 )
+from logfleet.cli.output.tables import is_terminal
 from logfleet.cli.progress import is_shown, progress
 from logfleet.cli.record_text import TextError, Writer, format_writer, unescape, write_json
 from logfleet.cli.session import (
     Server,
-    is_terminal,
-    output_option,
+    guard,
+    record_output_option,
     run,
     server_options,
     standard_output,
@@ -130,7 +131,8 @@ class Printer:
 @click.option("-f", "--format", "format_", metavar="FORMAT", help=r"[default: %s\n]")
 @click.option("--null", metavar="TEXT", default="", help="Stands for a key or value that is null.")
 @server_options
-@output_option
+@guard(lambda options: options["group"] is not None)  # it commits
+@record_output_option
 def consume(
     *,
     topics: tuple[str, ...],

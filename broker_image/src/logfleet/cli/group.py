@@ -1,11 +1,11 @@
 """`logfleet group`: consumer groups, their members and their progress."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
-from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run, yes_option
+from logfleet.cli.confirming import DRY_RUN, report_dry_run, yes_option
 from logfleet.cli.offsets import (
     PLACES,
     Place,
@@ -18,15 +18,14 @@ from logfleet.cli.offsets import (
     place_of,
     shifted,
 )
+from logfleet.cli.output.formats import Column, Output, Row
+from logfleet.cli.output.report import change_each, show_each
 from logfleet.cli.session import (
     Server,
-    change_each,
     changing_options,
-    echo_json,
-    echo_table,
-    listing_options,
+    executing_options,
+    reading_options,
     run,
-    show_each,
 )
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
@@ -36,6 +35,32 @@ from logfleet.groups.lag import lag
 from logfleet.wire.errors import ErrorCode
 
 KIND: Final = "group"
+COLUMNS: Final = (
+    Column("NAME", "name"),
+    Column("STATE", "state"),
+    Column("TYPE", "type"),
+    Column("PROTOCOL", "protocolType"),
+)
+MEMBER_COLUMNS: Final = (
+    Column("MEMBER", "id"),
+    Column("CLIENT", "clientId"),
+    Column("HOST", "host"),
+    Column("INSTANCE", "instanceId"),
+)
+OFFSET_COLUMNS: Final = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("COMMITTED", "committed"),
+    Column("END", "end"),
+    Column("LAG", "lag"),
+    Column("MEMBER", "member"),
+)
+MOVE_COLUMNS: Final = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("BEFORE", "before"),
+    Column("COMMITTED", "committed"),
+)
 
 
 @click.group()
@@ -54,8 +79,8 @@ def group() -> None:
 
 
 @group.command(name="list")
-@listing_options
-def list_(*, as_json: bool, server: Server) -> None:
+@reading_options
+def list_(*, output: Output, server: Server) -> None:
     """List the groups of all brokers.
 
     \b
@@ -63,20 +88,24 @@ def list_(*, as_json: bool, server: Server) -> None:
     logfleet group list -o json | jq -r '.[] | select(.state == "Empty").name'
     """
     found = run(server, lambda client: Groups(client).list())
-    rows = [(each.group, each.state, each.kind, each.protocol_type) for each in found]
-    if as_json:
-        titles = ("name", "state", "type", "protocolType")
-        echo_json([dict(zip(titles, row, strict=True)) for row in rows])
-    else:
-        echo_table(("NAME", "STATE", "TYPE", "PROTOCOL"), rows)
+    rows = [
+        {
+            "name": each.group,
+            "state": each.state,
+            "type": each.kind,
+            "protocolType": each.protocol_type,
+        }
+        for each in found
+    ]
+    output.rows(rows, COLUMNS)
 
 
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @isolation_option
-@listing_options
+@reading_options
 def describe(
-    names: tuple[str, ...], *, isolation: IsolationLevel, as_json: bool, server: Server
+    names: tuple[str, ...], *, isolation: IsolationLevel, output: Output, server: Server
 ) -> None:
     """Show groups: state, members, committed offsets and lag.
 
@@ -94,7 +123,7 @@ def describe(
     async def one(client: Client, name: str) -> dict[str, Any]:
         return await description_of(client, name, isolation)
 
-    show_each(server, KIND, wanted, one, None if as_json else _echo_description)
+    show_each(server, KIND, wanted, one, _echo_description, output=output)
 
 
 async def description_of(
@@ -150,22 +179,13 @@ def _member(member: GroupMember) -> dict[str, Any]:
     }
 
 
-def _echo_description(description: dict[str, Any]) -> None:
+def _echo_description(description: Row, output: Output) -> None:
     click.echo(f"Group:     {description['name']}\nState:     {description['state']}")
     if description["assignor"]:
         click.echo(f"Assignor:  {description['assignor']}")
     if description["members"]:
-        rows = [
-            (each["id"], each["clientId"], each["host"], each["instanceId"] or "-")
-            for each in description["members"]
-        ]
-        echo_table(("MEMBER", "CLIENT", "HOST", "INSTANCE"), rows)
-    columns = ("topic", "partition", "committed", "end", "lag", "member")
-    cells = [
-        ["-" if each[column] is None else each[column] for column in columns]
-        for each in description["offsets"]
-    ]
-    echo_table([column.upper() for column in columns], cells)
+        output.rows(description["members"], MEMBER_COLUMNS, name="id")
+    output.rows(description["offsets"], OFFSET_COLUMNS, name="topic")
 
 
 @group.command()
@@ -178,7 +198,8 @@ def delete(
     *,
     if_exists: bool,
     confirm: Callable[[str], None],
-    as_json: bool,
+    dry_run: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Delete groups that have no members, with their committed offsets.
@@ -192,11 +213,20 @@ def delete(
     confirm(f"Delete {', '.join(names)} with all committed offsets, for good?")
 
     async def one(client: Client, name: str) -> str:
-        await Groups(client).delete(name)
+        if dry_run:
+            await _check_deletable(Groups(client), name)
+        else:
+            await Groups(client).delete(name)
         return "deleted"
 
     accepted = ErrorCode.GROUP_ID_NOT_FOUND if if_exists else None
-    change_each(server, KIND, names, one, as_json=as_json, accepted=accepted)
+    change_each(server, KIND, names, one, output=output, dry_run=dry_run, accepted=accepted)
+
+
+async def _check_deletable(groups: Groups, name: str) -> None:
+    """Raises KafkaError as DeleteGroups does for a group with members, or none."""
+    if (await groups.describe(name)).members:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, subject=f"group {name}")
 
 
 @group.command(name="reset-offsets")
@@ -220,8 +250,7 @@ def delete(
     help="That many records on from what is committed, or back if it is negative; never beyond "
     "what is there.",
 )
-@execute_option
-@listing_options
+@executing_options
 def reset_offsets(
     name: str,
     *,
@@ -230,7 +259,7 @@ def reset_offsets(
     place: Place | None,
     shift: int | None,
     execute: bool,
-    as_json: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Commit other offsets for a group that has no members.
@@ -276,10 +305,7 @@ def reset_offsets(
         ]
 
     rows = run(server, work)
-    if as_json:
-        echo_json(rows)
-    else:
-        _echo_moves(rows)
+    output.rows(rows, MOVE_COLUMNS, name=lambda row: f"{row['topic']}-{row['partition']}")
     report_dry_run(execute=execute)
 
 
@@ -306,7 +332,8 @@ def delete_offsets(
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
     confirm: Callable[[str], None],
-    as_json: bool,
+    dry_run: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Delete what a group has committed for topics that its members do not read any more.
@@ -323,20 +350,8 @@ def delete_offsets(
         keys = await partitions_of(client, [topic], partitions)
         groups = Groups(client)
         committed = await groups.committed(name, keys)
-        await groups.delete_offsets(name, keys)
+        if not dry_run:
+            await groups.delete_offsets(name, keys)
         return "deleted" if committed else "unchanged"
 
-    change_each(server, "offsets", topics, one, as_json=as_json)
-
-
-def _echo_moves(rows: Sequence[dict[str, Any]]) -> None:
-    cells = [
-        (
-            row["topic"],
-            row["partition"],
-            "-" if row["before"] is None else row["before"],
-            row["committed"],
-        )
-        for row in rows
-    ]
-    echo_table(("TOPIC", "PARTITION", "BEFORE", "COMMITTED"), cells)
+    change_each(server, "offsets", topics, one, output=output, dry_run=dry_run)

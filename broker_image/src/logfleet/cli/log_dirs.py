@@ -6,7 +6,9 @@ from typing import Any, Final
 import click
 
 from logfleet.cli.offsets import partitions_of
-from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run
+from logfleet.cli.output.formats import Output
+from logfleet.cli.output.tables import echo_table
+from logfleet.cli.session import Server, reading_options, run
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
@@ -27,13 +29,13 @@ UNIT_STEP: Final = 1024
     help="Only this one; may be given again.",
 )
 @click.option("--partitions", is_flag=True, help="A line for each partition.")
-@listing_options
+@reading_options
 def log_dirs(
     topics: tuple[str, ...],
     *,
     brokers: tuple[int, ...],
     partitions: bool,
-    as_json: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Show the directories of brokers: how much room they have, and what partitions take of it.
@@ -48,12 +50,12 @@ def log_dirs(
     Exit codes: 0 done, 1 a broker or a directory failed, 2 the command line is wrong.
     """
     found = run(server, lambda client: _describe(client, topics, brokers))
-    if as_json:
-        echo_json([_as_json(each) for each in found])
-    elif partitions:
-        _echo_partitions(found)
-    else:
-        _echo_directories(found)
+    echo = _echo_partitions if partitions else _echo_directories
+    output.document(
+        [_as_json(each) for each in found],
+        lambda: echo(found),
+        names=[f"{each.broker}:{each.path}" for each in found],
+    )
     for each in found:
         if each.error is not None:
             click.echo(f"Error: broker {each.broker}, {each.path}: {each.error}", err=True)

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 import click
 from click.exceptions import NoArgsIsHelpError
 
+from logfleet.cli.root_options import FORMATS, RootOptions
+
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts it
 WITH_COMMANDS = "logfleet[broker]"
@@ -30,6 +32,7 @@ COMMANDS = {
         "logfleet.cli.machine.doctor",
         "Check what a broker lacks on this machine, and what to do.",
     ),
+    "context": ("logfleet.cli.contexts.commands", "Name clusters, and choose one."),
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),
     "consume": ("logfleet.cli.consume", "Print the records of topics."),
@@ -155,7 +158,13 @@ def _fail(error: click.ClickException) -> NoReturn:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-def cli() -> None:
+@click.option("-b", "--bootstrap-server", metavar="HOST:PORT,...", help="As behind the command.")
+@click.option("-c", "--context", metavar="NAME", help="As behind the command.")
+@click.option("-o", "--output", type=click.Choice(FORMATS), help="As behind the command.")
+@click.pass_context
+def cli(
+    ctx: click.Context, bootstrap_server: str | None, context: str | None, output: str | None
+) -> None:
     """Logfleet: a fleet of log brokers that speaks Kafka's protocol.
 
     \b
@@ -167,3 +176,4 @@ def cli() -> None:
     Exit codes: 0 done, 1 failed (one line on stderr says what and why), 2 the command line is
     wrong, 130 Ctrl-C.
     """
+    ctx.obj = RootOptions(bootstrap_server, context, output)

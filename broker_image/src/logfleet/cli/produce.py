@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from logfleet.cli.advice import explain
+from logfleet.cli.output.tables import is_terminal
 from logfleet.cli.progress import is_shown, progress
 from logfleet.cli.record_text import (
     Draft,
@@ -22,8 +23,8 @@ from logfleet.cli.record_text import (
 )
 from logfleet.cli.session import (
     Server,
-    is_terminal,
-    output_option,
+    guard,
+    record_output_option,
     run,
     server_options,
     standard_input,
@@ -153,7 +154,8 @@ def _headers_of(ctx: click.Context, option: click.Parameter, values: Sequence[st
 )
 @click.option("--create", is_flag=True, help="Let the broker create the topic with its defaults.")
 @server_options
-@output_option
+@guard(lambda _: True)
+@record_output_option
 def produce(
     *,
     topic: str,

@@ -6,15 +6,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from logfleet.cli.confirming import yes_option
-from logfleet.cli.session import (
-    Server,
-    change_each,
-    changing_options,
-    echo_json,
-    echo_table,
-    listing_options,
-    run,
-)
+from logfleet.cli.output.formats import Output
+from logfleet.cli.output.report import change_each
+from logfleet.cli.output.tables import echo_table
+from logfleet.cli.session import Server, changing_options, reading_options, run
 from logfleet.client.cluster import Client
 from logfleet.client.quotas import Entity, Quota, alter_quota, describe_quotas
 
@@ -112,8 +107,8 @@ def _limits_of(
 
 @quota.command()
 @entity_options
-@listing_options
-def describe(*, as_json: bool, server: Server, **options: Any) -> None:
+@reading_options
+def describe(*, output: Output, server: Server, **options: Any) -> None:
     """Show quotas: all, or those of the entities that have what the options name.
 
     \b
@@ -123,11 +118,13 @@ def describe(*, as_json: bool, server: Server, **options: Any) -> None:
     entity = _entity(options)
     found = run(server, lambda client: describe_quotas(client, entity))
     found.sort(key=lambda each: entity_text(each.entity))
-    if as_json:
-        echo_json([{"entity": each.entity, "limits": each.limits} for each in found])
-    else:
+
+    def table() -> None:
         rows = [row for each in found for row in _rows(each)]
         echo_table(("ENTITY", "QUOTA", "LIMIT"), rows)
+
+    document = [{"entity": each.entity, "limits": each.limits} for each in found]
+    output.document(document, table, names=[entity_text(each.entity) for each in found])
 
 
 def _rows(found: Quota) -> list[tuple[str, str, str]]:
@@ -139,7 +136,9 @@ def _rows(found: Quota) -> list[tuple[str, str, str]]:
 @click.argument("limits", nargs=-1, required=True, metavar="KEY=NUMBER...", callback=_limits_of)
 @entity_options
 @changing_options
-def set_(limits: Mapping[str, float], *, as_json: bool, server: Server, **options: Any) -> None:
+def set_(
+    limits: Mapping[str, float], *, dry_run: bool, output: Output, server: Server, **options: Any
+) -> None:
     """Set limits; others that the entity has stay as they are.
 
     \b
@@ -149,10 +148,10 @@ def set_(limits: Mapping[str, float], *, as_json: bool, server: Server, **option
     entity = _one_entity(options)
 
     async def one(client: Client, _name: str) -> str:
-        await alter_quota(client, entity, set_=limits)
+        await alter_quota(client, entity, set_=limits, validate_only=dry_run)
         return "set"
 
-    change_each(server, KIND, [entity_text(entity)], one, as_json=as_json)
+    change_each(server, KIND, [entity_text(entity)], one, output=output, dry_run=dry_run)
 
 
 @quota.command()
@@ -164,7 +163,8 @@ def delete(
     keys: tuple[str, ...],
     *,
     confirm: Callable[[str], None],
-    as_json: bool,
+    dry_run: bool,
+    output: Output,
     server: Server,
     **options: Any,
 ) -> None:
@@ -185,7 +185,7 @@ def delete(
         named = present.intersection(keys) if keys else present
         if not named:
             return "unchanged"
-        await alter_quota(client, entity, delete=sorted(named))
+        await alter_quota(client, entity, delete=sorted(named), validate_only=dry_run)
         return "deleted"
 
-    change_each(server, KIND, [entity_text(entity)], one, as_json=as_json)
+    change_each(server, KIND, [entity_text(entity)], one, output=output, dry_run=dry_run)

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run
+from logfleet.cli.confirming import DRY_RUN, report_dry_run
 from logfleet.cli.offsets import (
     PLACES,
     Place,
@@ -14,18 +14,19 @@ from logfleet.cli.offsets import (
     partitions_of,
     place_of,
 )
-from logfleet.cli.session import (
-    Server,
-    echo_json,
-    echo_rows,
-    listing_options,
-    run,
-)
+from logfleet.cli.output.formats import Column, Output
+from logfleet.cli.session import Server, executing_options, run
 from logfleet.client.cluster import Client
 from logfleet.client.log_admin import delete_records
 from logfleet.client.offsets import OffsetSpec
 
-COLUMNS: Final = ("topic", "partition", "begin", "before", "deleted")
+COLUMNS: Final = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("BEGIN", "begin"),
+    Column("BEFORE", "before"),
+    Column("DELETED", "deleted"),
+)
 
 
 @click.group()
@@ -46,15 +47,14 @@ def records() -> None:
 @click.option(
     "--before", "place", required=True, metavar="WHERE", callback=place_of, help=f"{PLACES}."
 )
-@execute_option
-@listing_options
+@executing_options
 def delete(
     topics: tuple[str, ...],
     *,
     partitions: tuple[int, ...],
     place: Place,
     execute: bool,
-    as_json: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Delete the records before a place in each partition, for good.
@@ -68,22 +68,25 @@ def delete(
     logfleet records delete orders --before -1000 --execute  # keep the last 1000 of each partition
     """
 
-    async def work(client: Client) -> list[tuple[object, ...]]:
+    async def work(client: Client) -> list[dict[str, object]]:
         keys = await partitions_of(client, topics, partitions)
         begins = await offsets_at(client, keys, OffsetSpec.EARLIEST)
         offsets = await find(client, keys, place)
         if execute:
             offsets = await delete_records(client, offsets)
+        mark = {} if execute else {DRY_RUN: True}
         return [
-            (key.topic, key.partition, begin, offsets[key], max(0, offsets[key] - begin))
+            {
+                **mark,
+                "topic": key.topic,
+                "partition": key.partition,
+                "begin": begins[key],
+                "before": offsets[key],
+                "deleted": max(0, offsets[key] - begins[key]),
+            }
             for key in keys
-            for begin in [begins[key]]
         ]
 
     rows = run(server, work)
-    if as_json:
-        mark = {} if execute else {DRY_RUN: True}
-        echo_json([{**mark, **dict(zip(COLUMNS, row, strict=True))} for row in rows])
-    else:
-        echo_rows(COLUMNS, rows, as_json=False)
+    output.rows(rows, COLUMNS, name=lambda row: f"{row['topic']}-{row['partition']}")
     report_dry_run(execute=execute)

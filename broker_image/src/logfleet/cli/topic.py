@@ -7,15 +7,15 @@ from typing import Any, Final
 import click
 
 from logfleet.cli.confirming import yes_option
+from logfleet.cli.output.formats import Column, Output, Row
+from logfleet.cli.output.report import change_each, show_each
+from logfleet.cli.output.tables import echo_table
 from logfleet.cli.session import (
+    LONG_CONTEXT_FLAG,
     Server,
-    change_each,
     changing_options,
-    echo_rows,
-    echo_table,
-    listing_options,
+    reading_options,
     run,
-    show_each,
 )
 from logfleet.client.admin import BROKER_DEFAULT, Admin, ConfigSource, NewTopic, ResourceType
 from logfleet.client.cluster import Client
@@ -35,6 +35,13 @@ from logfleet.wire.errors import ErrorCode
 from logfleet.wire.uuids import to_text
 
 KIND: Final = "topic"
+COLUMNS: Final = (
+    Column("NAME", "name"),
+    Column("PARTITIONS", "partitions"),
+    Column("REPLICAS", "replicas"),
+    Column("ID", "id", is_wide=True),
+)
+changing_topic_options = functools.partial(changing_options, context_flags=LONG_CONTEXT_FLAG)
 INTERNAL: Final = (
     "the brokers keep it for themselves, and what it holds is lost with it; --internal deletes it"
 )
@@ -92,7 +99,7 @@ config_option = click.option(
 )
 @config_option
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is left as it is.")
-@changing_options
+@changing_topic_options
 def create(
     names: tuple[str, ...],
     *,
@@ -100,7 +107,8 @@ def create(
     replicas: int | None,
     config: Mapping[str, str],
     if_not_exists: bool,
-    as_json: bool,
+    dry_run: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Create topics.
@@ -114,30 +122,36 @@ def create(
 
     async def one(client: Client, name: str) -> str:
         wanted = NewTopic(name, partitions or BROKER_DEFAULT, replicas or BROKER_DEFAULT, config)
-        await Admin(client).create_topic(wanted)
+        await Admin(client).create_topic(wanted, validate_only=dry_run)
         return "created"
 
     accepted = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
-    change_each(server, KIND, names, one, as_json=as_json, accepted=accepted)
+    change_each(server, KIND, names, one, output=output, dry_run=dry_run, accepted=accepted)
 
 
 @topic.command(name="list")
 @click.option("--internal", is_flag=True, help="Those that brokers keep for themselves, too.")
-@listing_options
-def list_(*, internal: bool, as_json: bool, server: Server) -> None:
+@reading_options
+def list_(*, internal: bool, output: Output, server: Server) -> None:
     """List topics with their partitions and copies.
 
     \b
     logfleet topic list
-    logfleet topic list -o json | jq -r '.[].name'
+    logfleet topic list -o name
+    logfleet topic list -o json | jq -r '.[].id'
     """
     found = run(server, lambda client: Admin(client).list_topics())
     rows = [
-        (each.name, len(each.partitions), _replicas(each), to_text(each.topic_id))
+        {
+            "name": each.name,
+            "partitions": len(each.partitions),
+            "replicas": _replicas(each),
+            "id": to_text(each.topic_id),
+        }
         for each in found
         if internal or not each.internal
     ]
-    echo_rows(("name", "partitions", "replicas", "id"), rows, as_json=as_json)
+    output.rows(rows, COLUMNS)
 
 
 def _replicas(found: Topic) -> int:
@@ -147,8 +161,8 @@ def _replicas(found: Topic) -> int:
 @topic.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--all-config", is_flag=True, help="Keys at their defaults, too.")
-@listing_options
-def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server: Server) -> None:
+@reading_options
+def describe(names: tuple[str, ...], *, all_config: bool, output: Output, server: Server) -> None:
     """Show topics: configuration, leaders, replicas, offsets.
 
     Without a name all but the internal ones. ISR are the replicas that are in sync, BEGIN is the
@@ -168,7 +182,7 @@ def describe(names: tuple[str, ...], *, all_config: bool, as_json: bool, server:
         return tuple(each.name for each in listed if not each.internal)
 
     describe_one = functools.partial(_describe, all_config=all_config)
-    show_each(server, KIND, wanted, describe_one, None if as_json else _echo_description)
+    show_each(server, KIND, wanted, describe_one, _echo_description, output=output)
 
 
 async def _describe(client: Client, name: str, *, all_config: bool) -> dict[str, Any]:
@@ -218,7 +232,7 @@ async def _found(admin: Admin, name: str) -> Topic:
     return found
 
 
-def _echo_description(description: dict[str, Any]) -> None:
+def _echo_description(description: Row, _: Output) -> None:
     click.echo(f"Topic:   {description['name']}\nId:      {description['id']}")
     for index, (key, value) in enumerate(sorted(description["config"].items())):
         click.echo(f"{'' if index else 'Config:':<8} {key}={'' if value is None else value}")
@@ -255,7 +269,7 @@ def _echo_description(description: dict[str, Any]) -> None:
     metavar="KEY",
     help="Reset a key to its default; may be given again and again.",
 )
-@changing_options
+@changing_topic_options
 def alter(
     name: str,
     *,
@@ -263,7 +277,8 @@ def alter(
     replicas: int | None,
     config: Mapping[str, str],
     delete_config: tuple[str, ...],
-    as_json: bool,
+    dry_run: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Give a topic more partitions, other replicas or another configuration.
@@ -303,10 +318,10 @@ def alter(
         changed, removed = config_difference({**wanted, **shown}, current)
         if changed or removed:
             actions.append(AlterTopicConfig(name, changed, removed))
-        await perform_all(admin, actions)
+        await perform_all(admin, actions, validate_only=dry_run)
         return "configured" if actions else "unchanged"
 
-    change_each(server, KIND, [name], one, as_json=as_json)
+    change_each(server, KIND, [name], one, output=output, dry_run=dry_run)
 
 
 @topic.command()
@@ -321,7 +336,8 @@ def delete(
     if_exists: bool,
     internal: bool,
     confirm: Callable[[str], None],
-    as_json: bool,
+    dry_run: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Delete topics with all their records, at once and for good.
@@ -337,12 +353,13 @@ def delete(
 
     async def one(client: Client, name: str) -> str:
         admin = Admin(client)
-        if not internal:
-            found = await admin.find_topic(name)
-            if found is not None and found.internal:
+        if not internal or dry_run:
+            found = await (_found(admin, name) if dry_run else admin.find_topic(name))
+            if found is not None and found.internal and not internal:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, INTERNAL, subject=f"topic {name}")
-        await admin.delete_topic(name)
+        if not dry_run:
+            await admin.delete_topic(name)
         return "deleted"
 
     accepted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
-    change_each(server, KIND, names, one, as_json=as_json, accepted=accepted)
+    change_each(server, KIND, names, one, output=output, dry_run=dry_run, accepted=accepted)

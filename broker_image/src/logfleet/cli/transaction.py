@@ -8,16 +8,10 @@ import click
 
 from logfleet.cli.confirming import yes_option
 from logfleet.cli.offsets import led_partitions, partition_option, partitions_of
-from logfleet.cli.session import (
-    Report,
-    Server,
-    changing_options,
-    echo_rows,
-    echo_table,
-    listing_options,
-    run,
-    show_each,
-)
+from logfleet.cli.output.formats import Column, Output, Row
+from logfleet.cli.output.report import Report, show_each
+from logfleet.cli.output.tables import echo_table
+from logfleet.cli.session import Server, changing_options, reading_options, run
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
 from logfleet.client.offsets import TopicPartition
@@ -33,11 +27,22 @@ from logfleet.client.transactions.hanging import OpenTransaction
 KIND: Final = "transaction"
 HANGING_SECONDS: Final = 900
 """The default of transaction.max.timeout.ms: a coordinator has ended what is older."""
-LISTED: Final = ("name", "coordinator", "producerId", "state")
+LISTED: Final = (
+    Column("NAME", "name"),
+    Column("COORDINATOR", "coordinator"),
+    Column("PRODUCER", "producerId"),
+    Column("STATE", "state"),
+)
 HANGING: Final = (
-    "topic", "partition", "startOffset", "producerId", "producerEpoch", "coordinatorEpoch",
-    "lastWrite", "idleSeconds",
-)  # fmt: skip
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("START", "startOffset"),
+    Column("PRODUCER", "producerId"),
+    Column("EPOCH", "producerEpoch"),
+    Column("COORDINATOR EPOCH", "coordinatorEpoch"),
+    Column("IDLE", lambda row: f"{row['idleSeconds']} s"),
+    Column("LAST WRITE", "lastWrite", is_wide=True),
+)
 
 
 @click.group()
@@ -74,14 +79,14 @@ def transaction() -> None:
     help="Only those that began so long ago, and ids that have had no transaction.",
 )
 @click.option("--pattern", metavar="REGEX", help="Only those whose whole transactional id matches.")
-@listing_options
+@reading_options
 def list_(
     *,
     states: tuple[str, ...],
     producer_ids: tuple[int, ...],
     longer_than: float | None,
     pattern: str | None,
-    as_json: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """List the transactional ids of all brokers.
@@ -100,17 +105,22 @@ def list_(
             pattern=pattern,
         ),
     )
-    rows = [(row.transactional_id, row.coordinator, row.producer_id, row.state) for row in found]
-    if as_json:
-        echo_rows(LISTED, rows, as_json=True)
-    else:
-        echo_table(("NAME", "COORDINATOR", "PRODUCER", "STATE"), rows)
+    rows = [
+        {
+            "name": row.transactional_id,
+            "coordinator": row.coordinator,
+            "producerId": row.producer_id,
+            "state": row.state,
+        }
+        for row in found
+    ]
+    output.rows(rows, LISTED)
 
 
 @transaction.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@listing_options
-def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
+@reading_options
+def describe(names: tuple[str, ...], *, output: Output, server: Server) -> None:
     """Show the state, producer and partitions of transactional ids.
 
     Partitions are those that are part of the transaction, once it has ended those that still lack
@@ -127,7 +137,7 @@ def describe(names: tuple[str, ...], *, as_json: bool, server: Server) -> None:
     async def one(client: Client, name: str) -> dict[str, Any]:
         return _described(await Transactions(client).describe(name), _now_ms())
 
-    show_each(server, KIND, wanted, one, None if as_json else _echo_description)
+    show_each(server, KIND, wanted, one, _echo_description, output=output)
 
 
 def _described(found: TransactionDescription, now_ms: int) -> dict[str, Any]:
@@ -148,7 +158,7 @@ def _described(found: TransactionDescription, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _echo_description(row: dict[str, Any]) -> None:
+def _echo_description(row: Row, _: Output) -> None:
     click.echo(f"Transaction:  {row['name']}\nState:        {row['state']}")
     click.echo(f"Coordinator:  {row['coordinator']}")
     click.echo(f"Producer:     {row['producerId']}, epoch {row['producerEpoch']}")
@@ -172,13 +182,13 @@ def _echo_description(row: dict[str, Any]) -> None:
     help="Only those whose producer has written nothing for so long; less than its timeout finds "
     "some that are about to be aborted.",
 )
-@listing_options
+@reading_options
 def find_hanging(
     *,
     topics: tuple[str, ...],
     partitions: tuple[int, ...],
     idle_seconds: float,
-    as_json: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Find open transactions that no coordinator will end.
@@ -206,23 +216,21 @@ def find_hanging(
 
     found = run(server, work)
     rows = [
-        (
-            row.partition.topic,
-            row.partition.partition,
-            row.start_offset,
-            row.producer_id,
-            row.producer_epoch,
-            row.coordinator_epoch,
-            row.last_ms,
-            max(0, (now_ms - row.last_ms) // 1000),
-        )
+        {
+            "topic": row.partition.topic,
+            "partition": row.partition.partition,
+            "startOffset": row.start_offset,
+            "producerId": row.producer_id,
+            "producerEpoch": row.producer_epoch,
+            "coordinatorEpoch": row.coordinator_epoch,
+            "lastWrite": row.last_ms,
+            "idleSeconds": max(0, (now_ms - row.last_ms) // 1000),
+        }
         for row in found
     ]
-    if as_json:
-        echo_rows(HANGING, rows, as_json=True)
-    else:
-        titles = ("TOPIC", "PARTITION", "START", "PRODUCER", "EPOCH", "COORDINATOR EPOCH", "IDLE")
-        echo_table(titles, [(*row[:6], f"{row[7]} s") for row in rows])
+    output.rows(
+        rows, HANGING, name=lambda row: f"{row['topic']}-{row['partition']}@{row['startOffset']}"
+    )
 
 
 @transaction.command()
@@ -243,7 +251,8 @@ def abort(
     partition: int | None,
     start_offset: int | None,
     confirm: Callable[[str], None],
-    as_json: bool,
+    dry_run: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Abort transactions by name, or a hanging one.
@@ -259,7 +268,7 @@ def abort(
     place = (topic, partition, start_offset)
     if bool(names) == any(value is not None for value in place):
         raise click.UsageError("what to abort: give names, or --topic, --partition, --start-offset")
-    report = Report(as_json=as_json)
+    report = Report(output, dry_run=dry_run)
     if names:
         have, their = ("has", "its producer") if len(names) == 1 else ("have", "their producers")
         confirm(f"Abort what {', '.join(names)} {have} open, and fence {their}?")
@@ -281,7 +290,8 @@ async def _abort_names(client: Client, names: Sequence[str], report: Report) -> 
             if state in {"PrepareCommit", "PrepareAbort"}:
                 report.fail(KIND, name, f"its outcome is decided: it is in {state}")
             elif state == "Ongoing":
-                await transactions.abort(name)
+                if not report.dry_run:
+                    await transactions.abort(name)
                 report.done(KIND, name, "aborted")
             else:
                 report.done(KIND, name, "unchanged")
@@ -306,7 +316,8 @@ async def _abort_hanging(
                 f"{owners[found[0]]} has it open: `logfleet transaction abort {owners[found[0]]}`",
             )
         else:
-            await hanging.write_abort(client, found[0])
+            if not report.dry_run:
+                await hanging.write_abort(client, found[0])
             report.done(KIND, name, "aborted", producerId=found[0].producer_id)
     except ClientError as error:
         report.refuse(KIND, name, error)

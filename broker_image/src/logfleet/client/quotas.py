@@ -63,13 +63,16 @@ async def alter_quota(
     *,
     set_: Mapping[str, float] | None = None,
     delete: Sequence[str] = (),
+    validate_only: bool = False,
 ) -> None:
-    """Set limits of an entity and remove others."""
+    """Set limits of an entity and remove others; validate_only: only have it checked."""
     kind = AlterClientQuotasRequest
     operations = [kind.OpData(key=key, value=limit) for key, limit in (set_ or {}).items()]
     operations += [kind.OpData(key=key, remove=True) for key in delete]
     names = [kind.EntityData(entity_type=type_, entity_name=name) for type_, name in entity.items()]
-    request = kind(entries=[kind.EntryData(entity=names, ops=operations)])
+    request = kind(
+        entries=[kind.EntryData(entity=names, ops=operations)], validate_only=validate_only
+    )
 
     async def call() -> None:
         connection = await client.any()

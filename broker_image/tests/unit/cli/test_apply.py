@@ -8,7 +8,8 @@ from click.testing import CliRunner
 from logfleet.cli.apply import InvalidDocuments, applicable_documents, apply_all, parse
 from logfleet.cli.documents import Document
 from logfleet.cli.main import cli
-from logfleet.cli.session import Report
+from logfleet.cli.output.formats import Output
+from logfleet.cli.output.report import Report
 from logfleet.client.cluster import Client
 from logfleet.wire.messages import (
     CreatePartitionsRequest,
@@ -153,7 +154,7 @@ def set_configs(broker: FakeBroker, config: dict[str, str], source: int = 1) -> 
 
 async def applied(client: Client, *contents: object, dry_run: bool = False) -> list[object]:
     resources = parse(documents(*contents))
-    report = Report(as_json=False, dry_run=dry_run)
+    report = Report(Output(), dry_run=dry_run)
     await apply_all(resources, report, client, dry_run=dry_run)
     assert report.failed == any("error" in row for row in report.rows)
     return [row.get("error", row["result"]) for row in report.rows]

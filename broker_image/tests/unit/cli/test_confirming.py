@@ -80,3 +80,33 @@ def test_a_script_without_yes_is_refused_before_a_broker_is_asked(line: str) -> 
     assert done.exit_code == 2
     assert DELETING[line] in done.stderr
     assert "give --yes" in done.stderr
+
+
+NO_CLUSTER = {"broker", "local", "adopt", "doctor", "dump", "metadata snapshot", "metadata restore"}
+"""Commands for this machine."""
+READING = {"list", "describe", "show", "current", "find-hanging", "plan", "status", "lost"}
+READING_PATHS = {"log-dirs", "cluster", "events", "may-i"}
+RECORDS = {"produce", "consume"}
+"""They write records and commit offsets, of which no broker can be asked beforehand."""
+
+
+def test_each_command_that_changes_a_cluster_can_be_tried_and_respects_read_only_contexts() -> None:
+    for path, command in leaves(cli):
+        options = {option.name for option in command.params}
+        group, _, last = path.rpartition(" ")
+        if path in NO_CLUSTER | {"check", "top", "console", "completion"} or group == "context":
+            continue
+        if last in READING or {path, group} & READING_PATHS:
+            assert not options & {"dry_run", "yes_change", "yes", "execute"}, path
+        elif path in RECORDS:
+            assert "yes_change" in options
+        else:
+            assert options >= {"dry_run", "yes_change"}, path
+
+
+def test_a_dry_run_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirming, "_can_answer", lambda: False)
+    for line in DELETING:
+        done = CliRunner().invoke(cli, [*line.split(), "--dry-run", "-b", "127.0.0.1:1"])
+        assert done.exit_code == 1
+        assert "cannot connect to 127.0.0.1:1" in done.stderr

@@ -1,32 +1,47 @@
-import json
-from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
-from logfleet.cli import session
+from logfleet.cli.output.formats import Output
+from logfleet.cli.root_options import RootOptions
 from logfleet.cli.session import (
-    Report,
     Server,
-    echo_rows,
-    echo_table,
-    output_option,
+    changing_options,
+    executing_options,
+    record_output_option,
     run,
     server_options,
-    table_option,
 )
 from logfleet.client.cluster import Client
+
+CONTEXTS = """
+current = "now"
+[contexts.now]
+"bootstrap.servers" = "now:1"
+[contexts.other]
+"bootstrap.servers" = "other:1"
+read_only = true
+"""
 
 
 @click.command()
 @server_options
-@output_option
+@record_output_option
 def probe(server: Server, as_json: bool) -> None:
     click.echo(f"{server.bootstrap} {server.timeout_seconds} {as_json}")
 
 
+@pytest.fixture
+def contexts(own_folders: Path) -> Path:
+    own_folders.mkdir(parents=True)
+    path = own_folders / "contexts.toml"
+    path.write_text(CONTEXTS)
+    return path
+
+
 @pytest.mark.parametrize(
-    "arguments, environment, said",
+    "arguments, environment, shown",
     [
         ([], {}, "localhost:9092 30.0 False"),
         ([], {"LOGFLEET_BOOTSTRAP_SERVER": "a:1,b:2"}, "a:1,b:2 30.0 False"),
@@ -35,95 +50,123 @@ def probe(server: Server, as_json: bool) -> None:
         (["--timeout", "2", "-o", "json"], {}, "localhost:9092 2.0 True"),
     ],
 )
-def test_where_the_address_comes_from(
-    arguments: list[str], environment: dict[str, str], said: str
+def test_where_the_address_comes_from_without_contexts(
+    arguments: list[str], environment: dict[str, str], shown: str
 ) -> None:
-    assert CliRunner(env=environment).invoke(probe, arguments).stdout == said + "\n"
+    assert CliRunner(env=environment).invoke(probe, arguments).stdout == shown + "\n"
 
 
-@click.command()
-@table_option
-def listing(as_json: bool) -> None:
-    echo_rows(("name", "n"), [("a", 1)], as_json=as_json)
-
-
+@pytest.mark.usefixtures("contexts")
 @pytest.mark.parametrize(
-    "arguments, terminal, shown",
+    "arguments, before, address",
     [
-        ([], False, "json"),
-        ([], True, "table"),
-        (["-o", "table"], False, "table"),
-        (["-o", "json"], True, "json"),
+        ([], RootOptions(), "now:1"),
+        ([], RootOptions(context="other"), "other:1"),
+        (["-c", "now"], RootOptions(context="other"), "now:1"),
+        ([], RootOptions(bootstrap="b:1"), "b:1"),
+        (["-b", "near:1"], RootOptions(bootstrap="b:1", context="other"), "near:1"),
     ],
 )
-def test_people_get_a_table_and_programs_json_unless_told_otherwise(
-    arguments: list[str], terminal: bool, shown: str, monkeypatch: pytest.MonkeyPatch
+def test_a_context_names_the_address_and_options_may_stand_before_the_command(
+    arguments: list[str], before: RootOptions, address: str
 ) -> None:
-    monkeypatch.setattr(session, "is_terminal", lambda: terminal)
-    out = CliRunner().invoke(listing, arguments).stdout
-    if shown == "json":
-        assert json.loads(out) == [{"name": "a", "n": 1}]
-    else:
-        assert out.split()[:2] == ["NAME", "N"]
+    assert CliRunner().invoke(probe, arguments, obj=before).stdout.split()[0] == address
+
+
+def test_a_file_of_contexts_that_cannot_be_read_is_named_unless_nobody_needs_it(
+    contexts: Path,
+) -> None:
+    contexts.write_text("[contexts.now]\n")
+    done = CliRunner().invoke(probe, [])
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"Error: {contexts}: context now lacks bootstrap.servers; correct or remove it\n"
+    )
+    assert CliRunner().invoke(probe, ["-b", "b:1"]).exit_code == 0
 
 
 @pytest.mark.parametrize("address", ["host:port", "host:99999", ",", ":1"])
 def test_an_address_that_is_none_is_a_mistake_of_usage(address: str) -> None:
-    result = CliRunner().invoke(probe, ["-b", address])
-    assert result.exit_code == 2
-    assert "write host:port" in result.stderr
+    for arguments, environment in (
+        (["-b", address], {}),
+        ([], {"LOGFLEET_BOOTSTRAP_SERVER": address}),
+    ):
+        result = CliRunner(env=environment).invoke(probe, arguments)
+        assert result.exit_code == 2
+        assert "write host:port" in result.stderr
 
 
-def test_a_failure_of_the_network_is_a_click_error() -> None:
+def test_a_failure_of_the_network_is_a_click_error_and_names_where_the_address_is_from() -> None:
     async def work(client: Client) -> None:
         raise AssertionError("nobody is connected")
 
-    with pytest.raises(click.ClickException, match=r"^cannot connect to 127\.0\.0\.1:1: "):
-        run(Server("127.0.0.1:1", 1.0), work)
+    with pytest.raises(click.ClickException, match=r"^cannot connect to 127\.0\.0\.1:1: ") as found:
+        run(Server("127.0.0.1:1", 1.0, "LOGFLEET_BOOTSTRAP_SERVER"), work)
+    assert "that is the address of LOGFLEET_BOOTSTRAP_SERVER" in str(found.value)
 
 
-def reported(
-    fill: Callable[[Report], None], *, as_json: bool, dry_run: bool = False
-) -> tuple[int, str, str]:
+def test_a_context_that_needs_tls_is_refused_before_anything_is_sent(contexts: Path) -> None:
+    contexts.write_text(CONTEXTS + '"security.protocol" = "SSL"\n')
+
     @click.command()
-    def command() -> None:
-        report = Report(as_json=as_json, dry_run=dry_run)
-        fill(report)
-        report.end()
+    @server_options
+    def command(server: Server) -> None:
+        async def work(_: Client) -> None:
+            raise AssertionError("somebody is connected")
 
-    result = CliRunner().invoke(command)
-    return result.exit_code, result.stdout, result.stderr
+        run(server, work)
 
-
-def one_of_each(report: Report) -> None:
-    report.done("topic", "a", "created", why="as asked")
-    report.fail("topic", "b", "no")
-
-
-def test_a_report_in_text() -> None:
-    said = reported(one_of_each, as_json=False)
-    assert said == (1, "topic/a created\n", "Error: topic/b: no\n")
+    done = CliRunner().invoke(command, ["-c", "other"])
+    assert done.stderr == (
+        "Error: context other has security.protocol, and connections with TLS or SASL are not "
+        "built yet: nothing was sent\n"
+    )
 
 
-def test_a_report_of_a_dry_run_says_so_in_text_and_json() -> None:
-    assert reported(one_of_each, as_json=False, dry_run=True)[1] == "topic/a created (dry run)\n"
-    _, out, _ = reported(one_of_each, as_json=True, dry_run=True)
-    assert [row["dryRun"] for row in json.loads(out)] == [True, True]
+@click.command()
+@changing_options
+def change(server: Server, output: Output, dry_run: bool) -> None:
+    click.echo(f"{server.bootstrap} {'shown' if dry_run else 'changed'}")
 
 
-def test_a_report_in_json() -> None:
-    code, out, err = reported(one_of_each, as_json=True)
-    assert (code, err) == (1, "Error: topic/b: no\n")
-    assert json.loads(out) == [
-        {"kind": "topic", "name": "a", "result": "created", "why": "as asked"},
-        {"kind": "topic", "name": "b", "result": "failed", "error": "no"},
-    ]
+@click.command()
+@executing_options
+def execute(server: Server, output: Output, execute: bool) -> None:
+    click.echo(f"{server.bootstrap} {'changed' if execute else 'shown'}")
 
 
-def test_a_report_without_failure_ends_well() -> None:
-    assert reported(lambda _: None, as_json=True) == (0, "[]\n", "")
+@pytest.mark.usefixtures("contexts")
+@pytest.mark.parametrize(
+    "command, arguments, code, out",
+    [
+        (change, [], 0, "now:1 changed\n"),
+        (change, ["-c", "other"], 1, ""),
+        (change, ["-c", "other", "--dry-run"], 0, "other:1 shown\n"),
+        (change, ["-c", "other", "--yes-change", "other"], 0, "other:1 changed\n"),
+        (change, ["-c", "other", "--yes-change", "now"], 1, ""),
+        (change, ["--yes-change", "other"], 1, ""),
+        (change, ["-b", "b:1", "-c", "other"], 1, ""),
+        (change, ["-b", "b:1"], 0, "b:1 changed\n"),
+        (execute, ["-c", "other"], 0, "other:1 shown\n"),
+        (execute, ["-c", "other", "--dry-run"], 0, "other:1 shown\n"),
+        (execute, ["-c", "other", "--execute"], 1, ""),
+        (execute, ["-c", "other", "--execute", "--yes-change", "other"], 0, "other:1 changed\n"),
+        (execute, ["--execute", "--dry-run"], 2, ""),
+    ],
+)
+def test_a_read_only_context_is_changed_only_by_its_name(
+    command: click.Command, arguments: list[str], code: int, out: str
+) -> None:
+    done = CliRunner().invoke(command, arguments)
+    assert (done.exit_code, done.stdout) == (code, out)
 
 
-def test_columns_are_as_wide_as_what_is_in_them(capsys: pytest.CaptureFixture[str]) -> None:
-    echo_table(("NAME", "N"), [("a-long-name", 1), ("b", "")])
-    assert capsys.readouterr().out == "NAME         N\na-long-name  1\nb\n"
+@pytest.mark.usefixtures("contexts")
+def test_a_refusal_of_a_read_only_context_names_the_way_out() -> None:
+    assert CliRunner().invoke(change, ["-c", "other"]).stderr == (
+        "Error: context other is read-only: nothing was changed; --yes-change other does it\n"
+    )
+    assert CliRunner().invoke(change, ["--yes-change", "other"]).stderr == (
+        "Error: --yes-change other: nothing was changed, as the cluster is that of context now, "
+        "the current one\n"
+    )

@@ -1,6 +1,7 @@
 import pytest
 from click.testing import CliRunner
 from logfleet.cli.main import cli
+from logfleet.cli.output.formats import Output
 from logfleet.cli.topic import _echo_description
 from logfleet.client.metadata import NO_LEADER
 
@@ -46,7 +47,8 @@ def test_a_description_marks_what_partitions_lack(capsys: pytest.CaptureFixture[
                 {"partition": 0, "leader": 1, **row, "remarks": [], "elr": ()},
                 {"partition": 1, "leader": NO_LEADER, **row, **marked},
             ],
-        }
+        },
+        Output(),
     )
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "0          1       1,2       1    0      5",

@@ -6,7 +6,9 @@ import pytest_asyncio
 from click.testing import CliRunner
 from logfleet.cli import transaction as module
 from logfleet.cli.main import cli
-from logfleet.cli.session import Report
+from logfleet.cli.output.formats import Output
+from logfleet.cli.output.report import Report
+from logfleet.cli.root_options import Format
 from logfleet.client.cluster import Client
 from logfleet.client.offsets import TopicPartition
 from logfleet.client.transactions.admin import TransactionDescription
@@ -52,7 +54,7 @@ def test_a_description_names_for_programs_and_people_since_when_it_is_open(
     row = module._described(found, now_ms=3_500)
     assert (row["started"], row["durationMs"]) == (1_000, 2_500)
     assert row["partitions"] == [{"topic": "t", "partition": 0}]
-    module._echo_description(row)
+    module._echo_description(row, Output())
     shown = capsys.readouterr().out.splitlines()
     assert shown == [
         "Transaction:  a",
@@ -73,7 +75,7 @@ def test_one_that_has_ended_is_not_open(
     ended = TransactionDescription("a", 1, state, 7, 3, 60_000, started_ms, ())
     row = module._described(ended, now_ms=3_500)
     assert (row["started"], row["durationMs"]) == (None, None)
-    module._echo_description(row)
+    module._echo_description(row, Output())
     assert "Open for" not in capsys.readouterr().out
 
 
@@ -102,7 +104,7 @@ async def test_only_what_is_open_is_aborted_by_name(
         "ended": described("ended", 2, "CompleteCommit"),
         "ending": described("ending", 3, "PrepareCommit", 0),
     }
-    report = Report(as_json=True)
+    report = Report(Output(Format.JSON))
     await module._abort_names(client, ["open", "ended", "ending", "missing"], report)
     assert [(row["name"], row["result"]) for row in report.rows] == [
         ("open", "aborted"),
@@ -124,7 +126,7 @@ async def test_a_hanging_transaction_gets_its_marker_and_one_with_an_owner_does_
     fake = FakeTransactions(broker)
     fake.ids["a"] = described("a", 7, "Ongoing", 0)
     fake.producers[0] = [producing(7, 20), producing(8, 30), producing(9, 40)]
-    report = Report(as_json=False)
+    report = Report(Output())
     for offset in (20, 25, 30):
         await module._abort_hanging(client, T0, offset, report)
     fake.codes[WriteTxnMarkersRequest] = [ErrorCode.INVALID_PRODUCER_EPOCH]

@@ -65,7 +65,7 @@ while broker.poll() is None:
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "127.0.0.1", 9092)]
     assert pathlib.Path("logfleet-data/meta.properties").exists()
     for question in (["events", "--kind", "registered"], ["may-i", "stop", "1"]):
-        told = subprocess.run([sys.executable, "-m", "logfleet", *question], capture_output=True, text=True)
+        told = subprocess.run([sys.executable, "-m", "logfleet", *question, "-o", "json"], capture_output=True, text=True)
         assert (told.returncode, told.stderr) == (0, ""), told
         assert json.loads(told.stdout), told
     broker.send_signal(signal.SIGTERM)

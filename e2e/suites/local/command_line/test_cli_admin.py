@@ -120,7 +120,7 @@ def test_records_are_deleted_once_that_is_asked_for(ten: Broker) -> None:
     assert begins(ten) == [0, 0]
     said(ten, *delete, "--before", "2", "-p", "1", "--execute")
     assert begins(ten) == [0, 2]
-    rows = json.loads(said(ten, *delete, "--before", "-1", "--execute"))
+    rows = json.loads(said(ten, *delete, "--before", "-1", "--execute", "-o", "json"))
     assert [row["deleted"] for row in rows] == [4, 2]
     assert begins(ten) == [4, 4]
     said(ten, *delete, "--before", "end", "--execute")
@@ -139,7 +139,7 @@ def test_records_that_are_to_be_kept_are_not_deleted(ten: Broker) -> None:
 
 
 def test_directories_tell_their_room_and_what_is_in_them(ten: Broker) -> None:
-    (row,) = json.loads(said(ten, "log-dirs"))
+    (row,) = json.loads(said(ten, "log-dirs", "-o", "json"))
     assert (row["broker"], row["path"], row["error"]) == (1, str(ten.data), None)
     assert 0 < row["usable"] <= row["total"]
     sizes = {(each["topic"], each["partition"]): each["size"] for each in row["partitions"]}
@@ -157,7 +157,9 @@ def test_directories_tell_their_room_and_what_is_in_them(ten: Broker) -> None:
 
 
 def rows_of(broker: Broker, *arguments: str) -> list[dict[str, object]]:
-    return [json.loads(line) for line in said(broker, "dump", *arguments).splitlines()]
+    return [
+        json.loads(line) for line in said(broker, "dump", "-o", "json", *arguments).splitlines()
+    ]
 
 
 def test_files_are_dumped_while_they_are_in_use(ten: Broker) -> None:

@@ -19,7 +19,7 @@ def fleet(rig: Rig) -> Fleet:
 
 
 def overview(fleet: Fleet) -> dict[str, Any]:
-    found = json.loads(said(fleet.brokers[0], "cluster"))
+    found = json.loads(said(fleet.brokers[0], "cluster", "-o", "json"))
     assert isinstance(found, dict)
     return found
 
@@ -114,7 +114,7 @@ def test_events_come_from_all_brokers_that_run_and_the_others_are_named(fleet: F
     assert titles.split() == ["TIME", "BY", "KIND", "ABOUT", "CAUSE"]
     assert any("registered" in row and "broker 2" in row for row in rows)
     fleet.brokers[2].start()
-    again = json.loads(said(first, "events", "--kind", "registered", "--broker", "3"))
+    again = json.loads(said(first, "events", "--kind", "registered", "--broker", "3", "-o", "json"))
     assert len(again) == 2, "what it decided before it was stopped is known"
 
 
@@ -130,7 +130,7 @@ def test_a_broker_that_holds_the_only_replica_may_not_go_and_says_what_forbids_i
     table = logfleet(first, "may-i", "lose-zone", "c", "-o", "table")
     assert table.stdout.startswith(b"No: 3\n\nPartitions that forbid it: 1\n")
     said(first, "topic", "delete", "--yes", "t")
-    assert json.loads(said(first, "may-i", "stop", "1", "2", "3"))["may"]
+    assert json.loads(said(first, "may-i", "stop", "1", "2", "3", "-o", "json"))["may"]
     assert refused(first, "may-i", "stop", "9") == (
         "Error: no broker 9 is registered; there are 1, 2, 3"
     )

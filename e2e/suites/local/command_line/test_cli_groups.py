@@ -88,7 +88,7 @@ def test_members_of_a_group_share_the_records(ten: Broker) -> None:
     with started(ten, *member) as one, started(ten, *member) as two:
 
         def shared() -> bool:
-            (listed,) = json.loads(said(ten, "group", "list")) or [{}]
+            (listed,) = json.loads(said(ten, "group", "list", "-o", "json")) or [{}]
             if listed.get("state") != "Stable":
                 return False
             (described,) = json.loads(said(ten, "group", "describe", "g", "-o", "json"))

@@ -104,7 +104,7 @@ def test_three_brokers_become_six_and_three_again(rig: Rig) -> None:
         later = admin.list_topics("later", timeout=10).topics["later"]
         there = {each for one in later.partitions.values() for each in one.replicas}
         assert there == {1, 2, 3}, "cordoned brokers are given nothing"
-        assert said(first, "uncordon", "4") == "broker 4 uncordoned\n"
+        assert said(first, "uncordon", "4") == "broker/4 uncordoned\n"
         assert json.loads(said(first, "rebalance", "status", "-o", "json")) == {
             "moves": [],
             "bytes_left": 0,

@@ -1,7 +1,5 @@
 """`logfleet check`: what is wrong with a fleet, and the command that mends it."""
 
-import os
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -18,14 +16,8 @@ from logfleet.checks.snapshot import Snapshot
 from logfleet.checks.table import CHECKS, Skipped, chosen, counts, skipped
 from logfleet.checks.table import run as run_checks
 from logfleet.cli.fleet.admin_port import ask_registered
-from logfleet.cli.session import (
-    BOOTSTRAP_VARIABLE,
-    DEFAULT_BOOTSTRAP,
-    Server,
-    echo_json,
-    listing_options,
-    run,
-)
+from logfleet.cli.output.formats import Output
+from logfleet.cli.session import Server, reading_options, run
 from logfleet.client.cluster import Client
 
 SHOWN_MAX: Final = 5
@@ -73,7 +65,7 @@ def _codes(ctx: click.Context, option: click.Parameter, values: tuple[str, ...])
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 also if there are only warnings.")
 @click.option("-v", "--verbose", is_flag=True, help="List every finding, and what was checked.")
-@listing_options
+@reading_options
 def check(
     *,
     explain: Check | None,
@@ -81,7 +73,7 @@ def check(
     ignore: list[str],
     strict: bool,
     verbose: bool,
-    as_json: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Check whether a fleet is ready for production: what is wrong, or will be, and how to mend it.
@@ -108,11 +100,13 @@ def check(
     seconds = time.monotonic() - begin_s
     found = [_with_address(each, server) for each in run_checks(fleet, checks)]
     missing = skipped(fleet, checks)
-    if as_json:
-        echo_json(_as_json(fleet, found, checks, missing))
-    else:
+
+    def text() -> None:
         _echo(fleet, found, seconds, verbose=verbose)
         _echo_rest(found, checks, missing, fleet, verbose=verbose)
+
+    codes = dict.fromkeys(each.code for each in found)
+    output.document(_as_json(fleet, found, checks, missing), text, names=codes)
     failing = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     if any(each.severity in failing for each in found):
         sys.exit(1)
@@ -124,11 +118,9 @@ async def _snapshot(client: Client) -> Snapshot:
 
 def _with_address(found: Finding, server: Server) -> Finding:
     """With the address in its command, unless the command would find it by itself."""
-    if server.bootstrap == os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP):
+    if not server.flags or not found.remedy.startswith("logfleet "):
         return found
-    if not found.remedy.startswith("logfleet "):
-        return found
-    remedy = f"{found.remedy} -b {shlex.quote(server.bootstrap)}"
+    remedy = " ".join([found.remedy, *server.flags])
     return msgspec.structs.replace(found, remedy=remedy)
 
 

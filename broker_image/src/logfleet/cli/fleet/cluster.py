@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import click
 
-from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run
+from logfleet.cli.output.formats import Column, Output, Row
+from logfleet.cli.session import Server, reading_options, run
 from logfleet.client.admin import Admin, ClusterDescription
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
@@ -23,8 +24,8 @@ REMARKS: Final = ("under_replicated", "under_min_isr", "offline")
 
 
 @click.command()
-@listing_options
-def cluster(*, as_json: bool, server: Server) -> None:
+@reading_options
+def cluster(*, output: Output, server: Server) -> None:
     """Show brokers with their zones, the controller, and partitions that lack replicas.
 
     STATE: active; fenced (registered, and not allowed to lead); unregistered (it has replicas, and
@@ -37,10 +38,8 @@ def cluster(*, as_json: bool, server: Server) -> None:
     logfleet cluster -o json | jq '.under_min_isr'
     """
     overview = run(server, _overview)
-    if as_json:
-        echo_json(overview)
-    else:
-        _echo(overview)
+    ids = [each["id"] for each in overview["brokers"]]
+    output.document(overview, lambda: _echo(overview, output), names=ids)
 
 
 async def _overview(client: Client) -> dict[str, Any]:
@@ -147,22 +146,29 @@ def overview(
     }
 
 
-def _echo(overview: Mapping[str, Any]) -> None:
+def _state(broker: Row) -> str:
+    return ", ".join([broker["state"], *(mark for mark in MARKS if broker.get(mark))])
+
+
+def _address(broker: Row) -> str | None:
+    return f"{broker['host']}:{broker['port']}" if "host" in broker else None
+
+
+COLUMNS: Final = (
+    Column("BROKER", "id"),
+    Column("ZONE", lambda broker: broker.get("zone")),
+    Column("ADDRESS", _address),
+    Column("STATE", _state),
+    Column("LEADS", "leads"),
+    Column("REPLICAS", "replicas"),
+)
+
+
+def _echo(overview: Mapping[str, Any], output: Output) -> None:
     click.echo(f"Cluster:     {overview['id']}")
     counts = ", ".join(f"{len(overview[remark])} {remark.replace('_', ' ')}" for remark in REMARKS)
     click.echo(f"Partitions:  {overview['partitions']}, {counts}")
-    rows = [
-        (
-            each["id"],
-            each.get("zone") or "-",
-            f"{each['host']}:{each['port']}" if "host" in each else "-",
-            ", ".join([each["state"], *(mark for mark in MARKS if each.get(mark))]),
-            each["leads"],
-            each["replicas"],
-        )
-        for each in overview["brokers"]
-    ]
-    echo_table(("BROKER", "ZONE", "ADDRESS", "STATE", "LEADS", "REPLICAS"), rows)
+    output.rows(overview["brokers"], COLUMNS, name="id")
     for remark in REMARKS:
         if names := overview[remark]:
             more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""

@@ -7,7 +7,8 @@ from typing import Any, Final
 import click
 
 from logfleet.cli.fleet.admin_port import Answers, ask_all
-from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run
+from logfleet.cli.output.formats import Column, Output, Row
+from logfleet.cli.session import Server, reading_options, run
 from logfleet.cli.times import TIMES, time_of
 
 PATH: Final = "/events"
@@ -29,7 +30,7 @@ PATH: Final = "/events"
     callback=time_of,
     help=f"Only what is younger: {TIMES}.",
 )
-@listing_options
+@reading_options
 def events(
     topic: str | None,
     *,
@@ -37,7 +38,7 @@ def events(
     broker: int | None,
     kinds: tuple[str, ...],
     since: int | None,
-    as_json: bool,
+    output: Output,
     server: Server,
 ) -> None:
     """Show what brokers decided and why: elections, fencing, ISR changes, failed disks, stalls.
@@ -57,10 +58,8 @@ def events(
     parameters = {name: [str(value)] for name, value in given.items() if value is not None}
     answers = run(server, lambda client: ask_all(client, PATH, {**parameters, "kind": kinds}))
     found = merged(answers)
-    if as_json:
-        echo_json(found)
-    elif answers.texts:
-        echo_table(("TIME", "BY", "KIND", "ABOUT", "CAUSE"), [_row(each) for each in found])
+    if answers.texts:
+        output.rows(found, columns(), name=lambda row: f"{row['by']}-{row['number']}")
     answers.report_failures()
 
 
@@ -73,19 +72,30 @@ def merged(answers: Answers) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: (each["time_ms"], each["by"], each["number"]))
 
 
-def _row(each: dict[str, Any]) -> tuple[object, ...]:
-    at = datetime.fromtimestamp(each["time_ms"] / 1000).astimezone()
+def columns() -> list[Column]:
+    """The columns of a table; the title of the time names this machine's zone."""
+    zone = datetime.now().astimezone().tzinfo  # of now, for all rows: one title for them
+
+    def shown_time(each: Row) -> str:
+        at = datetime.fromtimestamp(each["time_ms"] // 1000, zone)
+        return f"{at:%Y-%m-%d %H:%M:%S}.{each['time_ms'] % 1000:03}"
+
+    return [
+        Column(f"TIME ({datetime.now(zone):%Z})", shown_time),
+        Column("BY", "by"),
+        Column("KIND", "kind"),
+        Column("ABOUT", subject_of),
+        Column("CAUSE", _cause),
+        Column("NUMBER", "number", is_wide=True),
+    ]
+
+
+def _cause(each: Row) -> str:
     facts = ", ".join(f"{name} {_fact(value)}" for name, value in each.get("facts", {}).items())
-    return (
-        f"{at:%Y-%m-%d %H:%M:%S}.{each['time_ms'] % 1000:03}",
-        each["by"],
-        each["kind"],
-        subject_of(each),
-        f"{each['cause']} ({facts})" if facts else each["cause"],
-    )
+    return f"{each['cause']} ({facts})" if facts else each["cause"]
 
 
-def subject_of(each: dict[str, Any]) -> str:
+def subject_of(each: Row) -> str:
     """The subject of an event: a partition, a topic or a broker."""
     if "topic" in each:
         return f"{each['topic']}-{each['partition']}" if "partition" in each else each["topic"]

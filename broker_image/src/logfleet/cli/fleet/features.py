@@ -1,15 +1,20 @@
 """`logfleet features`: show the feature level, and raise it after an upgrade."""
 
 from collections.abc import Callable
+from typing import Final
 
 import click
 import msgspec
 
 from logfleet.cli.confirming import yes_option
-from logfleet.cli.session import Server, echo_json, listing_options, run, server_options
+from logfleet.cli.output.formats import Output
+from logfleet.cli.output.report import change_each
+from logfleet.cli.session import Server, changing_options, reading_options, run
 from logfleet.client.cluster import Client
 from logfleet.client.features import describe_level, raise_level
 from logfleet.controller.brokers.feature_level import FEATURE, FeatureLevel
+
+KIND: Final = "feature"
 
 
 @click.group()
@@ -26,21 +31,26 @@ def features() -> None:
 
 
 @features.command()
-@listing_options
-def describe(*, as_json: bool, server: Server) -> None:
-    """Show the level, and the highest that all brokers support."""
+@reading_options
+def describe(*, output: Output, server: Server) -> None:
+    """Show the level, and the highest that all brokers support.
+
+    \b
+    logfleet features describe
+    """
     found = run(server, describe_level)
-    if as_json:
-        echo_json(msgspec.structs.asdict(found))
-    else:
-        click.echo(_line(found))
+    output.document(
+        msgspec.structs.asdict(found), lambda: click.echo(_line(found)), names=[FEATURE]
+    )
 
 
 @features.command()
 @click.argument("level", type=click.IntRange(1))
 @yes_option
-@server_options
-def upgrade(level: int, *, confirm: Callable[[str], None], server: Server) -> None:
+@changing_options
+def upgrade(
+    level: int, *, confirm: Callable[[str], None], dry_run: bool, output: Output, server: Server
+) -> None:
     """Raise the level. It is never lowered: versions that do not support it cannot start any more.
 
     Refused while a broker does not support it or is not running; the error names it. Asks first on
@@ -52,11 +62,12 @@ def upgrade(level: int, *, confirm: Callable[[str], None], server: Server) -> No
     """
     confirm(f"Raise {FEATURE} to {level}, for good?")
 
-    async def work(client: Client) -> FeatureLevel:
-        await raise_level(client, level)
-        return await describe_level(client)
+    async def one(client: Client, _name: str) -> str:
+        before = await describe_level(client)
+        await raise_level(client, level, validate_only=dry_run)
+        return "unchanged" if before.finalized == level else f"raised to {level}"
 
-    click.echo(_line(run(server, work)))
+    change_each(server, KIND, [FEATURE], one, output=output, dry_run=dry_run)
 
 
 def _line(found: FeatureLevel) -> str:

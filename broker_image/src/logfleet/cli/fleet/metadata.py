@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from logfleet.cli.broker import config_options, read_config
-from logfleet.cli.confirming import execute_option, report_dry_run
+from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run
+from logfleet.cli.output.formats import Output, output_option
 from logfleet.config.broker import BrokerConfig, ConfigError
 from logfleet.metadata.snapshot_file import DamagedSnapshot
 from logfleet.metadata.store import MetadataStore, StoreError, StoreLocked
@@ -51,6 +52,7 @@ def metadata() -> None:
     show_default=True,
     help="How many snapshots there are at most, the newest.",
 )
+@output_option
 def snapshot(
     properties: Path | None,
     *,
@@ -58,6 +60,7 @@ def snapshot(
     env_prefix: str,
     directory: Path,
     keep: int,
+    output: Output,
 ) -> None:
     """Write all that the metadata store holds to a file.
 
@@ -65,13 +68,17 @@ def snapshot(
 
     PROPERTIES is a broker's server.properties: it says where the store is. Topics, configurations,
     quotas and who has which replica are in it; records and committed offsets are not.
+
+    \b
+    logfleet metadata snapshot server.properties --directory /backup --keep 7
     """
     config = _config(properties, overrides, env_prefix)
 
     async def work(store: MetadataStore) -> Path:
         return await take(store, config.logfleet_cluster_name, directory, keep)
 
-    click.echo(_run(config, work))
+    path = str(_run(config, work))
+    output.document({"file": path}, lambda: click.echo(path), names=[path])
 
 
 @metadata.command(name="restore")
@@ -84,6 +91,7 @@ def snapshot(
     help="The snapshot.",
 )
 @execute_option
+@output_option
 def restore_(
     properties: Path | None,
     *,
@@ -91,12 +99,17 @@ def restore_(
     env_prefix: str,
     path: Path,
     execute: bool,
+    output: Output,
 ) -> None:
     """Write a snapshot into an empty metadata store, while no broker runs.
 
     Leader epochs and producer ids are raised above all that logs can know. What happened after the
     snapshot is lost: brokers set topics created since aside, and deleted ones exist again;
     docs/how-to/restoring-metadata.md has all of it.
+
+    \b
+    logfleet metadata restore server.properties --file metadata.snapshot
+    logfleet metadata restore server.properties --file metadata.snapshot --execute
     """
     config = _config(properties, overrides, env_prefix)
     try:
@@ -112,11 +125,17 @@ def restore_(
         )
     counts = Counter(key.partition("/")[0] for key in items)
     listed = ", ".join(f"{counts[kind]} {noun}" for kind, noun in NOUNS.items() if counts[kind])
-    click.echo(f"Snapshot of {head.taken}, revision {head.revision}: {listed or 'nothing'}.")
+    written = _run(config, lambda store: restore(store, items)) if execute else None
+    document = {"file": str(path), "taken": head.taken, "revision": head.revision, **counts}
+
+    def text() -> None:
+        click.echo(f"Snapshot of {head.taken}, revision {head.revision}: {listed or 'nothing'}.")
+        if written is not None:
+            click.echo(f"{written} keys were written.")
+
+    mark = {DRY_RUN: True} if written is None else {"written": written}
+    output.document({**mark, **document}, text, names=[path])
     report_dry_run(execute=execute)
-    if not execute:
-        return
-    click.echo(f"{_run(config, lambda store: restore(store, items))} keys were written.")
 
 
 def _config(properties: Path | None, overrides: tuple[str, ...], env_prefix: str) -> BrokerConfig:

@@ -7,15 +7,20 @@ from typing import Final
 
 import click
 
-from logfleet.cli.confirming import execute_option
-from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run, server_options
+from logfleet.cli.confirming import DRY_RUN, report_dry_run
+from logfleet.cli.output.formats import Column, Output, Row
+from logfleet.cli.session import Server, executing_options, reading_options, run
 from logfleet.client.admin import Admin
 from logfleet.client.cluster import Client
 from logfleet.client.lost_partitions import LostPartition, find_lost
 from logfleet.client.offsets import TopicPartition
 from logfleet.client.reassignments import elect_unclean
 
-SHOWN_MAX: Final = 20
+COLUMNS: Final = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("BROKERS", "brokers"),
+)
 LED_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.5
 
@@ -35,16 +40,18 @@ def partitions() -> None:
 
 
 @partitions.command()
-@listing_options
-def lost(*, as_json: bool, server: Server) -> None:
-    """List partitions that are lost. Exit codes: 0 there are none, 1 there are some."""
+@reading_options
+def lost(*, output: Output, server: Server) -> None:
+    """List partitions that are lost. Exit codes: 0 there are none, 1 there are some.
+
+    \b
+    logfleet partitions lost
+    logfleet partitions lost -o name
+    """
     found = run(server, _lost)
-    if as_json:
-        echo_json([_as_json(each) for each in found])
-    elif found:
-        echo_table(("TOPIC", "PARTITION", "BROKERS"), [_row(each) for each in found])
-    else:
-        click.echo("No partition is lost.")
+    output.rows([_row(each) for each in found], COLUMNS, name=_name)
+    if not found:
+        output.note("No partition is lost.")
     sys.exit(1 if found else 0)
 
 
@@ -56,9 +63,10 @@ def lost(*, as_json: bool, server: Server) -> None:
     help="How many are given up; it must be as many as are lost now.",
 )
 @click.option("--topic", help="Only partitions of this topic; they are what is counted.")
-@execute_option
-@server_options
-def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> None:
+@executing_options
+def give_up(
+    count: int, topic: str | None, *, execute: bool, output: Output, server: Server
+) -> None:
     """Let lost partitions start again, with what is left of them. What is missing is lost for good.
 
     A replica that has something, though it was not in sync, leads (Kafka: an unclean election);
@@ -68,32 +76,37 @@ def give_up(count: int, topic: str | None, execute: bool, *, server: Server) -> 
     cut off or set aside.
 
     If a disk can be had back, do that instead: put it in, and start the broker again.
+
+    \b
+    logfleet partitions give-up --count 3
+    logfleet partitions give-up --count 3 --execute
     """
 
-    async def work(client: Client) -> list[str]:
+    async def work(client: Client) -> tuple[list[LostPartition], list[str]]:
         found = [each for each in await _lost(client) if topic in {None, each.topic}]
         if len(found) != count:
             raise click.ClickException(
                 f"{len(found)} partitions are lost, not {count}: check again (logfleet partitions "
                 "lost)"
             )
-        echo_table(("TOPIC", "PARTITION", "BROKERS"), [_row(each) for each in found[:SHOWN_MAX]])
         if not execute:
-            click.echo(f"{count} would be given up; --execute does it.")
-            return []
+            return found, []
         refused = await elect_unclean(client, [each.key for each in found])
         left = await _until_led(client, {each.key for each in found} - refused.keys())
-        return [f"{key}: {why}" for key, why in refused.items()] + [
+        return found, [f"{key}: {why}" for key, why in refused.items()] + [
             f"{each.key}: nobody leads it after {LED_WITHIN_S:.0f} s" for each in left
         ]
 
-    errors = run(server, work)
+    found, errors = run(server, work)
+    mark = {} if execute else {DRY_RUN: True}
+    output.rows([{**mark, **_row(each)} for each in found], COLUMNS, name=_name)
+    report_dry_run(execute=execute)
     for each in errors:
         click.echo(f"Error: {each}", err=True)
     if errors:
         sys.exit(1)
     if execute:
-        click.echo(f"{count} partitions were given up, and are led again.")
+        click.echo(f"{count} partitions were given up, and are led again.", err=True)
 
 
 async def _lost(client: Client) -> list[LostPartition]:
@@ -112,9 +125,9 @@ async def _until_led(client: Client, keys: Collection[TopicPartition]) -> list[L
     return left
 
 
-def _row(lost: LostPartition) -> tuple[str, str, str]:
-    return lost.topic, str(lost.partition), ",".join(map(str, lost.replicas))
+def _name(row: Row) -> str:
+    return f"{row['topic']}-{row['partition']}"
 
 
-def _as_json(lost: LostPartition) -> dict[str, object]:
+def _row(lost: LostPartition) -> dict[str, object]:
     return {"topic": lost.topic, "partition": lost.partition, "brokers": list(lost.replicas)}

@@ -1,9 +1,10 @@
 """`logfleet rebalance`: plan and run moves, show their progress, cancel them."""
 
 import asyncio
+import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -22,14 +23,29 @@ from logfleet.balance.rebalancing import (
     stop as call_back,
 )
 from logfleet.balance.waves import IN_ALL, PER_BROKER
+from logfleet.cli.confirming import DRY_RUN
 from logfleet.cli.fleet.admin_port import ask_all
 from logfleet.cli.log_dirs import bytes_text
-from logfleet.cli.session import Server, echo_json, echo_table, listing_options, run, server_options
+from logfleet.cli.output.formats import Column, Output
+from logfleet.cli.session import Server, changing_options, reading_options, run
 from logfleet.client.cluster import Client
 from logfleet.client.reassignments import list_reassignments
 from logfleet.telemetry.flows import Flow
 
 SHOWN_MAX: Final = 20
+PLAN_COLUMNS: Final = (
+    Column("PARTITION", lambda row: f"{row['topic']}-{row['partition']}"),
+    Column("FROM", "from"),
+    Column("TO", "to"),
+    Column("BYTES", lambda row: bytes_text(row["bytes"])),
+    Column("WHY", "why"),
+)
+STATUS_COLUMNS: Final = (
+    Column("PARTITION", "partition"),
+    Column("FROM", "from"),
+    Column("TO", "to"),
+    Column("ADDING", "adding"),
+)
 TRAFFIC: Final = "/traffic"
 POLL_S: Final = 2.0
 MIB: Final = 1024 * 1024
@@ -104,35 +120,55 @@ def goal(
     metavar="TOPIC",
     help="Stays where it is; may be given again.",
 )
-@listing_options
-def plan(*, excluded: tuple[str, ...], as_json: bool, server: Server) -> None:
+@reading_options
+def plan(*, excluded: tuple[str, ...], output: Output, server: Server) -> None:
     """Show what would be moved, and what that costs. Nothing is changed.
 
     BYTES are shown beside the least that any plan has to copy. Exit codes: 0 done (also if there is
     nothing to do), 1 something cannot be reached, 2 the command line is wrong.
+
+    \b
+    logfleet rebalance plan
+    logfleet rebalance plan --exclude scratch -o json | jq .bytes
     """
 
     async def work(client: Client) -> Plan:
         return await make_plan(client, Goal(excluded=frozenset(excluded)), await flows(client))
 
     made = run(server, work)
-    if as_json:
-        echo_json(_as_json(made))
-    else:
-        echo_plan(made)
+    show_plan(made, output)
     sys.exit(1 if made.unmet else 0)
 
 
 @rebalance.command(name="run")
 @goal_options
-@server_options
-def run_(*, excluded: tuple[str, ...], per_broker: int, throttle: float, server: Server) -> None:
+@changing_options
+def run_(
+    *,
+    excluded: tuple[str, ...],
+    per_broker: int,
+    throttle: float,
+    dry_run: bool,
+    output: Output,
+    server: Server,
+) -> None:
     """Move what the plan says, a few partitions at a time, until there is nothing left to do.
 
     On Ctrl-C the brokers complete the moves under way; `logfleet rebalance run` goes on from there,
-    `logfleet rebalance stop` cancels them.
+    `logfleet rebalance stop` cancels them. With -o json each line of progress is an object.
+
+    \b
+    logfleet rebalance run --throttle 20
+    logfleet rebalance run --dry-run
     """
-    if not carry_out(server, goal(excluded, per_broker, throttle)):
+    wanted = goal(excluded, per_broker, throttle)
+    if dry_run:
+
+        async def work(client: Client) -> Plan:
+            return await make_plan(client, wanted, await flows(client))
+
+        show_plan(run(server, work), output, dry_run=True)
+    elif not carry_out(server, wanted, output):
         sys.exit(1)
 
 
@@ -146,7 +182,24 @@ async def flows(client: Client) -> list[Flow]:
     ]
 
 
-def carry_out(server: Server, wanted: Goal) -> bool:
+def show_plan(made: Plan, output: Output, *, dry_run: bool = False) -> None:
+    """Print a plan, marked if it stands for what a command would do."""
+    mark = {DRY_RUN: True} if dry_run else {}
+    names = [f"{move.topic}-{move.index}" for move in made.moves]
+    output.document({**mark, **_as_json(made)}, lambda: echo_plan(made), names=names)
+
+
+def echo_step(output: Output, text: str, **fields: object) -> None:
+    """Print a line of progress: text for people, or an object of these fields."""
+    now = time.localtime()
+    if output.is_json:
+        row = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z", now), **fields}
+        click.echo(json.dumps(row, ensure_ascii=False))
+    elif not output.is_name:
+        click.echo(f"{time.strftime('%H:%M:%S', now)}  {text}")
+
+
+def carry_out(server: Server, wanted: Goal, output: Output) -> bool:
     """Move until done; return whether everything was moved.
 
     Prints a line whenever the progress changes, and an error for each thing that was not done.
@@ -158,7 +211,7 @@ def carry_out(server: Server, wanted: Goal) -> bool:
             progress = await advance(client, wanted, await flows(client))
             line = _line(progress)
             if line != last_line:
-                click.echo(f"{time.strftime('%H:%M:%S')}  {line}")
+                echo_step(output, line, **_step(progress))
                 last_line = line
             if progress.is_over:
                 await finish(client, wanted)
@@ -170,45 +223,68 @@ def carry_out(server: Server, wanted: Goal) -> bool:
         click.echo(f"Error: {each}", err=True)
     if progress.unmet or progress.refused:
         return False
-    click.echo("Done.")
+    echo_step(output, "Done.", done=True)
     return True
 
 
 @rebalance.command()
-@listing_options
-def status(*, as_json: bool, server: Server) -> None:
-    """Show all moves under way, also those that other tools started."""
+@reading_options
+def status(*, output: Output, server: Server) -> None:
+    """Show all moves under way, also those that other tools started.
 
-    async def work(client: Client) -> tuple[list[tuple[str, str, str, str]], int]:
+    \b
+    logfleet rebalance status
+    """
+
+    async def work(client: Client) -> tuple[list[dict[str, str]], int]:
         moving = await list_reassignments(client)
         rows = [
-            (str(key), _ids(each.origin), _ids(each.target), _ids(each.adding))
+            {
+                "partition": str(key),
+                "from": _ids(each.origin),
+                "to": _ids(each.target),
+                "adding": _ids(each.adding),
+            }
             for key, each in sorted(moving.items(), key=lambda item: str(item[0]))
         ]
         return rows, await bytes_left(client, moving) if moving else 0
 
     rows, left = run(server, work)
-    if as_json:
-        fields = ("partition", "from", "to", "adding")
-        echo_json(
-            {"moves": [dict(zip(fields, row, strict=True)) for row in rows], "bytes_left": left}
-        )
-        return
-    click.echo(f"{len(rows)} partitions move, {bytes_text(left)} are left to copy.")
-    if rows:
-        echo_table(("PARTITION", "FROM", "TO", "ADDING"), rows[:SHOWN_MAX])
+
+    def text() -> None:
+        click.echo(f"{len(rows)} partitions move, {bytes_text(left)} are left to copy.")
+        if rows:
+            output.rows(rows[:SHOWN_MAX], STATUS_COLUMNS, name="partition")
+
+    names = [row["partition"] for row in rows]
+    output.document({"moves": rows, "bytes_left": left}, text, names=names)
 
 
 @rebalance.command()
-@server_options
-def stop(*, server: Server) -> None:
-    """Cancel all moves under way; completed moves stay. Throttles are removed."""
-    refused = run(server, lambda client: call_back(client, Goal(throttle=0)))
+@changing_options
+def stop(*, dry_run: bool, output: Output, server: Server) -> None:
+    """Cancel all moves under way; completed moves stay. Throttles are removed.
+
+    \b
+    logfleet rebalance stop
+    """
+
+    async def work(client: Client) -> tuple[list[str], Sequence[str]]:
+        moving = sorted(map(str, await list_reassignments(client)))
+        return moving, () if dry_run else await call_back(client, Goal(throttle=0))
+
+    moving, refused = run(server, work)
     for each in refused:
         click.echo(f"Error: {each}", err=True)
     if refused:
         sys.exit(1)
-    click.echo("Nothing moves any more.")
+    mark = {DRY_RUN: True} if dry_run else {}
+    sentence = "would be cancelled (dry run)" if dry_run else "were cancelled: nothing moves"
+    output.document(
+        {**mark, "cancelled": moving},
+        lambda: click.echo(f"{len(moving)} moves {sentence}."),
+        names=moving,
+    )
 
 
 def echo_plan(made: Plan) -> None:
@@ -220,17 +296,7 @@ def echo_plan(made: Plan) -> None:
             f"{len(made.moves)} partitions change, {len(copied)} are copied: "
             f"{bytes_text(made.bytes)} (any plan: {bytes_text(made.least_bytes)} at least)"
         )
-        rows = [
-            (
-                f"{move.topic}-{move.index}",
-                _ids(move.before),
-                _ids(move.after),
-                bytes_text(move.bytes),
-                move.reason,
-            )
-            for move in made.moves[:SHOWN_MAX]
-        ]
-        echo_table(("PARTITION", "FROM", "TO", "BYTES", "WHY"), rows)
+        Output().rows(_as_json(made)["moves"][:SHOWN_MAX], PLAN_COLUMNS, name="topic")
         if len(made.moves) > SHOWN_MAX:
             click.echo(f"... and {len(made.moves) - SHOWN_MAX} more; -o json shows all")
     pairs = [
@@ -278,6 +344,15 @@ def _skew(skew: Skew) -> dict[str, float]:
         "replicas": skew.replicas,
         "leaders": skew.leaders,
         "traffic": skew.rate,
+    }
+
+
+def _step(progress: Progress) -> dict[str, int]:
+    return {
+        "underWay": progress.under_way,
+        "bytesLeft": progress.bytes_left,
+        "planned": progress.planned,
+        "plannedBytes": progress.planned_bytes,
     }
 
 

@@ -11,7 +11,8 @@ import click
 from logfleet.cli.broker import read_config
 from logfleet.cli.confirming import DRY_RUN, execute_option, report_dry_run
 from logfleet.cli.log_dirs import bytes_text
-from logfleet.cli.session import echo_json, echo_table, table_option
+from logfleet.cli.output.formats import Output, output_option
+from logfleet.cli.output.tables import echo_table
 from logfleet.config.broker import BrokerConfig, ConfigError
 from logfleet.io.descriptors import raise_limit
 from logfleet.io.files import PosixFiles, read_file
@@ -45,7 +46,7 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
     "--metadata-dir", type=DIRECTORY, help="Kafka's metadata.log.dir, where it is none of the DIRs."
 )
 @execute_option
-@table_option
+@output_option
 def adopt(
     directories: tuple[Path, ...],
     *,
@@ -53,7 +54,7 @@ def adopt(
     overrides: tuple[str, ...],
     metadata_dir: Path | None,
     execute: bool,
-    as_json: bool,
+    output: Output,
 ) -> None:
     """Take over what a stopped one-node Apache Kafka left in DIR (all its log.dirs, in order).
 
@@ -84,11 +85,12 @@ def adopt(
     except (AdoptionRefused, StoreError, OSError) as error:
         raise click.ClickException(str(error)) from error
     problems = () if done.was_there else done.adoption.problems
-    if as_json:
-        mark = {} if execute else {DRY_RUN: True}
-        echo_json({**mark, **_as_json(done, command)})
-    else:
-        _echo(done, command)
+    mark = {} if execute else {DRY_RUN: True}
+    output.document(
+        {**mark, **_as_json(done, command)},
+        lambda: _echo(done, command),
+        names=[topic.name for topic in done.adoption.topics],
+    )
     for problem in problems:
         click.echo(f"Error: {problem}", err=True)
     if problems:

@@ -3,22 +3,29 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
 from logfleet.cli.broker import config_options, read_config
-from logfleet.cli.session import echo_json, echo_table, table_option
+from logfleet.cli.output.formats import Column, Output, output_option
 from logfleet.config.broker import BrokerConfig, ConfigError
 from logfleet.io.files import PosixFiles
 from logfleet.node.tools.doctor import examine
 from logfleet.node.tools.finding import Finding, Level, worst
 
+COLUMNS: Final = (
+    Column("CHECK", "check"),
+    Column("LEVEL", "level"),
+    Column("FINDING", "message"),
+)
+
 
 @click.command()
 @config_options
-@table_option
+@output_option
 def doctor(
-    properties: Path | None, *, overrides: tuple[str, ...], env_prefix: str, as_json: bool
+    properties: Path | None, *, overrides: tuple[str, ...], env_prefix: str, output: Output
 ) -> None:
     """Check ports, disks, limits, clock, addresses, metadata and keys for a broker, running or not.
 
@@ -37,15 +44,8 @@ def doctor(
         found = [_refused(str(error))]
     else:
         found = asyncio.run(_examined(config))
-    if as_json:
-        echo_json(
-            [{"check": each.check, "level": each.level, "message": each.message} for each in found]
-        )
-    else:
-        echo_table(
-            ("CHECK", "LEVEL", "FINDING"),
-            [(each.check, each.level, each.message) for each in found],
-        )
+    rows = [{"check": each.check, "level": each.level, "message": each.message} for each in found]
+    output.rows(rows, COLUMNS, name="check")
     if worst(found) is Level.FAILED:
         sys.exit(1)
 

@@ -21,8 +21,9 @@ from logfleet.cli.machine.dump_files import (
     time_index_rows,
     transaction_index_rows,
 )
+from logfleet.cli.output.formats import Output, output_option
+from logfleet.cli.output.tables import echo_table
 from logfleet.cli.record_text import text_of
-from logfleet.cli.session import echo_table, table_option
 from logfleet.log.checkpoints.files import CorruptCheckpoint
 from logfleet.log.names import (
     INDEX,
@@ -39,6 +40,10 @@ from logfleet.records.errors import RecordsError
 from logfleet.records.record import read_records
 
 Rows = Iterator[dict[str, Any]]
+WIDE: Final = frozenset(
+    {"epoch", "timestampType", "producerEpoch", "sequence", "transactional", "control"}
+)
+"""Fields that a segment's table has with -o wide only."""
 TABLE_ROWS_MAX: Final = 100_000
 """Rows of one table at most: column widths are known only when all rows are."""
 
@@ -57,11 +62,12 @@ TABLE_ROWS_MAX: Final = 100_000
 @click.option(
     "-n", "--count", type=click.IntRange(1), metavar="N", help="At most so many rows of each file."
 )
-@table_option
-def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: bool) -> None:
+@output_option
+def dump(files: tuple[Path, ...], *, records: bool, count: int | None, output: Output) -> None:
     """Print segments (.log), indexes (.index, .timeindex, .txnindex), snapshots and checkpoints.
 
     A table for each file, or an object per line as JSON. A directory stands for the files in it.
+    A segment's table has the columns that most people want, with -o wide all of them.
     Checksums are checked, and indexes against the segment beside them. The files may be in use.
 
     \b
@@ -75,9 +81,11 @@ def dump(files: tuple[Path, ...], *, records: bool, count: int | None, as_json: 
     """
     sound = True
     for number, path in enumerate(_expanded(files)):
-        if not as_json:
+        if output.is_name:
+            click.echo(path)
+        elif not output.is_json:
             click.echo("\n" * bool(number) + f"{path}")
-        problem = _dump(path, records=records, count=count, as_json=as_json)
+        problem = _dump(path, output, records=records, count=count)
         if problem is not None:
             sound = False
             click.echo(f"Error: {path}: {problem}", err=True)
@@ -100,7 +108,7 @@ def _expanded(files: tuple[Path, ...]) -> list[Path]:
     return found
 
 
-def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str | None:
+def _dump(path: Path, output: Output, *, records: bool, count: int | None) -> str | None:
     """Print the file; return what is wrong with it, or None."""
     rows: list[dict[str, Any]] = []
     problems: list[str] = []
@@ -109,17 +117,20 @@ def _dump(path: Path, *, records: bool, count: int | None, as_json: bool) -> str
             break
         if not row.get("valid", True):
             problems.append(_mismatch_text(path, row))
-        if as_json:
+        if output.is_json:
             click.echo(json.dumps({"file": path.name, **row}, ensure_ascii=False))
+        elif output.is_name:
+            continue
         elif number < TABLE_ROWS_MAX:
             rows.append(row)
         else:
             problems.append(f"only the first {TABLE_ROWS_MAX} rows are shown; -o json shows all")
             break
-    if not as_json and rows:
+    if rows:
+        titles = [name for name in rows[0] if output.is_wide or name not in WIDE]
         echo_table(
-            [name.upper() for name in rows[0]],
-            [[_cell(cell) for cell in row.values()] for row in rows],
+            [name.upper() for name in titles],
+            [[_cell(row[name]) for name in titles] for row in rows],
         )
     return problems[-1] if problems else None
 

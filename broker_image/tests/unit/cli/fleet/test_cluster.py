@@ -1,5 +1,6 @@
 import pytest
 from logfleet.cli.fleet.cluster import _echo, overview
+from logfleet.cli.output.formats import Output
 from logfleet.client.admin import ClusterDescription
 from logfleet.client.metadata import NO_LEADER, Node, PartitionInfo, Topic
 
@@ -61,7 +62,10 @@ def test_people_are_shown_a_table_and_the_first_partitions(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     many = topic("v", *[(1, (1, 2), (1,))] * 25)
-    _echo(overview(ClusterDescription("c", 2, BROKERS), [*TOPICS, many], {}, {1: True, 2: True}))
+    _echo(
+        overview(ClusterDescription("c", 2, BROKERS), [*TOPICS, many], {}, {1: True, 2: True}),
+        Output(),
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         "Cluster:     c",

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 from click.testing import CliRunner
 from logfleet.cli.fleet import drain as module
@@ -22,9 +24,9 @@ def test_a_drain_cordons_only_what_can_be_moved_and_says_what_stays(
 ) -> None:
     done: list[str] = []
 
-    def run(*_: object) -> tuple[str, ...]:
+    def run(*_: object) -> SimpleNamespace:
         done.append("cordon" if done else "plan")
-        return unmet
+        return SimpleNamespace(unmet=unmet)
 
     def carry_out(*_: object) -> bool:
         done.append("move")

@@ -1,9 +1,10 @@
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
 from logfleet.cli.fleet.admin_port import Answers
-from logfleet.cli.fleet.events import _row, merged, subject_of
+from logfleet.cli.fleet.events import _cause, columns, merged, subject_of
 from logfleet.cli.main import cli
 
 
@@ -34,7 +35,7 @@ def test_what_several_brokers_tell_is_put_in_order() -> None:
 
 
 def test_a_row_says_what_changed() -> None:
-    *_, cause = _row(
+    cause = _cause(
         {
             "time_ms": 0,
             "by": 1,
@@ -46,6 +47,22 @@ def test_a_row_says_what_changed() -> None:
     assert cause == (
         "broker 2 is fenced (leader_epoch 4 -> 5, isr [1, 2] -> [1], path /data, n [1])"
     )
+
+
+def test_times_are_shown_in_the_zone_that_the_title_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "XYZ-5")
+    time.tzset()
+    try:
+        shown, *_ = columns()
+        assert (shown.title, shown.of({"time_ms": 1999})) == (
+            "TIME (XYZ)",
+            "1970-01-01 05:00:01.999",
+        )
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_row_says_whom_it_concerns() -> None:

@@ -114,7 +114,7 @@ def test_entries_of_an_index_are_checked_against_the_segment_beside_it(segment: 
         (times, TIME_ENTRY.pack(NOW, 2)),
     ):
         path.write_bytes(wrong)
-        done = CliRunner().invoke(dump, [str(path)])
+        done = CliRunner().invoke(dump, [str(path), "-o", "json"])
         assert (done.exit_code, json.loads(done.stdout)["valid"]) == (1, False)
         assert "the entry for offset 102 is not so" in done.stderr
     segment.write_bytes(b"")

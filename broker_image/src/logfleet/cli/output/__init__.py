@@ -1,0 +1,1 @@
+"""What commands print on stdout: tables, names or JSON, and the results of changes."""
