@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 POLL_MS: Final = 20
 """Between two tries of what only time changes: a leader, records, a broker's picture."""
+SENTENCE_S: Final = 2.0
+"""For an order that has a better sentence about its time that is up."""
 BROKER_S_MAX: Final = 2.0
 """For one broker that may be stopped."""
 
@@ -50,13 +52,13 @@ async def _serve(channel: socket.socket) -> None:
 
 
 def asked(work: Callable[[Client, Mapping[str, Any]], Awaitable[object]]) -> Order[None]:
-    """The order that gives `work` a client. It fails with a sentence when its time is up."""
+    """The order that gives `work` a client, and fails with a sentence when its time is up."""
 
     async def order(_: None, given: Mapping[str, Any]) -> object:
         limit_s = given["limit_s"]
         try:
             async with (
-                asyncio.timeout(limit_s),
+                asyncio.timeout(limit_s + SENTENCE_S),
                 Client(
                     given["bootstrap"],
                     client_id="logfleet-testing",

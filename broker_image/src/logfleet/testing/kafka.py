@@ -92,7 +92,12 @@ class Kafka:
             partition=partition,
             isolation=isolation,
         )
-        return [msgspec.convert(row, Record) for row in rows]
+        return [
+            Record(
+                at, offset, timestamp_ms, key, value, tuple((name, text) for name, text in headers)
+            )
+            for at, offset, timestamp_ms, key, value, headers in rows
+        ]
 
     def end(self, topic: str, partition: int = 0, *, timeout_s: float = TIMEOUT_S) -> int:
         """The offset behind the partition's last record that consumers may see."""

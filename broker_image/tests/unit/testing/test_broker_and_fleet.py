@@ -1,8 +1,11 @@
 """Brokers and fleets of `logfleet.testing`, without pytest's fixtures."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from logfleet.client.cluster import Client
+from logfleet.client.producer import Producer
 from logfleet.testing import Broker, Fleet, OrderFailed
 
 
@@ -19,6 +22,26 @@ def test_a_broker_keeps_its_records_when_it_is_killed_and_started_again() -> Non
         assert "registered" in {each["kind"] for each in broker.events()}
         assert "broker_started" in broker.log_tail()
     assert not broker.directory.exists()
+
+
+async def send(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    async with Client(bootstrap) as client, Producer(client) as producer:
+        for value in values:
+            await producer.send(topic, value, partition=0, headers=((value.decode(), b"h"),))
+
+
+def test_records_are_read_whole_as_soon_as_there_are_enough() -> None:
+    with Broker(topics={"orders": 2}) as broker:
+        asyncio.run(send(broker.bootstrap, "orders", [b"one", b"two"]))
+        seen = broker.records("orders", count=1)
+        assert [(each.partition, each.offset, each.value) for each in seen] == [
+            (0, 0, b"one"),
+            (0, 1, b"two"),
+        ]
+        assert seen[1].headers == (("two", b"h"),)
+        assert broker.records("orders", partition=1) == []
+        with pytest.raises(OrderFailed, match=r"orders has 2 of 3 records after 0\.5 s"):
+            broker.records("orders", count=3, timeout_s=0.5)
 
 
 def test_a_broker_that_is_paused_answers_when_it_is_resumed() -> None:
