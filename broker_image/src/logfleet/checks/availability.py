@@ -50,9 +50,12 @@ def under_min_isr(fleet: Snapshot) -> Iterator[Found]:
     """
     for topic in fleet.topics.values():
         least = topic.min_isr
-        if least is None or least > topic.replicas:  # the next check has it
-            continue
-        count = sum(each.leader != NO_LEADER and len(each.isr) < least for each in topic.partitions)
+        count = sum(
+            least is not None
+            and each.leader != NO_LEADER
+            and len(each.isr) < min(least, len(each.replicas))
+            for each in topic.partitions
+        )
         if count:
             sentence = f"{of_them(count, topic)} below min.insync.replicas {least}: no acks=all"
             yield Found(topic.name, sentence, f"logfleet events --topic {topic.name} --since 1h")
@@ -60,22 +63,22 @@ def under_min_isr(fleet: Snapshot) -> Iterator[Found]:
 
 @check("LF103", Severity.ERROR, Part.CONFIGS)
 def no_broker_to_spare(fleet: Snapshot) -> Iterator[Found]:
-    """Too many replicas have to be in sync.
+    """All replicas have to be in sync.
 
-    While any broker with a replica is down or restarts, producers with acks=all are refused. With
-    more than there are replicas they always are.
+    While any broker with a replica is down or restarts, producers with acks=all are refused. More
+    than there are replicas counts as all of them.
 
     Lower min.insync.replicas to one less than there are replicas, or add a replica.
     """
     for topic in fleet.topics.values():
         least, replicas = topic.min_isr, topic.replicas
-        if least is None or not 0 < replicas <= least or replicas == least == 1:
-            continue
-        sentence = f"min.insync.replicas is {least} with {counted(replicas, 'replica')}: " + (
-            "no broker may restart" if least == replicas else "acks=all is always refused"
-        )
-        remedy = f"logfleet config set topic {topic.name} min.insync.replicas={replicas - 1 or 1}"
-        yield Found(topic.name, sentence, remedy)
+        if least is not None and 1 < replicas <= least:
+            sentence = f"min.insync.replicas is {least} with {replicas} replicas"
+            yield Found(
+                topic.name,
+                f"{sentence}: no broker may restart",
+                f"logfleet config set topic {topic.name} min.insync.replicas={replicas - 1}",
+            )
 
 
 @check("LF104", Severity.WARNING)

@@ -40,11 +40,18 @@ def test_a_partition_below_min_isr_takes_no_acks_all() -> None:
     ]
 
 
-def test_min_isr_is_not_judged_where_it_is_not_known_or_cannot_be_met() -> None:
+def test_min_isr_is_not_judged_where_it_is_not_known() -> None:
     unknown = Topic("unknown", (partition(isr=(1,)),))
-    too_many = topic(config={"min.insync.replicas": "4"})
-    assert found(availability.under_min_isr, fleet(unknown, too_many)) == []
-    assert [subject for subject, _ in found(availability.no_broker_to_spare, fleet(unknown))] == []
+    assert found(availability.under_min_isr, fleet(unknown)) == []
+    assert found(availability.no_broker_to_spare, fleet(unknown)) == []
+
+
+def test_more_than_there_are_replicas_means_all_of_them() -> None:
+    """Kafka: Partition.effectiveMinIsr."""
+    many = topic("t", partition(replicas=(1, 2)), config={"min.insync.replicas": "3"})
+    assert found(availability.under_min_isr, fleet(many)) == []
+    lacking = topic("t", partition(replicas=(1, 2), isr=(1,)), config={"min.insync.replicas": "3"})
+    assert len(found(availability.under_min_isr, fleet(lacking))) == 1
 
 
 def test_an_offline_partition_is_not_below_min_isr_as_well() -> None:
@@ -52,27 +59,22 @@ def test_an_offline_partition_is_not_below_min_isr_as_well() -> None:
     assert found(availability.under_min_isr, lost) == []
 
 
-@pytest.mark.parametrize(
-    "least, replicas, sentence, remedy",
-    [
-        (3, (1, 2, 3), "min.insync.replicas is 3 with 3 replicas: no broker may restart", 2),
-        (2, (1, 2), "min.insync.replicas is 2 with 2 replicas: no broker may restart", 1),
-        (4, (1, 2, 3), "min.insync.replicas is 4 with 3 replicas: acks=all is always refused", 2),
-        (2, (1,), "min.insync.replicas is 2 with 1 replica: acks=all is always refused", 1),
-    ],
-)
-def test_min_isr_has_to_leave_a_broker_to_spare(
-    least: int, replicas: tuple[int, ...], sentence: str, remedy: int
+@pytest.mark.parametrize("least, replicas", [(3, (1, 2, 3)), (4, (1, 2, 3)), (2, (1, 2))])
+def test_a_topic_whose_replicas_all_have_to_be_in_sync_is_found(
+    least: int, replicas: tuple[int, ...]
 ) -> None:
     strict = topic("t", partition(replicas=replicas), config={"min.insync.replicas": str(least)})
-    assert found(availability.no_broker_to_spare, fleet(strict)) == [("t", sentence)]
+    count = len(replicas)
+    assert found(availability.no_broker_to_spare, fleet(strict)) == [
+        ("t", f"min.insync.replicas is {least} with {count} replicas: no broker may restart")
+    ]
     assert remedies(availability.no_broker_to_spare, fleet(strict)) == [
-        f"logfleet config set topic t min.insync.replicas={remedy}"
+        f"logfleet config set topic t min.insync.replicas={count - 1}"
     ]
 
 
-def test_one_replica_with_min_isr_one_is_no_matter_of_min_isr() -> None:
-    single = topic("t", partition(replicas=(1,)), config={"min.insync.replicas": "1"})
+def test_one_replica_has_none_to_spare_in_any_case() -> None:
+    single = topic("t", partition(replicas=(1,)))
     assert found(availability.no_broker_to_spare, fleet(single, topic())) == []
     assert found(availability.no_broker_to_spare, fleet(Topic("t", (), config={}))) == []
 
