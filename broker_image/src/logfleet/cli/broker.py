@@ -7,18 +7,20 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 import structlog
 
+from logfleet.client.metadata import bracketed
 from logfleet.config.broker import BrokerConfig, ConfigError, broker_config
 from logfleet.config.server_properties.environment import keys_in
 from logfleet.config.server_properties.text import read_properties
 from logfleet.io import descriptors
 from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer, KernelTimer, Unavailable
-from logfleet.io.logging import start_logging
+from logfleet.io.logging import start_logging, write_plainly
 from logfleet.node.broker import Broker, StartError
 
 log = structlog.get_logger(__name__)
@@ -90,8 +92,11 @@ def broker(
         problem = descriptors.raise_limit()
         if problem is not None:
             log.warning("file_descriptors_not_raised", reason=problem)
+        # Programs find all of it in the event broker_started, as every line of theirs is JSON.
+        is_read = sys.stderr is not None and sys.stderr.isatty()
+        on_ready = partial(write_plainly, listener) if is_read else None
         with contextlib.closing(timer_of(config)) as timer:
-            sys.exit(run(serve(config, timer)))
+            sys.exit(run(serve(config, timer, on_ready)))
     finally:
         listener.stop()
 
@@ -148,8 +153,15 @@ def timer_of(config: BrokerConfig) -> DeadMansTimer:
     return timer
 
 
-async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
-    """Run the broker until a signal or a failure; return the exit code. timer: see Broker."""
+async def serve(
+    config: BrokerConfig,
+    timer: DeadMansTimer = NO_TIMER,
+    on_ready: Callable[[str], None] | None = None,
+) -> int:
+    """Run the broker until a signal or a failure; return the exit code.
+
+    timer: see Broker. on_ready: gets one line for people once the broker serves.
+    """
     if config.unknown:
         from logfleet.config.server_properties.names import sentences  # few starts need it
 
@@ -175,6 +187,8 @@ async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
     try:
         async with running:
             started = True
+            if on_ready is not None:
+                on_ready(ready_line(running))
             # Objects that exist now live as long as the broker: the collector need not scan them
             # again.
             gc.enable()
@@ -189,3 +203,21 @@ async def serve(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> int:
         log.info("start_cancelled")
         return 0
     return 0 if running.failure is None else EXIT_FAILED
+
+
+def ready_line(broker: Broker) -> str:
+    """Where a broker serves, keeps its data and is observed, for the person who started it."""
+    listeners = [
+        f"{bracketed(each.host) or '*'}:{each.port}" for each in broker.opened.listeners.all
+    ]
+    directories = [_from_here(path) for path in broker.config.log_dirs]
+    parts = [f"ready: {', '.join(listeners)}", f"data {', '.join(directories)}"]
+    if broker.opened.observation.address is not None:
+        parts.append(f"admin {broker.opened.observation.address}")
+    return "  ".join([*parts, "Ctrl-C stops"])
+
+
+def _from_here(path: str) -> str:
+    """The path from the working directory, if it is below that."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else f"./{relative}"

@@ -211,8 +211,10 @@ def _checked_bootstrap(
     return value
 
 
-def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
+def run(server: Server, work: Callable[[Client], Awaitable[T]], *, waiting: bool = False) -> T:
     """What `work` returns, called with a connected client.
+
+    waiting: brokers may be away at first, so the client is not connected yet.
 
     Raises ClickException for anything that a broker or the network refused, and before any
     connection if the context needs what is not built.
@@ -234,7 +236,8 @@ def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
             on_outage=lambda sentence: click.echo(f"Warning: {sentence}", err=True),
         ) as client:
             try:
-                await client.any()  # fail at once if the address is mistyped
+                if not waiting:  # fail at once if the address is mistyped
+                    await client.any()
             except ConnectionLost as error:
                 raise click.ClickException(
                     f"{error}; that is the address of {server.source}: start a broker there, or "

@@ -5,6 +5,7 @@ terminal or disk never stops the loop. When the writer cannot keep up, lines are
 counted.
 """
 
+import contextlib
 import logging
 import logging.handlers
 import queue
@@ -107,3 +108,12 @@ def start_logging(
     listener = logging.handlers.QueueListener(lines, logging.StreamHandler(stream))
     listener.start()
     return listener
+
+
+def write_plainly(listener: logging.handlers.QueueListener, line: str) -> None:
+    """Write a line as it is, behind those that were logged before. It is lost if the queue is full.
+
+    For people only: where lines are JSON, all have to be.
+    """
+    with contextlib.suppress(queue.Full):
+        listener.queue.put_nowait(logging.makeLogRecord({"msg": line}))

@@ -2,8 +2,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from logfleet.cli.broker import read_config
+from logfleet.cli.broker import read_config, ready_line
 from logfleet.cli.main import cli
+from logfleet.node.broker import Broker
+
+from broker_image.tests.unit.node.broker_rig import config
 
 
 def test_nothing_given_is_a_broker_for_a_laptop() -> None:
@@ -77,3 +80,20 @@ def test_a_bad_key_is_one_line(arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(cli, ["broker", *arguments])
     assert result.exit_code in {1, 2}
     assert words in result.output.strip().splitlines()[-1]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("admin", ["127.0.0.1:0", ""])
+async def test_the_ready_line_has_what_its_reader_needs_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, admin: str
+) -> None:
+    async with Broker(config(tmp_path, **{"logfleet.admin.listener": admin})) as broker:
+        (listener,) = broker.opened.listeners.all
+        url = broker.opened.observation.address
+        observed = f"admin {url}  " if admin else ""
+        monkeypatch.chdir(tmp_path)
+        ready = f"ready: 127.0.0.1:{listener.port}"
+        assert ready_line(broker) == f"{ready}  data ./data  {observed}Ctrl-C stops"
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert ready_line(broker) == f"{ready}  data {tmp_path}/data  {observed}Ctrl-C stops"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from logfleet.io.logging import QUEUED_LINES_MAX, LogLimiter, start_logging
+from logfleet.io.logging import QUEUED_LINES_MAX, LogLimiter, start_logging, write_plainly
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +80,14 @@ def test_what_happens_often_is_logged_seldom(monkeypatch: pytest.MonkeyPatch) ->
     assert [seldom.count_event() for _ in range(4)] == [1, 0, 0, 0]
     now_s += 10
     assert [seldom.count_event() for _ in range(2)] == [4, 0]
+
+
+def test_a_plain_line_stands_behind_what_was_logged_before() -> None:
+    stream = io.StringIO()
+    listener = start_logging(json=False, stream=stream)
+    structlog.get_logger("logfleet.test").info("broker_started")
+    write_plainly(listener, "ready: 100% of it")
+    listener.stop()
+    first, last = stream.getvalue().splitlines()
+    assert "broker_started" in first
+    assert last == "ready: 100% of it"

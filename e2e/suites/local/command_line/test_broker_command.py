@@ -1,5 +1,6 @@
 """`logfleet broker` as a person runs it: what it takes, what it says when it cannot start, how it ends."""
 
+import json
 import os
 import signal
 import subprocess
@@ -318,3 +319,41 @@ def test_what_is_too_much_or_too_old_is_deleted(
 
 def log_files(broker: Broker) -> list[str]:
     return sorted(path.name for path in (broker.data / "t-0").glob("*.log"))
+
+
+def test_on_a_terminal_the_start_ends_with_one_plain_line(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    with (
+        os.fdopen(ours, "rb") as terminal,
+        subprocess.Popen(
+            [*COMMAND, *ANY_PORTS], cwd=tmp_path, stdout=theirs, stderr=theirs
+        ) as broker,
+    ):
+        os.close(theirs)
+        try:
+            line = b""
+            while not line.startswith(b"ready: "):
+                assert broker.poll() is None
+                line = terminal.readline()
+        finally:
+            broker.terminate()
+    ready, data, admin, stop = line.decode().strip().split("  ")
+    assert ready.startswith("ready: 127.0.0.1:")
+    assert (data, stop) == ("data ./logfleet-data", "Ctrl-C stops")
+    assert admin.startswith("admin http://127.0.0.1:")
+
+
+def test_without_a_terminal_every_line_is_json(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, *ANY_PORTS], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as broker:
+        assert broker.stderr is not None
+        assert broker.stdout is not None
+        event = {}
+        while event.get("event") != "broker_started":
+            event = json.loads(broker.stderr.readline())
+        broker.terminate()
+        rest = [json.loads(line)["event"] for line in broker.stderr]
+        assert rest[-1] == "broker_stopped"
+        assert broker.stdout.read() == b""
+    assert event["admin"].startswith("http://127.0.0.1:")

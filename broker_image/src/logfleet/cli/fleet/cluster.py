@@ -20,12 +20,25 @@ SHOWN_MAX: Final = 20
 MARKS: Final = ("cordoned", "controller")
 """Shown beside a broker's state."""
 ANSWER_S_MAX: Final = 5.0
+PAUSE_S: Final = 0.2
 REMARKS: Final = ("under_replicated", "under_min_isr", "offline")
 
 
 @click.command()
+@click.option(
+    "--wait",
+    "waits",
+    is_flag=True,
+    help="Wait until all brokers serve and all replicas are in sync, for --timeout at most.",
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --wait: so many brokers at least.  [default: those that have replicas]",
+)
 @reading_options
-def cluster(*, output: Output, server: Server) -> None:
+def cluster(*, waits: bool, brokers: int | None, output: Output, server: Server) -> None:
     """Show brokers with their zones, the controller, and partitions that lack replicas.
 
     STATE: active; fenced (registered, and not allowed to lead); unregistered (it has replicas, and
@@ -36,10 +49,66 @@ def cluster(*, output: Output, server: Server) -> None:
     \b
     logfleet cluster
     logfleet cluster -o json | jq '.under_min_isr'
+    logfleet cluster --wait --brokers 3 --timeout 60
+
+    Exit codes: 0 done, 1 no broker answers, or after --wait something is still missing (stderr has
+    what), 2 the command line is wrong.
     """
-    overview = run(server, _overview)
+    if brokers is not None and not waits:
+        raise click.UsageError("--brokers: give --wait too")
+
+    async def work(client: Client) -> dict[str, Any]:
+        if waits:
+            await until_complete(client, brokers, server.timeout_seconds)
+        return await _overview(client)
+
+    overview = run(server, work, waiting=waits)
     ids = [each["id"] for each in overview["brokers"]]
     output.document(overview, lambda: _echo(overview, output), names=ids)
+
+
+async def until_complete(client: Client, brokers: int | None, seconds: float) -> None:
+    """Wait until nothing is `missing`. Raises ClickException, with what is, after that time."""
+    patience_ms, client.timeout_ms = client.timeout_ms, 0  # this loop retries
+    admin = Admin(client)
+    lacks = "no broker has answered"
+    try:
+        async with asyncio.timeout(seconds):
+            while lacks:
+                try:
+                    found = await admin.describe_cluster(include_fenced=True)
+                    lacks = missing(found, await admin.list_topics(), brokers)
+                except ClientError as error:
+                    if not error.retriable:
+                        raise
+                    lacks = str(error)
+                if lacks:
+                    await asyncio.sleep(PAUSE_S)
+    except TimeoutError:
+        raise click.ClickException(f"after {seconds:g} s: {lacks}") from None
+    client.timeout_ms = patience_ms
+
+
+def missing(found: ClusterDescription, topics: Sequence[Topic], brokers: int | None) -> str:
+    """What a fleet lacks until it is complete; "" if nothing.
+
+    brokers: how many are wanted at least; None: those that have replicas.
+    """
+    reasons = []
+    serving = len(found.brokers) - len(found.fenced)
+    if serving < (brokers or 1):
+        reasons.append(f"{serving} of {brokers or 1} brokers serve")
+    reasons += [f"broker {each} is fenced" for each in sorted(found.fenced)]
+    reasons += [f"broker {each} does not run" for each in unregistered(found, topics)]
+    remarks = Counter(
+        remark for topic in topics for each in topic.partitions for remark in each.remarks(1)
+    )
+    reasons += [
+        f"partitions {remark.replace('_', '-')}: {remarks[remark]}"
+        for remark in ("offline", "under_replicated")
+        if remarks[remark]
+    ]
+    return ", ".join(reasons)
 
 
 async def _overview(client: Client) -> dict[str, Any]:

@@ -1,7 +1,14 @@
+import asyncio
+import socket
+
+import click
 import pytest
-from logfleet.cli.fleet.cluster import _echo, overview
+from click.testing import CliRunner
+from logfleet.cli.fleet.cluster import _echo, missing, overview, until_complete
+from logfleet.cli.main import cli
 from logfleet.cli.output.formats import Output
 from logfleet.client.admin import ClusterDescription
+from logfleet.client.cluster import Client
 from logfleet.client.metadata import NO_LEADER, Node, PartitionInfo, Topic
 
 BROKERS = (Node(1, "h1", 9092, "a"), Node(2, "h2", 9092, "b"))
@@ -80,3 +87,39 @@ def test_people_are_shown_a_table_and_the_first_partitions(
     assert lines[6].startswith("Under replicated: t-0 t-1 v-0 v-1 ")
     assert lines[6].endswith(" v-17 and 7 more")
     assert lines[7:] == ["Offline: t-2"]
+
+
+WHOLE = [topic("t", (1, (1, 2), (1, 2)), (2, (2, 1), (2, 1)))]
+
+
+def test_a_fleet_whose_brokers_serve_and_whose_replicas_are_in_sync_lacks_nothing() -> None:
+    assert missing(ClusterDescription("c", 2, BROKERS), WHOLE, None) == ""
+    assert missing(ClusterDescription("c", 2, BROKERS), WHOLE, 2) == ""
+
+
+def test_what_a_fleet_lacks_is_one_sentence() -> None:
+    assert missing(ClusterDescription("c", 2, BROKERS, frozenset({2})), TOPICS, 3) == (
+        "1 of 3 brokers serve, broker 2 is fenced, broker 3 does not run, "
+        "partitions offline: 1, partitions under-replicated: 2"
+    )
+    assert missing(ClusterDescription("c", -1, ()), [], None) == "0 of 1 brokers serve"
+
+
+def test_waiting_ends_with_what_is_missing() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+
+        async def wait() -> None:
+            async with Client(f"127.0.0.1:{port}") as client:
+                await until_complete(client, 3, 0.05)
+
+        with pytest.raises(click.ClickException) as refused:
+            asyncio.run(wait())
+    assert "after 0.05 s: cannot connect to 127.0.0.1" in str(refused.value)
+
+
+def test_a_number_of_brokers_needs_a_wait() -> None:
+    result = CliRunner().invoke(cli, ["cluster", "--brokers", "3"])
+    assert result.exit_code == 2
+    assert "--brokers: give --wait too" in result.output
