@@ -349,7 +349,7 @@ def test_without_a_terminal_every_line_is_json(tmp_path: Path) -> None:
     ) as broker:
         assert broker.stderr is not None
         assert broker.stdout is not None
-        event = {}
+        event: dict[str, str] = {}
         while event.get("event") != "broker_started":
             event = json.loads(broker.stderr.readline())
         broker.terminate()
