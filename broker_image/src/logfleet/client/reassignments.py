@@ -154,10 +154,15 @@ async def elect_unclean(
     return await client.retrying(call)
 
 
-async def elect_preferred_leaders(client: Client) -> None:
-    """Make the first replica of every partition its leader, where that is in sync."""
+async def elect_preferred_leaders(client: Client, only: TopicPartition | None = None) -> None:
+    """Make the first replica of every partition, or of this one, its leader if it is in sync."""
+    topics = None
+    if only is not None:
+        topics = [
+            ElectLeadersRequest.TopicPartitions(topic=only.topic, partitions=[only.partition])
+        ]
     request = ElectLeadersRequest(
-        election_type=0, topic_partitions=None, timeout_ms=client.request_timeout_ms
+        election_type=0, topic_partitions=topics, timeout_ms=client.request_timeout_ms
     )
 
     async def call() -> None:

@@ -17,9 +17,21 @@ host halts a virtual machine without suspending it, no clock of the guest shows 
 """
 
 
+_ahead_ms = 0
+
+
 def now_ms() -> int:
     """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
+    return time.time_ns() // 1_000_000 + _ahead_ms
+
+
+def advance_wall_clock(ms: int) -> None:
+    """Have `now_ms` be later by this from now on, in this process: a test does not wait for days.
+
+    What has a deadline by a monotonic clock (sessions, leases) is not moved.
+    """
+    global _ahead_ms
+    _ahead_ms += ms
 
 
 def monotonic_ms() -> int:

@@ -210,6 +210,11 @@ class PartitionLog(DurableLog):
 
     # Rolling
 
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment, if it has records, so that it can be compacted or removed."""
+        if self._active.size:
+            self._roll(self.log_end_offset, now_ms)
+
     def _roll(self, base_offset: int, now_ms: int) -> None:
         """Close the active segment and begin another one, at the log's end or behind it."""
         self._active.finish()

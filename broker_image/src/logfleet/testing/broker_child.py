@@ -6,7 +6,6 @@ import gc
 import json
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +13,8 @@ import msgspec
 import logfleet.node.metrics.admin_http  # noqa: F401  a broker imports it when it starts
 from logfleet.config.broker import ConfigError, broker_config
 from logfleet.io import descriptors
-from logfleet.io.files import Files, PosixFiles
+from logfleet.io.clock import advance_wall_clock
+from logfleet.io.files import PosixFiles
 from logfleet.io.logging import start_logging
 from logfleet.node.broker import Broker, StartError
 from logfleet.node.handlers import all_handlers
@@ -22,6 +22,11 @@ from logfleet.store.opening import open_store
 from logfleet.telemetry.decisions import Query
 from logfleet.testing.child import Control, Order
 from logfleet.testing.errors import OrderFailed
+from logfleet.testing.faults.disk import FaultyFiles
+from logfleet.testing.faults.handlers import with_faults
+from logfleet.testing.faults.orders import ORDERS as OF_FAULTS
+from logfleet.testing.faults.rules import FaultBook
+from logfleet.testing.running import Running
 from logfleet.testing.unsynced import UnsyncedFiles, open_unsynced_store
 
 new_event_loop: Callable[[], asyncio.AbstractEventLoop]
@@ -33,18 +38,11 @@ except ImportError:
 all_handlers()  # imports them
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A broker that serves, and what orders may change of it. files: those that it uses."""
-
-    broker: Broker
-    files: Files
-
-
 def run(channel: socket.socket, settings: Mapping[str, Any]) -> int:
     """Run a broker until its channel closes, it is asked to stop, or it fails; the exit code.
 
-    settings: `config`, its keys as text, and `synced`, whether it waits for the disk.
+    settings: `config`, its keys as text; `synced`, whether it waits for the disk; `ahead_ms`, by
+    how much its wall clock is later.
     """
     gc.enable()
     descriptors.raise_limit()
@@ -60,6 +58,7 @@ async def _serve(channel: socket.socket, settings: Mapping[str, Any]) -> int:
     control = await Control.over(channel)
     try:
         config = broker_config(settings["config"])
+        advance_wall_clock(settings["ahead_ms"])
         running = _made(config, is_synced=settings["synced"])
         async with running.broker as broker:
             orders = asyncio.create_task(control.serve(running, ORDERS))
@@ -77,11 +76,11 @@ def _made(config: Any, *, is_synced: bool) -> Running:
 
     It has no dead man's timer: a test that stops and continues it wants to see what it does then.
     """
-    if is_synced:
-        files: Files = PosixFiles()
-        return Running(Broker(config, files, open_store=open_store), files)
-    files = UnsyncedFiles()
-    return Running(Broker(config, files, open_store=open_unsynced_store), files)
+    files = FaultyFiles(PosixFiles() if is_synced else UnsyncedFiles())
+    store = open_store if is_synced else open_unsynced_store
+    faults = FaultBook()
+    handlers = with_faults(all_handlers(), faults)
+    return Running(Broker(config, files, open_store=store, handlers=handlers), files, faults)
 
 
 def _whereabouts(broker: Broker) -> dict[str, object]:
@@ -115,4 +114,4 @@ async def events(running: Running, order: Mapping[str, Any]) -> list[dict[str, A
     return [json.loads(line) for line in running.broker.decisions.select(query)]
 
 
-ORDERS: Final[dict[str, Order[Running]]] = {"events": events, "stop": stop}
+ORDERS: Final[dict[str, Order[Running]]] = {"events": events, "stop": stop, **OF_FAULTS}

@@ -2,14 +2,15 @@
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from signal import Signals
 from typing import Any, Final, Self
 
 from logfleet.node.tools.loopback_ports import LoopbackPorts
 from logfleet.testing.errors import OrderFailed, ProcessEnded
-from logfleet.testing.kafka import TIMEOUT_S, Kafka
+from logfleet.testing.faults.disturbing import LONG_S, Disturbed
+from logfleet.testing.kafka import TIMEOUT_S
 from logfleet.testing.prepared import Child, Prepared
 from logfleet.testing.settings import LOOPBACK, broker_settings, is_synced
 
@@ -19,7 +20,7 @@ LOG_LINES: Final = 50
 """What a failed test shows of a broker's log."""
 
 
-class Broker(Kafka):
+class Broker(Disturbed):
     """A broker on a free port, with a directory of its own; a context manager that serves inside.
 
     config: Kafka's keys, over those of `testing.settings`. topics: name -> partitions, created at
@@ -50,6 +51,7 @@ class Broker(Kafka):
         }
         self._topics = dict(topics or {})
         self._child: Child | None = None
+        self._ahead_ms = 0
 
     def __enter__(self) -> Self:
         try:
@@ -90,11 +92,16 @@ class Broker(Kafka):
         """Start it without waiting."""
         assert not self.running, f"broker {self.id} runs already"
         self.paused = False
+        settings = {
+            "config": self.config,
+            "synced": is_synced(),
+            "ahead_ms": self._ahead_ms,
+        }
         self._child = self._prepared.fork(
             "broker",
             f"broker {self.id}",
             self.log_path,
-            settings={"config": self.config, "synced": is_synced()},
+            settings=settings,
             directory=None if self.keep else str(self.directory),
         )
 
@@ -178,6 +185,15 @@ class Broker(Kafka):
         if not self.answers:
             raise OrderFailed(f"broker {self.id} {'is paused' if self.paused else 'does not run'}")
         return self._process().ask(do, timeout_s=timeout_s, **arguments)
+
+    def _disturbed(self) -> "Sequence[Broker]":
+        return [self]
+
+    def advance_by(self, ms: int) -> None:
+        """Have its wall clock be later; see `advance`."""
+        self._ahead_ms += ms
+        if self.answers:
+            self.order("advance", timeout_s=LONG_S, ms=ms)
 
     def _process(self) -> Child:
         if self._child is None:

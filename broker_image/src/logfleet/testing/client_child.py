@@ -11,12 +11,16 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from logfleet.client.admin import Admin, NewTopic
 from logfleet.client.cluster import Client
 from logfleet.client.errors import ClientError
 from logfleet.client.fetcher import Fetcher
-from logfleet.client.metadata import NO_LEADER, Topic
+from logfleet.client.groups import GroupDescription, Groups
+from logfleet.client.metadata import NO_LEADER, PartitionInfo, Topic
 from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition, list_offsets
+from logfleet.client.reassignments import alter_reassignments, elect_preferred_leaders
 from logfleet.io.logging import start_logging
 from logfleet.records.errors import RecordsError
 from logfleet.records.record import Header
@@ -137,6 +141,73 @@ async def leader(client: Client, order: Mapping[str, Any]) -> int:
     return await until(ask, lambda found: found not in {NO_LEADER, *order["but"]})
 
 
+async def move_leader(client: Client, order: Mapping[str, Any]) -> None:
+    """Make the broker the preferred leader and elect it.
+
+    Every broker that answers knows it then.
+    """
+    name, index, to = order["topic"], order["partition"], order["to"]
+    key = TopicPartition(name, index)
+
+    async def ask() -> PartitionInfo:
+        (topic,) = await client.fetch_topics([name])
+        partition = topic.partition(index)
+        if partition is None:
+            raise OrderFailed(f"{name} has no partition {index}")
+        return partition
+
+    partition = await ask()
+    if to not in partition.replicas:
+        raise OrderFailed(f"broker {to} has no replica of {key}: {list(partition.replicas)}")
+    others = [each for each in partition.replicas if each != to]
+    refused = await alter_reassignments(client, {key: [to, *others]})
+    if refused:
+        raise OrderFailed(f"{key}: {refused[key]}")
+    await until(ask, lambda found: found.replicas[0] == to)
+    while (await ask()).leader != to:
+        await elect_preferred_leaders(client, key)
+        await asyncio.sleep(POLL_MS / 1_000)
+    nodes = client.metadata.nodes.values()
+    await asyncio.gather(*(_until_led_by(node.address, key, to) for node in nodes))
+
+
+async def _until_led_by(address: str, key: TopicPartition, leader_id: int) -> None:
+    """Wait until the broker's picture has the leader, for BROKER_S_MAX at most."""
+
+    def is_led(topic: Topic | None) -> bool:
+        partition = None if topic is None else topic.partition(key.partition)
+        return partition is not None and partition.leader == leader_id
+
+    try:
+        async with asyncio.timeout(BROKER_S_MAX), Client(address) as client:
+            await until(lambda: Admin(client).find_topic(key.topic), is_led)
+    except (ClientError, TimeoutError):
+        return
+
+
+async def group(client: Client, order: Mapping[str, Any]) -> dict[str, Any]:
+    """A consumer group, once it is in that state with so many members; fields of `GroupState`."""
+    name, state, count = order["group"], order["state"], order["members"]
+
+    async def ask() -> GroupDescription | None:
+        try:
+            return await Groups(client).describe(name)
+        except ClientError:
+            return None  # it has no coordinator yet
+
+    def is_it(found: GroupDescription | None) -> bool:
+        return (
+            found is not None
+            and state in {None, found.state}
+            and count in {None, len(found.members)}
+        )
+
+    found = await until(ask, is_it)
+    assert found is not None
+    members = [msgspec.structs.asdict(each) for each in found.members]
+    return {"state": found.state, "members": members}
+
+
 async def end(client: Client, order: Mapping[str, Any]) -> int:
     """The offset behind the partition's last record that consumers may see."""
     key = TopicPartition(order["topic"], order["partition"])
@@ -190,5 +261,5 @@ async def _partitions(client: Client, name: str, only: int | None) -> list[Topic
 
 ORDERS: Final[dict[str, Order[None]]] = {
     each.__name__: asked(each)
-    for each in (brokers, create_topic, delete_topic, leader, end, records)
+    for each in (brokers, create_topic, delete_topic, leader, move_leader, group, end, records)
 }

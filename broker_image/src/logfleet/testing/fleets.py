@@ -9,12 +9,13 @@ from typing import Any, Self
 
 from logfleet.testing.brokers import Broker
 from logfleet.testing.etcd import shared_etcd
-from logfleet.testing.kafka import TIMEOUT_S, Kafka
+from logfleet.testing.faults.disturbing import Disturbed
+from logfleet.testing.kafka import TIMEOUT_S
 from logfleet.testing.prepared import Prepared, shared
 from logfleet.testing.settings import racks, replication
 
 
-class Fleet(Kafka):
+class Fleet(Disturbed):
     """Brokers 1 to `size`; a context manager inside which all of them serve.
 
     zones: racks, given to the brokers in turn. config, topics, directory, keep: as of `Broker`.
@@ -104,6 +105,9 @@ class Fleet(Kafka):
             broker.close()
         if not self.keep:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _disturbed(self) -> Sequence[Broker]:
+        return self.brokers
 
     def _start(self) -> None:
         etcd = shared_etcd(self._prepared)

@@ -27,6 +27,9 @@ class GivenKafka(Kafka):
             raise AttributeError(name)
         pytest.skip(f"{name} needs a broker of its own, not --kafka-bootstrap {self.bootstrap}")
 
+    def _disturb(self, do: str, **_: Any) -> NoReturn:
+        pytest.skip(f"{do} needs a broker of its own, not --kafka-bootstrap {self.bootstrap}")
+
     def create_topic(self, topic: str, partitions: int = 1, **options: Any) -> None:
         super().create_topic(topic, partitions, **options)
         self._created.append(topic)

@@ -5,6 +5,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from logfleet.testing.errors import OrderFailed
+from logfleet.testing.groups import Group
 from logfleet.testing.prepared import Prepared, shared
 
 TIMEOUT_S: Final = 10.0
@@ -16,7 +18,7 @@ OF_THE_BROKER: Final = -1
 Isolation = Literal["read_committed", "read_uncommitted"]
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, array_like=True):
     """One record that was read. timestamp_ms: milliseconds since 1970."""
 
     partition: int
@@ -115,6 +117,23 @@ class Kafka:
         """The id of the broker that leads the partition, once one does that is none of `but`."""
         found: int = self._ask("leader", timeout_s, topic=topic, partition=partition, but=list(but))
         return found
+
+    def move_leader(
+        self, topic: str, partition: int = 0, *, to: int, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Have broker `to`, which must have a replica in sync, lead the partition.
+
+        It does when this returns, by that broker's own metadata. Source: KIP-455, KIP-460.
+        """
+        self._ask("move_leader", timeout_s, topic=topic, partition=partition, to=to)
+
+    def group(self, name: str) -> Group:
+        """The consumer group, which need not exist yet."""
+        return Group(name, self._ask, self._disturb)
+
+    def _disturb(self, do: str, **arguments: Any) -> Any:
+        """The result of an order that only a broker of one's own takes."""
+        raise OrderFailed(f"{do} needs a broker of its own: {arguments}")
 
     def _ask(self, do: str, timeout_s: float, **arguments: Any) -> Any:
         client = self._prepared.client()

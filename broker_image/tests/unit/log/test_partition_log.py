@@ -176,6 +176,15 @@ class TestRolling:
             f"{s.base_offset:020d}.snapshot" for s in log.segments[1:]
         ]
 
+    def test_the_active_segment_is_closed_on_demand_if_it_has_records(self, rig):
+        log = rig.create(LogConfig())
+        fill(log, 2)
+        for _ in range(2):
+            log.roll(NOW)
+        assert [each.base_offset for each in log.segments] == [0, 2]
+        fill(log, 1)
+        assert log.log_end_offset == 3
+
     def test_segments_are_rolled_by_the_records_time(self, rig):
         log = rig.open(LogConfig(segment_ms=1000))
         for timestamp in (NOW, NOW + 1000, NOW + 1001, NOW + 1500):

@@ -109,6 +109,10 @@ class ClassicGroups:
 
     # -- members
 
+    def rebalance(self, turn: GroupTurn, group: ClassicGroup, reason: str) -> None:
+        """Have all members join again, if the group is not waiting for that already."""
+        self._rebalancer.prepare_or_complete(group, turn, reason)
+
     def join(self, turn: GroupTurn, join: Join) -> None:
         self._membership.join(turn, join)
 

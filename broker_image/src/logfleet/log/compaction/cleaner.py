@@ -163,6 +163,20 @@ class Cleaner:
         if running is not None:
             running.abort("the partition's leader has changed, or it was deleted")
 
+    async def compact_now(self, partition: CompactedReplica) -> None:
+        """Compact what is dirty of a log, however little it is, and wait until that is done.
+
+        What is active, not durable or too young (min.compaction.lag.ms) stays.
+        """
+        name = partition.log.partition
+        if self._may_be_cleaned(partition):
+            found = find_cleanable(partition.log, partition.last_stable_offset, now_ms())
+            if found.dirty_bytes:
+                self._begin(partition, self._settings())
+        running = self._rounds.get(name)
+        if running is not None and running.task is not None:
+            await asyncio.wait([running.task])
+
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._bug = self._bug or task.exception()
 

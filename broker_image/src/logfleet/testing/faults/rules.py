@@ -57,8 +57,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         """Raises BadFault."""
         _known("API", self.api, API_BY_NAME)
-        given = [name for name in ACTIONS if getattr(self, name) not in {None, False}]
-        given += [name for name in ("delay_s", "tear") if getattr(self, name) == 0]
+        values = {name: getattr(self, name) for name in ACTIONS}
+        given = [n for n, value in values.items() if value is not None and value is not False]
         if len(given) != 1:
             listed = ", ".join(ACTIONS)
             raise BadFault(

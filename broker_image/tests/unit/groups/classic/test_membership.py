@@ -75,6 +75,18 @@ def test_a_join_without_id_is_answered_after_five_minutes():
     assert script.run("wait 60") == ["b UNKNOWN_MEMBER_ID"]
 
 
+def test_members_join_again_when_a_rebalance_is_asked_for():
+    script = Script()
+    script.run("join a version=3; wait 3000; sync a a=p0")
+    groups = script.host.coordinator.of(CLASSIC)
+    (group,) = groups.groups()
+    for _ in range(2):
+        turn = script.host.turn()
+        groups.rebalance(turn, group, "a test wants it")
+        script.host.run(turn)
+        assert script.run("beat a") == ["a REBALANCE_IN_PROGRESS"]
+
+
 @pytest.mark.parametrize(
     "group_id,error",
     [("", ErrorCode.INVALID_GROUP_ID), ("other", ErrorCode.UNKNOWN_MEMBER_ID)],
