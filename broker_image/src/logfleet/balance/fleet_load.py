@@ -7,8 +7,8 @@ import msgspec
 
 from logfleet.balance.load import BrokerLoad, Load, PartitionLoad
 from logfleet.client.admin import Admin
+from logfleet.client.brokers.cordons import cordoned_brokers
 from logfleet.client.cluster import Client
-from logfleet.client.cordons import cordoned_brokers
 from logfleet.client.log_admin import LogDirDescription, describe_log_dirs
 from logfleet.client.reassignments import Moving, list_reassignments, target_of
 from logfleet.telemetry.flows import Flow

@@ -51,6 +51,7 @@ COMMANDS = {
     "quota": ("logfleet.cli.quota", "Describe, set and delete limits of clients."),
     "cluster": ("logfleet.cli.fleet.cluster", "Show brokers, and partitions that lack replicas."),
     "check": ("logfleet.cli.fleet.check", "Check a fleet: what is wrong, and how to mend it."),
+    "console": ("logfleet.cli.fleet.console", "Show a fleet in a browser."),
     "events": ("logfleet.cli.fleet.events", "Show what brokers decided, and why."),
     "may-i": ("logfleet.cli.fleet.may_i", "Ask whether brokers may go down now."),
     "rebalance": ("logfleet.cli.fleet.rebalance", "Spread replicas evenly over brokers and zones."),

@@ -18,7 +18,7 @@ from logfleet.client.admin import (
     NewTopic,
     ResourceType,
 )
-from logfleet.client.cordons import cordoned_brokers
+from logfleet.client.brokers.cordons import cordoned_brokers
 from logfleet.client.errors import KafkaError
 from logfleet.client.lost_partitions import find_lost
 from logfleet.client.metadata import Node, Topic

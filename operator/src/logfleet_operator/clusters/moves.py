@@ -13,11 +13,11 @@ import structlog
 from logfleet.balance.load import Plan
 from logfleet.balance.rebalancing import Goal, Progress, advance, finish, make_plan, stop
 from logfleet.client.admin import Admin
+from logfleet.client.brokers.cordons import set_cordons
+from logfleet.client.brokers.unregistering import unregister_broker
 from logfleet.client.cluster import Client
-from logfleet.client.cordons import set_cordons
 from logfleet.client.errors import ClientError, KafkaError
 from logfleet.client.features import describe_level, raise_level
-from logfleet.client.unregistering import unregister_broker
 from logfleet.controller.brokers.feature_level import FeatureLevel
 from logfleet.resources.cluster import ClusterResource
 from logfleet.wire.errors import ErrorCode

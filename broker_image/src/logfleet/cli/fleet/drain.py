@@ -10,8 +10,8 @@ from logfleet.cli.output.formats import Output
 from logfleet.cli.output.report import change_each
 from logfleet.cli.session import Server, changing_options, run
 from logfleet.client.admin import Admin
+from logfleet.client.brokers.cordons import cordoned_brokers, set_cordons
 from logfleet.client.cluster import Client
-from logfleet.client.cordons import cordoned_brokers, set_cordons
 
 IDS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
 

@@ -10,13 +10,14 @@ import click
 
 from logfleet.balance.load import Plan
 from logfleet.balance.rebalancing import Goal, make_plan
-from logfleet.cli.fleet.admin_port import Parameters, ask_any
+from logfleet.cli.fleet.admin_port import ask_any
 from logfleet.cli.fleet.cluster import check_brokers
 from logfleet.cli.fleet.rebalance import MIB, THROTTLE
 from logfleet.cli.log_dirs import bytes_text
 from logfleet.cli.output.formats import Column, Output, Row
 from logfleet.cli.session import Server, reading_options, run
 from logfleet.client.admin import Admin
+from logfleet.client.brokers.admin_port import Parameters
 from logfleet.client.cluster import Client
 from logfleet.client.metadata import Node
 from logfleet.resources.cluster import zone_that_gives

@@ -1,0 +1,1 @@
+"""What concerns one broker: its admin port, its cordon, its registration."""

@@ -1,0 +1,1 @@
+"""The console: pages about a running fleet, for people, from one process beside it."""
