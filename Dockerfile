@@ -55,19 +55,21 @@ RUN --mount=type=cache,target=/var/cache/pip,sharing=locked \
 
 # ---- our packages: under /opt/code, with the paths that they will have in /opt/venv ----
 FROM builder AS logfleet-code
-COPY broker_image/pyproject.toml /src/
+COPY broker_image/pyproject.toml broker_image/README.md broker_image/LICENSE /src/
 COPY broker_image/src /src/src
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /tmp/wheels /src \
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index --prefix /opt/code /tmp/wheels/*
 
 FROM builder AS operator-code
-COPY operator/pyproject.toml /src/
+COPY broker_image/src/logfleet/__init__.py /broker_image/src/logfleet/
+COPY operator/pyproject.toml operator/README.md operator/LICENSE /src/
 COPY operator/src /src/src
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /tmp/wheels /src \
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index --prefix /opt/code /tmp/wheels/*
 
 FROM builder AS spark-code
-COPY spark-on-k8s/pyproject.toml /src/
+COPY broker_image/src/logfleet/__init__.py /broker_image/src/logfleet/
+COPY spark-on-k8s/pyproject.toml spark-on-k8s/README.md spark-on-k8s/LICENSE /src/
 COPY spark-on-k8s/src /src/src
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /tmp/wheels /src \
     && /opt/build/bin/pip --python /opt/venv/bin/python install --no-deps --no-index --prefix /opt/code /tmp/wheels/*

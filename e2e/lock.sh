@@ -20,8 +20,12 @@ done > "$scratch/local.txt"
 : > "$scratch/none.txt"
 compile e2e/requirements.lock "$scratch/none.txt" --all-extras "${inputs[@]}"
 sed -E 's/ +\\$//; /^ +--hash/d' e2e/requirements.lock | grep -E '^[a-z0-9]' > "$scratch/all.txt"
-for member in "${members[@]}"; do
-  compile "$member/requirements.lock" "$scratch/all.txt" --all-extras "$member/pyproject.toml"
+compile broker_image/requirements.lock "$scratch/all.txt" --all-extras broker_image/pyproject.toml
+# The operator and Spark's executors use the client alone: of logfleet's dependencies they get that group.
+echo logfleet > "$scratch/without.txt"
+for member in operator spark-on-k8s; do
+  compile "$member/requirements.lock" "$scratch/all.txt" --excludes "$scratch/without.txt" \
+    "$member/pyproject.toml" --group broker_image/pyproject.toml:client
 done
 for group in wheels clients; do
   compile "e2e/$group.lock" "$scratch/all.txt" --group "e2e/pyproject.toml:$group"

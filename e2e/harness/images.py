@@ -1,10 +1,11 @@
 """The project's images: built from the Dockerfile, exported if changed, imported into the lab."""
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from logfleet import __version__
 
 from e2e.lab.docker import Build, Docker
 from e2e.lab.indexes import build_secrets
@@ -16,14 +17,8 @@ TARGETS = ("broker", "operator", "test", "spark")
 ID_CHARS = 12
 
 
-def version() -> str:
-    """Return the packages' version, which is also the charts' appVersion and the images' tag."""
-    project = tomllib.loads((ROOT / "broker_image" / "pyproject.toml").read_text())["project"]
-    return str(project["version"])
-
-
 def image_name(target: str) -> str:
-    return f"logfleet/{target}:{version()}"
+    return f"logfleet/{target}:{__version__}"
 
 
 @contextmanager

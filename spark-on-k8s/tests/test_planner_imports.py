@@ -38,7 +38,7 @@ ONLY_FOR_RECORDS = {
     "logfleet_spark.writing",
     "pandas",
     "pyarrow.compute",
-    "zstandard",
+    "backports.zstd",
 }
 
 

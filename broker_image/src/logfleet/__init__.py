@@ -3,6 +3,10 @@
 from typing import Final
 
 __version__ = "0.1.0"
+"""The only source of the version: `make version V=...` changes it, and what repeats it."""
+
+KAFKA_VERSION: Final = "4.4"
+"""The release of Apache Kafka whose protocol and configuration keys are followed."""
 
 NO_ASSERTIONS: Final = (
     "" if __debug__ else "logfleet: assertions guard the data; do not run with python -O"

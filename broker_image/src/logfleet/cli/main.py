@@ -12,12 +12,15 @@ from typing import Any, NoReturn
 import click
 from click.exceptions import NoArgsIsHelpError
 
+from logfleet import KAFKA_VERSION, __version__
 from logfleet.cli.root_options import FORMATS, RootOptions
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts it
-WITH_COMMANDS = "logfleet[broker]"
-"""Installs the libraries of the commands; without the extra the package is only the client."""
+PYTHON = ".".join(map(str, sys.version_info[:3]))
+VERSION = f"logfleet {__version__} (Python {PYTHON}, protocol of Kafka {KAFKA_VERSION})"
+EXTRAS = {"etcd3": "etcd", "fastavro": "avro", "google": "etcd", "grpc": "etcd"}
+"""Of modules that only an extra of the package installs: its name."""
 
 # Command -> the module that has it under the same name (with _ for -), and its line in the list. A
 # module is imported when its command is called: listing topics needs none of a broker's libraries.
@@ -139,7 +142,9 @@ class LazyGroup(click.Group):
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "logfleet":
                 raise
-            _fail(click.ClickException(f"this needs {error.name}: pip install '{WITH_COMMANDS}'"))
+            library = EXTRAS.get(error.name.partition(".")[0])
+            wanted = f"'logfleet[{library}]'" if library else "logfleet"
+            _fail(click.ClickException(f"this needs {error.name}: pip install {wanted}"))
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
@@ -159,6 +164,7 @@ def _fail(error: click.ClickException) -> NoReturn:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message=VERSION)
 @click.option("-b", "--bootstrap-server", metavar="HOST:PORT,...", help="As behind the command.")
 @click.option("-c", "--context", metavar="NAME", help="As behind the command.")
 @click.option("-o", "--output", type=click.Choice(FORMATS), help="As behind the command.")

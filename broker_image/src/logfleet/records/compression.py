@@ -15,24 +15,31 @@ Formats of Kafka's clients (`org.apache.kafka.common.compress`):
 """
 
 import io
+import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 
 import cramjam
 import lz4.frame
-import zstandard
 
 from logfleet.records.checksum import Buffer
 from logfleet.records.errors import CorruptRecords, DecompressedTooLarge
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd  # the same module, for the Pythons before it
 
 PIECE_BYTES = 256 * 1024
 """Size of output pieces: large enough to be cheap, small enough not to allocate the budget in
 advance."""
 
-ZSTD_WINDOW_BYTES_MAX = 1 << 27
-"""Largest accepted window for back-references: level 22's, which is also the zstd library's
-limit (windowLog 27)."""
+ZSTD_WINDOW_LOG_MAX = 27
+"""Logarithm of the largest accepted window for back-references in bytes: level 22's, which is also
+the zstd library's limit."""
+
+ZSTD_LIMITS: Mapping[int, int] = {zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX}
 
 XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_MAGIC = XERIAL_HEADER[:8]
@@ -117,10 +124,13 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
-    compressor = zstandard.ZstdCompressor(
-        level=3 if level is None else level, write_content_size=False
+    compressor = zstd.ZstdCompressor(
+        options={
+            zstd.CompressionParameter.compression_level: 3 if level is None else level,
+            zstd.CompressionParameter.content_size_flag: 0,
+        }
     )
-    return compressor.compress(data)
+    return compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
 
 
 def _stored(data: Buffer, _budget_bytes: int) -> Iterator[Buffer]:
@@ -194,13 +204,19 @@ def _decompress_lz4(data: Buffer, _budget_bytes: int) -> Iterator[Buffer]:
 
 
 def _decompress_zstd(data: Buffer, _budget_bytes: int) -> Iterator[Buffer]:
-    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
-    reader = decompressor.stream_reader(data, read_across_frames=True)
-    try:
-        while piece := reader.read(PIECE_BYTES):
+    rest: Buffer = data
+    while rest:
+        frame = zstd.ZstdDecompressor(options=ZSTD_LIMITS)
+        while not frame.eof:
+            try:
+                piece = frame.decompress(rest, PIECE_BYTES)
+            except zstd.ZstdError as error:
+                raise CorruptRecords(f"zstd: {error}") from error
+            if not piece and frame.needs_input:
+                return  # the stream ends early
+            rest = b""
             yield piece
-    except zstandard.ZstdError as error:
-        raise CorruptRecords(f"{error}") from error
+        rest = frame.unused_data
 
 
 _COMPRESS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {

@@ -1,6 +1,7 @@
 """Opens the metadata store that a broker's configuration names."""
 
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +15,17 @@ EMBEDDED_FILE: Final = "logfleet-metadata.db"
 """File name of the embedded store, in the first log directory: data and its metadata move together.
 """
 
+NO_ETCD_CLIENT: Final = (
+    "a metadata store in etcd needs libraries that are not installed: pip install 'logfleet[etcd]'"
+)
+
 OpenStore = Callable[[BrokerConfig, DeadMansTimer], Awaitable[MetadataStore]]
 """Opens a metadata store, as `open_store`."""
+
+
+def etcd_client_installed() -> bool:
+    """Whether the libraries are there that a store in etcd needs."""
+    return find_spec("grpc") is not None
 
 
 def embedded_file(config: BrokerConfig) -> Path | None:
@@ -31,7 +41,8 @@ async def open_store(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> M
     timer: set while leases of etcd are held (see `io.etcd.lease`); the embedded store needs none.
 
     Raises StoreLocked (another process has the embedded store open) and StoreRefused (not a store;
-    endpoints or TLS files that cannot be used; Python runs without assertions).
+    endpoints or TLS files that cannot be used; the libraries for etcd are not installed; Python
+    runs without assertions).
     """
     if NO_ASSERTIONS:
         raise StoreRefused(NO_ASSERTIONS)  # here, as every broker passes here at its start
@@ -39,8 +50,11 @@ async def open_store(config: BrokerConfig, timer: DeadMansTimer = NO_TIMER) -> M
     if path is not None:
         return await SqliteStore.open(path)
     # costs 0.3 s and 25 MB, which a broker with an embedded store saves
-    from logfleet.io.etcd.endpoints import Addresses, TlsFiles
-    from logfleet.io.etcd.store import EtcdStore
+    try:
+        from logfleet.io.etcd.endpoints import Addresses, TlsFiles
+        from logfleet.io.etcd.store import EtcdStore
+    except ModuleNotFoundError as error:
+        raise StoreRefused(NO_ETCD_CLIENT) from error
 
     tls = None
     if config.logfleet_etcd_ca_location is not None:

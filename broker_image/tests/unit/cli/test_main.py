@@ -4,6 +4,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+from logfleet import __version__
 from logfleet.cli.main import COMMANDS, cli
 
 
@@ -65,3 +66,24 @@ def test_a_broker_loads_no_library_for_terminals_and_goes_on_with_garbage_collec
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ended.stdout == "['structlog'] True\n"
+
+
+def test_the_version_names_python_and_the_protocol() -> None:
+    done = CliRunner().invoke(cli, ["--version"])
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert done.output == f"logfleet {__version__} (Python {python}, protocol of Kafka 4.4)\n"
+
+
+@pytest.mark.parametrize(
+    "module, install", [("grpc.aio", "'logfleet[etcd]'"), ("aiohttp", "logfleet")]
+)
+def test_a_library_that_is_missing_is_a_line_with_what_installs_it(
+    monkeypatch: pytest.MonkeyPatch, module: str, install: str
+) -> None:
+    def load(_name: str) -> None:
+        raise ModuleNotFoundError(name=module)
+
+    monkeypatch.setattr("logfleet.cli.main.importlib.import_module", load)
+    done = CliRunner().invoke(cli, ["topic"])
+    assert done.exit_code == 1
+    assert done.stderr == f"Error: this needs {module}: pip install {install}\n"

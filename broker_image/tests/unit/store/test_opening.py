@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,12 @@ async def test_a_fleet_has_its_own_prefix_in_etcd() -> None:
 async def test_what_cannot_be_reached_is_reported_at_once(keys, why) -> None:
     with pytest.raises(StoreRefused, match=why):
         await open_store(broker_config({**ETCD, **keys}))
+
+
+async def test_libraries_of_etcd_that_are_missing_are_one_sentence(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "logfleet.io.etcd.endpoints", None)
+    with pytest.raises(StoreRefused, match=r"pip install 'logfleet\[etcd\]'$"):
+        await open_store(broker_config({**ETCD, "logfleet.etcd.endpoints": "a:1"}))
 
 
 async def test_an_open_store_is_not_opened_twice(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from logfleet import __version__
 
 from e2e.harness.processes import Rig
 
@@ -60,7 +61,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def installed(directory: Path, requirement: str) -> Path:
+def pythons() -> list[str]:
+    """Those of the supported Pythons that this machine has, under pyenv or on PATH."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    found = []
+    for version in ("3.11", "3.12", "3.13"):
+        find = (UV, "python", "find", "--no-python-downloads", "--system", version)
+        if kept := sorted(pyenv.glob(f"{version}.*/bin/python")):
+            found.append(str(kept[-1]))
+        elif (done := run(ROOT, *find)).returncode == 0:
+            found.append(done.stdout.strip())
+    return found
+
+
+def installed(directory: Path, requirement: str, python: str = sys.executable) -> Path:
     """The folder of the commands of an environment that has this and nothing else.
 
     Versions are those of the lock: the newest ones change by the day.
@@ -69,7 +83,7 @@ def installed(directory: Path, requirement: str) -> Path:
     lock = (ROOT / "broker_image" / "requirements.lock").read_text()
     constraints.write_text("\n".join(PINNED.findall(lock)))
     environment = directory / "environment"
-    must(directory, UV, "venv", "--python", sys.executable, environment)
+    must(directory, UV, "venv", "--python", python, environment)
     must(
         directory,
         *(UV, "pip", "install", "--python", environment / "bin" / "python"),
@@ -78,37 +92,55 @@ def installed(directory: Path, requirement: str) -> Path:
     return environment / "bin"
 
 
-def test_the_command_starts_without_the_extra_and_says_what_the_others_need(
-    wheel: Path, tmp_path: Path
-) -> None:
-    commands = installed(tmp_path, str(wheel))
-    assert "logfleet broker" in must(tmp_path, commands / "logfleet", "--help")
-    must(tmp_path, commands / "python", "-c", "import logfleet.client.producer")
-    done = run(tmp_path, commands / "logfleet", "broker")
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("Error: this needs ")
-    assert line.endswith(": pip install 'logfleet[broker]'")
-
-
-def test_with_the_extra_a_record_goes_through_a_broker(
-    wheel: Path, tmp_path: Path, rig: Rig
-) -> None:
-    logfleet = installed(tmp_path, f"logfleet[broker] @ {wheel.as_uri()}") / "logfleet"
+def send_a_record(directory: Path, rig: Rig, logfleet: Path) -> None:
+    """Start a broker, create a topic, write and read a record, stop the broker."""
     broker = rig.program("installed", [], BARE)
     port, admin = broker.ports.reserve(), broker.ports.reserve()
     broker.command = [str(logfleet), "broker"]
     for key, value in (
         ("listeners", f"PLAINTEXT://127.0.0.1:{port}"),
         ("logfleet.admin.listener", f"127.0.0.1:{admin}"),
-        ("log.dirs", str(tmp_path / "data")),
+        ("log.dirs", str(directory / "data")),
     ):
         broker.command += ["--override", f"{key}={value}"]
     broker.launch()
     at = ("-b", f"127.0.0.1:{port}")
-    broker.wait_until(lambda: run(tmp_path, logfleet, "topic", "list", *at).returncode == 0)
-    must(tmp_path, logfleet, "topic", "create", "greetings", *at)
-    must(tmp_path, logfleet, "produce", "greetings", *at, stdin="hello\n")
+    broker.wait_until(lambda: run(directory, logfleet, "topic", "list", *at).returncode == 0)
+    must(directory, logfleet, "topic", "create", "greetings", *at)
+    must(directory, logfleet, "produce", "greetings", *at, stdin="hello\n")
     consume = ("consume", "greetings", "--from-beginning", "--exit-at-end")
-    assert must(tmp_path, logfleet, *consume, *at) == "hello\n"
+    assert must(directory, logfleet, *consume, *at) == "hello\n"
     assert broker.terminate() == 0
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_the_name_alone_installs_the_command_and_a_broker(
+    wheel: Path, tmp_path: Path, rig: Rig, python: str
+) -> None:
+    commands = installed(tmp_path, str(wheel), python)
+    logfleet = commands / "logfleet"
+    assert must(tmp_path, logfleet, "--version").startswith(f"logfleet {__version__} (Python 3.")
+    send_a_record(tmp_path, rig, logfleet)
+    for module in ("uvloop", "grpc", "etcd3", "fastavro"):
+        find = f"import importlib.util as u; print(u.find_spec('{module}'))"
+        assert must(tmp_path, commands / "python", "-c", find) == "None\n"
+
+
+def test_without_the_extra_a_store_in_etcd_is_one_line(wheel: Path, tmp_path: Path) -> None:
+    logfleet = installed(tmp_path, str(wheel)) / "logfleet"
+    keys = {
+        "node.id": "1",
+        "logfleet.metadata.store": "etcd",
+        "logfleet.etcd.endpoints": "127.0.0.1:2379",
+    }
+    overrides = [word for key in keys for word in ("--override", f"{key}={keys[key]}")]
+    for command in (("broker", *overrides), ("local",)):
+        done = run(tmp_path, logfleet, *command)
+        assert done.returncode == 1, done
+        assert "pip install 'logfleet[etcd]'" in done.stderr.splitlines()[-1]
+
+
+def test_the_extras_of_production_run_a_broker(wheel: Path, tmp_path: Path, rig: Rig) -> None:
+    commands = installed(tmp_path, f"logfleet[broker] @ {wheel.as_uri()}")
+    must(tmp_path, commands / "python", "-c", "import uvloop, logfleet.io.etcd.store")
+    send_a_record(tmp_path, rig, commands / "logfleet")

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from logfleet import __version__
 
-from e2e.harness.images import ROOT, TARGETS, image_name, version
+from e2e.harness.images import ROOT, TARGETS, image_name
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 IGNORE = (ROOT / ".dockerignore").read_text().splitlines()
@@ -57,13 +58,19 @@ def test_every_install_from_an_index_checks_hashes():
     assert DOCKERFILE.count(" -r ") == 5
 
 
-def test_the_tag_is_the_version_of_every_member():
-    for member in ("broker_image", "operator", "spark-on-k8s"):
-        assert f'version = "{version()}"' in (ROOT / member / "pyproject.toml").read_text()
-    assert image_name("broker") == f"logfleet/broker:{version()}"
+def test_the_tag_is_the_version():
+    assert image_name("broker") == f"logfleet/broker:{__version__}"
+
+
+@pytest.mark.parametrize("member", ["broker_image", "operator", "spark-on-k8s"])
+def test_what_a_package_is_built_from_is_copied(member):
+    """Its version comes from logfleet, its page and licence lie beside its pyproject.toml."""
+    for name in ("pyproject.toml", "README.md", "LICENSE", "src"):
+        assert f"{member}/{name}" in COPIED
+    assert COPIED.count("broker_image/src/logfleet/__init__.py") == 2
 
 
 @pytest.mark.parametrize("chart", ["operator", "cluster"])
 def test_charts_ask_for_the_images_that_are_built(chart):
     text = (ROOT / "charts" / chart / "Chart.yaml").read_text()
-    assert re.search(rf'^appVersion: "?{re.escape(version())}"?$', text, re.MULTILINE)
+    assert re.search(rf'^appVersion: "?{re.escape(__version__)}"?$', text, re.MULTILINE)

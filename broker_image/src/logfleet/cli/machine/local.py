@@ -9,6 +9,7 @@ import click
 from logfleet.io.descriptors import raise_limit
 from logfleet.node.tools.etcd_binary import etcd_binaries
 from logfleet.node.tools.local_fleet import FleetError, FleetSpec, LocalFleet
+from logfleet.store.opening import NO_ETCD_CLIENT, etcd_client_installed
 
 
 @click.command()
@@ -58,6 +59,8 @@ def local(brokers: int, zones: str, port: int, data_dir: Path, overrides: tuple[
       logfleet local --brokers 3 --zones a,b,c
       kcat -b 127.0.0.1:9092 -L
     """
+    if not etcd_client_installed():
+        raise click.ClickException(NO_ETCD_CLIENT)
     found = etcd_binaries()
     if not found:
         raise click.ClickException(

