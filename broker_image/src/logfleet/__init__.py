@@ -5,6 +5,9 @@ from typing import Final
 __version__ = "0.1.0"
 """The only source of the version: `make version V=...` changes it, and what repeats it."""
 
+BUILD_VERSION: Final = "logfleet.build.version"
+"""The key by which a broker describes its version; nobody sets it."""
+
 KAFKA_VERSION: Final = "4.4"
 """The release of Apache Kafka whose protocol and configuration keys are followed."""
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from logfleet import BUILD_VERSION, __version__
 from logfleet.config.broker_updates import base_key
 from logfleet.config.keys import (
     BROKER_KEYS,
@@ -131,6 +132,18 @@ def describe_broker(layers: BrokerLayers) -> Iterator[DescribedConfig]:
     for name in given:
         if name not in BROKER_KEYS:
             yield _described_other(name, layers)
+
+
+def described_build() -> DescribedConfig:
+    """The version of this package, as a read-only key of a broker."""
+    key = ConfigKey(
+        BUILD_VERSION,
+        ConfigType.STRING,
+        UpdateMode.READ_ONLY,
+        doc="The version of Logfleet that the broker runs; it cannot be set.",
+        acts_in=__name__,
+    )
+    return _described(key, __version__, ())
 
 
 def _described_other(name: str, layers: BrokerLayers) -> DescribedConfig:

@@ -546,6 +546,12 @@ DECISIONS_DROPPED = counter(
     "Decisions of `logfleet events` that are lost at a restart: their disk is full, slow or "
     "has failed",
 )
+BUILD_INFO = gauge(
+    "logfleet_build_info",
+    "1; its label is the version of Logfleet that the broker runs",
+    "kafka.server:type=app-info,version",
+    labels="version",
+)
 PROCESS_CPU = counter("process_cpu_seconds_total", "Processor time of the process, user and system")
 PROCESS_RSS = gauge("process_resident_memory_bytes", "Memory of the process that is resident")
 PROCESS_VIRTUAL = gauge("process_virtual_memory_bytes", "Address space of the process")

@@ -3,10 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
+from logfleet import BUILD_VERSION
 from logfleet.cli.output.formats import Column, Output, Row
 from logfleet.cli.session import Server, reading_options, run
 from logfleet.client.admin import Admin, ClusterDescription
@@ -117,24 +118,35 @@ async def _overview(client: Client) -> dict[str, Any]:
     topics = await admin.list_topics()
     min_isr = await admin.topic_values([topic.name for topic in topics], "min.insync.replicas")
     values = {name: int(value) for name, value in min_isr.items()}
-    return overview(found, topics, values, await _cordons(found.brokers))
+    return overview(found, topics, values, await _own(found.brokers))
 
 
-async def _cordons(nodes: Sequence[Node]) -> dict[int, bool]:
-    """Broker id -> whether it is cordoned, without brokers that do not answer in ANSWER_S_MAX."""
+class Own(NamedTuple):
+    """What a broker answers for itself alone.
 
-    async def ask(node: Node) -> bool:
+    version: of its package; None from a broker that does not report one, as Apache Kafka.
+    """
+
+    cordoned: bool
+    version: str | None
+
+
+async def _own(nodes: Sequence[Node]) -> dict[int, Own]:
+    """By broker id, without brokers that do not answer in ANSWER_S_MAX."""
+
+    async def ask(node: Node) -> Own:
         async with (
             asyncio.timeout(ANSWER_S_MAX),
             Client(node.address, timeout_ms=0) as client,
         ):
             entries = await Admin(client).own_config(node.id)
-        return CORDONED in entries and is_whole(entries[CORDONED].value)
+        version = entries[BUILD_VERSION].value if BUILD_VERSION in entries else None
+        return Own(CORDONED in entries and is_whole(entries[CORDONED].value), version)
 
     answers = await asyncio.gather(*map(ask, nodes), return_exceptions=True)
     found = {}
     for node, answer in zip(nodes, answers, strict=True):
-        if isinstance(answer, bool):
+        if isinstance(answer, Own):
             found[node.id] = answer
         elif not isinstance(answer, ClientError | TimeoutError):
             raise answer
@@ -168,14 +180,16 @@ def overview(
     found: ClusterDescription,
     topics: Sequence[Topic],
     min_isr: Mapping[str, int],
-    cordons: Mapping[int, bool],
+    own: Mapping[int, Own],
 ) -> dict[str, Any]:
     """The overview for JSON.
 
-    min_isr: min.insync.replicas by topic, 1 if missing. cordons: by broker id, shown as null if
+    min_isr: min.insync.replicas by topic, 1 if missing. own: by broker id, shown as null if
     missing.
     """
     leads, holds = Counter[int](), Counter[int]()
+    cordoned = {broker: each.cordoned for broker, each in own.items()}
+    versions = {broker: each.version for broker, each in own.items()}
     partitions: dict[str, list[str]] = {remark: [] for remark in REMARKS}
     for topic in topics:
         for each in topic.partitions:
@@ -190,8 +204,9 @@ def overview(
             "host": node.host,
             "port": node.port,
             "state": "fenced" if node.id in found.fenced else "active",
-            "cordoned": cordons.get(node.id),
+            "cordoned": cordoned.get(node.id),
             "controller": node.id == found.controller_id,
+            "version": versions.get(node.id),
             "leads": leads[node.id],
             "replicas": holds[node.id],
         }
@@ -228,6 +243,7 @@ COLUMNS: Final = (
     Column("ZONE", lambda broker: broker.get("zone")),
     Column("ADDRESS", _address),
     Column("STATE", _state),
+    Column("VERSION", "version"),
     Column("LEADS", "leads"),
     Column("REPLICAS", "replicas"),
 )

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from logfleet import __version__
 from logfleet.node.metrics.loop_lag import LoopLag
 from logfleet.telemetry import table
-from logfleet.telemetry.exposition import Family, single
+from logfleet.telemetry.exposition import Family, labelled, single
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -21,9 +22,10 @@ _PROCESS: Final = Path("/proc/self")
 
 
 def process(lag: LoopLag) -> Iterator[Family]:
-    """Metrics of this process; only the loop's lag where there is no /proc."""
+    """Metrics of this process; only the loop's lag and the version where there is no /proc."""
     yield single(table.LOOP_LAG, lag.histogram)
     yield single(table.LOOP_LAG_MAX, lag.worst_s)
+    yield labelled(table.BUILD_INFO, [((__version__,), 1)])
     try:
         # fields of proc_pid_stat(5) from the third, the state: the second may hold any character
         fields = (_PROCESS / "stat").read_text().rpartition(")")[2].split()

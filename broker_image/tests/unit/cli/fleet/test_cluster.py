@@ -4,7 +4,7 @@ import socket
 import click
 import pytest
 from click.testing import CliRunner
-from logfleet.cli.fleet.cluster import _echo, missing, overview, until_complete
+from logfleet.cli.fleet.cluster import Own, _echo, missing, overview, until_complete
 from logfleet.cli.main import cli
 from logfleet.cli.output.formats import Output
 from logfleet.client.admin import ClusterDescription
@@ -28,8 +28,11 @@ TOPICS = [
 ]
 
 
+OWN = {2: Own(cordoned=True, version="0.1.0")}
+
+
 def test_brokers_are_shown_with_their_zones_state_and_load() -> None:
-    found = overview(ClusterDescription("c", 2, BROKERS, frozenset({1})), TOPICS, {}, {2: True})
+    found = overview(ClusterDescription("c", 2, BROKERS, frozenset({1})), TOPICS, {}, OWN)
     assert found["brokers"] == [
         {
             "id": 1,
@@ -39,6 +42,7 @@ def test_brokers_are_shown_with_their_zones_state_and_load() -> None:
             "state": "fenced",
             "cordoned": None,
             "controller": False,
+            "version": None,
             "leads": 2,
             "replicas": 3,
         },
@@ -50,6 +54,7 @@ def test_brokers_are_shown_with_their_zones_state_and_load() -> None:
             "state": "active",
             "cordoned": True,
             "controller": True,
+            "version": "0.1.0",
             "leads": 1,
             "replicas": 3,
         },
@@ -70,7 +75,12 @@ def test_people_are_shown_a_table_and_the_first_partitions(
 ) -> None:
     many = topic("v", *[(1, (1, 2), (1,))] * 25)
     _echo(
-        overview(ClusterDescription("c", 2, BROKERS), [*TOPICS, many], {}, {1: True, 2: True}),
+        overview(
+            ClusterDescription("c", 2, BROKERS),
+            [*TOPICS, many],
+            {},
+            {1: Own(cordoned=True, version=None), **OWN},
+        ),
         Output(),
     )
     lines = capsys.readouterr().out.splitlines()
@@ -79,10 +89,10 @@ def test_people_are_shown_a_table_and_the_first_partitions(
         "Partitions:  29, 27 under replicated, 0 under min isr, 1 offline",
     ]
     assert [line.split() for line in lines[2:6]] == [
-        ["BROKER", "ZONE", "ADDRESS", "STATE", "LEADS", "REPLICAS"],
-        ["1", "a", "h1:9092", "active,", "cordoned", "27", "28"],
-        ["2", "b", "h2:9092", "active,", "cordoned,", "controller", "1", "28"],
-        ["3", "-", "-", "unregistered", "0", "3"],
+        ["BROKER", "ZONE", "ADDRESS", "STATE", "VERSION", "LEADS", "REPLICAS"],
+        ["1", "a", "h1:9092", "active,", "cordoned", "-", "27", "28"],
+        ["2", "b", "h2:9092", "active,", "cordoned,", "controller", "0.1.0", "1", "28"],
+        ["3", "-", "-", "unregistered", "-", "0", "3"],
     ]
     assert lines[6].startswith("Under replicated: t-0 t-1 v-0 v-1 ")
     assert lines[6].endswith(" v-17 and 7 more")

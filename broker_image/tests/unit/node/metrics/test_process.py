@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+from logfleet import __version__
 from logfleet.node.metrics.loop_lag import LoopLag
 from logfleet.node.metrics.process import process
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -18,6 +19,7 @@ def test_the_process_is_described() -> None:
     values = metric_values(process(lag))
     assert (values("process_resident_memory_bytes") or 0) > 1 << 20
     assert values("logfleet_event_loop_lag_max_seconds") == 0.003
+    assert values("logfleet_build_info", version=__version__) == 1
     assert values("logfleet_event_loop_lag_seconds_bucket", le="0.005") == 1
     assert values("logfleet_event_loop_lag_seconds_bucket", le="0.0025") == 0
 

@@ -7,6 +7,7 @@ Kafka does not have.
 """
 
 import asyncio
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,7 @@ from logfleet.config.description import (
     describe_cluster,
     describe_group,
     describe_topic,
+    described_build,
 )
 from logfleet.config.dynamic import in_force, layers_of
 from logfleet.config.topic import BrokerLayers
@@ -153,7 +155,7 @@ class _Describing:
             refusal = _refuse_broker_name(name, self._node_id)
             if refusal is not None:
                 return refusal
-            return describe_broker(self._layers)
+            return itertools.chain(describe_broker(self._layers), [described_build()])
         if kind == BROKER_LOGGER:
             if not name:
                 return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")

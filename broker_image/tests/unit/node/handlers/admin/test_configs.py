@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
+from logfleet import BUILD_VERSION, __version__
 from logfleet.config.description import NO_EFFECT, describe_broker
 from logfleet.config.keys import BROKER_KEYS, TOPIC_KEYS
 from logfleet.node.handlers.admin import configs as admin_configs
@@ -67,11 +68,17 @@ async def test_all_keys_are_described_and_their_documentation_names_those_withou
     assert texts["preallocate"].endswith(NO_EFFECT)
     assert "deleted" in texts["retention.ms"]
     result = await describe(node, BROKER, "1", include_documentation=True)
-    assert {entry.name for entry in result.configs} == {
-        key.name for key in BROKER_KEYS.values() if not key.is_shown_while_set
-    }
+    shown = {key.name for key in BROKER_KEYS.values() if not key.is_shown_while_set}
+    assert {entry.name for entry in result.configs} == shown | {BUILD_VERSION}
     result = await describe(node, BROKER, "1")
     assert {entry.documentation for entry in result.configs} == {None}
+
+
+async def test_a_broker_describes_its_version_which_nobody_can_set(node):
+    (entry,) = (await describe(node, BROKER, "1", BUILD_VERSION)).configs
+    assert (entry.value, entry.read_only, entry.is_sensitive) == (__version__, True, False)
+    refusal, _ = await alter(node, BROKER, "1", (BUILD_VERSION, SET, "9"))
+    assert refusal == "INVALID_CONFIG"
 
 
 async def test_synonyms_report_every_place_a_value_comes_from(start):
