@@ -8,7 +8,7 @@ broker.heartbeat.interval.ms INT ro medium 2000 | How often a broker reports to 
 broker.id INT ro high -1 | Older name of node.id. | in config.broker
 broker.rack STRING ro medium null | Failure zone of this broker; replicas of a partition are spread over zones. | in node.cluster.membership
 broker.session.timeout.ms INT ro medium 9000 | A broker that is silent for this long is taken for dead; here its lease in the metadata store decides.
-config.providers LIST cluster low "" | Names of what `${name:path:key}` in values stands for; of Kafka's classes EnvVarConfigProvider, FileConfigProvider and DirectoryConfigProvider are there, in server.properties only. | in cli.config_providers
+config.providers LIST cluster low "" | Names of what `${name:path:key}` in values stands for; of Kafka's classes EnvVarConfigProvider, FileConfigProvider and DirectoryConfigProvider are there, in server.properties only. | in cli.machine.config_providers
 controlled.shutdown.enable BOOLEAN ro medium true | Whether a stopping broker hands over its leaderships; here it always does.
 controller.listener.names LIST ro high "" | Listeners of Kafka's controller quorum; they are not opened, the metadata store takes its place. | in config.broker
 controller.quorum.append.linger.ms INT ro medium 25 0.. | How long the leader of Kafka's controller quorum gathers records for one write.
