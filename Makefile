@@ -45,6 +45,10 @@ $(STAMP): e2e/requirements.lock $(addsuffix /pyproject.toml,$(MEMBERS)) $(PREPAR
 lock: $(STAMP) ## resolve all requirements.lock files again
 	e2e/lock.sh
 
+.PHONY: version
+version: $(STAMP) ## write the version V=0.2.0 to the package, the charts, image tags and pages
+	@$(PY) -m e2e.release.version "$(V)"
+
 .PHONY: check
 check: $(STAMP) ## lint, types and unit tests (before every commit; COVERED=1: and what they cover, which costs as much again)
 	@$(MAKE) --no-print-directory -j 3 lint types unit

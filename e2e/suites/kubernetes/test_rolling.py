@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
+from e2e.harness.images import image_name
 from e2e.harness.kube.changes import (
     change_cluster,
     claims,
@@ -40,8 +41,8 @@ SLOW_RATE = 100_000
 FILL_PER_S = 1_500_000
 SIDES = ("leader", "follower")
 BALLAST = "ballast"
-IMAGE = "docker.io/logfleet/broker:0.1.0"
-RELEASE = "docker.io/logfleet/broker:0.1.0-another"
+IMAGE = f"docker.io/{image_name('broker')}"
+RELEASE = f"{IMAGE}-another"
 
 
 @pytest.fixture(scope="module", autouse=True)
