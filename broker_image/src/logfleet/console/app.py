@@ -51,7 +51,7 @@ class View(msgspec.Struct, frozen=True):
     title: str
     data: Mapping[str, Any]
     command: Sequence[str]
-    live: float = 3
+    live: float = 2
 
 
 class Console:
@@ -158,8 +158,9 @@ async def guard(
 ) -> web.StreamResponse:
     """Refuse other names of this machine: a page elsewhere could make its own name point here."""
     console = request.app[CONSOLE]
-    origin = request.headers.get("Sec-Fetch-Site", "same-origin")
-    if request.method != "GET" and origin not in {"same-origin", "none"}:
+    site = request.headers.get("Sec-Fetch-Site", "same-origin")
+    origin = request.headers.get("Origin", request.host).rpartition("/")[2]
+    if request.method != "GET" and (site not in {"same-origin", "none"} or origin != request.host):
         raise web.HTTPForbidden(text="Only the console's own pages may ask for that.")
     host = request.url.host or ""
     if console.options.local and not (host in LOCAL_NAMES or _is_loopback(host)):

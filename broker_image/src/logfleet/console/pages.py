@@ -13,7 +13,7 @@ from logfleet.console.sample import Sample
 from logfleet.console.views.brokers import broker, brokers
 from logfleet.console.views.events import events
 from logfleet.console.views.groups import group, groups
-from logfleet.console.views.overview import overview
+from logfleet.console.views.overview import health, overview
 from logfleet.console.views.topics import settings, topic, topics
 
 MAY_I_S_MAX = 3.0
@@ -23,6 +23,10 @@ async def overview_page(console: Console, _request: web.Request) -> View:
     sampler, stuck_s = console.sampler, console.options.stuck_s
     data = overview(sampler.sample, sampler.history, time.time(), stuck_s)
     return View("overview.html", "Overview", data, ("cluster",))
+
+
+async def health_page(console: Console, _request: web.Request) -> View:
+    return View("health.html", "Health", health(console.sampler.sample), ("check",))
 
 
 async def topics_page(console: Console, request: web.Request) -> View:
@@ -111,6 +115,7 @@ async def events_page(console: Console, request: web.Request) -> View:
 def add_pages(app: web.Application) -> None:
     """All routes for reading."""
     add_page(app, "/", overview_page)
+    add_page(app, "/health", health_page)
     add_page(app, "/topics", topics_page)
     add_page(app, "/topics/{name}", topic_page)
     add_page(app, "/groups", groups_page)

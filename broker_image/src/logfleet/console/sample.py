@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from logfleet.checks import Finding
 from logfleet.client.admin import ClusterDescription
 from logfleet.client.groups import GroupMember
 from logfleet.client.metadata import Topic
@@ -65,8 +66,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """begins, ends, sizes: by topic, a number for each partition, UNKNOWN where there is none.
 
     sizes: bytes of one copy. settings: some keys of each topic. events: as brokers send them,
-    oldest first. at_s: when each part was last taken. failures: by part, why the last attempt
-    failed.
+    oldest first. findings: of `logfleet check`, the worst first. at_s: when each part was last
+    taken. failures: by part, why the last attempt failed.
     """
 
     cluster: ClusterDescription | None = None
@@ -82,6 +83,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     flows: Mapping[TopicPartition, Flow] = {}
     events: tuple[dict[str, Any], ...] = ()
     moving: tuple[TopicPartition, ...] = ()
+    findings: tuple[Finding, ...] = ()
     at_s: Mapping[str, float] = {}
     failures: Mapping[str, str] = {}
 

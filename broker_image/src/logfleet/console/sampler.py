@@ -13,6 +13,8 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from logfleet.checks import run
+from logfleet.checks.gathering.fleet import gather_snapshot
 from logfleet.client.admin import Admin, ResourceType
 from logfleet.client.brokers.admin_port import NoAnswer, ask
 from logfleet.client.cluster import Client
@@ -44,6 +46,7 @@ TOPIC_KEYS: Final = ("min.insync.replicas", "cleanup.policy", "retention.ms")
 CORDONED: Final = "cordoned.log.dirs"
 ANSWER_MS_MAX: Final = 3_000
 RETRY_S: Final = 3.0
+CHECKS_S_MAX: Final = 5.0
 
 
 class Part(NamedTuple):
@@ -71,13 +74,14 @@ class Sampler:
         self._parts = {
             "cluster": Part(self._cluster, 1, 0.004),
             "topics": Part(self._topics, 5, 0.012),
-            "settings": Part(self._settings, 60, 0.002),
+            "settings": Part(self._settings, 60, 0.001),
             "ends": Part(self._ends, 5, 0.012),
-            "begins": Part(self._begins, 60, 0.002),
+            "begins": Part(self._begins, 60, 0.001),
             "groups": Part(self._groups, 5, 0.010),
             "disks": Part(self._disks, 60, 0.002),
             "brokers": Part(self._brokers, 30, 0.002),
-            "events": Part(self._events, 3, 0.003),
+            "checks": Part(self._checks, 60, 0.003),
+            "events": Part(self._events, 3, 0.002),
             "traffic": Part(self._traffic, 10, 0.001),
         }
         self._due = dict.fromkeys(self._parts, 0.0)
@@ -271,6 +275,11 @@ class Sampler:
             cordoned = CORDONED in entries and entries[CORDONED].value == "*"
             found[node.id] = BrokerFacts(cordoned, listener)
         self.sample = replace(self.sample, brokers=found)
+
+    async def _checks(self) -> None:
+        """What `logfleet check` finds, without what only admin ports report."""
+        snapshot = await gather_snapshot(self.client, seconds_max=CHECKS_S_MAX)
+        self.sample = replace(self.sample, findings=tuple(run(snapshot)))
 
     async def _events(self) -> None:
         """Ask each broker for what is newer than its last one."""

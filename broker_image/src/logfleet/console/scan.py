@@ -5,7 +5,7 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -119,21 +119,28 @@ async def ranges_of(client: Client, wanted: Wanted) -> dict[TopicPartition, tupl
         keys = [key for key in keys if key.partition == wanted.partition]
         if not keys:
             raise ValueError(f"partition {wanted.partition} of {topic.name} is not there")
-    begins, ends = [
-        {
-            key: at.offset
-            for key, at in (await list_offsets(client, dict.fromkeys(keys, spec))).items()
-        }
-        for spec in (int(OffsetSpec.EARLIEST), int(OffsetSpec.LATEST))
-    ]
     start = wanted.start
-    if start.time_ms is not None:
-        found = await list_offsets(client, dict.fromkeys(keys, start.time_ms))
-        first = {key: at.offset if at.offset >= 0 else ends[key] for key, at in found.items()}
-    elif start.last is not None:
+    if start.last is not None and not wanted.is_search:
         # a list shows `limit` records of all partitions together
-        count = start.last if wanted.is_search else min(start.last, -(-wanted.limit // len(keys)))
-        first = {key: ends[key] - count for key in keys}
+        start = Start(last=min(start.last, -(-wanted.limit // len(keys))))
+    return await offsets_at_start(client, keys, start)
+
+
+async def offsets_at_start(
+    client: Client, keys: Sequence[TopicPartition], start: Start
+) -> dict[TopicPartition, tuple[int, int]]:
+    """The offset of that start in each partition, within its log, and the end. ClientError."""
+
+    async def at(time_ms: int) -> dict[TopicPartition, int]:
+        found = await list_offsets(client, dict.fromkeys(keys, int(time_ms)))
+        return {key: each.offset for key, each in found.items()}
+
+    begins, ends = await at(OffsetSpec.EARLIEST), await at(OffsetSpec.LATEST)
+    if start.time_ms is not None:
+        found = await at(start.time_ms)
+        first = {key: found[key] if found[key] >= 0 else ends[key] for key in keys}
+    elif start.last is not None:
+        first = {key: ends[key] - start.last for key in keys}
     else:
         first = ends if start.spec is OffsetSpec.LATEST else dict.fromkeys(keys, start.offset or 0)
     return {key: (min(max(first[key], begins[key]), ends[key]), ends[key]) for key in keys}

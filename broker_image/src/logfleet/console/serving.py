@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from logfleet.client.metadata import bracketed
-from logfleet.console import pages, record_pages
+from logfleet.console import changes, pages, record_pages
 from logfleet.console.app import CONSOLE, HERE, Console, Options, guard
 
 HEADERS: Final = {
@@ -49,6 +49,8 @@ def make_app(options: Options) -> web.Application:
     inner.router.add_static("/static", HERE / "static")
     if not options.hidden:
         record_pages.add_pages(inner)
+    if options.write:
+        changes.add_pages(inner)
     pages.add_pages(inner)
     if not options.base_path:
         return inner

@@ -29,6 +29,7 @@ PAGES = [
     "/brokers",
     "/brokers/1",
     "/events",
+    "/health",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from logfleet.checks import Severity, headline
 from logfleet.console.history import History, Ring
 from logfleet.console.sample import REMARKS, Sample
 from logfleet.console.views.brokers import broker_rows, zones
@@ -27,6 +28,7 @@ def overview(sample: Sample, history: History, now_s: float, stuck_s: float) -> 
     cluster = sample.cluster
     return {
         "state": state(sample, rows),
+        "findings": len(sample.findings),
         "cluster": cluster.cluster_id if cluster else None,
         "brokers": rows,
         "zones": zones(rows),
@@ -77,6 +79,8 @@ def state(sample: Sample, rows: list[dict[str, Any]]) -> dict[str, str]:
         return _state("warning", f"{_partitions(count)} under-replicated.")
     if full := [row for row in rows if (row["disk"] or 0) >= FULL_PERCENT]:
         return _state("warning", f"{_brokers(full)}: disk {full[0]['disk']} % full.")
+    if serious := [each for each in sample.findings if each.severity is not Severity.HINT]:
+        return _state(str(serious[0].severity), f"{headline(serious)}.")
     count = len(rows)
     return _state(
         "ok",
@@ -95,3 +99,11 @@ def _partitions(count: int) -> str:
 
 def _brokers(rows: list[dict[str, Any]]) -> str:
     return f"Broker{'s' * (len(rows) != 1)} {', '.join(str(row['id']) for row in rows[:5])}"
+
+
+def health(sample: Sample) -> dict[str, Any]:
+    """What `logfleet check` finds; at_s: when it was made, None before the first time."""
+    counts = {str(level): 0 for level in Severity}
+    for each in sample.findings:
+        counts[str(each.severity)] += 1
+    return {"at_s": sample.at_s.get("checks"), "counts": counts, "findings": sample.findings}

@@ -1,7 +1,8 @@
+from logfleet.checks import Finding, Severity
 from logfleet.client.offsets import TopicPartition
 from logfleet.console.history import History
 from logfleet.console.sample import Directory, Sample
-from logfleet.console.views.overview import overview
+from logfleet.console.views.overview import health, overview
 from msgspec.structs import replace
 
 from broker_image.tests.unit.console.samples import NOW_S, fleet, topic
@@ -35,6 +36,16 @@ def test_the_worst_is_named_first() -> None:
         "No broker answers: refused",
     )
     assert sentence(Sample())[0] == "warning"
+
+
+def test_what_the_checks_find_is_named_while_all_replicas_are_in_sync() -> None:
+    hint = Finding("LF501", Severity.HINT, "a", "no idempotence", "enable.idempotence=true")
+    error = Finding("LF103", Severity.ERROR, "orders", "no broker may restart", "logfleet ...")
+    sample = fleet(directories=(), findings=(error, hint))
+    assert sentence(sample) == ("error", "orders: no broker may restart.")
+    assert sentence(replace(sample, findings=(hint,)))[0] == "ok"
+    assert health(sample)["counts"] == {"error": 1, "warning": 0, "hint": 1}
+    assert health(Sample())["at_s"] is None
 
 
 def test_brokers_are_shown_by_zone_also_those_that_do_not_run() -> None:
