@@ -47,5 +47,5 @@ class Asking:
         except ClientError as error:
             self.gaps.append(Gap(part, str(error), broker))
         except TimeoutError:
-            self.gaps.append(Gap(part, f"no answer within {self._seconds_max:.0f} s", broker))
+            self.gaps.append(Gap(part, f"no answer within {self._seconds_max:g} s", broker))
         return None
