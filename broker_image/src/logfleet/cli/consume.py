@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 import click
 
 from logfleet.cli.offsets import (
-    PLACES,
     Place,
     find,
     isolation_option,
@@ -16,19 +15,19 @@ from logfleet.cli.offsets import (
     offsets_at,
     partition_option,
     partitions_of,
-    place_of,
 )
 from logfleet.cli.output.tables import is_terminal
 from logfleet.cli.progress import is_shown, progress
-from logfleet.cli.record_text import TextError, Writer, format_writer, unescape, write_json
-from logfleet.cli.session import (
-    Server,
-    guard,
-    record_output_option,
-    run,
-    server_options,
-    standard_output,
+from logfleet.cli.session import Server, guard, run, server_options
+from logfleet.cli.streams.options import (
+    Form,
+    Range,
+    Searched,
+    form_options,
+    range_options,
+    search_options,
 )
+from logfleet.cli.streams.printer import Printer, summary
 from logfleet.client.cluster import Client
 from logfleet.client.consumer import GROUP_MOVED_ON, GroupConsumer
 from logfleet.client.errors import ClientError, KafkaError
@@ -46,57 +45,32 @@ LAST_COMMIT_SECONDS: Final = 5.0
 
 
 class Request(NamedTuple):
-    """Where to read, and when to stop. partitions: empty for all."""
+    """Where to read, and when to stop. partitions: empty for all.
+
+    until_ms: stop before records of this time; None: go on.
+    """
 
     topics: Sequence[str]
     partitions: Sequence[int]
     start: Place
     exit_at_end: bool
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-
-
-class Printer:
-    """Writes at most `count` records to standard output (None: all), and knows the next offsets.
-
-    advance: called with the number of records just written.
-    """
-
-    def __init__(
-        self, write: Writer, count: int | None, advance: Callable[[int], None] = lambda _: None
-    ) -> None:
-        self._write = write
-        self._advance = advance
-        self._left = count
-        self.next_offsets: dict[TopicPartition, int] = {}
+    until_ms: int | None = None
 
     @property
-    def done(self) -> bool:
-        """Whether `count` is reached."""
-        return self._left == 0
+    def has_end(self) -> bool:
+        """Whether reading ends by itself, at offsets that are known at the start."""
+        return self.exit_at_end or self.until_ms is not None
 
-    def print(self, fetched: Sequence[Fetched]) -> None:
-        """Write and flush.
-
-        Raises RecordsError if a batch is corrupt, OSError if stdout is closed.
-        """
-        out = standard_output()
-        written: dict[TopicPartition, int] = {}
-        count = 0
-        for each in fetched:
-            topic, partition = each.partition.topic, each.partition.partition
-            for record in each.records():
-                if self.done:
-                    break
-                out.write(self._write(topic, partition, record))
-                written[each.partition] = record.offset + 1
-                count += 1
-                if self._left is not None:
-                    self._left -= 1
-            else:
-                written[each.partition] = each.end_offset  # including what is not shown
-        out.flush()
-        self.next_offsets |= written
-        self._advance(count)
+    def check_group(self) -> None:
+        """Raise UsageError if it is not for the members of a group."""
+        if self.partitions:
+            raise click.UsageError("--group gives out partitions by itself, leave out --partition")
+        if self.start.spec is None:
+            raise click.UsageError(
+                "--offset with --group is beginning or end; `logfleet group reset-offsets` moves a "
+                "group"
+            )
 
 
 @click.command()
@@ -109,44 +83,25 @@ class Printer:
     "printed.",
 )
 @partition_option
-@click.option(
-    "-s",
-    "--offset",
-    "start",
-    metavar="WHERE",
-    callback=place_of,
-    help=f"Where to begin: {PLACES}. With --group only beginning or end, for partitions without a "
-    f"committed offset.  "
-    "[default: end]",
-)
-@click.option("--from-beginning", is_flag=True, help="The same as --offset beginning.")
-@click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many records.")
-@click.option(
-    "-e", "--exit-at-end", is_flag=True, help="Stop when all that was there at the start is read."
-)
+@range_options
 @isolation_option
+@search_options
+@form_options
 @click.option(
-    "-K", "--key-separator", metavar="TEXT", help="Print the key and this before each value."
+    "-v", "--verbose", is_flag=True, help="At the end: records, bytes, seconds, next offsets."
 )
-@click.option("-f", "--format", "format_", metavar="FORMAT", help=r"[default: %s\n]")
-@click.option("--null", metavar="TEXT", default="", help="Stands for a key or value that is null.")
 @server_options
 @guard(lambda options: options["group"] is not None)  # it commits
-@record_output_option
 def consume(
     *,
     topics: tuple[str, ...],
     group: str | None,
     partitions: tuple[int, ...],
-    start: Place | None,
-    from_beginning: bool,
-    count: int | None,
-    exit_at_end: bool,
+    range_: Range,
     isolation: IsolationLevel,
-    key_separator: str | None,
-    format_: str | None,
-    null: str,
-    as_json: bool,
+    searched: Searched,
+    form: Form,
+    verbose: bool,
     server: Server,
 ) -> None:
     """Print the records of topics, by default those that come from now on, until Ctrl-C.
@@ -154,67 +109,49 @@ def consume(
     Partitions that are added meanwhile are found within a minute and read from their beginning.
 
     \b
-    logfleet consume orders
     logfleet consume orders --from-beginning --exit-at-end -K:
-    logfleet consume orders --offset -10 -f '%T %p/%o %k = %s\\n'
-    logfleet consume orders --offset @2013-01-01T00:00:00Z -n 100 -o json | jq .value
+    logfleet consume orders --tail 10 -e -f '%T{iso} %p/%o %k = %s\\n'
+    logfleet consume orders --since 10m --until 14:00 -o json | jq .value
+    logfleet consume orders --from-beginning -e --grep LAX --where 'value.delay > 30'
     logfleet consume orders payments --group billing --from-beginning
 
-    FORMAT has %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K
-    and %S their sizes (-1: null), %h headers as a=b,c=d, %% a percent sign, and \\n, \\t, \\r, \\0,
-    \\xHH. With -o json each record is a line as `logfleet produce --json` reads it.
+    FORMAT has %t topic, %p partition, %o offset, %T timestamp in milliseconds (%T{iso}, %T{ago}),
+    %k key, %s value (%s{hex}, %s{base64}, %s{json}, %s{len}, the same for %k), %K and %S their
+    sizes (-1: null), %h headers as a=b,c=d, %H{name} one of them, %% a percent sign, and \\n, \\t,
+    \\r, \\0, \\xHH. With -o json each record is a line as `logfleet produce --json` reads it.
+
+    CONDITION is in Python's notation: key, value, headers, timestamp, offset, partition, fields of
+    JSON as value.a.b or value["a"][0], constants, comparisons, in, and, or, not.
 
     Members of a group share the partitions. What was printed is committed each second and at the
     end, so that after a crash a record may be printed again, and none is left out.
 
-    Exit codes: 0 done (--count, --exit-at-end), 1 failed (one line on stderr), 2 the command line
-    is wrong, 130 Ctrl-C.
+    Exit codes: 0 done (--count, --exit-at-end, --until), 1 failed (one line on stderr), 2 the
+    command line is wrong, 130 Ctrl-C.
     """
-    if from_beginning and start is not None:
-        raise click.UsageError("--from-beginning and --offset both say where to begin, give one")
-    start = start or Place(spec=OffsetSpec.EARLIEST if from_beginning else OffsetSpec.LATEST)
-    if group is not None and partitions:
-        raise click.UsageError("--group gives out partitions by itself, leave out --partition")
-    if group is not None and start.spec is None:
-        raise click.UsageError(
-            "--offset with --group is beginning or end; `logfleet group reset-offsets` moves a "
-            "group"
-        )
-    write = _writer(format_, key_separator, null, as_json=as_json)
-    request = Request(list(dict.fromkeys(topics)), partitions, start, exit_at_end, isolation)
+    writer, search = form.writer(), searched.search(form.decoder)
+    request = Request(
+        list(dict.fromkeys(topics)),
+        partitions,
+        range_.start,
+        range_.exit_at_end,
+        isolation,
+        range_.until_ms,
+    )
+    if group is not None:
+        request.check_group()
 
     async def work(client: Client) -> None:
         is_wanted = is_shown(output_is_shown=is_terminal())
-        with progress("reading", count, is_wanted=is_wanted) as advance:
-            printer = Printer(write, count, advance)
-            if group is None:
-                await read(client, request, printer)
-            else:
-                await _read_as_member(client, group, request, printer)
+        with progress("reading", range_.records, is_wanted=is_wanted) as advance:
+            printer = Printer(writer, range_.records, advance, search)
+            with summary(printer, is_wanted=verbose):
+                if group is None:
+                    await read(client, request, printer)
+                else:
+                    await _read_as_member(client, group, request, printer)
 
     run(server, work)
-
-
-def _writer(format_: str | None, key_separator: str | None, null: str, *, as_json: bool) -> Writer:
-    given = [
-        name
-        for name, value in (("--format", format_), ("--key-separator", key_separator))
-        if value is not None
-    ]
-    if as_json and (given or null):
-        raise click.UsageError(
-            f"-o json has a form of its own, leave out {(given or ['--null'])[0]}"
-        )
-    if len(given) > 1:
-        raise click.UsageError("--format says where the key stands, leave out --key-separator")
-    if as_json:
-        return write_json
-    if key_separator is not None:
-        format_ = f"%k{key_separator.replace('%', '%%')}%s\\n"
-    try:
-        return format_writer("%s\\n" if format_ is None else format_, null=unescape(null))
-    except TextError as error:
-        raise click.UsageError(str(error)) from error
 
 
 # --- without a group
@@ -224,11 +161,11 @@ async def read(client: Client, request: Request, printer: Printer) -> None:
     """Print until the request is done. Raises ClientError.
 
     Partitions without a leader are waited for while the others are read. If all partitions are
-    wanted, partitions added later are read from their beginning. With exit_at_end it waits for all
+    wanted, partitions added later are read from their beginning. With an end it waits for all
     leaders up to the client's `timeout_ms`, since the ends must be known.
     """
     keys = await partitions_of(client, request.topics, request.partitions)
-    waiting = [] if request.exit_at_end else await _leaderless(client, keys)
+    waiting = [] if request.has_end else await _leaderless(client, keys)
     for key in waiting:
         click.echo(f"Warning: {key} has no leader; it is read once it has one", err=True)
     led_keys = [key for key in keys if key not in waiting]
@@ -236,10 +173,16 @@ async def read(client: Client, request: Request, printer: Printer) -> None:
     # if retention deletes what is next to be read, go on with the first record left
     fetcher = Fetcher(client, reset=OffsetSpec.EARLIEST, isolation=request.isolation)
     fetcher.assign(offsets)
-    ends = await _Ends.found(fetcher) if request.exit_at_end else None
+    ends = await _Ends.found(fetcher, printer, request.until_ms) if request.has_end else None
+    if ends is None and request.start.spec is OffsetSpec.LATEST and is_terminal():
+        click.echo(
+            f"waiting at the end of {len(offsets)} partitions; --from-beginning prints what is "
+            "there, Ctrl-C ends",
+            err=True,
+        )
     loop = asyncio.get_running_loop()
     look_at = loop.time() + LEADERS_SECONDS
-    wants_new = not (request.partitions or request.exit_at_end)
+    wants_new = not (request.partitions or request.has_end)
     look_for_new_at = loop.time() + PARTITIONS_SECONDS
     while not (printer.done or (ends is not None and ends.reached())):
         fetched = await fetcher.poll(POLL_MS)
@@ -273,10 +216,20 @@ class _Ends:
         self._look_at = asyncio.get_running_loop().time() + ENDS_SECONDS
 
     @classmethod
-    async def found(cls, fetcher: Fetcher) -> Self:
-        """Read them from the leaders. Raises ClientError."""
+    async def found(cls, fetcher: Fetcher, printer: Printer, until_ms: int | None) -> Self:
+        """Read them from the leaders. Raises ClientError.
+
+        until_ms: where younger records begin is an end as well, beyond which nothing is printed.
+        """
         keys = list(fetcher.positions())
         ends = await offsets_at(fetcher.client, keys, OffsetSpec.LATEST, fetcher.isolation)
+        if until_ms is not None:
+            younger = await offsets_at(fetcher.client, keys, until_ms, fetcher.isolation)
+            ends = {
+                key: min(end, younger[key]) if younger[key] >= 0 else end
+                for key, end in ends.items()
+            }
+            printer.limits = ends
         return cls(fetcher, ends)
 
     def reached(self) -> bool:
@@ -326,7 +279,7 @@ async def _read_as_member(client: Client, group: str, request: Request, printer:
     ) as consumer:
         member = _GroupConsumer(consumer, printer)
         try:
-            await member.read(exit_at_end=request.exit_at_end)
+            await member.read(request)
         except (asyncio.CancelledError, OSError):
             # Ctrl-C, or stdout is closed: do not wait long for a broker that is gone
             with contextlib.suppress(ClientError, TimeoutError):
@@ -347,7 +300,7 @@ class _GroupConsumer:
         self._consumer, self._printer = consumer, printer
         self._generation = consumer.generation
 
-    async def read(self, *, exit_at_end: bool) -> None:
+    async def read(self, request: Request) -> None:
         loop = asyncio.get_running_loop()
         ends: _Ends | None = None
         commit_at = loop.time() + COMMIT_SECONDS
@@ -357,7 +310,10 @@ class _GroupConsumer:
                 # what was printed before belongs to revoked partitions, and was committed then
                 self._generation = self._consumer.generation
                 self._printer.next_offsets = self._first_offsets(fetched)
-                ends = await _Ends.found(self._consumer.fetcher) if exit_at_end else None
+                if request.has_end:
+                    ends = await _Ends.found(
+                        self._consumer.fetcher, self._printer, request.until_ms
+                    )
             if ends is not None:
                 await ends.check()
             self._printer.print(fetched)

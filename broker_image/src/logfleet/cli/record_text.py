@@ -146,16 +146,19 @@ def _bytes_of(text: _Text) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def write_json(topic: str, partition: int, record: Record) -> bytes:
-    """A record as one line of JSON."""
+def write_json(
+    topic: str, partition: int, record: Record, value_of: Callable[[bytes], object] | None = None
+) -> bytes:
+    """A record as one line of JSON. value_of: what stands for the bytes of a value."""
+    value = record.value
     row = {
         "topic": topic,
         "partition": partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "headers": [[name, text_of(value)] for name, value in record.headers],
+        "headers": [[name, text_of(data)] for name, data in record.headers],
         "key": text_of(record.key),
-        "value": text_of(record.value),
+        "value": text_of(value) if value is None or value_of is None else value_of(value),
     }
     return msgspec.json.encode(row) + b"\n"
 
@@ -168,62 +171,3 @@ def text_of(data: bytes | None) -> str | dict[str, str] | None:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": b64encode(data).decode()}
-
-
-# --- text as a format says
-
-Writer: TypeAlias = Callable[[str, int, Record], bytes]
-_FIELD: Final = re.compile(rb"%(.?)", re.DOTALL)
-
-
-def format_writer(text: str, *, null: bytes = b"") -> Writer:
-    r"""A function that writes topic, partition and record by kcat's format. Raises TextError.
-
-    %t topic, %p partition, %o offset, %T timestamp in milliseconds, %k key, %s value, %K and %S
-    their sizes (-1: null), %h headers as a=b,c=d, %% a percent sign; and the escapes of `unescape`.
-    null: stands for a key or value that is null.
-    """
-    fields = _fields(null)
-    parts: list[bytes | Writer] = []
-    literal = b""
-    pieces = _FIELD.split(unescape(text))
-    for index, piece in enumerate(pieces):
-        if index % 2 == 0 or piece == b"%":
-            literal += piece
-            continue
-        if piece not in fields:
-            known = ", ".join(f"%{name.decode()}" for name in fields)
-            raise TextError(f"%{piece.decode(errors='replace')}: write one of {known}, %%")
-        parts += [literal, fields[piece]]
-        literal = b""
-    parts.append(literal)
-
-    def write(topic: str, partition: int, record: Record) -> bytes:
-        return b"".join(
-            part if isinstance(part, bytes) else part(topic, partition, record) for part in parts
-        )
-
-    return write
-
-
-def _fields(null: bytes) -> dict[bytes, Writer]:
-    def size(data: bytes | None) -> bytes:
-        return b"-1" if data is None else b"%d" % len(data)
-
-    def headers(record: Record) -> bytes:
-        return b",".join(
-            name.encode() + b"=" + (null if value is None else value)
-            for name, value in record.headers
-        )
-
-    return {
-        b"t": lambda topic, _partition, _record: topic.encode(),
-        b"p": lambda _topic, partition, _record: b"%d" % partition,
-        b"o": lambda _topic, _partition, record: b"%d" % record.offset,
-        b"T": lambda _topic, _partition, record: b"%d" % record.timestamp,
-        b"k": lambda _topic, _partition, record: null if record.key is None else record.key,
-        b"s": lambda _topic, _partition, record: null if record.value is None else record.value,
-        b"K": lambda _topic, _partition, record: size(record.key),
-        b"S": lambda _topic, _partition, record: size(record.value),
-        b"h": lambda _topic, _partition, record: headers(record),
-    }

@@ -49,14 +49,18 @@ class Fetched(msgspec.Struct, frozen=True):
         Raises CorruptRecords if a checksum or a count is wrong, DecompressedTooLarge.
         """
         for position, _ in self.checked_batches():
-            found = (
-                read_records(self.batches, position)
-                if search is None
-                else search.matches(self.batches, position, partition=self.partition.partition)
-            )
-            for record in found:
-                if record.offset >= self.offset:
-                    yield record
+            yield from self.batch_records(position, search)
+
+    def batch_records(self, position: int, search: Search | None = None) -> Iterator[Record]:
+        """The same of the batch at a position that `checked_batches` gave."""
+        found = (
+            read_records(self.batches, position)
+            if search is None
+            else search.matches(self.batches, position, partition=self.partition.partition)
+        )
+        for record in found:
+            if record.offset >= self.offset:
+                yield record
 
     def checked_batches(self) -> Iterator[tuple[int, BatchHeader]]:
         """(position in `batches`, header) of each batch that `records` reads.

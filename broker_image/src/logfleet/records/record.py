@@ -158,12 +158,30 @@ def _append_record(payload: bytearray, record: Record, timestamp_delta: int, del
     append_varint(body, delta)
     _append_bytes(body, record.key)
     _append_bytes(body, record.value)
-    append_varint(body, len(record.headers))
-    for name, value in record.headers:
-        _append_bytes(body, name.encode())
-        _append_bytes(body, value)
+    _append_headers(body, record.headers)
     append_varint(payload, len(body))
     payload += body
+
+
+def bytes_field(value: bytes | None) -> bytes:
+    """A key or value, encoded."""
+    field = bytearray()
+    _append_bytes(field, value)
+    return bytes(field)
+
+
+def headers_field(headers: Sequence[Header]) -> bytes:
+    """The headers of a record, encoded."""
+    field = bytearray()
+    _append_headers(field, headers)
+    return bytes(field)
+
+
+def _append_headers(body: bytearray, headers: Sequence[Header]) -> None:
+    append_varint(body, len(headers))
+    for name, value in headers:
+        _append_bytes(body, name.encode())
+        _append_bytes(body, value)
 
 
 def _append_bytes(body: bytearray, value: bytes | None) -> None:

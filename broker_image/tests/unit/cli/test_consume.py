@@ -1,17 +1,18 @@
 import asyncio
+import sys
 from collections.abc import Callable
 
 import pytest
 from click import ClickException
 from click.testing import CliRunner
 from logfleet.cli import consume
-from logfleet.cli.consume import Printer, Request, read
+from logfleet.cli.consume import Request, read
 from logfleet.cli.main import cli
 from logfleet.cli.offsets import Place
-from logfleet.cli.record_text import format_writer
+from logfleet.cli.streams.formats import Format
+from logfleet.cli.streams.printer import Printer
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
-from logfleet.client.fetcher import Fetched
 from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition
 from logfleet.records.record import Record, build_batch
 from logfleet.wire.messages import (
@@ -36,7 +37,18 @@ from broker_image.tests.unit.client.fake_broker import FakeBroker, Reply
         (["t", "-o", "json", "-f", "%s"], "leave out --format"),
         (["t", "-o", "json", "--null", "x"], "leave out --null"),
         (["t", "-n", "0"], "0 is not in the range"),
+        (["t", "-o", "pretty", "-K:"], "-o pretty has a form of its own, leave out --key-sep"),
         (["t", "--from-beginning", "--offset", "5"], "--from-beginning and --offset"),
+        (["t", "--tail", "5", "--since", "10m"], "--tail and --since both say where to begin"),
+        (["t", "--since", "soon"], "write so long ago as 10m"),
+        (["t", "--until", "3000-01-01"], "'3000-01-01': lies ahead"),
+        (["t", "--tail", "0"], "0 is not in the range"),
+        (["t", "--where", "value.a +"], "--where: column 10: invalid syntax"),
+        (["t", "--where", "keys == 'a'"], "--where: column 1, 'keys': there is no name keys"),
+        (["t", "--schema", __file__], "--schema is for --decode avro"),
+        (["t", "--schema", __file__, "--decode", "avro"], "test_consume.py: Expecting value"),
+        (["t", "-g", "g", "--tail", "5"], "`logfleet group reset-offsets` moves a group"),
+        (["t", "-f", "%s{iso}"], "%s{iso}: write {hex}"),
     ],
 )
 def test_what_the_command_line_cannot_mean_is_told_in_one_line(
@@ -49,46 +61,17 @@ def test_what_the_command_line_cannot_mean_is_told_in_one_line(
     assert line.endswith("; see logfleet consume --help")
 
 
+def test_without_fastavro_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    result = CliRunner().invoke(cli, ["consume", "t", "--decode", "avro"], prog_name="logfleet")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: --decode avro needs fastavro, which is not installed: "
+        "pip install 'logfleet[avro]'\n"
+    )
+
+
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def fetched(partition: TopicPartition, base_offset: int, *values: bytes) -> Fetched:
-    records = [Record(None, value, 0) for value in values]
-    batch = memoryview(build_batch(records, base_offset=base_offset))
-    end_offset = base_offset + len(values)
-    return Fetched(partition, base_offset, end_offset, end_offset, 0, batch)
-
-
-def test_the_printer_knows_what_it_printed(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    printer = Printer(format_writer("%o %s\\n"), None)
-    printer.print([fetched(T0, 5, b"a", b"b"), fetched(T1, 0, b"c")])
-    assert printer.next_offsets == {T0: 7, T1: 1}
-    assert not printer.done
-
-
-def test_the_printer_stops_at_the_count_and_not_behind_it() -> None:
-    printer = Printer(format_writer(""), 3)
-    printer.print([fetched(T0, 0, b"a", b"b"), fetched(T1, 0, b"c", b"d"), fetched(T0, 2, b"e")])
-    assert printer.done
-    assert printer.next_offsets == {T0: 2, T1: 1}
-
-
-def test_what_could_not_be_flushed_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Closed:
-        buffer: "Closed"
-
-        def write(self, data: bytes) -> None: ...
-
-        def flush(self) -> None:
-            raise BrokenPipeError
-
-    closed = Closed()
-    closed.buffer = closed
-    monkeypatch.setattr("sys.stdout", closed)
-    printer = Printer(format_writer("%s"), None)
-    with pytest.raises(BrokenPipeError):
-        printer.print([fetched(T0, 0, b"a")])
-    assert printer.next_offsets == {}
 
 
 # --- against a broker of a few lines
@@ -149,7 +132,7 @@ async def test_a_partition_is_read_once_it_has_a_leader_and_the_others_meanwhile
     ):
         broker.leaderless = {("t", 0)}
         hold_a_record_each(broker, lambda _: broker.leaderless.clear())
-        await read(client, everything(exit_at_end=False), Printer(format_writer("%s\\n"), 2))
+        await read(client, everything(exit_at_end=False), Printer(Format("%s\\n"), 2))
     shown = capfdbinary.readouterr()
     assert shown.out == b"of 1\nof 0\n"
     assert shown.err == b"Warning: t-0 has no leader; it is read once it has one\n"
@@ -163,7 +146,7 @@ async def test_a_partition_that_is_added_is_read_from_its_beginning(
     monkeypatch.setattr(consume, "POLL_MS", 20)
     async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
         hold_a_record_each(broker, lambda _: broker.topics.update(t=2))
-        await read(client, everything(exit_at_end=False), Printer(format_writer("%s\\n"), 2))
+        await read(client, everything(exit_at_end=False), Printer(Format("%s\\n"), 2))
     assert capfdbinary.readouterr().out == b"of 0\nof 1\n"
 
 
@@ -187,9 +170,54 @@ async def test_reading_committed_records_ends_where_a_transaction_is_open(
         broker.answers[ListOffsetsRequest] = ends
         request = everything(exit_at_end=True)._replace(isolation=IsolationLevel.READ_COMMITTED)
         async with asyncio.timeout(10):
-            await read(client, request, Printer(format_writer("%s\\n"), None))
+            await read(client, request, Printer(Format("%s\\n"), None))
     assert capfdbinary.readouterr().out == b"of 0\n"
     assert {asked.isolation_level for asked in broker.of(FetchRequest)} == {1}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("younger, printed", [(1, b"of 0\n"), (0, b""), (-1, b"of 0\n")])
+async def test_reading_until_a_time_ends_before_what_is_younger(
+    younger: int,
+    printed: bytes,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consume, "POLL_MS", 20)
+
+    def offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        at = {OffsetSpec.EARLIEST: 0, OffsetSpec.LATEST: 1, 99: younger}
+        row = ListOffsetsResponse.ListOffsetsPartitionResponse(
+            partition_index=0, offset=at[request.topics[0].partitions[0].timestamp]
+        )
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[row])
+        return ListOffsetsResponse(topics=[topic])
+
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        hold_a_record_each(broker, lambda _: None)
+        broker.answers[ListOffsetsRequest] = offsets
+        request = everything(exit_at_end=False)._replace(until_ms=99)
+        async with asyncio.timeout(10):
+            await read(client, request, Printer(Format("%s\\n"), None))
+    assert capfdbinary.readouterr().out == printed
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("from_beginning", [False, True])
+async def test_on_a_terminal_it_says_that_it_waits_at_the_end(
+    *, from_beginning: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume, "is_terminal", lambda: True)
+    monkeypatch.setattr(consume, "POLL_MS", 20)
+    spec = OffsetSpec.EARLIEST if from_beginning else OffsetSpec.LATEST
+    async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
+        hold_a_record_each(broker, lambda _: None)
+        request = Request(["t"], (), Place(spec=spec), exit_at_end=False)
+        await read(client, request, Printer(Format(""), 1))
+    line = (
+        "waiting at the end of 2 partitions; --from-beginning prints what is there, Ctrl-C ends\n"
+    )
+    assert capsys.readouterr().err == ("" if from_beginning else line)
 
 
 @pytest.mark.asyncio
@@ -207,7 +235,7 @@ async def test_partitions_that_are_added_are_not_read_by_who_named_others(
             if next(rounds, None) is None:
                 raise TimeoutError
 
-        printer = Printer(format_writer("%s\\n"), None, grow_and_end_in_time)
+        printer = Printer(Format("%s\\n"), None, grow_and_end_in_time)
         request = Request(["t"], (0,), Place(spec=OffsetSpec.EARLIEST), exit_at_end=False)
         with pytest.raises(TimeoutError):
             await read(client, request, printer)
@@ -222,7 +250,7 @@ async def test_who_wants_all_that_is_there_is_told_if_a_partition_has_no_leader(
     ):
         broker.leaderless = {("t", 0)}
         hold_a_record_each(broker, lambda _: None)
-        printer = Printer(format_writer("%s\\n"), None)
+        printer = Printer(Format("%s\\n"), None)
         with pytest.raises(KafkaError, match="t-0"):
             await read(client, everything(exit_at_end=True), printer)
 
@@ -256,7 +284,7 @@ async def test_an_end_that_is_not_there_any_more_is_told_and_not_waited_for(
         def shrink(_: int) -> None:
             log.end = 1
 
-        printer = Printer(format_writer("%s\\n"), None, shrink)
+        printer = Printer(Format("%s\\n"), None, shrink)
         with pytest.raises(ClickException, match=r"t-0 ended at 2 .* and ends at 1 now"):
             await read(client, everything(exit_at_end=True), printer)
         assert printer.next_offsets == {T0: 1}
@@ -286,7 +314,7 @@ async def test_a_leader_that_does_not_tell_its_end_holds_up_no_reading(
         def fall_silent(_: int) -> None:
             broker.answers |= {ListOffsetsRequest: say_nothing, FetchRequest: fetch}
 
-        printer = Printer(format_writer("%s\\n"), None, fall_silent)
+        printer = Printer(Format("%s\\n"), None, fall_silent)
         async with asyncio.timeout(10):
             await read(client, everything(exit_at_end=True), printer)
         assert printer.next_offsets == {T0: 2}
@@ -304,7 +332,7 @@ async def test_an_end_of_a_topic_made_anew_meanwhile_is_not_read_up_to(
             broker.topic_id = b"fedcba9876543210"
             client.metadata.forget(["t"])
 
-        printer = Printer(format_writer("%s\\n"), None, make_anew)
+        printer = Printer(Format("%s\\n"), None, make_anew)
         with pytest.raises(ClickException, match="topic t was deleted and created again"):
             await read(client, everything(exit_at_end=True), printer)
         assert printer.next_offsets == {T0: 1}

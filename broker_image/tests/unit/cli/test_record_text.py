@@ -9,7 +9,6 @@ from logfleet.cli.record_text import (
     LineCutter,
     TextError,
     draft_reader,
-    format_writer,
     read_json,
     unescape,
     write_json,
@@ -136,32 +135,3 @@ def test_json_is_readable() -> None:
         "key": "k",
         "value": {"base64": "/w=="},
     }
-
-
-@pytest.mark.parametrize(
-    "text, line",
-    [
-        (r"%s\n", b"v\n"),
-        ("%t[%p]@%o %T %k", b"t[3]@7 17 k"),
-        ("%K %S %h %%", b"1 1 a=b,c=NULL %"),
-        ("100%%s", b"100%s"),
-        (r"\xff%%", b"\xff%"),
-        ("", b""),
-    ],
-)
-def test_formats_are_kcats(text: str, line: bytes) -> None:
-    record = Record(b"k", b"v", 17, (("a", b"b"), ("c", None)), 7)
-    assert format_writer(text, null=b"NULL")("t", 3, record) == line
-
-
-def test_null_is_what_one_says_it_is() -> None:
-    empty = Record(None, None, 0)
-    assert format_writer("%k:%s:%K:%S", null=b"~")("t", 0, empty) == b"~:~:-1:-1"
-    assert format_writer("%k:%s")("t", 0, empty) == b":"
-
-
-@pytest.mark.parametrize("text, words", [("%x", "%x: write one of %t"), ("a%", "%: write one")])
-def test_an_unknown_field_is_refused(text: str, words: str) -> None:
-    with pytest.raises(TextError) as refused:
-        format_writer(text)
-    assert words in str(refused.value)

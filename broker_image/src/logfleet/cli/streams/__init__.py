@@ -1,0 +1,1 @@
+"""Records on standard input and output: formats, decoding, printing, sending."""
