@@ -141,6 +141,23 @@ async def leader(client: Client, order: Mapping[str, Any]) -> int:
     return await until(ask, lambda found: found not in {NO_LEADER, *order["but"]})
 
 
+async def in_sync(client: Client, order: Mapping[str, Any]) -> list[int]:
+    """The partition's ISR, once it has `count` brokers."""
+    name, index, count = order["topic"], order["partition"], order["count"]
+    found = await until(
+        lambda: _partition(client, name, index), lambda found: count in {None, len(found.isr)}
+    )
+    return sorted(found.isr)
+
+
+async def _partition(client: Client, name: str, index: int) -> PartitionInfo:
+    (topic,) = await client.fetch_topics([name])
+    partition = topic.partition(index)
+    if partition is None:
+        raise OrderFailed(f"{name} has no partition {index}")
+    return partition
+
+
 async def move_leader(client: Client, order: Mapping[str, Any]) -> None:
     """Make the broker the preferred leader and elect it.
 
@@ -150,11 +167,7 @@ async def move_leader(client: Client, order: Mapping[str, Any]) -> None:
     key = TopicPartition(name, index)
 
     async def ask() -> PartitionInfo:
-        (topic,) = await client.fetch_topics([name])
-        partition = topic.partition(index)
-        if partition is None:
-            raise OrderFailed(f"{name} has no partition {index}")
-        return partition
+        return await _partition(client, name, index)
 
     partition = await ask()
     if to not in partition.replicas:
@@ -206,6 +219,13 @@ async def group(client: Client, order: Mapping[str, Any]) -> dict[str, Any]:
     assert found is not None
     members = [msgspec.structs.asdict(each) for each in found.members]
     return {"state": found.state, "members": members}
+
+
+async def committed(client: Client, order: Mapping[str, Any]) -> int | None:
+    """The offset that the group has committed for the partition."""
+    key = TopicPartition(order["topic"], order["partition"])
+    found = (await Groups(client).committed(order["group"], [key])).get(key)
+    return None if found is None else found.offset
 
 
 async def end(client: Client, order: Mapping[str, Any]) -> int:
@@ -261,5 +281,16 @@ async def _partitions(client: Client, name: str, only: int | None) -> list[Topic
 
 ORDERS: Final[dict[str, Order[None]]] = {
     each.__name__: asked(each)
-    for each in (brokers, create_topic, delete_topic, leader, move_leader, group, end, records)
+    for each in (
+        brokers,
+        create_topic,
+        delete_topic,
+        leader,
+        in_sync,
+        move_leader,
+        group,
+        committed,
+        end,
+        records,
+    )
 }

@@ -47,6 +47,15 @@ class Group:
         found = self._ask("group", timeout_s, group=self.name, state=state, members=members)
         return msgspec.convert(found, GroupState)
 
+    def committed(
+        self, topic: str, partition: int = 0, *, timeout_s: float = TIMEOUT_S
+    ) -> int | None:
+        """The offset that the group has committed, None if there is none."""
+        found: int | None = self._ask(
+            "committed", timeout_s, group=self.name, topic=topic, partition=partition
+        )
+        return found
+
     def rebalance(self) -> None:
         """Have all members join again; each learns of it with its next heartbeat."""
         self._disturb("rebalance", group=self.name)

@@ -118,6 +118,20 @@ class Kafka:
         found: int = self._ask("leader", timeout_s, topic=topic, partition=partition, but=list(but))
         return found
 
+    def in_sync(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        count: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[int]:
+        """The ids of the brokers that are in sync for the partition, once there are `count`."""
+        found: list[int] = self._ask(
+            "in_sync", timeout_s, topic=topic, partition=partition, count=count
+        )
+        return found
+
     def move_leader(
         self, topic: str, partition: int = 0, *, to: int, timeout_s: float = TIMEOUT_S
     ) -> None:
