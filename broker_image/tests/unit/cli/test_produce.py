@@ -1,13 +1,16 @@
+import asyncio
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
-from logfleet.cli import produce as module
 from logfleet.cli.main import cli
-from logfleet.cli.produce import Input, Output, produce_in_transactions, produce_lines
-from logfleet.cli.record_text import read_json
+from logfleet.cli.record_text import draft_reader, read_json
+from logfleet.cli.streams import sending
+from logfleet.cli.streams.input import Input
+from logfleet.cli.streams.sending import Output, produce_in_transactions, produce_lines
 from logfleet.client.cluster import Client
+from logfleet.client.errors import KafkaError
 from logfleet.records.compression import Codec
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import EndTxnRequest
@@ -34,6 +37,9 @@ from broker_image.tests.unit.client.transactions.fake_coordinator import Coordin
         (["t", "-z", "brotli"], "'brotli' is not one of 'none', 'gzip'"),
         (["t", "-a", "2"], "'2' is not one of 'all', '1', '0'"),
         (["t", "-p", "-1"], "-1 is not in the range"),
+        (["t", "--repeat", "2"], "--repeat: of which --file?"),
+        (["t", "--rate", "0"], "0.0 is not in the range"),
+        (["t", "--file", "/none"], "'/none' does not exist"),
         (["t", "--transaction-records", "5"], "of which --transactional-id?"),
         (["t", "--transactional-id", "x", "-a", "1"], "a transaction needs --acks all"),
     ],
@@ -76,7 +82,7 @@ async def test_all_lines_before_one_that_cannot_be_sent_are_written(
 async def test_while_a_record_is_not_acknowledged_only_so_many_are_sent_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "UNCONFIRMED_MAX", 10)
+    monkeypatch.setattr(sending, "UNCONFIRMED_MAX", 10)
     given = tmp_path / "lines"
     given.write_bytes(
         b'{"value": "a", "partition": 0}\n' + b'{"value": "b", "partition": 1}\n' * 500
@@ -92,6 +98,113 @@ async def test_while_a_record_is_not_acknowledged_only_so_many_are_sent_after_it
                 with pytest.raises(click.ClickException, match="line 1: t-0: LEADER_NOT_AVAILABLE"):
                     await produce_lines(client, source, output)
     assert len(log.values[1]) <= 11  # one more waits for its place
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("partition, key", [(None, None), (2, None), (None, b"k")])
+async def test_lines_that_are_values_are_written_as_records_are(
+    is_plain: bool, partition: int | None, key: bytes | None, tmp_path: Path
+) -> None:
+    given = tmp_path / "lines"
+    values = [b"%d" % number * (number % 50) for number in range(9000)]
+    given.write_bytes(b"\n".join(values))
+    source = Input(
+        b"\n", draft_reader(separator=None, key=key), [("h", b"x")], partition, key, is_plain, given
+    )
+    output = Output("t", -1, Codec.NONE, create=False, as_json=False)
+    async with FakeBroker({"t": 5}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        await produce_lines(client, source, output)
+    written = [value for part in log.values.values() for value in part if value is not None]
+    assert sorted(written) == sorted(values)
+    if partition is not None or key is not None:
+        (only,) = log.values.values()
+        assert only == values
+        assert partition in {None, *log.values}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_a_line_that_the_broker_refuses_is_named(
+    is_plain: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "lines"
+    given.write_bytes(b"a\n" * 3 + b"large" * 1000 + b"\nb\n")
+    source = Input(b"\n", draft_reader(separator=None), (), 0, None, is_plain, given)
+    output = Output("t", -1, Codec.NONE, create=False, as_json=False, verbose=True)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        log.batch_bytes_max = 500
+        with pytest.raises(click.ClickException, match="line 4: t-0: MESSAGE_TOO_LARGE"):
+            await produce_lines(client, source, output)
+        assert log.values[0][:3] == [b"a"] * 3
+    assert capsys.readouterr().err.startswith("3 records written in ")
+
+
+@pytest.mark.asyncio
+async def test_a_line_longer_than_a_record_may_be_is_named_after_those_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logfleet.cli.streams.input.LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr("logfleet.cli.streams.input.CHUNK_BYTES", 100)
+    given = tmp_path / "lines"
+    given.write_bytes(b"a\n" * 60 + b"b" * 1100)
+    source = Input(b"\n", draft_reader(separator=None), (), 0, None, True, given)
+    output = Output("t", -1, Codec.NONE, create=False, as_json=False)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        with pytest.raises(click.ClickException, match="line 61: a record of more than 1000 bytes"):
+            await produce_lines(client, source, output)
+        assert log.values == {0: [b"a"] * 60}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("rate", [None, 100_000.0])
+async def test_a_file_is_read_as_often_as_wanted(
+    rate: float | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "lines"
+    given.write_bytes(b"a\nb")
+    source = Input(b"\n", draft_reader(separator=None), (), 0, None, True, given, 3, rate)
+    output = Output("t", -1, Codec.NONE, create=False, as_json=False, verbose=True)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        await produce_lines(client, source, output)
+        assert log.values == {0: [b"a", b"b"] * 3}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("6 records written in ")
+    assert line.endswith(" s; next offsets: t-0 6")
+
+
+@pytest.mark.asyncio
+async def test_a_rate_is_kept(tmp_path: Path) -> None:
+    given = tmp_path / "lines"
+    given.write_bytes(b"a\n" * 5)
+    source = Input(b"\n", draft_reader(separator=None), (), 0, None, True, given, 1, 100.0)
+    output = Output("t", -1, Codec.NONE, create=False, as_json=False)
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        log = Log(broker)
+        started = asyncio.get_running_loop().time()
+        await produce_lines(client, source, output)
+        assert asyncio.get_running_loop().time() - started >= 0.04
+        assert log.values == {0: [b"a"] * 5}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("transactional_id", [None, "id"])
+async def test_a_topic_that_is_not_there_fails_before_anything_is_read(
+    transactional_id: str | None,
+) -> None:
+    source = Input(b"\n", draft_reader(separator=None), (), 0, None, True, Path("/never/opened"))
+    output = Output("none", -1, Codec.NONE, False, False, transactional_id)
+    write = produce_lines if transactional_id is None else produce_in_transactions
+    async with FakeBroker({"t": 1}).running() as broker, Client(broker.bootstrap) as client:
+        Coordinator(broker, 2)
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await write(client, source, output)
+        assert asyncio.get_running_loop().time() - started < 3
 
 
 # --- in transactions

@@ -35,7 +35,7 @@ class Range(NamedTuple):
     until_ms: int | None
 
 
-def _decorated(command: Callable[..., Any], options: Iterable[Callable[[Any], Any]]) -> Any:
+def decorated(command: Callable[..., Any], options: Iterable[Callable[[Any], Any]]) -> Any:
     """The command with these options, which --help lists in this order."""
     for option in reversed(tuple(options)):
         command = option(command)
@@ -118,7 +118,7 @@ def range_options(command: Command) -> Command:
         range_ = Range(place, count, exit_at_end, until_ms)
         return command(*args, range_=range_, **options)
 
-    return _decorated(with_range, _RANGE_OPTIONS)  # type: ignore[no-any-return]
+    return decorated(with_range, _RANGE_OPTIONS)  # type: ignore[no-any-return]
 
 
 class Searched(NamedTuple):
@@ -164,7 +164,7 @@ def search_options(command: Command) -> Command:
     ) -> Any:
         return command(*args, searched=Searched(grep, key_grep, where), **options)
 
-    return _decorated(with_search, _SEARCH_OPTIONS)  # type: ignore[no-any-return]
+    return decorated(with_search, _SEARCH_OPTIONS)  # type: ignore[no-any-return]
 
 
 class Form(NamedTuple):
@@ -264,7 +264,7 @@ def form_options(command: Command) -> Command:
         form = Form(output, format_, key_separator, null, decoder)
         return command(*args, form=form, **options)
 
-    return _decorated(with_form, _FORM_OPTIONS)  # type: ignore[no-any-return]
+    return decorated(with_form, _FORM_OPTIONS)  # type: ignore[no-any-return]
 
 
 def _decoder(name: str | None, schema: Path | None) -> Decoder | None:
