@@ -318,6 +318,18 @@ def test_the_pages_that_are_read_first_stay_short(page: str, words: int) -> None
     assert len((ROOT / page).read_text().split()) <= words
 
 
+NEVER_RUN_MAX = 7
+
+
+def test_few_blocks_of_pages_are_left_out_of_the_run() -> None:
+    left_out = [
+        reason
+        for page in PAGES
+        for reason in re.findall(r"^<!-- run: never: (.*) -->$", page.read_text(), re.MULTILINE)
+    ]
+    assert len(left_out) <= NEVER_RUN_MAX, left_out
+
+
 def linked_from(page: Path) -> set[Path]:
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
     return {(page.parent / link).resolve() for link in links} | {page}

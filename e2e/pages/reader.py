@@ -1,8 +1,10 @@
 """The command blocks of a page, run in order as a reader types them: each in a bare shell of its own.
 
-A block is left out where the line before it names Kubernetes, or is a comment `run: never: REASON`. One whose last line says `until
-Ctrl-C` runs on beside the next ones, as in a terminal of its own; it gets Ctrl-C before the next
-such block, and at the end. Run it where a fresh clone is, and ports 9092 and 9644 are free:
+A block is left out where the line before it names Kubernetes, or is a comment `run: never: REASON`.
+One whose last line says `until Ctrl-C` runs on beside the next ones, as in a terminal of its own; it
+gets Ctrl-C before the next such block, and at the end. A page may begin with a comment `with:
+COMMAND`: its readers have that running, and the environment of the clone. Run it where a fresh clone
+is, and ports 9092 and 9644 are free:
 
     python -m e2e.pages.reader README.md
 """
@@ -21,6 +23,8 @@ from typing import Final, NamedTuple
 BLOCK: Final = re.compile(r"([^\n]+)\n+```sh\n(.*?)```", re.DOTALL)
 ELSEWHERE: Final = ("Kubernetes", "<!-- run: never: ")
 RUNS_ON: Final = "until Ctrl-C"
+WITH: Final = re.compile(r"^<!-- with: (.*) -->$", re.MULTILINE)
+ACTIVATE: Final = "source .venv/bin/activate\n"
 READY: Final = (".venv/bin/logfleet", "cluster", "--timeout", "1")
 READY_S_MAX: Final = 120.0
 BLOCK_S_MAX: Final = 300.0
@@ -45,8 +49,13 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """All of its shell blocks, in order."""
-    return [Block(lead, commands) for lead, commands in BLOCK.findall(page)]
+    """All of its shell blocks, in order; first what the page is read with."""
+    found = [Block(lead, commands) for lead, commands in BLOCK.findall(page)]
+    running = WITH.search(page)
+    if running is None:
+        return found
+    first = Block("With", f"{running[1]}   # {RUNS_ON}\n")
+    return [Block(lead, ACTIVATE + commands) for lead, commands in [first, *found]]
 
 
 def bare() -> dict[str, str]:

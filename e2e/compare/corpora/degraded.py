@@ -37,6 +37,7 @@ KEPT: Final[dict[str, tuple[Layout, dict[str, str]]]] = {
 LEADERS: Final[dict[str, dict[str, list[int]]]] = {
     "one away": {
         "spread": [1, 2, 1],
+        "ledger": [1, 2, 1],
         "strict": [1],
         "pair": [2, 2],
         "alone": [1, 2, -1],

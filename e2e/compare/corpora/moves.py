@@ -62,6 +62,11 @@ def move(side: FleetSide, topic: MadeTopic, *ids: int) -> None:
     """To its end."""
     side.ask(alter((topic.name, 0, ids)))
     side.await_moved(topic, ids)
+    for _ in side.patiently(
+        f"the move of {topic.name} to be over"
+    ):  # it ends after the last ISR write
+        if not side.get_of(min(side.alive), listed(topic), 0).topics:
+            break
     show(side, topic)
 
 

@@ -174,18 +174,19 @@ def kept_id(name: str) -> str:
 
 def begin_kept(side: FleetSide) -> None:
     """Before broker 3 stops: transactions in progress that it coordinates, and such as nobody has begun, as records."""
-    spread = side.lasting["spread"]
+    # markers have the brokers' times, so these topics are not among those that other cases read
+    ledger = side.keep("ledger", LED_BY_EACH, {"min.insync.replicas": "2"})
     held = side.keep("held", ((SUCCESSOR, AWAY),), {"min.insync.replicas": "2"})
     for name in (*KEPT, "held"):
         given = _lasting(side, AWAY, p.init(Who(kept_id(name))), 5)
         who = Who(kept_id(name), given.producer_id, given.producer_epoch)
         if given.error_code:
             raise CaseBroken(f"{side.product}: {who} was not initialised: {given}")
-        wanted = {held.name: [0]} if name == "held" else {spread.name: [0, 1, 2]}
+        wanted = {held.name: [0]} if name == "held" else {ledger.name: [0, 1, 2]}
         _lasting(side, AWAY, p.add(who, wanted), 3)
         if name != "held":
             for index in range(len(NODES)):
-                _lasting(side, index + 1, p.produce(who, spread, index=index), 12)
+                _lasting(side, index + 1, p.produce(who, ledger, index=index), 12)
     for number, (name, epoch) in enumerate(WRITTEN):
         written = Transaction(
             producer_id=FIRST_WRITTEN + number,
@@ -233,7 +234,7 @@ def found(side: FleetSide, name: str) -> Who:
 @ONE_AWAY.case
 def transactions_go_on_with_one_away(side: FleetSide) -> None:
     side.count_as_now(BEGUN_FROM_MS)
-    topic = side.lasting["spread"]
+    topic = side.lasting["ledger"]
     for node in sorted(side.alive):
         for name in KEPT:
             side.ask(p.describe(kept_id(name)), on=at(node))
@@ -253,14 +254,14 @@ def transactions_go_on_with_one_away(side: FleetSide) -> None:
 def transactions_whose_marker_nobody_takes(side: FleetSide) -> None:
     """Decided, and so for as long as a partition of it has too few replicas in sync: what every request is answered meanwhile."""
     side.count_as_now(BEGUN_FROM_MS)
-    spread = side.lasting["spread"]
+    ledger = side.lasting["ledger"]
     who = found(side, "held")
     following = side.ask(p.end(who), 5, on=at(SUCCESSOR))
     later = Who(who.id, following.producer_id, following.producer_epoch)
     found(side, "held")
     for each in (who, later, who.of_epoch(9), who._replace(producer_id=p.UNKNOWN_PRODUCER)):
-        _ask_held(side, each, spread)
-    for version, request in ((3, p.produce(who, spread)), (12, p.produce(later, spread))):
+        _ask_held(side, each, ledger)
+    for version, request in ((3, p.produce(who, ledger)), (12, p.produce(later, ledger))):
         side.ask(request, version)
     for states in (["PrepareCommit"], ["Ongoing"], []):
         listed = m.ListTransactionsRequest(state_filters=states, transactional_id_pattern="kept-.*")
@@ -292,7 +293,7 @@ def _ask_held(side: FleetSide, who: Who, topic: MadeTopic) -> None:
 @ONE_AWAY.case
 def epochs_that_are_used_up(side: FleetSide) -> None:
     """By commits and aborts of both protocols, and by producers that begin and go on."""
-    topic = side.lasting["spread"]
+    topic = side.lasting["ledger"]
     for name, _ in WRITTEN:
         who = found(side, name)
         way = name.rpartition("-")[2]

@@ -56,6 +56,23 @@ def test_the_readme_is_a_session_that_works(rig: Rig, clone: Path) -> None:
         assert words in seen
 
 
+def pages_to_run() -> list[str]:
+    """All pages of the site with blocks for here; those about Spark's jobs take minutes and are run apart."""
+    return [
+        str(page.relative_to(ROOT))
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if page.parent.name != "spark"
+        and any(each.is_for_here for each in blocks(page.read_text()))
+    ]
+
+
+@pytest.mark.parametrize("page", pages_to_run())
+def test_every_block_of_a_page_works_as_it_stands(rig: Rig, clone: Path, page: str) -> None:
+    seen = read(rig, clone, page)
+    done = [each for each in blocks((ROOT / page).read_text()) if each.is_for_here]
+    assert seen.count("--- block ") == len(done) >= 1
+
+
 @pytest.mark.full
 def test_a_first_count_by_hand_is_a_session_that_works(rig: Rig, clone: Path) -> None:
     page = "docs/spark/index.md"
