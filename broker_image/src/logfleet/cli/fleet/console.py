@@ -69,9 +69,8 @@ def console(
     """Show a fleet in a browser: topics, records, groups, brokers, decisions. Ends with Ctrl-C.
 
     Pages are for reading; --write adds the two changes that it names, each with its command line
-    and a dry run first. There is no login: anybody who reaches the port sees all records that the brokers
-    give to it. So it listens on loopback, and elsewhere only with --insecure, behind a proxy that
-    asks who is there. Also for an Apache Kafka, without events and may-i.
+    and a dry run first. There is no login: anybody who reaches the port sees all records. So it
+    listens on loopback, and elsewhere only with --insecure, behind a proxy that authenticates. Also for an Apache Kafka, without events and may-i.
 
     \b
     logfleet console --open
