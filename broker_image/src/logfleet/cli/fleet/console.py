@@ -70,7 +70,8 @@ def console(
 
     Pages are for reading; --write adds the two changes that it names, each with its command line
     and a dry run first. There is no login: anybody who reaches the port sees all records. So it
-    listens on loopback, and elsewhere only with --insecure, behind a proxy that authenticates. Also for an Apache Kafka, without events and may-i.
+    listens on loopback, and elsewhere only with --insecure, behind a proxy that authenticates.
+    It serves an Apache Kafka too, without events and may-i.
 
     \b
     logfleet console --open
