@@ -42,7 +42,7 @@ def full_disk(fleet: Snapshot) -> Iterator[Found]:
     """Disks that are nearly full.
 
     More than 80 % of the disk is in use, or 95 % (an error). A broker refuses records before its
-    disk is full.
+    disk is full; an Apache Kafka stops.
 
     Shorten the retention of the largest topics, enlarge the disk, or add brokers and rebalance.
     """

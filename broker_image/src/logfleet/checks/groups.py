@@ -55,7 +55,8 @@ def never_commits(fleet: Snapshot) -> Iterator[Found]:
     read twice.
 
     Let the application commit, or `enable.auto.commit` be true. An application that keeps its
-    offsets elsewhere, as Spark does, has no members here.
+    offsets elsewhere, as Spark does, has no members here. In the first seconds after a start it
+    passes by itself.
     """
     for group in fleet.groups:
         read = [
@@ -81,8 +82,8 @@ def never_commits(fleet: Snapshot) -> Iterator[Found]:
 def far_behind(fleet: Snapshot) -> Iterator[Found]:
     """Groups that are far behind.
 
-    The group has members, and records wait for an hour or longer. It is too slow, or one of its
-    members is stuck.
+    The group has members, and records wait for an hour or longer, by their timestamps. It is too
+    slow, or one of its members is stuck.
 
     Compare the lag of its partitions: if one of them stands out, its member or its key is the
     reason, else add members, up to the number of partitions.

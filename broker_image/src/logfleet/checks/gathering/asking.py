@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Asking:
-    """gaps: what could not be asked so far. seconds_max: for all questions together."""
+    """gaps: gets what could not be asked. seconds_max: for all questions together, from now on."""
 
-    def __init__(self, seconds_max: float) -> None:
-        self.gaps: list[Gap] = []
+    def __init__(self, seconds_max: float, gaps: list[Gap]) -> None:
+        self.gaps = gaps
         self._seconds_max = seconds_max
         self._deadline = asyncio.get_running_loop().time() + seconds_max
 

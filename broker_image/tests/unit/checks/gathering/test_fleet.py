@@ -1,5 +1,6 @@
 """What a snapshot has of a real broker, and what it has where brokers do not answer."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import pytest_asyncio
 from logfleet.checks import run
 from logfleet.checks.gathering import gather_snapshot
 from logfleet.checks.snapshot import BrokerState, Gap, Part, Snapshot
-from logfleet.checks.table import skipped
-from logfleet.cli.fleet.admin_port import ask_registered
+from logfleet.checks.table import chosen, skipped
+from logfleet.cli.fleet.admin_port import Answers, ask_registered
 from logfleet.client.admin import Admin, NewTopic
 from logfleet.client.cluster import Client
+from logfleet.client.consumer import GroupConsumer
 from logfleet.client.errors import ClientError
 from logfleet.client.groups import Groups
 from logfleet.client.offsets import TopicPartition
@@ -133,10 +135,46 @@ async def silent(seconds_max: float) -> Snapshot:
 
 
 async def test_what_is_not_answered_in_time_is_a_gap_with_the_reason() -> None:
-    fleet = await silent(0.2)
+    fleet = await silent(0.4)
     reasons = {gap.part: gap.reason for gap in fleet.gaps if gap.broker is None}
-    assert reasons[Part.GROUPS] == reasons[Part.OFFSETS] == "no answer within 0.2 s"
+    assert reasons[Part.GROUPS] == reasons[Part.OFFSETS] == "no answer within 0.3 s"
     (partition,) = fleet.topics["t"].partitions
     assert (partition.begin, partition.end, fleet.topics["t"].config) == (None, None, None)
     assert fleet.brokers[0].directories is None
-    assert Gap(Part.DISKS, "no answer within 0.2 s", 1) in fleet.gaps
+    assert Gap(Part.DISKS, "no answer within 0.3 s", 1) in fleet.gaps
+
+
+async def test_a_member_has_its_client_its_host_and_its_partitions(client: Client) -> None:
+    async with GroupConsumer(client, "live", ["orders"]) as consumer:
+        while not consumer.assignment():
+            await consumer.poll(50)
+        fleet = await gather_snapshot(client)
+    (group,) = (each for each in fleet.groups if each.name == "live")
+    assert group.state == "Stable"
+    assert group.members is not None
+    (member,) = group.members
+    assert (member.client_id, dict(member.partitions)) == ("logfleet", {"orders": (0, 1)})
+    assert "127.0.0.1" in member.host
+    sentences = {each.code: each.sentence for each in run(fleet, chosen(["LF302"]))}
+    assert sentences == {"LF302": "reads orders-0 and has committed nothing there"}
+
+
+async def test_a_broker_without_an_admin_port_is_named(client: Client) -> None:
+    async def nobody(*_: object) -> Answers:
+        return Answers({}, {1: "it has no admin port"}, {})
+
+    fleet = await gather_snapshot(client, ask_admin=nobody)
+    assert set(fleet.gaps) == {
+        Gap(Part.METRICS, "it has no admin port", 1),
+        Gap(Part.METRICS, "it has no admin port"),
+        Gap(Part.CLOCKS, "it has no admin port"),
+    }
+
+
+async def test_admin_ports_that_are_silent_are_a_gap(client: Client) -> None:
+    async def silence(*_: object) -> Answers:
+        return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    fleet = await gather_snapshot(client, ask_admin=silence, seconds_max=4)
+    assert {gap.part for gap in fleet.gaps} == {Part.METRICS, Part.CLOCKS}
+    assert {gap.reason for gap in fleet.gaps} == {"no answer within 3 s"}
