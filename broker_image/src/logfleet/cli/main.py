@@ -35,6 +35,10 @@ COMMANDS = {
         "logfleet.cli.machine.doctor",
         "Check what a broker lacks on this machine, and what to do.",
     ),
+    "test-server": (
+        "logfleet.cli.machine.test_server",
+        "Real brokers for tests in any language, by HTTP.",
+    ),
     "context": ("logfleet.cli.contexts.commands", "Name clusters, and choose one."),
     "topic": ("logfleet.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("logfleet.cli.produce", "Write lines of standard input to a topic."),

@@ -184,11 +184,15 @@ class Disturbed(Kafka):
         yield from self._disk(slow_s=seconds)
 
     def _disk(self, *, full: bool = False, slow_s: float = 0.0) -> Generator[None]:
-        self._order_each("disk", full=full, slow_s=slow_s)
+        self.set_disk(full=full, slow_s=slow_s)
         try:
             yield
         finally:
-            self._order_each("disk", full=False, slow_s=0.0)
+            self.set_disk()
+
+    def set_disk(self, *, full: bool = False, slow_s: float = 0.0) -> None:
+        """Have the disk be so from now on, as `disk_full` and `disk_slow` have it inside."""
+        self._order_each("disk", full=full, slow_s=slow_s)
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0) -> None:
         """Have the wall clocks of the brokers be later, and do what is due then.

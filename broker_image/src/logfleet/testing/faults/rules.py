@@ -110,7 +110,7 @@ def _known(what: str, name: str, names: Iterable[str]) -> None:
     by_folded = {each.casefold(): each for each in names}
     if by_folded.get(name.casefold()) == name:
         return
-    near = difflib.get_close_matches(name.casefold(), by_folded, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=3, cutoff=0.6)
     ending = f": did you mean {' or '.join(by_folded[each] for each in near)}?" if near else ""
     raise BadFault(f"{name!r} is no {what}{ending}")
 
