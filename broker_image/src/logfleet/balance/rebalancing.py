@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from logfleet.balance.fleet_load import bytes_left, fleet_load
+from logfleet.balance.limits import IN_ALL, PER_BROKER
 from logfleet.balance.load import Move, Plan
 from logfleet.balance.planner import evacuation, plan
-from logfleet.balance.waves import IN_ALL, PER_BROKER, next_moves
+from logfleet.balance.waves import next_moves
 from logfleet.client.admin import Admin, ResourceType
 from logfleet.client.cluster import Client
 from logfleet.client.offsets import TopicPartition

@@ -2,13 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final
 
+from logfleet.balance.limits import IN_ALL, PER_BROKER
 from logfleet.balance.load import Move
-
-PER_BROKER: Final = 5
-"""As Cruise Control's num.concurrent.partition.movements.per.broker."""
-IN_ALL: Final = 50
 
 
 def next_moves(

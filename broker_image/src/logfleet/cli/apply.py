@@ -27,7 +27,7 @@ from logfleet.client.reconcile import (
     perform_all,
     topic_as_shown,
 )
-from logfleet.resources import cluster, rebalance, topic
+from logfleet.resources import rebalance
 from logfleet.resources.cluster import ClusterResource, parse_cluster
 from logfleet.resources.document import GROUP, InvalidResourceError
 from logfleet.resources.plan import TopicPlan, claimants, conflict, plan_cluster, plan_topic
@@ -37,8 +37,8 @@ from logfleet.wire.errors import ErrorCode
 Resource = ClusterResource | TopicResource
 
 PARSERS: Final[dict[str, Callable[[object], Resource]]] = {
-    cluster.KIND: parse_cluster,
-    topic.KIND: parse_topic,
+    "Cluster": parse_cluster,
+    "Topic": parse_topic,
 }
 
 

@@ -23,8 +23,6 @@ from logfleet.io.dead_mans_timer import NO_TIMER, DeadMansTimer, KernelTimer, Un
 from logfleet.io.logging import start_logging, write_plainly
 from logfleet.node.broker import Broker, StartError
 
-log = structlog.get_logger(__name__)
-
 EXIT_FAILED: Final = 1
 # A young collection starts after this many more container allocations than frees; requests free
 # their own.
@@ -53,6 +51,10 @@ def config_options(command: Command) -> Command:
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     argument = click.argument("properties", required=False, type=file)
     return argument(overrides(environment(command)))
+
+
+def _log() -> Any:
+    return structlog.get_logger(__name__)
 
 
 @click.command()
@@ -91,7 +93,7 @@ def broker(
     try:
         problem = descriptors.raise_limit()
         if problem is not None:
-            log.warning("file_descriptors_not_raised", reason=problem)
+            _log().warning("file_descriptors_not_raised", reason=problem)
         # Programs find all of it in the event broker_started, as every line of theirs is JSON.
         is_read = sys.stderr is not None and sys.stderr.isatty()
         on_ready = partial(write_plainly, listener) if is_read else None
@@ -147,9 +149,9 @@ def timer_of(config: BrokerConfig) -> DeadMansTimer:
     try:
         timer = KernelTimer()
     except Unavailable as error:
-        log.warning("not_killed_if_stopped", reason=str(error))
+        _log().warning("not_killed_if_stopped", reason=str(error))
         return NO_TIMER
-    log.info("killed_if_stopped")
+    _log().info("killed_if_stopped")
     return timer
 
 
@@ -166,9 +168,9 @@ async def serve(
         from logfleet.config.server_properties.names import sentences  # few starts need it
 
         for sentence in sentences(config.unknown):
-            log.warning("unknown_config", note=sentence)
+            _log().warning("unknown_config", note=sentence)
     for key in config.without_effect:
-        log.warning("config_without_effect", key=key)
+        _log().warning("config_without_effect", key=key)
     loop = asyncio.get_running_loop()
     running = Broker(config, timer=timer)
     task = asyncio.current_task()
@@ -197,10 +199,10 @@ async def serve(
             gc.set_threshold(*GC_THRESHOLDS)
             await running.until_ended()
     except StartError as error:
-        log.critical("start_failed", reason=str(error))
+        _log().critical("start_failed", reason=str(error))
         return EXIT_FAILED
     except asyncio.CancelledError:
-        log.info("start_cancelled")
+        _log().info("start_cancelled")
         return 0
     return 0 if running.failure is None else EXIT_FAILED
 

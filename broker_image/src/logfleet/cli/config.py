@@ -16,19 +16,15 @@ from logfleet.client.errors import KafkaError
 from logfleet.client.reconcile import config_as_shown
 from logfleet.wire.errors import ErrorCode
 
-KINDS: Final = {
-    "topic": ResourceType.TOPIC,
-    "broker": ResourceType.BROKER,
-    "cluster": ResourceType.BROKER,
-    "group": ResourceType.GROUP,
-}
+KINDS: Final = {"topic": "TOPIC", "broker": "BROKER", "cluster": "BROKER", "group": "GROUP"}
+"""Of each kind its name in ResourceType."""
 OWN_SOURCE: Final = {
-    "topic": ConfigSource.DYNAMIC_TOPIC_CONFIG,
-    "broker": ConfigSource.DYNAMIC_BROKER_CONFIG,
-    "cluster": ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
-    "group": ConfigSource.GROUP_CONFIG,
+    "topic": "DYNAMIC_TOPIC_CONFIG",
+    "broker": "DYNAMIC_BROKER_CONFIG",
+    "cluster": "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    "group": "GROUP_CONFIG",
 }
-"""The source of a value that was set for the resource itself."""
+"""The source of a value that was set for the resource itself, by its name in ConfigSource."""
 WHOLE_CLUSTER: Final = ""
 HIDDEN: Final = "(hidden)"
 
@@ -103,13 +99,13 @@ def describe(
 
     async def work(client: Client) -> Mapping[str, ConfigEntry]:
         await _check(client, kind, name)
-        return await Admin(client).config(KINDS[kind], name)
+        return await Admin(client).config(ResourceType[KINDS[kind]], name)
 
     entries = run(server, work)
     rows = [
         _row(entry)
         for _, entry in sorted(entries.items())
-        if everything or entry.source is OWN_SOURCE[kind]
+        if everything or entry.source is ConfigSource[OWN_SOURCE[kind]]
     ]
     output.rows(rows, COLUMNS, name="key")
     if not rows:
@@ -188,20 +184,22 @@ def _change(
     async def one(client: Client, _label: str) -> str:
         await _check(client, kind, name)
         admin = Admin(client)
-        entries = await admin.config(KINDS[kind], name)
+        entries = await admin.config(ResourceType[KINDS[kind]], name)
         for key in gone:
             # brokers describe only those of the cluster's keys that have a value
             if key not in entries and kind != "cluster":
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no key {key}")
         present = {
-            key: entry.value for key, entry in entries.items() if entry.source is OWN_SOURCE[kind]
+            key: entry.value
+            for key, entry in entries.items()
+            if entry.source is ConfigSource[OWN_SOURCE[kind]]
         }
-        shown = config_as_shown(KINDS[kind], values)
+        shown = config_as_shown(ResourceType[KINDS[kind]], values)
         wanted = {key: value for key, value in {**present, **shown}.items() if key not in gone}
         if wanted == present:
             return "unchanged"
         await admin.alter_config(
-            KINDS[kind], name, set_keys=shown, delete_keys=gone, validate_only=dry_run
+            ResourceType[KINDS[kind]], name, set_keys=shown, delete_keys=gone, validate_only=dry_run
         )
         return "configured"
 

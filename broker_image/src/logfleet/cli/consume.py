@@ -54,7 +54,7 @@ class Request(NamedTuple):
     partitions: Sequence[int]
     start: Place
     exit_at_end: bool
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    isolation: IsolationLevel
     until_ms: int | None = None
 
     @property

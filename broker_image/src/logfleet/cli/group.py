@@ -127,11 +127,12 @@ def describe(
 
 
 async def description_of(
-    client: Client, name: str, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    client: Client, name: str, isolation: IsolationLevel | None = None
 ) -> dict[str, Any]:
     """The description for JSON. Raises ClientError.
 
-    end and lag are None if a partition is gone or has no leader.
+    isolation: where a partition ends, None for READ_UNCOMMITTED. end and lag are None if a
+    partition is gone or has no leader.
     """
     groups = Groups(client)
     description = await groups.describe(name)

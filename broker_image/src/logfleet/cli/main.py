@@ -1,18 +1,17 @@
 """`logfleet`: the command group."""
 
-import contextlib
 import errno
-import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 from click.exceptions import NoArgsIsHelpError
 
 from logfleet import KAFKA_VERSION, __version__
+from logfleet.cli.late_imports import late_imports, loading
 from logfleet.cli.root_options import FORMATS, RootOptions
 
 EXIT_USAGE = 2
@@ -81,26 +80,6 @@ COMMANDS = {
 }
 
 
-@contextlib.contextmanager
-def loading_quickly() -> Iterator[None]:
-    """Import modules inside. This saves a fifth of the processor time of a broker's start.
-
-    Imports create hardly any garbage, so the collector is off. structlog imports rich if it is
-    installed, for tracebacks that we do not use; None in its place is Python's way to mark it as
-    missing.
-    """
-    gc.disable()
-    hidden = sys.modules.get("rich")
-    sys.modules["rich"] = None  # type: ignore[assignment]  # importlib's documented meaning
-    try:
-        yield
-    finally:
-        del sys.modules["rich"]
-        if hidden is not None:
-            sys.modules["rich"] = hidden
-        gc.enable()
-
-
 class LazyGroup(click.Group):
     """Imports a command's module when the command is called, and reports failures in one line."""
 
@@ -113,10 +92,10 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
-        with loading_quickly():
+        with late_imports():
             command = getattr(importlib.import_module(module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
-        return command
+        return _with_work(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -156,6 +135,16 @@ class LazyGroup(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             _fail(click.ClickException(str(error)))
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _with_work(command: click.Command) -> click.Command:
+    """The command, which imports what it works with when it runs."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            _with_work(each)
+    elif command.callback is not None:
+        command.callback = loading(command.callback)
+    return command
 
 
 def _fail(error: click.ClickException) -> NoReturn:

@@ -13,11 +13,11 @@ from logfleet.client.metadata import NO_LEADER
 from logfleet.client.offsets import IsolationLevel, OffsetSpec, TopicPartition, list_offsets
 from logfleet.wire.errors import ErrorCode
 
-WORDS: Final = {
-    "beginning": OffsetSpec.EARLIEST,
-    "earliest": OffsetSpec.EARLIEST,
-    "end": OffsetSpec.LATEST,
-    "latest": OffsetSpec.LATEST,
+WORDS: Final = {  # names of OffsetSpec
+    "beginning": "EARLIEST",
+    "earliest": "EARLIEST",
+    "end": "LATEST",
+    "latest": "LATEST",
 }
 
 PLACES: Final = (
@@ -32,13 +32,14 @@ partition_option = click.option(
     type=click.IntRange(0),
     help="Only this one of each topic; may be given again and again.  [default: all]",
 )
-ISOLATIONS: Final = {level.name.lower(): level for level in IsolationLevel}
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+"""Names of IsolationLevel, as Kafka's clients write them."""
 isolation_option = click.option(
     "--isolation",
-    type=click.Choice(list(ISOLATIONS)),
+    type=click.Choice(ISOLATIONS),
     default="read_uncommitted",
     show_default=True,
-    callback=lambda _ctx, _option, name: ISOLATIONS[name],
+    callback=lambda _ctx, _option, name: IsolationLevel[name.upper()],
     help="read_committed leaves out transactions that are open or were aborted; then a partition "
     "ends before the first open one.",
 )
@@ -59,7 +60,7 @@ class Place(NamedTuple):
 def parse_place(text: str) -> Place:
     """Parse an option's value. Raises ValueError."""
     if text in WORDS:
-        return Place(spec=WORDS[text])
+        return Place(spec=OffsetSpec[WORDS[text]])
     if text.startswith("@"):
         return Place(time_ms=parse_time(text[1:], here_and_now()))
     digits = text.removeprefix("-")
@@ -117,10 +118,11 @@ async def find(
     client: Client,
     keys: Sequence[TopicPartition],
     place: Place,
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    isolation: IsolationLevel | None = None,
 ) -> dict[TopicPartition, int]:
     """The offset of that position in each partition; READ_COMMITTED ends at open transactions.
 
+    isolation: None for READ_UNCOMMITTED.
     Raises ClickException if a given offset is out of range.
     """
     if place.spec is not None:
@@ -163,8 +165,12 @@ async def offsets_at(
     client: Client,
     keys: Sequence[TopicPartition],
     time: int,
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    isolation: IsolationLevel | None = None,
 ) -> dict[TopicPartition, int]:
-    """The offset at a time, or at an OffsetSpec; -1: no record is that young."""
+    """The offset at a time, or at an OffsetSpec; -1: no record is that young.
+
+    isolation: None for READ_UNCOMMITTED.
+    """
+    isolation = isolation or IsolationLevel.READ_UNCOMMITTED
     found = await list_offsets(client, dict.fromkeys(keys, time), isolation=isolation)
     return {key: at.offset for key, at in found.items()}

@@ -15,13 +15,14 @@ from logfleet.cli.streams.sending import (
 )
 from logfleet.records.compression import Codec
 
-CODECS: Final = {codec.name.lower(): codec for codec in Codec}
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+"""Names of Codec, as in Kafka's compression.type."""
 
 
 @click.command()
 @click.argument("topic")
 @input_options
-@click.option("-z", "--codec", type=click.Choice(list(CODECS)), default="none", show_default=True)
+@click.option("-z", "--codec", type=click.Choice(CODECS), default="none", show_default=True)
 @click.option(
     "-a",
     "--acks",
@@ -86,7 +87,7 @@ def produce(
     output = Output(
         topic,
         ACKS[acks],
-        CODECS[codec],
+        Codec[codec.upper()],
         create,
         as_json,
         transactional_id,

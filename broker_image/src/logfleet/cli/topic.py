@@ -22,15 +22,7 @@ from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
 from logfleet.client.metadata import NO_LEADER, Topic
 from logfleet.client.offsets import OffsetSpec, TopicPartition, list_offsets
-from logfleet.client.reconcile import config_as_shown, own_config, perform_all
-from logfleet.resources.plan import (
-    AlterTopicConfig,
-    GrowTopic,
-    ReplicateTopic,
-    TopicAction,
-    config_difference,
-)
-from logfleet.resources.topic import PARTITIONS_MAX, REPLICAS_MAX
+from logfleet.resources.limits import PARTITIONS_MAX, REPLICAS_MAX
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.uuids import to_text
 
@@ -299,29 +291,56 @@ def alter(
         raise click.UsageError(f"{both[0]} stands in --config and in --delete-config")
 
     async def one(client: Client, name: str) -> str:
-        admin = Admin(client)
-        found = await _found(admin, name)
-        actions: list[TopicAction] = []
-        if partitions is not None and partitions != len(found.partitions):
-            actions.append(GrowTopic(name, partitions))
-        if replicas is not None and any(
-            len(each.replicas) != replicas for each in found.partitions
-        ):
-            actions.append(ReplicateTopic(name, replicas))
-        entries = await admin.topic_config(name)
-        for key in delete_config:
-            if key not in entries:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"--delete-config {key}: no such key")
-        current = own_config(entries)
-        wanted = {key: value for key, value in current.items() if key not in delete_config}
-        shown = config_as_shown(ResourceType.TOPIC, config)
-        changed, removed = config_difference({**wanted, **shown}, current)
-        if changed or removed:
-            actions.append(AlterTopicConfig(name, changed, removed))
-        await perform_all(admin, actions, validate_only=dry_run)
-        return "configured" if actions else "unchanged"
+        return await _alter(
+            Admin(client),
+            await _found(Admin(client), name),
+            partitions=partitions,
+            replicas=replicas,
+            config=config,
+            delete_config=delete_config,
+            dry_run=dry_run,
+        )
 
     change_each(server, KIND, [name], one, output=output, dry_run=dry_run)
+
+
+async def _alter(
+    admin: Admin,
+    found: Topic,
+    *,
+    partitions: int | None,
+    replicas: int | None,
+    config: Mapping[str, str],
+    delete_config: tuple[str, ...],
+    dry_run: bool,
+) -> str:
+    # a fifth of the time of `topic list`, which needs none of it
+    from logfleet.client.reconcile import config_as_shown, own_config, perform_all
+    from logfleet.resources.plan import (
+        AlterTopicConfig,
+        GrowTopic,
+        ReplicateTopic,
+        TopicAction,
+        config_difference,
+    )
+
+    actions: list[TopicAction] = []
+    if partitions is not None and partitions != len(found.partitions):
+        actions.append(GrowTopic(found.name, partitions))
+    if replicas is not None and any(len(each.replicas) != replicas for each in found.partitions):
+        actions.append(ReplicateTopic(found.name, replicas))
+    entries = await admin.topic_config(found.name)
+    for key in delete_config:
+        if key not in entries:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"--delete-config {key}: no such key")
+    current = own_config(entries)
+    wanted = {key: value for key, value in current.items() if key not in delete_config}
+    shown = config_as_shown(ResourceType.TOPIC, config)
+    changed, removed = config_difference({**wanted, **shown}, current)
+    if changed or removed:
+        actions.append(AlterTopicConfig(found.name, changed, removed))
+    await perform_all(admin, actions, validate_only=dry_run)
+    return "configured" if actions else "unchanged"
 
 
 @topic.command()

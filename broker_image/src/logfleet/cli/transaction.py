@@ -18,7 +18,6 @@ from logfleet.client.offsets import TopicPartition
 from logfleet.client.transactions import hanging
 from logfleet.client.transactions.admin import (
     ANY_DURATION,
-    STATES,
     TransactionDescription,
     Transactions,
 )
@@ -27,6 +26,16 @@ from logfleet.client.transactions.hanging import OpenTransaction
 KIND: Final = "transaction"
 HANGING_SECONDS: Final = 900
 """The default of transaction.max.timeout.ms: a coordinator has ended what is older."""
+STATES: Final = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+)
 LISTED: Final = (
     Column("NAME", "name"),
     Column("COORDINATOR", "coordinator"),

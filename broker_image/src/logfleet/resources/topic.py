@@ -16,11 +16,10 @@ from logfleet.resources.document import (
     config_values,
     decode,
 )
+from logfleet.resources.limits import PARTITIONS_MAX, REPLICAS_MAX
 
 KIND: Final = "Topic"
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka: Topic.MAX_NAME_LENGTH
-PARTITIONS_MAX: Final = 100_000  # one topic's; more is a typing mistake
-REPLICAS_MAX: Final = 32_767  # int16 on the wire
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )

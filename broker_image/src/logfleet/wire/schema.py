@@ -7,7 +7,7 @@ versions, tagged fields).
 
 import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
@@ -132,5 +132,5 @@ def within(versions: str, version: int) -> bool:
 @cache
 def load_table() -> dict[str, Message]:
     """All messages by name; 100 KB of JSON, about a millisecond."""
-    text = files("logfleet.wire").joinpath("table/messages.json").read_bytes()
+    text = (Path(__file__).parent / "table" / "messages.json").read_bytes()
     return msgspec.json.decode(text, type=dict[str, Message])

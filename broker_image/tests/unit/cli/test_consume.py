@@ -24,6 +24,8 @@ from logfleet.wire.messages import (
 
 from broker_image.tests.unit.client.fake_broker import FakeBroker, Reply
 
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
+
 
 @pytest.mark.parametrize(
     "arguments, words",
@@ -117,7 +119,7 @@ def hold_a_record_each(broker: FakeBroker, when_read: Callable[[int], None]) -> 
 
 
 def everything(*, exit_at_end: bool) -> Request:
-    return Request(["t"], (), Place(spec=OffsetSpec.EARLIEST), exit_at_end)
+    return Request(["t"], (), Place(spec=OffsetSpec.EARLIEST), exit_at_end, UNCOMMITTED)
 
 
 @pytest.mark.asyncio
@@ -212,7 +214,7 @@ async def test_on_a_terminal_it_says_that_it_waits_at_the_end(
     spec = OffsetSpec.EARLIEST if from_beginning else OffsetSpec.LATEST
     async with FakeBroker({"t": 2}).running() as broker, Client(broker.bootstrap) as client:
         hold_a_record_each(broker, lambda _: None)
-        request = Request(["t"], (), Place(spec=spec), exit_at_end=False)
+        request = Request(["t"], (), Place(spec=spec), False, UNCOMMITTED)
         await read(client, request, Printer(Format(""), 1))
     line = (
         "waiting at the end of 2 partitions; --from-beginning prints what is there, Ctrl-C ends\n"
@@ -236,7 +238,7 @@ async def test_partitions_that_are_added_are_not_read_by_who_named_others(
                 raise TimeoutError
 
         printer = Printer(Format("%s\\n"), None, grow_and_end_in_time)
-        request = Request(["t"], (0,), Place(spec=OffsetSpec.EARLIEST), exit_at_end=False)
+        request = Request(["t"], (0,), Place(spec=OffsetSpec.EARLIEST), False, UNCOMMITTED)
         with pytest.raises(TimeoutError):
             await read(client, request, printer)
         assert printer.next_offsets == {T0: 1}

@@ -57,8 +57,10 @@ def test_ctrl_c_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_broker_loads_no_library_for_terminals_and_goes_on_with_garbage_collected() -> None:
     program = (
         "import gc, sys\n"
+        "from logfleet.cli.late_imports import load\n"
         "from logfleet.cli.main import cli\n"
         "assert cli.get_command(None, 'broker') is not None\n"
+        "load()\n"
         "print(sorted({'rich', 'structlog'} & set(sys.modules)), gc.isenabled())\n"
         "import rich\n"
     )

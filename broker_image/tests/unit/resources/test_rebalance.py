@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from logfleet.balance import waves
+from logfleet.balance import limits
 from logfleet.resources.document import InvalidResourceError
 from logfleet.resources.rebalance import parse_rebalance
 
@@ -20,7 +20,7 @@ def document(**spec: Any) -> dict[str, Any]:
 def test_it_waits_for_approval_unless_it_says_otherwise() -> None:
     spec = parse_rebalance(document()).spec
     assert not spec.is_approved
-    assert (spec.bytes_per_s, spec.moves_per_broker) == (50 << 20, waves.PER_BROKER)
+    assert (spec.bytes_per_s, spec.moves_per_broker) == (50 << 20, limits.PER_BROKER)
     assert parse_rebalance(document(approved=True)).spec.is_approved
     assert parse_rebalance(document(approval="Auto")).spec.is_approved
 

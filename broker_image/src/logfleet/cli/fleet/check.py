@@ -22,7 +22,7 @@ from logfleet.client.cluster import Client
 
 SHOWN_MAX: Final = 5
 """Findings of one code on a terminal without -v."""
-COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.HINT: "cyan"}
+COLOURS: Final = {"error": "red", "warning": "yellow", "hint": "cyan"}
 
 
 def _known(ctx: click.Context, option: click.Parameter, code: str | None) -> Check | None:

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from logfleet.balance.fleet_load import bytes_left
+from logfleet.balance.limits import IN_ALL, PER_BROKER
 from logfleet.balance.load import Plan, Skew
 from logfleet.balance.rebalancing import (
     Goal,
@@ -22,7 +23,6 @@ from logfleet.balance.rebalancing import (
 from logfleet.balance.rebalancing import (
     stop as call_back,
 )
-from logfleet.balance.waves import IN_ALL, PER_BROKER
 from logfleet.cli.confirming import DRY_RUN
 from logfleet.cli.fleet.admin_port import ask_all
 from logfleet.cli.log_dirs import bytes_text

@@ -27,7 +27,7 @@ UNCONFIRMED_MAX: Final = 100_000  # records sent while the first of them is not 
 RUNS_UNCONFIRMED_MAX: Final = 1000  # the same for runs of values
 NEW_TOPIC_SECONDS: Final = 0.3  # in which every broker learns of a topic that was just created
 
-Sent: TypeAlias = asyncio.Queue[tuple[int, Any] | None]
+Sent: TypeAlias = "asyncio.Queue[tuple[int, Any] | None]"
 """Numbers of lines and what was sent of them, until None."""
 
 

@@ -18,23 +18,13 @@ from logfleet.wire.messages import (
     ListTransactionsResponse,
 )
 
-STATES: Final = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "PrepareEpochFence",
-    "Dead",
-)
 ANY_DURATION: Final = -1
 FENCE_TIMEOUT_MS: Final = 1_000
 """Timeout of the transactions that the fencing producer never begins; any that brokers accept."""
 
 
 class TransactionListing(msgspec.Struct, frozen=True):
-    """coordinator: the broker. state: one of STATES, or what a newer broker names."""
+    """coordinator: the broker. state: by Kafka's name, such as Ongoing."""
 
     transactional_id: str
     coordinator: int
