@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from logfleet.testing import Broker
 
 from e2e.compare.brokers import Pair
-from e2e.harness.command_line import said
-from e2e.harness.processes import Broker, Rig
+from e2e.harness.processes import Rig
 
 FAILED = pytest.StashKey[bool]()
 A_CLIENTS_SOCKET = "ignore:unclosed <socket:ResourceWarning"
@@ -53,8 +53,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
 
 
 @pytest.fixture
-def one_topic(rig: Rig) -> Broker:
+def one_topic(kafka_broker: Broker) -> Broker:
     """A broker with the topic t of two partitions."""
-    broker = rig.broker()
-    said(broker, "topic", "create", "t", "-p", "2")
-    return broker
+    kafka_broker.create_topic("t", partitions=2)
+    return kafka_broker

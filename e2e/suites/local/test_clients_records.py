@@ -4,9 +4,9 @@ import time
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from logfleet.testing import Broker
 
 from e2e.harness.clients import CLIENTS, CODECS, Client, JavaClient, Sent, by_key, free_of_time
-from e2e.harness.processes import Broker, Rig
 
 PARTITIONS = 3
 PER_WRITER = 200
@@ -50,8 +50,8 @@ def check_read(read: list[Sent], sent: dict[str, list[Sent]], own_times: set[str
 
 
 @pytest.fixture
-def broker(rig: Rig) -> Broker:
-    return rig.broker()
+def broker(kafka_broker: Broker) -> Broker:
+    return kafka_broker
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from logfleet.testing import Broker
 
 from e2e.harness.kafka import tool_command
-from e2e.harness.processes import Broker, Rig
-from e2e.harness.topics import create_topic
+from e2e.harness.processes import Rig
 from e2e.load.groups import GROUP, MemberGroup
 from e2e.load.numbers import Numbers
 
@@ -21,10 +21,9 @@ FEW = 20
 
 
 @pytest.fixture
-def broker(rig: Rig) -> Broker:
-    made = rig.broker()
-    create_topic(made.bootstrap, TOPIC, PARTITIONS)
-    return made
+def broker(kafka_broker: Broker) -> Broker:
+    kafka_broker.create_topic(TOPIC, PARTITIONS)
+    return kafka_broker
 
 
 @pytest.fixture

@@ -154,6 +154,11 @@ class Broker(Disturbed):
     # --- what it shows
 
     @property
+    def data(self) -> Path:
+        """Its first log directory."""
+        return Path(self.config["log.dirs"].partition(",")[0])
+
+    @property
     def log_path(self) -> Path:
         return self.directory / f"broker-{self.id}.log"
 

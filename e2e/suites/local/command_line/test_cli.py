@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
+from logfleet.testing import Broker
 
 from e2e.harness.clients import CLIENTS, Sent
 from e2e.harness.command_line import (
@@ -17,14 +18,13 @@ from e2e.harness.command_line import (
     said,
     started,
 )
-from e2e.harness.processes import Broker, Rig
 
 TOPIC_YAML = Path(__file__).resolve().parents[4] / "crds" / "examples" / "topic.yaml"
 
 
 @pytest.fixture
-def broker(rig: Rig) -> Broker:
-    return rig.broker()
+def broker(kafka_broker: Broker) -> Broker:
+    return kafka_broker
 
 
 TOPIC = """

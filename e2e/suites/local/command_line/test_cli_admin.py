@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from logfleet.testing import Broker
 
 from e2e.harness.command_line import config_of, environment, logfleet, planned, refused, said
-from e2e.harness.processes import Broker
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_files_are_dumped_while_they_are_in_use(ten: Broker) -> None:
     table = said(ten, "dump", str(partition), "-o", "table").splitlines()
     assert segment in table
     assert any(line.split()[:3] == ["POSITION", "BASE", "LAST"] for line in table)
-    ten.terminate()  # writes the indexes, if the flush of every few seconds has not come before
+    ten.stop()  # writes the indexes, if the flush of every few seconds has not come before
     table = said(ten, "dump", str(partition), "-o", "table").splitlines()
     assert table[0] == segment.replace(".log", ".index")
     times = rows_of(ten, segment.replace(".log", ".timeindex"))

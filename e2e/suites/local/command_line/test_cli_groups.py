@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from logfleet.testing import Broker
 
 from e2e.harness.command_line import (
     PATIENCE_S,
@@ -15,18 +16,15 @@ from e2e.harness.command_line import (
     started,
     until,
 )
-from e2e.harness.processes import Broker, Rig
 
 
 @pytest.fixture
-def ten(rig: Rig) -> Broker:
+def ten(one_topic: Broker) -> Broker:
     """With the topic t of two partitions and the records v0 to v9 in it, the even ones in partition 0."""
-    broker = rig.broker()
-    said(broker, "topic", "create", "t", "-p", "2")
     for partition in range(2):
         lines = "".join(f"v{number}\n" for number in range(partition, 10, 2))
-        said(broker, "produce", "t", "-p", str(partition), stdin=lines.encode())
-    return broker
+        said(one_topic, "produce", "t", "-p", str(partition), stdin=lines.encode())
+    return one_topic
 
 
 def values(text: str) -> list[int]:

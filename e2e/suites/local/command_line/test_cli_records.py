@@ -4,6 +4,7 @@ import json
 
 import pytest
 from confluent_kafka import Message, Producer
+from logfleet.testing import Broker
 
 from e2e.harness.clients import CLIENTS, CODECS, Sent, free_of_time, kcat, run
 from e2e.harness.command_line import (
@@ -12,12 +13,11 @@ from e2e.harness.command_line import (
     said,
     started,
 )
-from e2e.harness.processes import Broker, Rig
 
 
 @pytest.fixture
-def broker(rig: Rig) -> Broker:
-    return rig.broker()
+def broker(kafka_broker: Broker) -> Broker:
+    return kafka_broker
 
 
 KEYED = [Sent(b"k1", b"v1", 0), Sent(b"k2", b"v:2", 0), Sent(b"", b"", 0)]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from logfleet.testing import Broker
 
 from e2e.harness.command_line import (
     PATIENCE_S,
@@ -16,7 +17,6 @@ from e2e.harness.command_line import (
     refused,
     said,
 )
-from e2e.harness.processes import Broker
 
 OFFSETS = "__consumer_offsets"
 

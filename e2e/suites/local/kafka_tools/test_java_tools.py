@@ -3,16 +3,16 @@
 import json
 
 import pytest
+from logfleet.testing import Broker
 
 from e2e.harness.kafka import run_tool, try_tool
-from e2e.harness.processes import Broker, Rig
 
 TOOLS = "org.apache.kafka.tools"
 
 
 @pytest.fixture
-def broker(rig: Rig) -> Broker:
-    return rig.broker()
+def broker(kafka_broker: Broker) -> Broker:
+    return kafka_broker
 
 
 def tool(broker: Broker, name: str, *arguments: str, stdin: str | None = None) -> str:
