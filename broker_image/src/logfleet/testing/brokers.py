@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from signal import Signals
 from typing import Any, Final, Self
@@ -149,7 +150,8 @@ class Broker(Disturbed):
         if not self.keep:
             shutil.rmtree(self.directory, ignore_errors=True)
         elif self._child is not None:
-            self._prepared.order("keep", directory=str(self.directory))
+            with suppress(ProcessEnded):
+                self._prepared.order("keep", directory=str(self.directory))
 
     # --- what it shows
 

@@ -45,8 +45,8 @@ class Channel:
         with self._lock:
             order_id = next(self._ids)
             order = frame({"id": order_id, "do": do, **arguments})
-            self._socket.settimeout(timeout_s)
             try:
+                self._socket.settimeout(timeout_s)
                 if fd is None:
                     self._socket.sendall(order)
                 else:

@@ -127,9 +127,13 @@ class Child:
 
     def kill(self) -> None:
         """It has ended, if it had not before."""
-        if self.exit_code is None:
+        if self.exit_code is not None:
+            return
+        try:
             self.exit_code = self._prepared.end(self.pid)
-            self.channel.close()
+        except ProcessEnded:  # the prepared process has taken its children along
+            self.exit_code = -Signals.SIGKILL
+        self.channel.close()
 
     def stop(self, timeout_s: float) -> int:
         """Have it end in order; its exit code. Raises ProcessEnded, then it was killed."""
@@ -156,9 +160,12 @@ def shared() -> Prepared:
     """
     global _shared
     with _shared_lock:
-        if _shared is None or _shared.owner != os.getpid() or not _shared.running:
-            _shared = Prepared()
-            atexit.register(close_shared)
+        if _shared is not None and _shared.owner == os.getpid():
+            if _shared.running:
+                return _shared
+            _shared.close()
+        _shared = Prepared()
+        atexit.register(close_shared)
         return _shared
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -11,9 +10,9 @@ from pathlib import Path
 import pytest
 from logfleet.testing import Broker
 
-pytest_plugins = ["pytester"]
+from broker_image.tests.unit.testing.processes import ended
 
-END_MS_MAX = 30_000
+pytest_plugins = ["pytester"]
 
 PROCESSES = """
 import json, os
@@ -28,22 +27,6 @@ def write(path, *brokers):
 
 def runs(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
-
-
-def ended(pids: list[int]) -> bool:
-    """Whether none of the processes runs, waiting for those that are about to end."""
-    for pid in pids:
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        try:
-            readable, _, _ = select.select([descriptor], [], [], END_MS_MAX / 1000)
-        finally:
-            os.close(descriptor)
-        if not readable:
-            return False
-    return True
 
 
 def test_a_run_without_brokers_imports_nothing_and_starts_nothing(
