@@ -77,8 +77,8 @@ def shared_etcd(prepared: Prepared) -> Etcd:
     """
     global _shared
     if _shared is None or _shared.owner is not prepared:
-        etcd = Etcd(prepared)
         prepared.order("prepare")
+        etcd = Etcd(prepared)
         etcd.wait_ready()
         _shared = etcd
     return _shared

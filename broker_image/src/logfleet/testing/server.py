@@ -29,6 +29,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from logfleet.io.tether import PR_SET_PDEATHSIG, tethered
+from logfleet.store.opening import NO_ETCD_CLIENT
 from logfleet.testing.errors import OrderFailed
 from logfleet.testing.frames import LENGTH, decode, frame
 
@@ -71,7 +72,9 @@ class Server:
             answer: dict[str, Any] = {"id": order["id"]}
             try:
                 answer["result"] = self._orders[order["do"]](order, fd)
-            except (OrderFailed, OSError) as error:
+            except OrderFailed as error:
+                answer["error"] = str(error)
+            except OSError as error:
                 answer["error"] = f"{order['do']}: {error}"
             finally:
                 if fd is not None:
@@ -142,9 +145,12 @@ class Server:
         self._directories.discard(order["directory"])
 
     def _prepare(self, order: Mapping[str, Any], fd: int | None) -> None:
-        """Import what a broker of a fleet needs besides."""
+        """Import what a broker of a fleet needs besides. Raises OrderFailed."""
         del order, fd
-        import_module(FOR_FLEETS)
+        try:
+            import_module(FOR_FLEETS)
+        except ModuleNotFoundError as error:
+            raise OrderFailed(NO_ETCD_CLIENT) from error
         gc.freeze()
 
     def _signal(self, order: Mapping[str, Any], fd: int | None) -> None:
