@@ -12,8 +12,6 @@ from typing import Protocol
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
-from e2e.harness.processes import Broker
-
 PATIENCE_S = 60.0
 POLL_S = 0.01
 
@@ -119,13 +117,13 @@ def until(ready: Callable[[], bool]) -> None:
         time.sleep(POLL_S)
 
 
-def partitions_of(broker: Broker, topic: str) -> int:
+def partitions_of(broker: Reachable, topic: str) -> int:
     """Return the number of partitions that librdkafka reports; 0 if there is no such topic."""
     metadata = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE_S)
     return len(metadata.topics[topic].partitions) if topic in metadata.topics else 0
 
 
-def config_of(broker: Broker, topic: str) -> dict[str, str]:
+def config_of(broker: Reachable, topic: str) -> dict[str, str]:
     """Return the keys that are set on the topic itself, as librdkafka reports them."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
