@@ -109,13 +109,18 @@ def not_serving(fleet: Snapshot) -> Iterator[Found]:
     """Brokers that do not serve.
 
     A fenced broker is registered and may not lead. An unregistered one has replicas and does not
-    run. What they hold has a replica less.
+    run. One that does not answer is about to be fenced, or cannot be reached from here: then its
+    advertised listener is wrong, or a network is in between.
 
     Start the broker. If it is gone for good, give its replicas to others: `logfleet drain ID`.
     """
+    states = {BrokerState.FENCED: "fenced", BrokerState.UNREGISTERED: "not registered"}
+    silent = {gap.broker: gap.reason for gap in fleet.gaps if gap.part is Part.BROKERS}
     for broker in fleet.brokers:
-        if broker.state is not BrokerState.ACTIVE:
-            what = "fenced" if broker.state is BrokerState.FENCED else "not registered"
+        what = states.get(broker.state)
+        if what is None and broker.apis is None and broker.id in silent:
+            what = f"does not answer ({silent[broker.id]})"
+        if what is not None:
             held = sum(
                 broker.id in each.replicas
                 for topic in fleet.topics.values()

@@ -82,6 +82,9 @@ def broker(
     logfleet broker server.properties --override log.retention.hours=1
     KAFKA_NODE_ID=1 logfleet broker --env-prefix KAFKA_
 
+    On a terminal the start ends with a line that begins with "ready:". Elsewhere all lines are
+    JSON, and the event broker_started has the same.
+
     Exit code 0 after an orderly stop, 1 if the broker cannot start or go on.
     """
     gc.disable()  # until it has started: hardly anything created before is garbage

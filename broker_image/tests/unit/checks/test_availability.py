@@ -2,7 +2,7 @@
 
 import pytest
 from logfleet.checks import availability
-from logfleet.checks.snapshot import NO_LEADER, BrokerState, Topic
+from logfleet.checks.snapshot import NO_LEADER, BrokerState, Gap, Part, Topic
 
 from broker_image.tests.unit.checks.fleets import (
     broker,
@@ -98,6 +98,16 @@ def test_a_broker_that_does_not_serve_is_named(state: BrokerState, what: str) ->
     broken = fleet(brokers=(*BROKERS[:2], broker(3, state=state)))
     assert found(availability.not_serving, broken) == [("broker 3", f"{what}, with 3 replicas")]
     assert remedies(availability.not_serving, broken) == ["logfleet events --broker 3"]
+
+
+def test_a_registered_broker_that_does_not_answer_is_found() -> None:
+    gaps = (Gap(Part.BROKERS, "h3:9092: Connection refused", 3),)
+    silent = fleet(brokers=(*BROKERS[:2], broker(3, apis=None)), gaps=gaps)
+    assert found(availability.not_serving, silent) == [
+        ("broker 3", "does not answer (h3:9092: Connection refused), with 3 replicas")
+    ]
+    answering = fleet(gaps=(Gap(Part.BROKERS, "its configuration is not described", 3),))
+    assert found(availability.not_serving, answering) == []
 
 
 def test_replicas_that_share_a_zone_are_found() -> None:

@@ -98,4 +98,5 @@ def test_a_stopped_broker_is_found_until_it_is_back(fleet: Fleet) -> None:
     assert findings(fleet) == {}
     third.kill()
     killed = report(fleet)
-    assert killed["not_checked"] == [], "two brokers answer, and a broker that does not is no delay"
+    assert killed["not_checked"] == [], "two brokers answer"
+    assert "LF105" in {each["code"] for each in killed["findings"]}, "even before it is fenced"

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -11,7 +12,7 @@ import msgspec
 
 from logfleet.checks.docs import explained
 from logfleet.checks.finding import Check, Finding, Severity, counted
-from logfleet.checks.gathering import gather_snapshot
+from logfleet.checks.gathering.fleet import SECONDS_MAX, gather_snapshot
 from logfleet.checks.snapshot import Snapshot
 from logfleet.checks.table import CHECKS, Skipped, chosen, counts, skipped
 from logfleet.checks.table import run as run_checks
@@ -96,7 +97,7 @@ def check(
         return
     checks = chosen(select, ignore)
     begin_s = time.monotonic()
-    fleet = run(server, _snapshot)
+    fleet = run(server, partial(_snapshot, min(SECONDS_MAX, server.timeout_seconds)))
     seconds = time.monotonic() - begin_s
     found = [_with_address(each, server) for each in run_checks(fleet, checks)]
     missing = skipped(fleet, checks)
@@ -112,8 +113,8 @@ def check(
         sys.exit(1)
 
 
-async def _snapshot(client: Client) -> Snapshot:
-    return await gather_snapshot(client, ask_admin=ask_registered)
+async def _snapshot(seconds_max: float, client: Client) -> Snapshot:
+    return await gather_snapshot(client, ask_admin=ask_registered, seconds_max=seconds_max)
 
 
 def _with_address(found: Finding, server: Server) -> Finding:

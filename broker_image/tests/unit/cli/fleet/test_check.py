@@ -1,15 +1,20 @@
 """The command around the checks: codes, output, exit codes."""
 
 import json
+import shlex
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
+from logfleet.checks.finding import Finding
 from logfleet.checks.snapshot import Gap, Part, Snapshot
+from logfleet.checks.table import CHECKS
+from logfleet.checks.table import run as run_checks
 from logfleet.cli.fleet import check
 from logfleet.cli.main import cli
 
-from broker_image.tests.unit.checks.fleets import fleet, partition, topic
+from broker_image.tests.unit.checks.fleets import fleet, partition, sick_fleets, topic
 
 STRICT = topic("strict", config={"min.insync.replicas": "3"})
 SINGLES = [topic(f"s{number}", partition(replicas=(1,))) for number in range(7)]
@@ -112,3 +117,25 @@ def test_a_wrong_code_is_a_wrong_command_line(arguments: list[str], words: str) 
     result = CliRunner().invoke(cli, ["check", *arguments])
     assert result.exit_code == 2
     assert words in result.output
+
+
+FINDINGS = {each.code: each for sick in sick_fleets() for each in run_checks(sick)}
+
+
+def test_every_finding_is_among_the_examples() -> None:
+    assert sorted(FINDINGS) == [each.code for each in CHECKS]
+
+
+@pytest.mark.parametrize("finding", FINDINGS.values(), ids=lambda each: each.code)
+def test_a_remedy_that_is_a_command_can_be_typed(finding: Finding) -> None:
+    program, *arguments = shlex.split(finding.remedy)
+    if program != "logfleet":
+        assert "logfleet " not in finding.remedy or finding.code == "LF110"
+        return
+    command: click.Command = cli
+    context = click.Context(cli)
+    while isinstance(command, click.Group):
+        _, found, arguments = command.resolve_command(context, arguments)
+        assert found is not None
+        command = found
+    command.make_context("remedy", arguments)
