@@ -49,6 +49,10 @@ lock: $(STAMP) ## resolve all requirements.lock files again
 version: $(STAMP) ## write the version V=0.2.0 to the package, the charts, image tags and pages
 	@$(PY) -m e2e.release.version "$(V)"
 
+.PHONY: package
+package: $(STAMP) ## packages, charts, images (where Docker is), bills of materials and SHA256SUMS, in dist/; nothing is published
+	@$(PY) -m e2e.release.package
+
 .PHONY: check
 check: $(STAMP) ## lint, types and unit tests (before every commit; COVERED=1: and what they cover, which costs as much again)
 	@$(MAKE) --no-print-directory -j 3 lint types unit
