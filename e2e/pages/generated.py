@@ -12,6 +12,7 @@ from logfleet.telemetry.docs import metric_docs
 from e2e.harness.images import ROOT
 from e2e.pages.commands import command_docs
 from e2e.pages.fields import Schema, table
+from e2e.pages.recipes import recipe_docs
 from e2e.pages.spark_options import option_docs
 
 DOCS: Final = ROOT / "docs"
@@ -44,6 +45,7 @@ def chart_docs() -> str:
 
 
 GENERATED: Final[dict[Path, Callable[[], str]]] = {
+    DOCS / "how-to" / "error-paths.md": recipe_docs,
     DOCS / "reference" / "charts.md": chart_docs,
     DOCS / "reference" / "checks.md": check_docs,
     DOCS / "reference" / "commands.md": command_docs,

@@ -16,6 +16,9 @@ def values(kafka: Broker | Fleet, topic: str) -> list[bytes | None]:
 
 
 def test_the_leader_moves_under_a_producer(kafka_fleet: Fleet, client: Opened) -> None:
+    """A producer that waits for all replicas finds the new leader by itself. Without idempotence the
+    records behind the move may come before the ones that are sent again.
+    """
     kafka_fleet.create_topic("orders")
     producer = client.producer(kafka_fleet.bootstrap)
     producer.send("orders", b"before")
@@ -30,6 +33,10 @@ def test_the_leader_moves_under_a_producer(kafka_fleet: Fleet, client: Opened) -
 
 
 def test_the_answer_to_an_append_is_lost(kafka_broker: Broker, client: Opened) -> None:
+    """The broker has written the record, and the producer cannot know. It sends again; an idempotent
+    producer's second copy is recognised by its sequence number. Without `enable.idempotence` this
+    test finds two.
+    """
     kafka_broker.create_topic("orders")
     producer = client.producer(kafka_broker.bootstrap)
 
@@ -43,6 +50,9 @@ def test_the_answer_to_an_append_is_lost(kafka_broker: Broker, client: Opened) -
 def test_a_worker_ends_between_its_result_and_its_commit(
     kafka_broker: Broker, client: Opened
 ) -> None:
+    """The next worker gets the same record once more. A result has to bear that: an upsert by a
+    key of the record, or a transaction that writes result and offset together.
+    """
     kafka_broker.create_topic("orders")
     producer = client.producer(kafka_broker.bootstrap)
     producer.send("orders", b"order 1")
@@ -61,6 +71,9 @@ def test_a_worker_ends_between_its_result_and_its_commit(
 def test_a_rebalance_takes_the_partition_while_a_batch_is_processed(
     kafka_broker: Broker, client: Opened
 ) -> None:
+    """The group thinks that the worker is gone, because it was busy for longer than its session. Its
+    commit is refused: what it processed is read again, maybe by another one.
+    """
     kafka_broker.create_topic("orders")
     producer = client.producer(kafka_broker.bootstrap)
     producer.send("orders", b"order 1")
@@ -77,6 +90,9 @@ def test_a_rebalance_takes_the_partition_while_a_batch_is_processed(
 
 
 def test_the_coordinator_moves_before_a_commit(kafka_fleet: Fleet, client: Opened) -> None:
+    """Groups are kept by the broker that leads a partition of `__consumer_offsets`. When that moves, a
+    commit is refused with NOT_COORDINATOR, and the client asks who it is now.
+    """
     kafka_fleet.create_topic("orders")
     producer = client.producer(kafka_fleet.bootstrap)
     producer.send("orders", b"order 1")
@@ -92,6 +108,9 @@ def test_the_coordinator_moves_before_a_commit(kafka_fleet: Fleet, client: Opene
 
 
 def test_the_committed_offset_is_gone_after_a_day(kafka_broker: Broker, client: Opened) -> None:
+    """Retention has removed the record that a group would read next. What happens then is a setting of
+    the client: `auto.offset.reset`.
+    """
     kafka_broker.create_topic("orders", config={"retention.ms": "86400000"})
     producer = client.producer(kafka_broker.bootstrap)
     for number in range(3):
@@ -110,6 +129,9 @@ def test_the_committed_offset_is_gone_after_a_day(kafka_broker: Broker, client: 
 
 
 def test_two_of_three_brokers_stand_still(kafka_fleet: Fleet, client: Opened) -> None:
+    """With `min.insync.replicas` 2 a single replica takes no record: NOT_ENOUGH_REPLICAS. It can be read
+    all the time, and takes records again once another broker is in sync.
+    """
     kafka_fleet.create_topic("orders")
     producer = client.producer(kafka_fleet.bootstrap)
     producer.send("orders", b"all there")
@@ -131,6 +153,9 @@ def test_two_of_three_brokers_stand_still(kafka_fleet: Fleet, client: Opened) ->
 
 
 def test_the_disk_is_full_for_a_while(kafka_broker: Broker, client: Opened) -> None:
+    """The broker refuses records with KAFKA_STORAGE_ERROR until there is room, which producers retry for
+    `delivery.timeout.ms` (librdkafka: `message.timeout.ms`). Consumers go on.
+    """
     kafka_broker.create_topic("orders")
     producer = client.producer(kafka_broker.bootstrap)
 
@@ -143,6 +168,10 @@ def test_the_disk_is_full_for_a_while(kafka_broker: Broker, client: Opened) -> N
 
 
 def test_a_fetch_is_torn(kafka_broker: Broker, client: Opened) -> None:
+    """A response may end in the middle of a batch. Clients drop the part and fetch it again; nothing is
+    lost or read twice. If not even its first batch is whole, librdkafka fetches again; aiokafka and
+    kafka-python raise an error.
+    """
     kafka_broker.create_topic("orders")
     producer = client.producer(kafka_broker.bootstrap)
     for value in (b"one", b"two"):
@@ -155,6 +184,9 @@ def test_a_fetch_is_torn(kafka_broker: Broker, client: Opened) -> None:
 
 
 def test_heartbeats_are_slower_than_the_session(quick_sessions: Broker, client: Opened) -> None:
+    """A network that is slow for longer than `session.timeout.ms` costs a member its partitions, while
+    it goes on working. It learns of that by a commit that is refused.
+    """
     quick_sessions.create_topic("orders")
     producer = client.producer(quick_sessions.bootstrap)
     producer.send("orders", b"order 1")
