@@ -327,12 +327,17 @@ class Admin:
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
         """Id, controller and registered brokers, as one broker reports them now.
 
-        include_fenced: also brokers that are fenced (KIP-1073).
+        include_fenced: also brokers that are fenced, if brokers report them (KIP-1073).
         """
         request = DescribeClusterRequest(include_fenced_brokers=include_fenced)
 
         async def call() -> ClusterDescription:
-            response = await self._send(request, DescribeClusterResponse)
+            try:
+                response = await self._send(request, DescribeClusterResponse)
+            except NotSupported:
+                if not include_fenced:
+                    raise
+                response = await self._send(DescribeClusterRequest(), DescribeClusterResponse)
             raise_for(response.error_code, response.error_message, subject="cluster")
             brokers = [
                 Node(row.broker_id, row.host, row.port, row.rack) for row in response.brokers

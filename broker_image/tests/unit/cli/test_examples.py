@@ -55,6 +55,7 @@ def test_an_example_can_be_typed(
     (tmp_path / "data/orders-0").mkdir(parents=True)
     (tmp_path / "kafka-data").mkdir()
     for name in (
+        "payments.txt",
         "topic.yaml",
         "cluster.yaml",
         "crds/examples/topic.yaml",

@@ -6,8 +6,11 @@ import pytest_asyncio
 from logfleet.client.admin import Admin, ConfigSource, NewTopic, ResourceType
 from logfleet.client.cluster import Client
 from logfleet.client.errors import KafkaError
+from logfleet.wire.apis import api_of
 from logfleet.wire.errors import ErrorCode
 from logfleet.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -279,6 +282,25 @@ async def test_fenced_brokers_are_told_if_they_are_asked_for(
     assert len((await admin.describe_cluster()).brokers) == 1
     cluster = await admin.describe_cluster(include_fenced=True)
     assert ([node.id for node in cluster.brokers], cluster.fenced) == ([1, 2], frozenset({2}))
+
+
+async def test_brokers_that_cannot_report_fenced_ones_describe_the_others(
+    broker: FakeBroker, admin: Admin
+) -> None:
+    """Kafka before 4.0."""
+
+    def older(request: ApiVersionsRequest) -> ApiVersionsResponse:
+        versions = broker.api_versions(request)
+        for row in versions.api_keys:
+            if row.api_key == api_of(DescribeClusterRequest).key:
+                row.max_version = 1
+        return versions
+
+    broker.answers[ApiVersionsRequest] = older
+    broker.answers[DescribeClusterRequest] = lambda _: DescribeClusterResponse(cluster_id="c")
+    assert (await admin.describe_cluster(include_fenced=True)).cluster_id == "c"
+    ((header, _),) = (each for each in broker.requests if type(each[1]) is DescribeClusterRequest)
+    assert header.api_version == 1
 
 
 async def test_eligible_leaders_are_collected_over_all_pages(
