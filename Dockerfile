@@ -1,6 +1,7 @@
 # All images of Logfleet, one target each: broker, operator, spark, test.
 #
 #   docker build --target broker -t logfleet/broker:0.1.0 .
+#   docker run -p 9092:9092 -v logfleet:/var/lib/logfleet logfleet/broker:0.1.0     # one broker, at localhost:9092
 #
 # Packages are installed by hash from the members' locks, in layers that change only with the locks; our own code is
 # the last layer, so a change of it builds in seconds. Build tools do not get into the final images. Two build
@@ -81,9 +82,13 @@ RUN apt-get update -q && apt-get install -yq --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*
 COPY --from=broker-packages /opt/venv /opt/venv
 COPY --from=logfleet-code /opt/code /opt/venv
+COPY broker_image/image/server.properties /etc/logfleet/
+RUN install -d -o 10001 -g 10001 /var/lib/logfleet
+VOLUME /var/lib/logfleet
+EXPOSE 9092 9644
 USER 10001:10001
 ENTRYPOINT ["/usr/bin/tini", "-g", "--", "logfleet"]
-CMD ["--help"]
+CMD ["broker", "/etc/logfleet/server.properties", "--env-prefix", "KAFKA_"]
 
 FROM base AS operator
 COPY --from=operator-packages /opt/venv /opt/venv
