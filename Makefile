@@ -104,7 +104,7 @@ test-local: $(STAMP) ## make test without Kubernetes
 release: $(STAMP) ## before a release, many hours: all tests and everything that other targets run by hand; one table in e2e/results/release.json
 	@FULL=1 $(PY) -m e2e.parts --into e2e/results/release.json tools jars build "check COVERED=1" "sim SEEDS=50000" "sim MUTANTS=1" etcd-tests \
 		local-suites spark quickstarts apiserver e2e-full oracle failover soak fuzz \
-		bench bench-kafka bench-fleet bench-spark bench-groups bench-moves bench-topics bench-lag bench-testing
+		bench bench-kafka bench-fleet bench-spark bench-groups bench-moves bench-topics bench-lag bench-testing bench-cli
 
 .PHONY: pages
 pages: $(STAMP) ## write the pages that are made from the code, then build the site into build/site and fail on links that lead nowhere
@@ -172,6 +172,10 @@ bench-lag: $(STAMP) ## delay of a broker's event loop under mixed load: alone, a
 .PHONY: bench-testing
 bench-testing: $(STAMP) ## how long a test waits for a broker or a fleet of logfleet.testing, and their memory (REALTIME=1 on a busy machine)
 	@$(PY) -m e2e.bench.testing $(if $(REALTIME),--realtime)
+
+.PHONY: bench-cli
+bench-cli: $(STAMP) ## processor time of `logfleet produce` and `consume` beside kcat's, in turns (ROUNDS=n)
+	@$(PY) -m e2e.bench.command_line $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: oracle
 oracle: $(STAMP) ## send the same requests to Apache Kafka and to a broker, and compare the responses (ONLY=regular expression on CORPUS/CASE)

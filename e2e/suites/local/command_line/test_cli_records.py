@@ -1,6 +1,7 @@
 """`logfleet produce` and `logfleet consume` on a real broker, each judged by another client."""
 
 import json
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Message, Producer
@@ -191,6 +192,42 @@ def test_consume_begins_where_it_is_told(ten: Broker) -> None:
     assert from_offset("@1970-01-01T00:16:40.008+00:00") == [8, 9]
     assert from_offset("@9000000") == []
     assert from_offset("1", "-p", "0", "-n", "2") == [2, 4]
+
+
+def test_consume_prints_what_is_searched_for_between_two_times(ten: Broker) -> None:
+    def found(*more: str) -> list[int]:
+        return values(said(ten, "consume", "t", "-e", *more))
+
+    whole = ("--from-beginning",)
+    assert found(*whole, "--grep", "v3") == [3]
+    assert found(*whole, "--key-grep", "k", "--where", 'key > "k6" and partition == 0') == [8]
+    assert found(*whole, "--where", 'headers.h in ("1", "2") or offset == 4') == [1, 2, 8, 9]
+    assert found("--tail", "1") == [8, 9]
+    assert found("--since", "1000004", "--until", "1000007") == [4, 5, 6]
+    assert found(*whole, "--until", "1970-01-01T00:16:40.002Z") == [0, 1]
+
+
+def test_consume_reports_what_it_read_and_shows_fields_in_other_ways(ten: Broker) -> None:
+    lines = said(
+        ten, "consume", "t", "--tail", "1", "-e", "-p", "1", "-f", r"%T{iso} %k{hex} %H{h}\n"
+    )
+    assert lines == "1970-01-01T00:16:40.009Z 6b39 9\n"
+    pretty = said(ten, "consume", "t", "--tail", "1", "-e", "-p", "1", "-o", "pretty")
+    assert pretty.startswith("t-1 @ 4  1970-01-01T00:16:40.009Z (")
+    assert pretty.endswith("d)  k9\n  h: 9\n  v9\n\n")
+
+
+def test_produce_reads_a_file_as_often_as_wanted(ten: Broker, tmp_path: Path) -> None:
+    said(ten, "topic", "create", "lines", "-p", "3")
+    given = tmp_path / "lines"
+    given.write_text("".join(f"v{number}\n" for number in range(5000)))
+    said(ten, "produce", "lines", "--file", str(given), "--repeat", "2", "-H", "h=x")
+    found = values(said(ten, "consume", "lines", "--from-beginning", "-e"))
+    assert found == sorted([*range(5000), *range(5000)])
+    assert refused(ten, "produce", "nope", "--file", str(given)) == (
+        "Error: topic nope: there is no such topic or partition; "
+        "`logfleet topic create` makes a topic, and --create does here"
+    )
 
 
 def test_consume_tells_in_one_line_what_is_not_there(ten: Broker) -> None:
