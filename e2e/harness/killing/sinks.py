@@ -11,7 +11,8 @@ from urllib.parse import unquote
 
 import pandas as pd
 import psycopg
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from e2e.harness.postgres import Postgres
 from e2e.harness.topics import ends
@@ -131,6 +132,61 @@ class Topics:
         finally:
             consumer.close()
         return pd.DataFrame(found, columns=["key", "value", "headers"])
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTopics(Topics):
+    """Topics that a job writes in transactions, as a reader of committed records sees them."""
+
+    def committed(self) -> object:
+        """Return the sum of the last stable offsets."""
+        # A client that knew a broker before it was killed would ask with the old leader epoch.
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
+        wanted = {
+            TopicPartition(name, index): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            for name in self.names
+            for index in range(len(ends(self.bootstrap, name)))
+        }
+        found = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+        return sum(each.result(PATIENCE_S).offset for each in found.values())
+
+    def rows(self) -> pd.DataFrame:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "kills",
+                "log_level": 3,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        found = []
+        try:
+            for name in self.names:
+                for index in range(len(ends(self.bootstrap, name))):
+                    consumer.assign([TopicPartition(name, index, 0)])
+                    found += [
+                        (record.key(), record.value(), dict(record.headers() or ()))
+                        for record in _until_end(consumer)
+                    ]
+        finally:
+            consumer.close()
+        return pd.DataFrame(found, columns=["key", "value", "headers"])
+
+
+def _until_end(consumer: Consumer) -> Iterator[Message]:
+    """Return the records up to the end of the one assigned partition."""
+    while True:
+        some = consumer.consume(10_000, PATIENCE_S)
+        assert some, "the end did not come"
+        for record in some:
+            error = record.error()
+            if error is None:
+                yield record
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (its public name)
+                return
+            else:
+                raise AssertionError(error)
 
 
 def _taken(consumer: Consumer, count: int) -> Iterator[Message]:

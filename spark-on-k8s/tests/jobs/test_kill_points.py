@@ -28,7 +28,7 @@ from e2e.harness.killing.points import (
     server,
 )
 from e2e.harness.killing.records import FIELDS, WATERMARK, counts, made, produced
-from e2e.harness.killing.sinks import Folder, Table, Topics
+from e2e.harness.killing.sinks import CommittedTopics, Folder, Table, Topics
 from e2e.harness.postgres import Postgres
 from e2e.harness.processes import Broker
 from e2e.harness.spark_topics import NumberedTopic
@@ -80,14 +80,21 @@ def world(rig):
 def run(world, tmp_path):
     """Runs a job over the topic, kills it at each of the points, and prints what was killed when."""
 
-    def run(name: str, arguments: list[str], sink: Sink, *points: str, master: str = LOCAL) -> None:
+    def run(
+        name: str,
+        arguments: list[str],
+        sink: Sink,
+        *points: str,
+        master: str = LOCAL,
+        batches: int = BATCHES,
+    ) -> None:
         given = ["--bootstrap-servers", world.broker.bootstrap, *arguments]
         checkpoint = None
         if name != "table_to_topic":
             checkpoint = Checkpoint(tmp_path / "checkpoint")
             given += ["--topic", world.topic.name, "--checkpoint", str(checkpoint.folder)]
             given += ["--fields", FIELDS]
-            given += ["--max-offsets-per-trigger", str(RECORDS // BATCHES)]
+            given += ["--max-offsets-per-trigger", str(RECORDS // batches)]
         job = SparkJob(name, given, tmp_path, master)
         killed = Killed(job, sink, checkpoint)
         try:
@@ -233,6 +240,45 @@ def test_dead_letters(world, run):
     assert_rejected(world, letters.drop_duplicates(["partition", "offset"]), "broken")
     doubled = len(rows) - len(sound), int(letters.duplicated(["partition", "offset"]).sum())
     print("  written twice: {} records, {} dead letters".format(*doubled))  # noqa: T201
+
+
+ONCE = ["--exactly-once", "--sink-option", "kafka.batch.size=1000"]
+"""With batches so small the write of a micro-batch takes so long that a kill meets it."""
+
+
+def good_and_dead(world: World) -> CommittedTopics:
+    made = [NumberedTopic(world.broker.bootstrap, partitions=1).name for _ in range(2)]
+    return CommittedTopics(world.broker.bootstrap, (made[0], made[1]))
+
+
+def assert_once(world: World, sink: CommittedTopics) -> None:
+    """A reader of committed records finds each record once: in the good topic, or in the other."""
+    values = (b"" if value is None else value.encode() for value in world.records["value"])
+    want = sorted(zip((str(n).encode() for n in world.records["n"]), values, strict=True))
+    rows = sink.rows()
+    found = zip(rows["key"], (value or b"" for value in rows["value"]), strict=True)
+    assert sorted(found) == want
+    is_dead = ["__dlq.errors.topic" in headers for headers in rows["headers"]]
+    assert sum(is_dead) == sum(world.records["kind"] == "broken")
+
+
+@pytest.mark.full
+def test_records_and_dead_letters_once(world, run):
+    """The broker leads the topics, and is the coordinator of the transaction and of its number."""
+    sink = good_and_dead(world)
+    arguments = ["--output-topic", sink.names[0], "--dlq-topic", sink.names[1], *ONCE]
+    points = ["driver AMID", "broker AMID", "driver WRITTEN", "broker WRITTEN", "driver WRITTEN"]
+    run("dlq_router", arguments, sink, *points, batches=RECORDS // 4_000)
+    assert_once(world, sink)
+
+
+@pytest.mark.full
+def test_records_and_dead_letters_once_with_executors_that_are_killed(world, run):
+    sink = good_and_dead(world)
+    arguments = ["--output-topic", sink.names[0], "--dlq-topic", sink.names[1], *ONCE]
+    points = ["executor PLANNED", "executor AMID", "python AMID"]
+    run("dlq_router", arguments, sink, *points, master=EXECUTORS)
+    assert_once(world, sink)
 
 
 @pytest.mark.full
