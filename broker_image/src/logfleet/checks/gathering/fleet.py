@@ -74,14 +74,13 @@ async def gather_snapshot(
     names = [topic.name for topic in topics]
     reachable = sorted(answers.apis)
     (
-        (answers.configs, answers.level, answers.ends, answers.begins, answers.newest),
+        (answers.configs, answers.level, answers.begins, answers.newest),
         (answers.broker_configs, answers.disks, groups),
         _,
     ) = await asyncio.gather(
         asyncio.gather(
             asking.part(Part.CONFIGS, topic_configs(client, names), None),
             asking.part(Part.FEATURES, describe_level(client), None),
-            asking.part(Part.OFFSETS, ask(dict.fromkeys(leaders, OffsetSpec.LATEST)), {}),
             asking.part(Part.OFFSETS, ask(dict.fromkeys(leaders, OffsetSpec.EARLIEST)), {}),
             asking.part(Part.TIMES, ask(dict.fromkeys(leaders, OffsetSpec.MAX_TIMESTAMP)), {}),
         ),
@@ -93,9 +92,12 @@ async def gather_snapshot(
         _ask_admin_ports(asking, answers, found, ask_admin),
     )
     answers.groups = [group for each in groups.values() for group in each]
+    asking = Asking(seconds_max * (1 - FIRST_SHARE), gaps)
+    # Behind the committed offsets: else those of a group that reads now could be beyond the ends.
+    latest = dict.fromkeys(leaders, OffsetSpec.LATEST)
+    answers.ends = await asking.part(Part.OFFSETS, ask(latest), {})
     hour_ago, week_ago = answers.now_ms - HOUR_MS, answers.now_ms - WEEK_MS
     lagging, busy = answers.lagging(), answers.busiest(BUSY_MAX)
-    asking = Asking(seconds_max * (1 - FIRST_SHARE), gaps)
     answers.hour_old, answers.week_old, answers.batches = await asyncio.gather(
         asking.part(Part.TIMES, ask(dict.fromkeys(lagging, hour_ago)), {}),
         asking.part(Part.TIMES, ask(dict.fromkeys(lagging, week_ago)), {}),
@@ -129,11 +131,15 @@ async def _ask_admin_ports(
     answers.readings = {broker: readings(text) for broker, text in metrics.texts.items()}
     answers.clocks = metrics.clocks_ahead_s
     decoder = msgspec.json.Decoder(Flow)
-    answers.flows = {
-        TopicPartition(flow.topic, flow.partition): flow
-        for text in traffic.texts.values()
-        for flow in decoder.decode_lines(text)
-    }
+    found_flows: dict[TopicPartition, Flow] = {}
+    for broker, text in traffic.texts.items():
+        try:
+            flows = decoder.decode_lines(text)
+        except msgspec.MsgspecError as error:
+            asking.gaps.append(Gap(Part.METRICS, f"/traffic cannot be read: {error}", broker))
+        else:
+            found_flows |= {TopicPartition(flow.topic, flow.partition): flow for flow in flows}
+    answers.flows = found_flows
 
 
 def _none_answers(asking: Asking, reason: str) -> None:
