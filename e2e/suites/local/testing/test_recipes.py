@@ -6,8 +6,6 @@ from logfleet.testing import Broker, Fleet
 
 from e2e.suites.local.testing.clients import Opened
 
-pytestmark = pytest.mark.xdist_group("recipes")
-
 quick_sessions = logfleet.testing.broker(config={"group.min.session.timeout.ms": "500"})
 
 

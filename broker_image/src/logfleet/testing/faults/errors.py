@@ -19,6 +19,7 @@ from logfleet.wire.schema import load_table
 
 _KEYS: Final = ("name", "topic", "topic_id", "index", "partition", "partition_index")
 """Fields that say what a row is about; its answer has them too."""
+_ERRORS: Final = ("error_code", "partition_error_code")
 _OF_FAILED: Final[dict[str, dict[str, object]]] = {
     "Produce": {"base_offset": -1},
     "Fetch": {"high_watermark": -1, "records": b"", "aborted_transactions": None},
@@ -120,11 +121,14 @@ def refuse(api: str, request: Any, version: int, code: ErrorCode) -> msgspec.Str
 
 def failed(api: str, row_class: Any, row: Any, code: ErrorCode) -> Any:
     """The row of an answer that has the error for what `row` is about."""
-    return row_class(**_keys(row, row_class), error_code=code, **_OF_FAILED.get(api, {}))
+    field = next(each for each in _ERRORS if each in row_class.__struct_fields__)
+    return row_class(**_keys(row, row_class), **{field: code}, **_OF_FAILED.get(api, {}))
 
 
 def _keys(row: Any, row_class: Any) -> dict[str, Any]:
     fields = row_class.__struct_fields__
+    if isinstance(row, int):
+        return {"partition_index": row}
     return {name: getattr(row, name) for name in _KEYS if name in fields and hasattr(row, name)}
 
 

@@ -26,7 +26,7 @@ from logfleet.testing.faults.layouts import LAYOUTS
 from logfleet.testing.faults.naming import named_by, topic_of
 from logfleet.testing.faults.rules import ArmedFault, Fault, FaultBook, Named
 from logfleet.wire.apis import api_of
-from logfleet.wire.messages import FetchRequest, FetchResponse
+from logfleet.wire.messages import AddPartitionsToTxnRequest, FetchRequest, FetchResponse
 
 log = structlog.get_logger(__name__)
 
@@ -68,9 +68,11 @@ def forget_repeats(peer: Peer) -> None:
 
 
 def _is_own(request: Any, context: RequestContext) -> bool:
-    """Whether a follower fetches, or the test itself asks."""
+    """Whether another broker asks, or the test itself."""
     if isinstance(request, FetchRequest) and replica_id(request, context.api_version) >= 0:
         return True
+    if isinstance(request, AddPartitionsToTxnRequest) and request.transactions:
+        return True  # clients use the versions before (KIP-890)
     return context.client_id == TESTING_CLIENT_ID
 
 

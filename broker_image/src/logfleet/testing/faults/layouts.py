@@ -37,6 +37,12 @@ LAYOUTS: Final = {
     "TxnOffsetCommit": _PARTITIONS,
     "OffsetDelete": _PARTITIONS,
     "DeleteRecords": _PARTITIONS,
+    "AddPartitionsToTxn": Layout(
+        ("v3_and_below_topics",),
+        "partitions",
+        "results_by_topic_v3_and_below",
+        "results_by_partition",
+    ),
     "Metadata": Layout(("topics",), None, "topics", is_read=True),
     "CreateTopics": Layout(("topics",), None, "topics"),
     "CreatePartitions": Layout(("topics",), None, "results"),
@@ -45,7 +51,6 @@ LAYOUTS: Final = {
 
 NAMING_ONLY: Final = {
     "OffsetFetch": Layout(("topics",), "partition_indexes"),
-    "AddPartitionsToTxn": Layout(("v3_and_below_topics",), "partitions"),
     "DeleteTopics": Layout(("topics", "topic_names"), None),
     "DescribeProducers": Layout(("topics",), "partition_indexes"),
     "DescribeTopicPartitions": Layout(("topics",), None),
