@@ -147,7 +147,10 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # a CycleError names the modules of a circle in order
 
 
-PAGES = [path for path in tracked("*.md") if path.name != "CHANGELOG.md"]
+HISTORY = ROOT / "docs" / "history"
+PAGES = [
+    path for path in tracked("*.md") if path.name != "CHANGELOG.md" and HISTORY not in path.parents
+]
 GENERATED = {"checks.md", "configs.md", "metrics.md"}
 """Their texts are the code's."""
 UNPLAIN = re.compile(
@@ -344,11 +347,43 @@ def test_every_page_is_in_the_index_of_the_site_or_linked_from_the_readme() -> N
     assert DOCS / "index.md" in linked
     assert {name_of(page) for page in set(PAGES) ^ (site | linked) if page.suffix == ".md"} == {
         "CHANGELOG.md",
+        "docs/history/0.1.md",
         # what registries show for the packages
         "broker_image/README.md",
         "operator/README.md",
         "spark-on-k8s/README.md",
     }
+
+
+RELEASE_LINES_MAX = 40
+ENTRY_LENGTH_MAX = 200
+
+
+def releases(changelog: str) -> dict[str, list[str]]:
+    """The lines of each release, without empty ones."""
+    _, *parts = re.split(r"^## ", changelog, flags=re.MULTILINE)
+    return {
+        title: [line for line in text.splitlines() if line]
+        for title, _, text in (part.partition("\n") for part in parts)
+    }
+
+
+def test_what_a_release_means_is_read_in_a_minute() -> None:
+    found = releases((ROOT / "CHANGELOG.md").read_text())
+    assert found
+    for title, lines in found.items():
+        assert re.fullmatch(r"Unreleased|\d+\.\d+\.\d+", title)
+        assert len(lines) <= RELEASE_LINES_MAX, f"{title}: what nobody has to know is left out"
+        assert [line for line in lines if len(line) > ENTRY_LENGTH_MAX] == []
+        sections = [line.removeprefix("### ") for line in lines if line.startswith("### ")]
+        order = ["Do this when you upgrade", "New", "Changed", "Fixed"]
+        assert sections == [section for section in order if section in sections]
+        assert all(line.startswith(("- ", "  ", "### ")) or line[0].isupper() for line in lines)
+
+
+def test_the_changelog_leads_to_pages_that_are_there() -> None:
+    page = ROOT / "CHANGELOG.md"
+    assert [name_of(target) for target in linked_from(page) if not target.exists()] == []
 
 
 def test_every_todo_names_its_issue() -> None:
